@@ -1,0 +1,86 @@
+"""What the machine can do at best: the floor under every measured time.
+
+A question states how many bytes must at least be written and how many floating-point operations must at least be
+done; `Machine` says, as measured in the same run, how long that takes at the speed of `memset` and of the best
+library's matrix product.
+"""
+
+import concurrent.futures
+import ctypes
+import dataclasses
+import functools
+import os
+import statistics
+import time
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Floor:
+    """The least work that any implementation must do.
+
+    Attributes:
+        bytes_written: bytes of results that must reach memory.
+        flops: multiplications and additions, a fused pair counted as two.
+        dtype: of the arithmetic, "float32" or "float64".
+    """
+
+    bytes_written: float = 0.0
+    flops: float = 0.0
+    dtype: str = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Measured speeds: bytes per second of memset, flops per second of the matrix product in each dtype."""
+
+    memset: float
+    matmul: dict[str, float]
+
+    def seconds(self, floor: Floor) -> float:
+        """The time below which no implementation can get: the slower of writing and computing."""
+        return max(floor.bytes_written / self.memset, floor.flops / self.matmul[floor.dtype])
+
+
+def _median_seconds(function, repetitions: int = 7) -> float:
+    function()
+    samples = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        function()
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memset_rate(size: int = 1 << 28) -> float:
+    """Bytes per second of filling memory that is already mapped, by as many threads as there are cores."""
+    block = np.zeros(size, np.uint8)
+    block.fill(1)  # map the pages
+    cores = _cores()
+    parts = [part.ctypes.data for part in np.array_split(block, cores)]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+
+        def fill():  # ctypes releases the interpreter's lock during the call
+            list(pool.map(lambda address: ctypes.memset(address, 0, size // cores), parts))
+
+        return size / _median_seconds(fill)
+
+
+def matmul_rate(dtype: str, size: int = 2048) -> float:
+    """Flops per second of the product of two square matrices, by the faster of TensorFlow and NumPy."""
+    a = tf.random.stateless_normal([size, size], [1, 2], dtype=dtype)
+    b = a.numpy()
+    seconds = min(_median_seconds(tf.function(lambda: tf.matmul(a, a))), _median_seconds(lambda: b @ b))
+    return 2 * size**3 / seconds
+
+
+@functools.cache
+def machine() -> Machine:
+    """Measure this machine, once a process."""
+    return Machine(memset_rate(), {dtype: matmul_rate(dtype) for dtype in ("float32", "float64")})
