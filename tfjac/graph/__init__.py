@@ -1,0 +1,24 @@
+"""Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
+
+from .copying import inline_calls, replay
+from .example_axis import SHARED, ExampleAnalysis, ExampleAxis, ExamplesMix, analyse_examples, differentiable_path
+from .targets import in_graph
+from .traversal import ancestors, between, references
+from .variables import as_tf_variable, handle_in
+
+__all__ = [
+    "SHARED",
+    "ExampleAnalysis",
+    "ExampleAxis",
+    "ExamplesMix",
+    "analyse_examples",
+    "ancestors",
+    "as_tf_variable",
+    "between",
+    "differentiable_path",
+    "handle_in",
+    "in_graph",
+    "inline_calls",
+    "references",
+    "replay",
+]

@@ -1,0 +1,78 @@
+"""The one file that touches non-public TensorFlow (``tensorflow.python``).
+
+Every function here says which private thing it stands for and why no public one serves, so that a new TensorFlow
+release can be followed by reading one page. Checked on TensorFlow 2.21.
+"""
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.framework import tensor_util as _tensor_util
+
+
+def is_function_graph(graph):
+    """Return whether ``graph`` is the body of a ``tf.function`` (or of a loop or branch inside one)."""
+    return isinstance(graph, _func_graph.FuncGraph)
+
+
+def captured_placeholder(graph, external):
+    """Return the placeholder that stands for ``external`` in ``graph``, or None where it was never captured.
+
+    ``Graph.capture`` would add the capture where it is missing; only ``FuncGraph.captures`` can be asked.
+    """
+    for outer, inner in graph.captures:
+        if outer is external:
+            return inner
+    return None
+
+
+def function_body(op, attribute):
+    """Return the graph of the function that attribute ``attribute`` of ``op`` names.
+
+    ``Graph._get_function`` is the only reader of a graph's function library. A function that was loaded rather than
+    traced has its graph rebuilt from its definition.
+    """
+    return op.graph._get_function(op.get_attr(attribute).name).graph
+
+
+def constant_value(tensor):
+    """Return the value of ``tensor`` as an array where the graph fixes it, else None (follows Shape, Pack, …)."""
+    return _tensor_util.constant_value(tensor)
+
+
+def outer_graph(graph):
+    """Return the graph in which ``graph`` is nested, or None."""
+    return getattr(graph, "outer_graph", None)
+
+
+def copy_op(op, inputs):
+    """Add a copy of ``op`` that reads ``inputs`` to the current graph, and return it.
+
+    Inputs of outer graphs are captured. Control inputs are not copied: automatic control dependencies order the copy
+    by where it stands in the program. (``Graph.create_op`` is public but marked deprecated; nothing replaces it.)
+    """
+    graph = tf.compat.v1.get_default_graph()
+    attributes = {key: value for key, value in op.node_def.attr.items() if key not in ("_class", "_output_shapes")}
+    for function in _called_functions(op):
+        graph._add_function_recursive(function)
+    with tf.device(op.device or None):
+        return graph._create_op_internal(
+            op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
+        )
+
+
+def _called_functions(op):
+    names = [value.func.name for value in op.node_def.attr.values() if value.HasField("func")]
+    names += [function.name for value in op.node_def.attr.values() for function in value.list.func]
+    return [op.graph._get_function(name) for name in names]
+
+
+def is_differentiable(op):
+    """Return whether a gradient passes through ``op``: False for Shape, StopGradient, comparisons and their like.
+
+    An op without any registered gradient counts as differentiable, so that taking the gradient says what is missing.
+    """
+    try:
+        return _ops.get_gradient_function(op) is not None
+    except LookupError:
+        return True

@@ -1,0 +1,78 @@
+"""Copying part of a graph: replay it with other values, or inline the functions it calls."""
+
+from . import _private
+from .traversal import ancestors, between, references
+from .variables import handle_here, handle_in
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+def replay(targets, substitutions=(), reread=()):
+    """Evaluate ``targets`` again, in the current default graph, with other values for some of their ancestors.
+
+    Only ops that depend on what changed are copied; every other tensor is used as it is. The current graph may be the
+    graph of ``targets`` or a loop body or branch nested in it.
+
+    Args:
+      targets: list of tensors of one graph.
+      substitutions: pairs ``(old, new)`` of tensors of the same shape and dtype; ``new`` stands for ``old``.
+      reread: variables that are read afresh at this point of the program, after earlier assignments. Variables on
+        which the targets do not depend are allowed.
+
+    Returns:
+      A list of tensors like ``targets``. A target that depends on nothing that changed comes back as it is.
+    """
+    if not targets:
+        return []
+    handles = [handle_in(targets[0].graph, variable) for variable in reread]
+    mapping = {old.ref(): new for old, new in substitutions}
+    for handle, variable in zip(handles, reread):
+        if handle is not None:
+            mapping[handle.ref()] = handle_here(variable)
+    changed = [old for old, _ in substitutions] + [handle for handle in handles if handle is not None]
+    _copy(between(changed, targets), mapping)
+    return [mapping.get(target.ref(), target) for target in targets]
+
+
+def inline_calls(targets, depends_on=None):
+    """Return tensors equal to ``targets`` whose graph calls no function on the way.
+
+    The bodies of nested ``tf.function`` calls, and of reloaded SavedModels, are copied in place, recursively: left
+    alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
+    stay what they are.
+
+    Args:
+      targets: list of tensors of one graph.
+      depends_on: where given, only calls that depend on one of these tensors are inlined.
+
+    Returns:
+      A list of tensors like ``targets``; the same tensors where there is no call. Costs one copy of the ops between the first call and
+      the targets; ops with side effects keep running once, in the original call.
+    """
+    path = ancestors(targets) if depends_on is None else between(depends_on, targets)
+    calls = [output for op in path if op.type in CALLS for output in op.outputs]
+    if not calls:
+        return list(targets)
+    mapping = {}
+    call_ops = [op for op in path if op.type in CALLS]
+    below = {op.name for op in between(calls, targets)} | {op.name for op in call_ops}
+    _copy([op for op in path if op.name in below], mapping)
+    return [mapping.get(target.ref(), target) for target in targets]
+
+
+def _copy(ops, mapping):
+    """Copy ``ops`` (in topological order) into the current graph, extending ``mapping`` from old to new tensors."""
+    for op in ops:
+        inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
+        outputs = _inlined(op, inputs) if op.type in CALLS else _private.copy_op(op, inputs).outputs
+        for old, new in zip(op.outputs, outputs):
+            mapping.setdefault(old.ref(), new)
+
+
+def _inlined(call, inputs):
+    """Copy the body of the function that ``call`` calls, fed with ``inputs``; return its outputs."""
+    body = _private.function_body(call, "f")
+    mapping = {inner.ref(): outer for inner, outer in zip(body.inputs, inputs)}
+    given = references(body.inputs)
+    _copy([op for op in ancestors(body.outputs, stop=body.inputs) if not references(op.outputs) & given], mapping)
+    return [mapping[output.ref()] for output in body.outputs]

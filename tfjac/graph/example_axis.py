@@ -1,0 +1,132 @@
+"""Which axis of each tensor carries the examples, found backwards from axis 0 of the results.
+
+A rule per op type (``example_rules``) says: for slice n of the output along its example axis to depend on slice n of
+each input alone, which axis of the input carries the examples, or none (the input is shared by all examples, as
+weights are). Only paths through which a gradient passes count. A tensor that is needed both ways, or an op
+without a rule, means that examples mix, as far as can be told: an honest answer, never a guess.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from . import _private, example_rules
+from .example_rules import SHARED, ExampleAxis, NoRule
+from .traversal import ancestors, references
+
+__all__ = ["SHARED", "ExampleAnalysis", "ExampleAxis", "ExamplesMix", "analyse_examples", "differentiable_path"]
+
+
+class ExamplesMix(ValueError):
+    """Examples depend on one another, or may: ``op`` is where, ``reason`` says why."""
+
+    def __init__(self, op, reason):
+        self.op, self.reason = op, reason
+        super().__init__(f"examples mix at op {op.name!r} of type {op.type}: {reason}")
+
+
+@dataclasses.dataclass
+class ExampleAnalysis:
+    """The result of ``analyse_examples``.
+
+    Attributes:
+      path: the ops from the sources to the results, in topological order.
+      axes: for the ``ref()`` of each tensor on the path, its ``ExampleAxis`` or ``SHARED``.
+      input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or not.
+    """
+
+    path: list
+    axes: dict
+    input_axes: dict
+
+    def axis(self, tensor):
+        """Return the ``ExampleAxis`` of ``tensor``, ``SHARED``, or None where it is not on the path."""
+        return self.axes.get(tensor.ref())
+
+    def carries(self, tensor):
+        """Return whether ``tensor`` is on the path and carries the examples."""
+        return isinstance(self.axis(tensor), ExampleAxis)
+
+
+def differentiable_path(sources, targets):
+    """List the ops on the paths from ``sources`` to ``targets`` through which a gradient passes, in topological order."""
+    reached = references(sources)
+    path = []
+    for op in ancestors(targets, stop=sources):
+        if _private.is_differentiable(op) and any(tensor.ref() in reached for tensor in op.inputs):
+            path.append(op)
+            reached |= references(output for output in op.outputs if _carries_gradient(output.dtype))
+    return path
+
+
+def analyse_examples(sources, targets):
+    """Find the example axis of every tensor between ``sources`` and ``targets``, whose axis 0 is the example's.
+
+    Args:
+      sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
+      targets: list of tensors ``[n, ...]``.
+
+    Returns:
+      An ``ExampleAnalysis``.
+
+    Raises:
+      ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
+    """
+    path = differentiable_path(sources, targets)
+    reached = references(sources).union(*(references(op.outputs) for op in path))
+    wanted = _Wanted(reached, targets)
+    for op in reversed(path):
+        wanted.propagate(op)
+    return ExampleAnalysis(path, wanted.axes, wanted.input_axes)
+
+
+class _Wanted:
+    """The example axes asked for so far, walking backwards."""
+
+    def __init__(self, reached, targets):
+        self.reached, self.axes, self.input_axes, self.shapes = reached, {}, {}, {}
+        self.num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), None)
+        for target in targets:
+            self.axes[target.ref()] = ExampleAxis(0)
+
+    def shape(self, tensor):
+        """Static shape of ``tensor`` as a list, with what its consumers imply filled in; None where unknown."""
+        if tensor.ref() in self.shapes:
+            return self.shapes[tensor.ref()]
+        return None if tensor.shape.rank is None else tensor.shape.as_list()
+
+    def propagate(self, op):
+        wanted = {index: self.axes[output.ref()] for index, output in enumerate(op.outputs) if output.ref() in self.axes}
+        if not wanted:
+            return
+        if all(axis is SHARED for axis in wanted.values()):
+            inputs = [SHARED] * len(op.inputs)
+        else:
+            inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
+        for tensor, axis in zip(op.inputs, inputs):
+            if tensor.ref() in self.reached and _carries_gradient(tensor.dtype):
+                self._want(op, tensor, axis)
+
+    def _from_rule(self, op, wanted):
+        if any(axis is SHARED for axis in wanted.values()):
+            raise ExamplesMix(op, "some of its outputs are used per example and others by all examples at once")
+        try:
+            return example_rules.input_axes(op, wanted, self)
+        except NoRule as missing:
+            raise ExamplesMix(op, str(missing)) from None
+
+    def _want(self, op, tensor, axis):
+        known = self.axes.setdefault(tensor.ref(), axis)
+        if known != axis:
+            raise ExamplesMix(
+                op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
+            )
+
+
+def describe(axis):
+    """Say in words how a tensor is used."""
+    return "whole, for all examples" if axis is SHARED else f"per example along axis {axis.axis}"
+
+
+def _carries_gradient(dtype):
+    return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)

@@ -1,0 +1,51 @@
+"""What may stand for ``ys``: a tensor of the surrounding ``tf.function``, or a callable that returns one."""
+
+import tensorflow as tf
+
+from . import _private
+
+
+def in_graph(compute, ys):
+    """Return ``compute(tensors)`` with ``ys`` as tensors of the current graph.
+
+    Args:
+      compute: function of the (nest of) tensors; it may read their graph and add to it.
+      ys: a tensor, or nest of tensors, of the ``tf.function`` being traced; or a callable without arguments that returns it. A callable
+        is traced in place inside a ``tf.function``, and in a new one where this is called eagerly: wrap repeated
+        eager calls in a ``tf.function`` of your own, to trace once.
+
+    Raises:
+      ValueError: for a tensor that is not of the graph being traced.
+      TypeError: for what is neither callable nor a floating-point tensor.
+    """
+    if not callable(ys):
+        return compute(tf.nest.map_structure(_checked, ys))
+    compute = tf.autograph.experimental.do_not_convert(compute)
+    if tf.executing_eagerly():
+        return tf.function(lambda: compute(tf.nest.map_structure(_checked, ys())))()
+    return compute(tf.nest.map_structure(_checked, ys()))
+
+
+def _checked(tensor):
+    if not tf.is_tensor(tensor):
+        raise TypeError(
+            "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "
+            f"Received: {tensor!r} of type {type(tensor).__name__}"
+        )
+    if not tf.is_symbolic_tensor(tensor):
+        raise ValueError(
+            "ys is an eager tensor: it remembers its value, not how it was computed. Call this inside a tf.function, on "
+            "a tensor computed there, or pass a callable without arguments that computes it. "
+            f"Received: an eager tensor of shape {tensor.shape} and dtype {tensor.dtype.name}"
+        )
+    graph = tf.compat.v1.get_default_graph()
+    if tensor.graph is not graph or not _private.is_function_graph(graph):
+        raise ValueError(
+            "ys must belong to the tf.function being traced: its graph is read and added to in place. "
+            f"Received: {tensor.name} of graph {tensor.graph!r}, while {graph!r} is being traced"
+        )
+    if not tensor.dtype.is_floating:
+        raise TypeError(
+            f"ys must be of a floating-point dtype to have a Jacobian. Received: {tensor.name} of dtype {tensor.dtype.name}"
+        )
+    return tensor

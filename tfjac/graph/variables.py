@@ -1,0 +1,42 @@
+"""Variables as a graph sees them: a captured handle, and the tensors read from it."""
+
+import keras
+import tensorflow as tf
+
+from . import _private
+
+
+def as_tf_variable(variable):
+    """Return the ``tf.Variable`` behind ``variable`` (itself, or the value of a ``keras.Variable``).
+
+    Raises:
+      TypeError: for anything else, with what was received.
+    """
+    value = variable.value if isinstance(variable, keras.Variable) else variable
+    if not isinstance(value, tf.Variable):
+        raise TypeError(
+            "A variable must be a tf.Variable or a keras.Variable; pass the variable itself, not its value. "
+            f"Received: {variable!r} of type {type(variable).__name__}"
+        )
+    return value
+
+
+def handle_in(graph, variable):
+    """Return the tensor that is the handle of ``variable`` in ``graph``, or None where the graph never uses it."""
+    handle = as_tf_variable(variable).handle
+    if getattr(handle, "graph", None) is graph:
+        return handle
+    outer = _private.outer_graph(graph)
+    if outer is not None and _private.is_function_graph(outer):
+        outer_handle = handle_in(outer, variable)
+        handle = handle if outer_handle is None else outer_handle
+    return _private.captured_placeholder(graph, handle)
+
+
+def handle_here(variable):
+    """Return the handle of ``variable`` in the graph being traced, capturing it where need be.
+
+    A loop body that took the handle from the graph around it instead would hold it twice, and automatic control dependencies
+    would not see that a read through one follows an assignment through the other.
+    """
+    return tf.compat.v1.get_default_graph().capture(as_tf_variable(variable).handle)
