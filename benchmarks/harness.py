@@ -31,7 +31,7 @@ class Timing:
     Attributes:
         samples: seconds per call, one number a round; empty if the candidate failed.
         first_call: seconds of the very first call, tracing and compilation included.
-        error: the first line of what it raised, or None.
+        error: the last line of what it raised, or None.
     """
 
     samples: tuple[float, ...] = ()
@@ -75,8 +75,9 @@ def _warm_up(function: Callable[[], Any]) -> tuple[Timing, float]:
     try:
         first_call = _seconds(function)
         return Timing(first_call=first_call), min(_seconds(function) for _ in range(2))
-    except Exception as error:  # noqa: BLE001: a peer that cannot do it is an answer, too
-        message = (str(error).strip().splitlines() or [""])[0][:200]
+    except Exception as error:  # noqa: BLE001
+        # A peer that cannot do it is an answer, too.
+        message = (str(error).strip().splitlines() or [""])[-1].strip()[:200]
         return Timing(error=f"{type(error).__name__}: {message}"), math.nan
 
 

@@ -31,18 +31,18 @@ class Case:
         title: sizes, in words.
         candidates: name → callable without arguments; the first is the one in question.
         floor: the least work any of them must do, or None where nothing simple bounds it.
-        target: (candidate, ratio): the ratio of that candidate's time to the first's that is aimed at, or None.
+        targets: candidate → the ratio of its time to the first's that is aimed at, at least.
         tolerance: largest difference allowed between the candidates' answers, relative to the largest entry of the
             first one's; None where answers are not comparable (a step of two different algorithms).
-        first_call: compare the first calls (tracing, compilation) instead of the warm ones.
+        unlike: names of candidates that compute something else on purpose, as a yardstick.
     """
 
     title: str
     candidates: Mapping[str, Callable[[], Any]]
     floor: Floor | None = None
-    target: tuple[str, float] | None = None
+    targets: Mapping[str, float] = dataclasses.field(default_factory=dict)
     tolerance: float | None = 1e-3
-    first_call: bool = False
+    unlike: tuple[str, ...] = ()
 
 
 Question = Callable[[bool], Iterator[Case]]
@@ -87,5 +87,6 @@ def wrong_answers(case: Case, failed: Collection[str] = ()) -> dict[str, float]:
     if first in failed:
         return {}
     answer = case.candidates[first]()
-    differences = {name: disagreement(answer, case.candidates[name]()) for name in others if name not in failed}
+    skipped = {*failed, *case.unlike}
+    differences = {name: disagreement(answer, case.candidates[name]()) for name in others if name not in skipped}
     return {name: difference for name, difference in differences.items() if not difference <= case.tolerance}

@@ -26,7 +26,7 @@ def describe(
     case: Case, timings: dict[str, Timing], machine: Machine | None, wrong: dict[str, float]
 ) -> dict[str, Any]:
     """Turn one measured case into plain data: what goes into the JSON file and what the table and plot read."""
-    seconds = {name: (t.first_call if case.first_call else t.median) for name, t in timings.items()}
+    seconds = {name: timing.median for name, timing in timings.items()}
     (first, *_) = case.candidates
     floor = machine.seconds(case.floor) if case.floor and machine else None
     rows = {}
@@ -42,19 +42,23 @@ def describe(
         }
         if name in wrong:
             rows[name]["differs_by"] = _finite(wrong[name])
-    entry = {"title": case.title, "compares": "first call" if case.first_call else "warm call", "candidates": rows}
+    entry = {"title": case.title, "candidates": rows}
     entry["floor_seconds"] = floor
     entry["over_floor"] = _finite(seconds[first] / floor) if floor else None
-    if case.target:
-        peer, wanted = case.target
-        reached = rows[peer]["ratio"]
-        entry["target"] = {
+    entry["targets"] = [
+        {
             "peer": peer,
             "ratio": wanted,
-            "measured": reached,
-            "reached": None if reached is None else reached >= wanted,
+            "measured": rows[peer]["ratio"],
+            "reached": _reached(rows[peer]["ratio"], wanted),
         }
+        for peer, wanted in case.targets.items()
+    ]
     return entry
+
+
+def _reached(ratio: float | None, wanted: float) -> bool | None:
+    return None if ratio is None else ratio >= wanted
 
 
 def _finite(number: float) -> float | None:
@@ -103,10 +107,9 @@ def print_table(name: str, what: str, entries: list[dict[str, Any]], console: Co
         if entry["floor_seconds"] is not None:
             over = 1 / entry["over_floor"] if entry["over_floor"] else math.nan
             table.add_row("", "[dim]floor[/dim]", duration(entry["floor_seconds"]), "", f"{over:.2g}", "")
-        if "target" in entry:
-            target = entry["target"]
+        for target in entry["targets"]:
             verdict = {True: "[green]reached[/green]", False: "[yellow]missed[/yellow]", None: "–"}[target["reached"]]
-            table.add_row("", f"[dim]aim: {target['peer']} ≥ {target['ratio']:g}[/dim]", verdict, "", "", "")
+            table.add_row("", f"[dim]aim: {target['peer']} ≥ {target['ratio']:.3g}[/dim]", verdict, "", "", "")
         table.add_section()
     (console or Console()).print(table)
 
@@ -179,7 +182,7 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
             axis.text(0.01, y, "fails", transform=axis.get_yaxis_transform(), va="center", fontsize=8, color="#64748b")
             continue
         axis.barh(y, row["seconds"], color=color, height=0.66)
-        if row["quartiles"][0] is not None and entry["compares"] == "warm call":
+        if row["quartiles"][0] is not None:
             axis.plot(row["quartiles"], [y, y], color="#1e293b", linewidth=1.2)
         label = f" {duration(row['seconds'])}" + (f"  ({row['ratio']:.3g}×)" if y else "")
         axis.text(max(row["seconds"], (row["quartiles"][1] or 0)), y, label, va="center", fontsize=8)
@@ -193,6 +196,6 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.invert_yaxis()
     axis.tick_params(axis="x", labelsize=8)
-    axis.set_title(f"{entry['title']} (seconds, {entry['compares']})", fontsize=9, loc="left")
+    axis.set_title(f"{entry['title']} (seconds)", fontsize=9, loc="left")
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

@@ -7,6 +7,7 @@ python -m benchmarks.run --list
 """
 
 import argparse
+import logging
 import os
 import pathlib
 import sys
@@ -48,6 +49,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
+    logging.getLogger("tensorflow").setLevel(logging.CRITICAL)  # peers that fail do so at length
     questions = all_questions()
     console = Console(width=None if sys.stdout.isatty() else 140)
     if options.list:

@@ -1,0 +1,165 @@
+"""Levenberg–Marquardt: one step against tensorflow-graphics' and optimistix', whole fits against SciPy's."""
+
+import importlib.util
+
+import numpy as np
+import tensorflow as tf
+
+import tfjac
+from benchmarks import models
+from benchmarks.floors import Floor
+from benchmarks.questions import Case, question
+
+DAMPING = 1e-2
+
+
+def installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def forward(weights, x):
+    """The perceptron of `models.mlp`, as a function of its weights."""
+    *hidden, (kernel, bias) = zip(weights[::2], weights[1::2], strict=True)
+    for w, b in hidden:
+        x = tf.tanh(tf.matmul(x, w) + b)
+    return tf.matmul(x, kernel) + bias
+
+
+def tfjac_step(model, x, y):
+    """One step from the starting point, with fresh damping: every call does the same work."""
+    optimizer = tfjac.LevenbergMarquardt()
+    optimizer.build(model.trainable_variables)
+    state = [*models.values(model), *[v.value for v in optimizer.variables]]
+    start = [tf.constant(v.numpy()) for v in state]
+
+    def step():
+        for variable, value in zip(state, start, strict=True):
+            variable.assign(value)
+        optimizer.minimize(lambda: model(x) - y, model.trainable_variables)
+        return [tf.identity(v) for v in models.values(model)]
+
+    return tf.function(step)
+
+
+def tensorflow_graphics_step(model, x, y):
+    """One iteration of the peer, from the same starting point.
+
+    The package can be installed with `--no-deps`: its optimizer needs nothing beyond TensorFlow and six.
+    """
+    from tensorflow_graphics.math.optimizer.levenberg_marquardt import minimize
+
+    weights = [tf.constant(v.numpy()) for v in models.values(model)]
+
+    def residuals(*weights):
+        return forward(weights, x) - y
+
+    return tf.function(lambda: minimize(residuals, weights, max_iterations=1, regularizer=DAMPING)[1])
+
+
+def optimistix_step(model, x, y, linear_solver):
+    """One iteration of optimistix' Levenberg–Marquardt, compiled."""
+    import equinox
+    import jax.numpy as jnp
+    import optimistix
+
+    weights = [jnp.asarray(v.numpy()) for v in models.values(model)]
+    data = jnp.asarray(x.numpy()), jnp.asarray(y.numpy())
+
+    def residuals(weights, data):
+        x, y = data
+        *hidden, (kernel, bias) = zip(weights[::2], weights[1::2], strict=True)
+        for w, b in hidden:
+            x = jnp.tanh(x @ w + b)
+        return x @ kernel + bias - y
+
+    solver = optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8, linear_solver=linear_solver)
+
+    @equinox.filter_jit
+    def step(weights, data):
+        return optimistix.least_squares(residuals, solver, weights, args=data, max_steps=1, throw=False).value
+
+    return lambda: step(weights, data)
+
+
+def optimistix_steps(model, x, y) -> dict:
+    """The peer with its default solver, QR of the stacked Jacobian, and with Cholesky of the normal equations."""
+    import lineax
+
+    solvers = {"QR": lineax.QR(), "Cholesky": lineax.Normal(lineax.Cholesky())}
+    return {f"optimistix (JAX), {name}": optimistix_step(model, x, y, solver) for name, solver in solvers.items()}
+
+
+@question("lm-step")
+def lm_step(quick: bool):
+    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics and optimistix."""
+    sizes = [((1, 20, 1), 1000), ((1, 20, 20, 1), 1000), ((8, 50, 50, 1), 1000)]
+    for layers, examples in sizes[:1] if quick else sizes:
+        model, x = models.mlp(layers), models.inputs(examples, layers[0])
+        y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
+        candidates = {"tfjac": tfjac_step(model, x, y)}
+        if installed("tensorflow_graphics"):
+            candidates["tensorflow-graphics"] = tensorflow_graphics_step(model, x, y)
+        if installed("optimistix"):
+            candidates |= optimistix_steps(model, x, y)
+        p = model.count_params()
+        # JᵀJ with its symmetry, and a Cholesky factorisation.
+        floor = Floor(bytes_written=4 * p**2, flops=examples * p**2 / 2 + p**3 / 3)
+        yield Case(f"{'-'.join(map(str, layers))}, {examples:,} examples", candidates, floor, tolerance=None)
+
+
+@question("lm-step-large")
+def lm_step_large(quick: bool):
+    """One Levenberg–Marquardt step of a perceptron with many more weights than residuals."""
+    layers, examples = ((20, 32, 4), 8) if quick else ((784, 1024, 1024, 10), 100)
+    model, x = models.mlp(layers), models.inputs(examples, layers[0])
+    y = models.inputs(examples, layers[-1])
+    rows = examples * layers[-1]
+    yield Case(
+        f"{'-'.join(map(str, layers))}, {examples} examples",
+        {"tfjac": tfjac_step(model, x, y)},
+        Floor(bytes_written=4 * model.count_params(), flops=rows**3 / 3 + 6 * rows * model.count_params()),
+        tolerance=None,
+    )
+
+
+def _osborne():
+    """Return x, y (exact) and a starting point of Osborne's sum of two exponentials: 33 points, 5 parameters."""
+    x = np.arange(0.0, 330.0, 10.0)
+    truth = np.array([0.375, 1.936, -1.465, 0.01287, 0.02212])
+    start = np.array([0.5, 1.5, -1.0, 0.01, 0.02])
+    y = truth[0] + truth[1] * np.exp(-x * truth[3]) + truth[2] * np.exp(-x * truth[4])
+    return x, y, start
+
+
+@question("curve-fit")
+def curve_fit(quick: bool):
+    """A small curve fit to convergence, float64, against SciPy."""
+    from scipy.optimize import least_squares
+
+    x, y, start = _osborne()
+    b = tf.Variable(start)
+    x_tensor, y_tensor = tf.constant(x), tf.constant(y)
+
+    def residuals():
+        return b[0] + b[1] * tf.exp(-x_tensor * b[3]) + b[2] * tf.exp(-x_tensor * b[4]) - y_tensor
+
+    @tf.function
+    def fit():
+        b.assign(start)
+        result = tfjac.least_squares(residuals, b)
+        return result.x
+
+    def model(b):
+        return b[0] + b[1] * np.exp(-x * b[3]) + b[2] * np.exp(-x * b[4]) - y
+
+    def jacobian(b):
+        e1, e2 = np.exp(-x * b[3]), np.exp(-x * b[4])
+        return np.stack([np.ones_like(x), e1, e2, -x * b[1] * e1, -x * b[2] * e2], axis=1)
+
+    options = {"method": "lm", "ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
+    candidates = {
+        "tfjac": fit,
+        "SciPy lm, exact Jacobian": lambda: least_squares(model, start, jacobian, **options).x,
+        "SciPy lm, finite differences": lambda: least_squares(model, start, **options).x,
+    }
+    yield Case("Osborne's two exponentials, 33 points, 5 parameters", candidates, tolerance=1e-3)

@@ -1,0 +1,102 @@
+"""The models that the questions are asked about, and TensorFlow's own ways of differentiating them per example."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+HAS_JAX = importlib.util.find_spec("jax") is not None
+
+
+def mlp(sizes: Sequence[int]) -> keras.Model:
+    """A perceptron of tanh layers with a linear output, e.g. (784, 128, 10)."""
+    keras.utils.set_random_seed(1)
+    hidden = [keras.layers.Dense(size, activation="tanh") for size in sizes[1:-1]]
+    return keras.Sequential([keras.Input((sizes[0],)), *hidden, keras.layers.Dense(sizes[-1])])
+
+
+def small_cnn(outputs: int = 10) -> keras.Model:
+    """Two convolutions and a dense layer on 16×16 images."""
+    keras.utils.set_random_seed(1)
+    return keras.Sequential(
+        [
+            keras.Input((16, 16, 1)),
+            keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="tanh"),
+            keras.layers.Conv2D(16, 3, strides=2, padding="same", activation="tanh"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(outputs),
+        ]
+    )
+
+
+def recurrent(cell: type[keras.layers.Layer], inputs: int, units: int, outputs: int) -> keras.Model:
+    """One recurrent layer and a dense one."""
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.Input((None, inputs)), cell(units), keras.layers.Dense(outputs)])
+
+
+def inputs(*shape: int) -> tf.Tensor:
+    """Standard normal numbers, the same every time."""
+    return tf.constant(np.random.default_rng(0).standard_normal(shape), tf.float32)
+
+
+def values(model: keras.Model) -> list[tf.Variable]:
+    """The model's weights as TensorFlow variables."""
+    return [variable.value for variable in model.trainable_variables]
+
+
+def tape_jacobian(model: keras.Model, x: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
+    """`tape.jacobian` of the whole batch: `[n, m, …v]` for each variable."""
+    variables = values(model)
+
+    def jacobian():
+        with tf.GradientTape() as tape:
+            y = model(x)
+        return tape.jacobian(y, variables)
+
+    return jacobian
+
+
+def vectorized_jacobian(model: keras.Model, x: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
+    """`tf.vectorized_map` over the examples, one gradient per output: `[n, m, …v]` for each variable."""
+    variables = values(model)
+
+    def one_example(row):
+        with tf.GradientTape(persistent=True) as tape:
+            outputs = tf.unstack(model(row[None])[0])
+        rows = [tape.gradient(output, variables) for output in outputs]
+        return [tf.stack(parts) for parts in zip(*rows, strict=True)]
+
+    return lambda: tf.vectorized_map(one_example, x)
+
+
+def nested_jacobian(model: keras.Model, x: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
+    """`tf.vectorized_map` over the examples of `tape.jacobian` over the outputs: `[n, m, …v]` for each variable."""
+    variables = values(model)
+
+    def one_example(row):
+        with tf.GradientTape() as tape:
+            y = model(row[None])[0]
+        return tape.jacobian(y, variables)
+
+    return lambda: tf.vectorized_map(one_example, x)
+
+
+def jax_mlp_jacobian(model: keras.Model, x: tf.Tensor) -> Callable[[], list]:
+    """`jax.vmap(jax.jacrev(…))` under `jax.jit`, of the perceptron with the same weights."""
+    import jax
+    import jax.numpy as jnp
+
+    weights = [jnp.asarray(variable.numpy()) for variable in model.trainable_variables]
+    rows = jnp.asarray(x.numpy())
+
+    def forward(weights, row):
+        *hidden, (kernel, bias) = zip(weights[::2], weights[1::2], strict=True)
+        for w, b in hidden:
+            row = jnp.tanh(row @ w + b)
+        return row @ kernel + bias
+
+    jacobian = jax.jit(jax.vmap(jax.jacrev(forward), in_axes=(None, 0)))
+    return lambda: jacobian(weights, rows)
