@@ -1,0 +1,67 @@
+"""Flags and fixtures shared by the whole suite."""
+
+import contextlib
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1") if not os.environ.get("TFJAC_TEST_GPU") else None
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfjac import ops
+
+hypothesis.settings.register_profile("tfjac", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("tfjac")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("tfjac")
+    group.addoption("--require-native", action="store_true", help="fail, not skip, where there are no native ops")
+    group.addoption("--require-gpu", action="store_true", help="fail, not skip, where there is no GPU")
+
+
+def skip_or_fail(config, flag: str, reason: str):
+    """Skip the running test with the reason, or fail it if the flag says that it must run."""
+    if config.getoption(flag):
+        pytest.fail(f"{reason} ({flag} was given)")
+    pytest.skip(reason)
+
+
+@pytest.fixture(params=["native", "twin"])
+def implementation(request):
+    """Run the test with the native ops and again with their twins."""
+    if request.param == "native" and not ops.load_ops():
+        skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")
+    with ops.implementation(request.param) if request.param == "twin" else contextlib.nullcontext():
+        yield request.param
+
+
+@pytest.fixture(params=["eager", "function", "jit"])
+def compiled(request):
+    """Give a function that wraps its argument to run eagerly, as a tf.function, or compiled by XLA."""
+    if request.param == "eager":
+        return lambda function: function
+    return tf.function(jit_compile=request.param == "jit")
+
+
+@pytest.fixture(params=[tf.float32, tf.float64], ids=["float32", "float64"])
+def dtype(request):
+    """Run the test in single and in double precision."""
+    return request.param
+
+
+@pytest.fixture
+def rng():
+    """Give a NumPy random generator with a fixed seed."""
+    return np.random.default_rng(20260)
+
+
+@pytest.fixture
+def need_native(request):
+    """Skip (or fail) where there are no native ops."""
+    if not ops.load_ops():
+        skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")

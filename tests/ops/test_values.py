@@ -1,0 +1,80 @@
+"""The ops on factors against NumPy in float64: native and twin, eager, tf.function and XLA, both dtypes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.ops.factors import CASES, Problem, tolerance
+from tfjac import ops
+
+pytestmark = pytest.mark.usefixtures("implementation")
+
+
+def every_op(layouts):
+    """Give a function of (a, d, residual) that computes all that the ops on factors can."""
+
+    def compute(a, d, residual):
+        gram, gradient = ops.jacobian_gram(a, d, layouts, residual)
+        gram_alone, zeros = ops.jacobian_gram(a, d, layouts)
+        return {
+            "rows": ops.jacobian_rows(a, d, layouts),
+            "gram": gram,
+            "gradient": gradient,
+            "gram_alone": gram_alone,
+            "zeros": zeros,
+            "kernel": ops.jacobian_kernel(a, d),
+            "norms": ops.jacobian_row_norms(a, d),
+        }
+
+    return compute
+
+
+def expected_of(problem):
+    rows = problem.rows()
+    return {
+        "rows": problem.jacobian(),
+        "gram": rows.T @ rows,
+        "gradient": rows.T @ problem.residual.ravel(),
+        "gram_alone": rows.T @ rows,
+        "zeros": np.zeros(rows.shape[1]),
+        "kernel": rows @ rows.T,
+        "norms": (problem.jacobian() ** 2).sum(-1),
+    }
+
+
+def check(found, problem, dtype):
+    for name, expected in expected_of(problem).items():
+        assert found[name].dtype == dtype
+        np.testing.assert_allclose(found[name], expected, **tolerance(dtype), err_msg=name)
+    np.testing.assert_array_equal(found["zeros"], 0)
+    np.testing.assert_allclose(found["gram"], np.transpose(found["gram"]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values(case, compiled, dtype, rng):
+    problem = Problem(rng, *CASES[case])
+    found = compiled(every_op(problem.layouts))(*problem.tensors(dtype), tf.constant(problem.residual, dtype))
+    check(found, problem, dtype)
+
+
+@pytest.mark.parametrize("batch", [0, 5])
+def test_open_batch_dimension(batch, rng, dtype):
+    problem = Problem(rng, batch, 2, [(3, 1, 4, 2, "gio"), (1, 1, 2, 3, "ogi")])
+    a, d = problem.tensors(dtype)
+    specs = [[tf.TensorSpec([None, *x.shape[1:]], dtype) for x in xs] for xs in (a, d)]
+    function = tf.function(every_op(problem.layouts), input_signature=[*specs, tf.TensorSpec([None, 2], dtype)])
+    check(function(a, d, tf.constant(problem.residual, dtype)), problem, dtype)
+    assert function.get_concrete_function().output_shapes["rows"].as_list() == [None, 2, 14]
+
+
+def test_map_over_problems(rng, dtype):
+    problems = [Problem(rng, 4, 2, [(3, 1, 4, 2, "gio"), (1, 1, 2, 3, "ogi")]) for _ in range(3)]
+    stacked = [
+        [tf.stack(xs) for xs in zip(*(problem.tensors(dtype)[which] for problem in problems))] for which in (0, 1)
+    ]
+    residual = tf.constant([problem.residual for problem in problems], dtype)
+    compute = every_op(problems[0].layouts)
+    signature = {name: dtype for name in expected_of(problems[0])}
+    found = tf.map_fn(lambda one: compute(*one), (*stacked, residual), fn_output_signature=signature)
+    for k, problem in enumerate(problems):
+        check({name: value[k] for name, value in found.items()}, problem, dtype)

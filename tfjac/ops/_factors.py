@@ -1,0 +1,148 @@
+"""What the ops on factors share: checking them, their sizes, expanding one into its columns.
+
+Axis names: n example, m residual, t position of use, g group, i input feature, o output feature.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+LAYOUTS = ("gio", "goi", "igo", "iog", "ogi", "oig")
+DTYPES = (tf.float32, tf.float64)
+
+
+class Sizes(NamedTuple):
+    """Static sizes of one factor; None where the trace leaves a size open."""
+
+    m: int | None
+    t: int | None
+    g: int | None
+    i: int | None
+    o: int | None
+
+    @property
+    def known(self) -> bool:
+        """Whether no size is open."""
+        return None not in self
+
+
+def sizes(a, d) -> Sizes:
+    """Give the static sizes of a factor `a[n,t,g,i]`, `d[n,m,t,g,o]`."""
+    _, t, g, i = a.shape
+    _, m, t_, g_, o = d.shape
+    return Sizes(m, t if t is not None else t_, g if g is not None else g_, i, o)
+
+
+def axes(x) -> list:
+    """Give the sizes of `x`: Python integers where static, scalar tensors where not."""
+    dynamic = tf.shape(x) if None in x.shape.as_list() else None
+    return [dynamic[k] if size is None else size for k, size in enumerate(x.shape)]
+
+
+def check_factors(a, d, layouts=None):
+    """Convert the factors to tensors and check what can be checked while tracing.
+
+    Args:
+        a: list of K tensors `[n,t,g,i]`.
+        d: list of K tensors `[n,m,t,g,o]`.
+        layouts: list of K permutations of "gio", or None for an op whose result does not depend on them.
+
+    Returns:
+        (a, d, layouts) as lists; layouts is all "gio" for None.
+
+    Raises:
+        TypeError: if a, d or layouts is no list, or the dtypes differ or are not float32 or float64.
+        ValueError: if the lists differ in length or are empty, or a rank, size or layout is wrong.
+    """
+    for name, value in (("a", a), ("d", d)) + ((("layouts", layouts),) if layouts is not None else ()):
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"`{name}` must be a list with one entry per factor. Received: {value!r}")
+    layouts = ["gio"] * len(a) if layouts is None else list(layouts)
+    if not a or len(a) != len(d) or len(a) != len(layouts):
+        raise ValueError(
+            "`a`, `d` and `layouts` must have the same number of entries, at least one. "
+            f"Received: {len(a)}, {len(d)} and {len(layouts)}"
+        )
+    for layout in layouts:
+        if layout not in LAYOUTS:
+            raise ValueError(f"A layout must be a permutation of 'gio', one of {LAYOUTS}. Received: {layout!r}")
+    a = [_tensor(x, rank=4) for x in a]
+    d = [_tensor(x, rank=5) for x in d]
+    dtypes = {x.dtype for x in a + d}
+    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
+        names = sorted(dtype.name for dtype in dtypes)
+        raise TypeError(f"All factors must be float32, or all float64; cast them to one dtype. Received: {names}")
+    _check_shapes(a, d)
+    return a, d, layouts
+
+
+def _tensor(x, rank):
+    x = tf.convert_to_tensor(x)
+    return tf.ensure_shape(x, [None] * rank) if x.shape.rank is None else x
+
+
+def _check_shapes(a, d):
+    n, m = a[0].shape[:1], d[0].shape[1:2]
+    for k, (x, y) in enumerate(zip(a, d)):
+        if x.shape.rank != 4 or y.shape.rank != 5:
+            raise ValueError(
+                f"Factor {k} must have a[n,t,g,i] of rank 4 and d[n,m,t,g,o] of rank 5. "
+                f"Received: shapes {x.shape} and {y.shape}"
+            )
+        agree = x.shape[1:3].is_compatible_with(y.shape[2:4])
+        if not (agree and n.is_compatible_with(x.shape[:1]) and n.is_compatible_with(y.shape[:1])):
+            raise ValueError(
+                f"a[n,t,g,i] and d[n,m,t,g,o] of factor {k} must agree in t and g, and all factors in n. "
+                f"Received: shapes {x.shape} and {y.shape}, n = {n[0]} in factor 0"
+            )
+        if not m.is_compatible_with(y.shape[1:2]):
+            raise ValueError(
+                f"All factors must have the same number m of residuals, the second axis of d[n,m,t,g,o]. "
+                f"Received: {y.shape} in factor {k} and {d[0].shape} in factor 0"
+            )
+
+
+def expand(a, d, layout):
+    """Form the columns of one factor.
+
+    Args:
+        a: `[n,t,g,i]`.
+        d: `[n,m,t,g,o]`.
+        layout: order in which the axes g, i, o are flattened.
+
+    Returns:
+        `[n, m, g*i*o]`.
+    """
+    if sizes(a, d).t == 1:  # an outer product: a broadcast multiplication, one pass at memory speed
+        order = [1 + "gio".index(axis) for axis in layout]
+        left = tf.transpose(a[:, 0, :, :, None], [0, *order])[:, None]
+        right = tf.transpose(d[:, :, 0, :, None, :], [0, 1, *(1 + axis for axis in order)])
+        block = left * right
+    else:
+        block = tf.einsum(f"ntgi,nmtgo->nm{layout}", a, d)
+    n, m, *rest = axes(block)
+    return tf.reshape(block, [n, m, rest[0] * rest[1] * rest[2]])
+
+
+def pull_back(a, d, layouts, cotangent):
+    """Pull a cotangent of the dense rows back to the factors: the transpose of the derivative of `expand`.
+
+    Args:
+        a: list of K tensors `[n,t,g,i]`.
+        d: list of K tensors `[n,m,t,g,o]`.
+        layouts: list of K layouts.
+        cotangent: `[n, m, p]`.
+
+    Returns:
+        The cotangents of a, then those of d, in one list of 2 K tensors.
+    """
+    n, m, _ = axes(cotangent)
+    blocks = [axes(x)[2:] + axes(y)[4:] for x, y in zip(a, d)]  # [g, i, o] of each factor
+    parts = tf.split(cotangent, [g * i * o for g, i, o in blocks], axis=-1) if len(a) > 1 else [cotangent]
+    to_a, to_d = [], []
+    for x, y, layout, block, part in zip(a, d, layouts, blocks, parts):
+        by_axis = dict(zip("gio", block))
+        part = tf.reshape(part, [n, m, *(by_axis[axis] for axis in layout)])
+        to_a.append(tf.einsum(f"nm{layout},nmtgo->ntgi", part, y))
+        to_d.append(tf.einsum(f"nm{layout},ntgi->nmtgo", part, x))
+    return to_a + to_d
