@@ -1,0 +1,93 @@
+"""Find mislabelled rows by the norms of their gradients, and keep them from steering the training by clipping.
+
+    python examples/03_per_example_gradients.py
+
+Ten of the 277 training targets of the yacht set are replaced by wrong ones. Two copies of a model are trained with
+the same plain Keras optimizer: one on the mean gradient, one on the mean of gradients that are clipped per example
+(`tfjac.clipped_gradients`; neither forms the 277 gradients). Then the examples are ranked by the norm of their own
+gradient (`tfjac.per_example_gradient_norms`).
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from example_data import load_yacht
+
+import tfjac
+
+SEED, WRONG, STEPS, CLIP_NORM = 3, 10, 1500, 0.5
+
+
+def build_model() -> keras.Model:
+    """A small perceptron, the same initial weights every time."""
+    keras.utils.set_random_seed(SEED)
+    return keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(24, activation="tanh"), keras.layers.Dense(24, activation="tanh"),
+         keras.layers.Dense(1)]
+    )  # fmt: skip
+
+
+def spoil(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the targets with a few of them wrong by three standard deviations, and which ones they are."""
+    wrong = np.random.default_rng(SEED).choice(len(y), WRONG, replace=False)
+    spoiled = y.copy()
+    spoiled[wrong] += np.where(y[wrong] > 1.0, -3.0, 3.0)
+    return spoiled, wrong
+
+
+def train(x: tf.Tensor, y: tf.Tensor, clipped: bool) -> keras.Model:
+    """Full-batch Adam on the mean of the gradients, each clipped or not."""
+    model = build_model()
+    optimizer = keras.optimizers.Adam(5e-3)
+    variables = model.trainable_variables
+    optimizer.build(variables)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            losses = tf.reduce_sum(tf.square(model(x) - y), axis=1)
+        if clipped:
+            gradients = tfjac.clipped_gradients(losses, variables, CLIP_NORM)
+        else:
+            gradients = tape.gradient(losses, variables)
+        optimizer.apply([gradient / len(x) for gradient in gradients], variables)
+
+    for _ in range(STEPS):
+        step()
+    return model
+
+
+def gradient_norms(model: keras.Model, x: tf.Tensor, y: tf.Tensor) -> np.ndarray:
+    """The norm of each example's own gradient."""
+
+    @tf.function
+    def norms():
+        losses = tf.reduce_sum(tf.square(model(x) - y), axis=1)
+        return tfjac.per_example_gradient_norms(losses, model.trainable_variables)
+
+    return norms().numpy()
+
+
+def main() -> dict[str, float]:
+    """Train both ways; return the test RMSEs and how many of the wrong rows rank among the largest norms."""
+    split = load_yacht()
+    spoiled, wrong = spoil(split.y_train)
+    x, y = tf.constant(split.x_train), tf.constant(spoiled)
+    results = {}
+    for name, clipped in (("mean of gradients", False), ("mean of clipped gradients", True)):
+        model = train(x, y, clipped)
+        error = np.sqrt(np.mean(np.square(model.predict(split.x_test, verbose=0) - split.y_test))) * split.target_scale
+        suspects = np.argsort(gradient_norms(model, x, y))[-WRONG:]
+        found = len(np.intersect1d(suspects, wrong))
+        print(f"{name:26}: test RMSE {error:5.2f}; of the {WRONG} largest gradient norms {found} belong to wrong rows")
+        results[name] = float(error)
+        results[f"{name}, found"] = found
+    return results
+
+
+if __name__ == "__main__":
+    main()

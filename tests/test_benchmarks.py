@@ -1,0 +1,104 @@
+"""The benchmark harness measures, compares and reports; no time is asserted."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks import report, run
+from benchmarks.floors import Floor, Machine
+from benchmarks.harness import measure
+from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
+
+
+def test_measure_interleaves_and_tells_slow_from_fast():
+    calls = []
+
+    def candidate(name, seconds):
+        return lambda: (calls.append(name), time.sleep(seconds))
+
+    timings = measure({"fast": candidate("fast", 0.003), "slow": candidate("slow", 0.03)}, rounds=4)
+    assert list(timings) == ["fast", "slow"]
+    assert [len(timing.samples) for timing in timings.values()] == [4, 4]
+    assert timings["slow"].median > timings["fast"].median  # ten times the sleep
+    rounds = [calls[k : k + 2] for k in range(len(calls) - 8, len(calls), 2)]
+    assert all(sorted(pair) == ["fast", "slow"] for pair in rounds)
+    low, high = timings["slow"].spread
+    assert low <= timings["slow"].median <= high
+
+
+def test_measure_reports_a_candidate_that_fails_and_goes_on():
+    timings = measure({"good": lambda: None, "bad": lambda: 1 / 0}, rounds=3)
+    assert timings["bad"].error == "ZeroDivisionError: division by zero" and not timings["bad"].samples
+    assert timings["good"].error is None and len(timings["good"].samples) == 3
+
+
+def test_measure_times_quick_calls_several_at_a_time():
+    count = 0
+
+    def quick():
+        nonlocal count
+        count += 1
+
+    measure({"quick": quick}, rounds=3)
+    assert count > 300
+
+
+def test_floor_is_the_slower_of_writing_and_computing():
+    machine = Machine(memset=1e9, matmul={"float32": 1e10, "float64": 1e9})
+    assert machine.seconds(Floor(bytes_written=1e9, flops=1e9)) == pytest.approx(1.0)
+    assert machine.seconds(Floor(bytes_written=1e6, flops=1e9)) == pytest.approx(0.1)
+    assert machine.seconds(Floor(flops=1e9, dtype="float64")) == pytest.approx(1.0)
+
+
+def test_wrong_answers_are_found():
+    ones = np.ones(3)
+    case = Case(
+        "",
+        {"a": lambda: [ones], "same": lambda: [ones + 1e-6], "other": lambda: [2 * ones], "unlike": lambda: 0},
+        unlike=("unlike",),
+    )
+    assert list(wrong_answers(case)) == ["other"]
+    assert disagreement([ones], [np.ones(4)]) == float("inf")
+
+
+def test_report_judges_targets_and_draws(tmp_path):
+    case = Case(
+        "two sleeps",
+        {"a": lambda: time.sleep(0.001), "b": lambda: time.sleep(0.01)},
+        Floor(flops=1e6),
+        {"b": 1.0, "a": 5.0},
+    )
+    timings = measure(case.candidates, rounds=3)
+    machine = Machine(memset=1e9, matmul={"float32": 1e10})
+    entry = report.describe(case, timings, machine, {})
+    assert [target["reached"] for target in entry["targets"]] == [True, False]
+    assert entry["floor_seconds"] == pytest.approx(1e-4)
+    saved = json.loads(report.save_json("q", {"cases": [entry]}, tmp_path).read_text())
+    assert saved["cases"][0]["candidates"]["b"]["rounds"] == 3
+    assert report.save_plot("q", "what", [entry], tmp_path).stat().st_size > 5_000
+
+
+def test_every_question_says_what_it_asks():
+    questions = all_questions()
+    assert {"mlp-jacobian", "lm-step"} <= set(questions)
+    assert all(run.summary(question).endswith(".") for question in questions.values())
+
+
+@pytest.mark.parametrize("name", ["mlp-jacobian", "lm-step"])
+def test_quick_run(name, tmp_path, capsys):
+    assert run.main(["--quick", "--question", name, "--output", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / f"{name}.json").read_text())
+    assert data["environment"]["tensorflow"]
+    for entry in data["cases"]:
+        tfjac = entry["candidates"]["tfjac"]
+        assert tfjac["error"] is None and tfjac["seconds"] > 0
+        assert not any("differs_by" in row for row in entry["candidates"].values())
+    assert "tfjac" in capsys.readouterr().out
+    assert (tmp_path / f"{name}.png").exists()
+
+
+def test_unknown_question_is_refused(capsys):
+    assert run.main(["--question", "nonsense"]) == 2
+    assert "nonsense" in capsys.readouterr().out

@@ -1,0 +1,77 @@
+"""The examples run, and show what they claim to show."""
+
+import importlib.util
+import itertools
+import pathlib
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Import an example by its file name, the way Python runs a script: with its folder on the path."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+    def module(name):
+        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+        return example
+
+    return module
+
+
+def test_yacht_split_is_a_partition(load):
+    data = load("example_data")
+    for split in range(3):
+        rows = [
+            np.loadtxt(EXAMPLES / "data" / "yacht" / f"index_{part}_{split}.txt", dtype=int)
+            for part in ("train", "test")
+        ]
+        assert sorted(np.concatenate(rows)) == list(range(308))
+        loaded = data.load_yacht(split)
+        assert loaded.x_train.shape == (277, 6) and loaded.y_test.shape == (31, 1)
+        np.testing.assert_allclose(loaded.x_train.std(axis=0), 1.0, rtol=1e-5)
+
+
+def test_nist_file_is_consistent(load):
+    """The certified parameters leave the certified residual sum of squares."""
+    problem = load("example_data").load_nist("MGH17")
+    b, x = problem.parameters, problem.x
+    residuals = b[0] + b[1] * np.exp(-x * b[3]) + b[2] * np.exp(-x * b[4]) - problem.y
+    np.testing.assert_allclose(residuals @ residuals, problem.residual_sum_of_squares, rtol=1e-9)
+
+
+def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys):
+    """Issue of the foundation: a lower training loss in 100 steps than Adam in the same wall time."""
+    plot = tmp_path / "curve.png"
+    curves = load("01_regression").main(["--steps", "100", "--plot", str(plot)])
+    (lm_seconds, lm_steps, lm_loss), (adam_seconds, _, adam_loss) = (curve[-1] for curve in curves.values())
+    assert lm_steps == 100
+    assert adam_seconds >= lm_seconds
+    assert lm_loss < adam_loss
+    losses = [loss for _, _, loss in curves["Levenberg–Marquardt"]]
+    assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(losses))
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "test RMSE" in capsys.readouterr().out
+
+
+def test_curve_fit_reaches_the_certified_parameters(load):
+    assert load("02_curve_fit").main() >= 6
+
+
+def test_clipping_withstands_wrong_rows(load):
+    results = load("03_per_example_gradients").main()
+    assert results["mean of clipped gradients"] < results["mean of gradients"]
+    assert results["mean of clipped gradients, found"] >= 8
+
+
+def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load):
+    results = load("04_cnn_jacobian").main()
+    assert results["difference"] < 1e-5
+    assert results["order"] == pytest.approx(2.0, abs=0.3)
+    assert results["reduction"] < 0.7

@@ -1,0 +1,36 @@
+"""What the README and the pages in docs/ show, runs; what they link to, is there."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def snippets():
+    """Yield every fenced block of Python, each a program of its own."""
+    for page in PAGES:
+        for match in re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            line = page.read_text()[: match.start()].count("\n") + 1
+            yield pytest.param(match.group(1), id=f"{page.relative_to(ROOT)}:{line}")
+
+
+@pytest.mark.parametrize("code", snippets())
+def test_snippet_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
+    assert not missing
+
+
+def test_first_screen_names_the_two_commands():
+    first_screen = (ROOT / "README.md").read_text().splitlines()[:40]
+    assert "make demo" in "\n".join(first_screen)
+    assert "make test" in "\n".join(first_screen)
