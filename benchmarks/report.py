@@ -1,5 +1,6 @@
 """What a run of the benchmarks leaves: a table on the terminal, a JSON file, a plot."""
 
+import dataclasses
 import datetime
 import json
 import math
@@ -131,7 +132,7 @@ def environment(machine: Machine | None) -> dict[str, Any]:
         "numpy": np.__version__,
         "memset_bytes_per_second": machine.memset if machine else None,
         "matmul_flops_per_second": machine.matmul if machine else None,
-        "ops": tfjac.ops_info(),
+        "ops": dataclasses.asdict(tfjac.ops_info()),
     }
 
 
