@@ -1,0 +1,129 @@
+"""From results and variables in a graph to one factor per variable: the way of DESIGN section 5, step by step."""
+
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, differentiable_path, handle_in, inline_calls
+from tfjac.jacobians.cotangents import gradients_or_zeros, stacked_cotangents
+from tfjac.jacobians.factors import DenseFactor, joined
+from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
+from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.uses import find_uses
+from tfjac.jacobians.weight_paths import columns_of_source
+
+EXAMPLES_MIX = ("error", "full")
+
+
+def factorize(ys, variables, examples_mix="error"):
+    """Factor the per-example Jacobian of `ys` with respect to `variables`.
+
+    Args:
+        ys: list of tensors `[n, ...]` of one graph with the same n; their outputs follow one another along m.
+        variables: list of `tf.Variable`, `keras.Variable`, or tensors that all examples share.
+        examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises; "full" takes the gradient
+            of every output of every example by itself (n·m backward passes), and warns once, naming the op.
+
+    Returns:
+        A list of `Factor`, one per variable, in the dtype of the variable.
+
+    Raises:
+        ExamplesMix: see `examples_mix`.
+        ValueError: for ys without a leading axis, or a variable that no y depends on.
+    """
+    _check(ys, examples_mix)
+    sources = [source_in(ys[0].graph, variable) for variable in variables]
+    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    _check_connected(ys, variables, sources)
+    try:
+        factors = _by_rules(ys, sources)
+    except ExamplesMix as mix:
+        if examples_mix == "error":
+            raise ExamplesMix(
+                mix.op,
+                mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
+                "normalisation with training=False), or pass examples_mix='full' for the full Jacobian, at n·m backward passes",
+            ) from None
+        _warn(f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own.")
+        factors = _row_by_row(ys, sources, variables)
+    return [_in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+
+
+def source_in(graph, variable):
+    """Return the tensor that stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used."""
+    if tf.is_symbolic_tensor(variable):
+        return variable
+    return handle_in(graph, variable)
+
+
+def describe(op):
+    """Name an op the way a user finds it: its type, and its name, which holds the layer's path."""
+    return f"op {op.name!r} of type {op.type}"
+
+
+def _check(ys, examples_mix):
+    if examples_mix not in EXAMPLES_MIX:
+        raise ValueError(f"examples_mix must be one of {EXAMPLES_MIX}. Received: {examples_mix!r}")
+    for y in ys:
+        if y.shape.rank in (0, None):
+            raise ValueError(
+                "ys must have the examples along axis 0, so its rank must be known and at least 1. Keep the examples apart: no mean "
+                f"or sum over the batch. Received: {y.name} of shape {y.shape}"
+            )
+
+
+def _check_connected(ys, variables, sources):
+    for variable, source in zip(variables, sources):
+        if source is None or not any(y is source for y in ys) and not differentiable_path([source], ys):
+            raise ValueError(
+                "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look for "
+                f"a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"
+            )
+
+
+def _by_rules(ys, sources):
+    analysis = analyse_examples(sources, ys)
+    uses = find_uses(analysis, sources)
+    outputs = list({use.output.ref(): use.output for use in uses}.values())
+    cotangents = dict(zip((output.ref() for output in outputs), stacked_cotangents(ys, outputs)))
+    parts = [[] for _ in sources]
+    n = axes(ys[0])[0]
+    for use in uses:
+        use.d = cotangents[use.output.ref()]
+        factor = _factor(use, n)
+        for part, source in zip(parts, sources):
+            part.append(columns_of_source(factor, use.weight, source))
+    return [joined([factor for factor in part if factor is not None]) for part in parts]
+
+
+def _factor(use, n):
+    try:
+        return factor_of(use)
+    except NoFactor as reason:
+        _warn(f"no factor for the weight at {describe(use.op)} ({reason}): its gradient is taken example by example.")
+        return factor_by_op_gradient(use, n)
+
+
+def _row_by_row(ys, sources, variables):
+    """One backward pass per output and example: exact whatever the graph does."""
+    rows = [[] for _ in sources]
+    for y in ys:
+        n, *rest = axes(y)
+        m = product(rest)
+
+        def one_row(index, y=y, sizes=(n, *rest)):
+            seed = tf.reshape(tf.one_hot(index, product(sizes), dtype=y.dtype), sizes)
+            return gradients_or_zeros(y, sources, seed)
+
+        for part, row in zip(rows, tf.vectorized_map(one_row, tf.range(n * m))):
+            part.append(tf.reshape(row, [n, m, product(axes(row)[1:])]))
+    return [DenseFactor(part[0] if len(part) == 1 else tf.concat(part, 1)) for part in rows]
+
+
+def _in_dtype_of(factor, variable):
+    dtype = variable.dtype if tf.is_tensor(variable) else as_tf_variable(variable).dtype
+    return factor.cast(dtype)
+
+
+def _warn(message):
+    warnings.warn("tfjac: " + message, UserWarning, stacklevel=2)

@@ -1,0 +1,271 @@
+"""The kinds of factor that a Jacobian is a list of, with one interface.
+
+A factor is the block of columns of J[n,m,p] that belongs to one variable. Axis names: n example, m output within an
+example, t position of use, g group, i and o input and output features of a layer, q column of the block, r column of
+a matrix that is multiplied.
+"""
+
+import abc
+
+import tensorflow as tf
+
+from tfjac import ops
+from tfjac.jacobians.shapes import axes, product
+
+
+class Factor(abc.ABC):
+    """One variable's columns of the Jacobian, kept so that products need not form them."""
+
+    @property
+    @abc.abstractmethod
+    def num_columns(self):
+        """Number q of columns: an integer, or a scalar tensor where it is open while tracing."""
+
+    @abc.abstractmethod
+    def outer_form(self):
+        """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them, or None where there is none."""
+
+    @abc.abstractmethod
+    def matmul(self, x):
+        """Multiply with `x[q,r]`: `[n,m,r]`."""
+
+    @abc.abstractmethod
+    def adjoint_matmul(self, u):
+        """Multiply the transpose with `u[n,m,r]`: `[q,r]`."""
+
+    @abc.abstractmethod
+    def tensors(self):
+        """Return the tensors that the factor is made of."""
+
+    @abc.abstractmethod
+    def with_tensors(self, *tensors):
+        """Return a factor of the same kind made of other tensors."""
+
+    def cast(self, dtype):
+        """Return the same factor in another floating-point dtype."""
+        return self.with_tensors(*(tf.cast(x, dtype) if x.dtype.is_floating else x for x in self.tensors()))
+
+    @abc.abstractmethod
+    def scaled(self, scale):
+        """Return the factor times a scalar."""
+
+    @abc.abstractmethod
+    def joined(self, other):
+        """Return the sum of this factor and `other` as one factor of this kind, or None where that needs another kind."""
+
+    def dense(self):
+        """Form the columns: `[n,m,q]`. One write of the result."""
+        return ops.jacobian_rows(*listed(self))
+
+    def kernel(self):
+        """Multiply the columns with their own transpose: `[n·m, n·m]`."""
+        a, d, _ = listed(self)
+        return ops.jacobian_kernel(a, d)
+
+    def squared_row_norms(self):
+        """Return `[n,m]`, the squared norm of each row."""
+        a, d, _ = listed(self)
+        return ops.jacobian_row_norms(a, d)
+
+    def squared_column_norms(self):
+        """Return `[q]`, the squared norm of each column."""
+        return tf.reduce_sum(tf.square(self.dense()), axis=[0, 1])
+
+
+def listed(*factors):
+    """Return the outer forms of `factors` as three lists, the way the ops take them."""
+    a, d, layouts = zip(*(factor.outer_form() for factor in factors))
+    return list(a), list(d), list(layouts)
+
+
+class OuterFactor(Factor):
+    """J[n,m,(g,i,o)] = Σ_t a[n,t,g,i] · d[n,m,t,g,o]: a weight that multiplies the data, in any linear layer.
+
+    Args:
+        a: `[n,t,g,i]`, the inputs of the uses.
+        d: `[n,m,t,g,o]`, the cotangents of their outputs.
+        layout: permutation of "gio", the order in which the variable flattens the three axes.
+    """
+
+    def __init__(self, a, d, layout="gio"):
+        self.a, self.d, self.layout = a, d, layout
+
+    @property
+    def num_columns(self):
+        return product(axes(self.a)[2:] + axes(self.d)[4:])
+
+    def outer_form(self):
+        return self.a, self.d, self.layout
+
+    def _sizes(self):
+        """The sizes of g, i, o in the order of the layout."""
+        by_name = dict(zip("gio", axes(self.a)[2:] + axes(self.d)[4:]))
+        return [by_name[name] for name in self.layout]
+
+    def matmul(self, x):
+        x = tf.reshape(x, [*self._sizes(), axes(x)[-1]])
+        return tf.einsum("ntgor,nmtgo->nmr", tf.einsum(f"ntgi,{self.layout}r->ntgor", self.a, x), self.d)
+
+    def adjoint_matmul(self, u):
+        pulled = tf.einsum("nmtgo,nmr->ntgor", self.d, u)
+        result = tf.einsum(f"ntgi,ntgor->{self.layout}r", self.a, pulled)
+        return tf.reshape(result, [self.num_columns, axes(u)[-1]])
+
+    def squared_column_norms(self):
+        if self.a.shape[1] != 1:
+            return super().squared_column_norms()
+        summed = tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
+        return tf.reshape(tf.einsum(f"ngi,ngo->{self.layout}", tf.square(self.a[:, 0]), summed), [-1])
+
+    def tensors(self):
+        return self.a, self.d
+
+    def with_tensors(self, *tensors):
+        return OuterFactor(*tensors, self.layout)
+
+    def scaled(self, scale):
+        return OuterFactor(self.a * scale, self.d, self.layout)
+
+    def joined(self, other):
+        same_axes = self.layout == other.layout and self.a.shape[2:] == other.a.shape[2:]
+        if not same_axes or self.d.shape[4] != other.d.shape[4]:
+            return None
+        return OuterFactor(tf.concat([self.a, other.a], 1), tf.concat([self.d, other.d], 2), self.layout)
+
+    def transposed(self, shape):
+        """Return the factor of the transpose of a weight of this shape, or None where the weight is no matrix [i,o] or [o,i]."""
+        if self.a.shape[2] != 1 or shape.rank != 2:
+            return None
+        sizes = {"i": self.a.shape[3], "o": self.d.shape[4]}
+        order = self.layout.replace("g", "")
+        if [sizes[name] for name in order] != shape.as_list():
+            return None
+        return OuterFactor(self.a, self.d, "g" + order[::-1])
+
+
+class DenseFactor(Factor):
+    """The columns themselves, `j[n,m,q]`: biases and scales, and what no rule covers."""
+
+    def __init__(self, j):
+        self.j = j
+
+    @property
+    def num_columns(self):
+        return axes(self.j)[2]
+
+    def outer_form(self):
+        return tf.ones([axes(self.j)[0], 1, 1, 1], self.j.dtype), self.j[:, :, None, None, :], "gio"
+
+    def dense(self):
+        return self.j
+
+    def matmul(self, x):
+        return tf.einsum("nmq,qr->nmr", self.j, x)
+
+    def adjoint_matmul(self, u):
+        return tf.einsum("nmq,nmr->qr", self.j, u)
+
+    def tensors(self):
+        return (self.j,)
+
+    def with_tensors(self, *tensors):
+        return DenseFactor(*tensors)
+
+    def scaled(self, scale):
+        return DenseFactor(self.j * scale)
+
+    def joined(self, other):
+        return DenseFactor(self.j + other.j)
+
+
+class GatherFactor(Factor):
+    """J[n,m,(v,o)] = Σ_t [ids[n,t] = v] · d[n,m,t,o]: an embedding. Never densified before someone asks for rows.
+
+    Args:
+        ids: `[n,t]` integers in [0, rows).
+        d: `[n,m,t,o]`, the cotangents of what was gathered.
+        rows: number of rows of the table.
+    """
+
+    def __init__(self, ids, d, rows):
+        self.ids, self.d, self.rows = ids, d, rows
+
+    @property
+    def num_columns(self):
+        return self.rows * axes(self.d)[3]
+
+    def outer_form(self):
+        return None
+
+    def dense(self):
+        return self._summed_by_row(self.ids, self.rows)
+
+    def _summed_by_row(self, ids, rows):
+        """Add up d over the positions with the same id: `[n,m,rows·o]`."""
+        n, m, _, o = axes(self.d)
+        segments = ids + rows * tf.range(n, dtype=ids.dtype)[:, None]
+        d = tf.transpose(self.d, [0, 2, 1, 3])
+        summed = tf.math.unsorted_segment_sum(d, segments, n * rows)
+        return tf.reshape(tf.transpose(tf.reshape(summed, [n, rows, m, o]), [0, 2, 1, 3]), [n, m, rows * o])
+
+    def matmul(self, x):
+        table = tf.reshape(x, [self.rows, axes(self.d)[3], axes(x)[-1]])
+        return tf.einsum("nmto,ntor->nmr", self.d, tf.gather(table, self.ids))
+
+    def adjoint_matmul(self, u):
+        pulled = tf.einsum("nmto,nmr->ntor", self.d, u)
+        summed = tf.math.unsorted_segment_sum(pulled, self.ids, self.rows)
+        return tf.reshape(summed, [self.num_columns, axes(u)[-1]])
+
+    def kernel(self):
+        """Through the rows that occur in the batch: n²·m²·min(rows, n·t)·o multiply-adds."""
+        n, m, t, _ = axes(self.d)
+        fewer = isinstance(n, int) and isinstance(t, int) and n * t < self.rows
+        block = self._summed_by_row(_ranks(self.ids), n * t) if fewer else self.dense()
+        block = tf.reshape(block, [n * m, -1])
+        return tf.matmul(block, block, transpose_b=True)
+
+    def squared_row_norms(self):
+        """Σ over pairs of positions with the same id of their products: n·m·t²·o multiply-adds."""
+        same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
+        return tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=[2, 3])
+
+    def squared_column_norms(self):
+        """Σ over n, m of (Σ_t [ids = v] d)²: pairs of positions with the same id, summed into the row they share."""
+        same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
+        products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
+        return tf.reshape(tf.math.unsorted_segment_sum(products, self.ids, self.rows), [-1])
+
+    def tensors(self):
+        return self.ids, self.d, tf.convert_to_tensor(self.rows)
+
+    def with_tensors(self, *tensors):
+        ids, d, rows = tensors
+        return GatherFactor(ids, d, rows if tf.is_tensor(self.rows) else self.rows)
+
+    def scaled(self, scale):
+        return GatherFactor(self.ids, self.d * scale, self.rows)
+
+    def joined(self, other):
+        return GatherFactor(tf.concat([self.ids, other.ids], 1), tf.concat([self.d, other.d], 2), self.rows)
+
+
+def _ranks(ids):
+    """Renumber `ids` to the rank of each among the different ids that occur (tf.unique, for XLA too)."""
+    flat = tf.reshape(ids, [-1])
+    order = tf.argsort(flat)
+    ordered = tf.gather(flat, order)
+    ranks = tf.cumsum(tf.concat([[0], tf.cast(ordered[1:] != ordered[:-1], ids.dtype)], 0)[: tf.size(flat)])
+    return tf.reshape(tf.scatter_nd(order[:, None], ranks, tf.shape(flat)), tf.shape(ids))
+
+
+def joined(factors):
+    """Return the sum of `factors` of the same variable as one factor, formed only where their kinds differ.
+
+    A tied weight stays exact: its uses stand side by side along t.
+    """
+    total = factors[0]
+    for factor in factors[1:]:
+        both = total.joined(factor) if type(total) is type(factor) else None
+        total = DenseFactor(total.dense() + factor.dense()) if both is None else both
+    return total

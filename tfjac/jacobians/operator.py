@@ -1,0 +1,156 @@
+"""The Jacobian as a linear operator, kept as factors."""
+
+import tensorflow as tf
+
+from tfjac import ops
+from tfjac.graph import as_tf_variable, in_graph
+from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.factors import DenseFactor, listed
+from tfjac.jacobians.shapes import axes, product
+
+
+class JacobianOperator(tf.linalg.LinearOperator):
+    """J[(n,m),p] = ∂y[n,m]/∂θ[p] as a `tf.linalg.LinearOperator`, which is never formed unless asked for.
+
+    Rows run over examples, then outputs within an example; columns over the variables in the order given, each flattened
+    row-major. It works wherever TensorFlow takes a linear operator, for example in
+    `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
+    """
+
+    def __init__(self, factors, shapes, num_examples, num_outputs, name="JacobianOperator"):
+        """Wrap one factor per variable.
+
+        Args:
+            factors: list of `Factor`, all of the same dtype.
+            shapes: static shapes of the variables.
+            num_examples, num_outputs: n and m, integers or scalar tensors.
+            name: name of the operator.
+        """
+        dtypes = {factor.tensors()[-1 if len(factor.tensors()) == 1 else 1].dtype for factor in factors}
+        if len(dtypes) > 1:
+            raise TypeError(
+                "All variables of one operator must have the same dtype; make one operator for each. "
+                f"Received: {sorted(dtype.name for dtype in dtypes)}"
+            )
+        self._factors, self._shapes = list(factors), [tf.TensorShape(shape) for shape in shapes]
+        self._n, self._m = num_examples, num_outputs
+        parameters = {"factors": factors, "shapes": shapes, "num_examples": num_examples, "num_outputs": num_outputs}
+        super().__init__(dtype=dtypes.pop(), is_square=False, parameters={**parameters, "name": name}, name=name)
+
+    @property
+    def num_rows(self):
+        """n·m: an integer where it is known while tracing, else a scalar tensor."""
+        return self._n * self._m
+
+    @property
+    def num_parameters(self):
+        """p, an integer."""
+        return sum(shape.num_elements() for shape in self._shapes)
+
+    @property
+    def factors(self):
+        """The factors, one per variable."""
+        return list(self._factors)
+
+    def split(self, x):
+        """Cut `x[p]` (or `[p, ...]`, keeping the trailing axes) into tensors of the variables' shapes."""
+        parts = tf.split(x, [shape.num_elements() for shape in self._shapes], axis=0)
+        return [tf.reshape(part, [*shape, *axes(x)[1:]]) for part, shape in zip(parts, self._shapes)]
+
+    def gram(self):
+        """Return Jᵀ J `[p,p]`. Cost: n·p²/2 multiply-adds at most, whatever m is."""
+        return ops.jacobian_gram(*self._listed())[0]
+
+    def gram_and_gradient(self, residual):
+        """Return Jᵀ J `[p,p]` and Jᵀ·residual `[p]` for `residual[n·m]`, in one pass."""
+        return ops.jacobian_gram(*self._listed(), tf.reshape(residual, [self._n, self._m]))
+
+    def kernel(self, scales=None):
+        """Return J·S·Jᵀ `[n·m, n·m]`, the neural tangent kernel; S scales the columns of each variable.
+
+        Args:
+            scales: `[number of variables]`, non-negative, one scale for all columns of a variable; all one where left out.
+
+        Cost: structured, see `tfjac.ops.jacobian_kernel`; p does not enter except through the sizes of the layers.
+        """
+        factors = self._factors
+        if scales is not None:
+            factors = [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(factors)]
+        outer = [factor for factor in factors if factor.outer_form()]
+        parts = [factor.kernel() for factor in factors if not factor.outer_form()]
+        if outer:
+            a, d, _ = listed(*outer)
+            parts.append(ops.jacobian_kernel(a, d))
+        return parts[0] if len(parts) == 1 else tf.add_n(parts)
+
+    def row_norms(self):
+        """Return the norms of the rows, `[n·m]`."""
+        return tf.sqrt(tf.reshape(tf.add_n([factor.squared_row_norms() for factor in self._factors]), [self.num_rows]))
+
+    def column_norms(self):
+        """Return the norms of the columns, `[p]`."""
+        return tf.sqrt(tf.concat([factor.squared_column_norms() for factor in self._factors], 0))
+
+    def _listed(self):
+        return listed(*(factor if factor.outer_form() else DenseFactor(factor.dense()) for factor in self._factors))
+
+    def _shape(self):
+        rows = self.num_rows if isinstance(self.num_rows, int) else None
+        return tf.TensorShape([rows, self.num_parameters])
+
+    def _shape_tensor(self):
+        return tf.stack([self.num_rows, self.num_parameters])
+
+    def _matmul(self, x, adjoint=False, adjoint_arg=False):
+        x = tf.linalg.adjoint(x) if adjoint_arg else x
+        columns = axes(x)[-1]
+        if adjoint:
+            u = tf.reshape(x, [self._n, self._m, columns])
+            return tf.concat([factor.adjoint_matmul(u) for factor in self._factors], 0)
+        parts = tf.split(x, [shape.num_elements() for shape in self._shapes], axis=0)
+        result = tf.add_n([factor.matmul(part) for factor, part in zip(self._factors, parts)])
+        return tf.reshape(result, [self.num_rows, columns])
+
+    def _to_dense(self):
+        return tf.reshape(ops.jacobian_rows(*self._listed()), [self.num_rows, self.num_parameters])
+
+
+def jacobian_operator(ys, variables, examples_mix="error"):
+    """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
+
+    J[(n,m),p] = ∂y[n,m]/∂θ[p]. The graph of `ys` is read: at each place where a weight meets the data, the input there and the
+    cotangents of the output are the Jacobian, in fewer numbers than its rows have.
+
+    Args:
+        ys: tensor `[n, ...]` of the `tf.function` being traced, or a list of such tensors with the same n, whose outputs
+            then follow one another along m; or a callable without arguments that returns it, anywhere.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
+        examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
+
+    Returns:
+        A `JacobianOperator` of shape `[n·m, p]`.
+
+    Raises:
+        ExamplesMix: (a `ValueError`) where examples mix, naming the op.
+        ValueError, TypeError: for ys that is eager, of another graph, not floating, without a known rank; for a variable that ys does not
+            depend on.
+
+    Cost: one backward pass for each of the m outputs, vectorised; memory n·(i + m·o) numbers per layer [i,o].
+    """
+    variables = tf.nest.flatten(variables)
+    if not variables:
+        raise ValueError("variables must hold at least one variable. Received: an empty nest")
+    made = {}
+
+    def compute(ys):
+        ys = tf.nest.flatten(ys)
+        factors = factorize(ys, variables, examples_mix)
+        made["factors"] = factors
+        made["m"] = sum(product(axes(y)[1:]) for y in ys)
+        return [list(factor.tensors()) for factor in factors], axes(ys[0])[0], made["m"]
+
+    tensors, n, m = in_graph(compute, ys)
+    factors = [factor.with_tensors(*parts) for factor, parts in zip(made["factors"], tensors)]
+    shapes = [x.shape if tf.is_tensor(x) else as_tf_variable(x).shape for x in variables]
+    n, m = (int(size) if tf.is_tensor(size) and not tf.is_symbolic_tensor(size) else size for size in (n, m))
+    return JacobianOperator(factors, shapes, n, m)

@@ -1,0 +1,64 @@
+"""Jacobians and gradients of each example with respect to weights."""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable, in_graph
+from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.shapes import axes
+
+
+def per_example_jacobian(ys, variables, examples_mix="error"):
+    """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
+
+    Args:
+        ys: tensor `[n, *outputs]` of the `tf.function` being traced; or a callable without arguments that returns it.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
+
+    Returns:
+        A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
+
+    Raises:
+        ExamplesMix, ValueError, TypeError: as `jacobian_operator`.
+
+    Cost: m backward passes, vectorised, and one write of the result.
+    """
+    flat = tf.nest.flatten(variables)
+
+    def compute(y):
+        factors = factorize([y], flat, examples_mix)
+        return [tf.reshape(factor.dense(), [*axes(y), *_shape(v)]) for factor, v in zip(factors, flat)]
+
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
+
+
+def per_example_gradients(losses, variables, examples_mix="error"):
+    """Return the gradient of each example's loss with respect to each variable.
+
+    Args:
+        losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns it.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        examples_mix: as in `per_example_jacobian`.
+
+    Returns:
+        A nest like `variables`, each entry `[n, *variable.shape]`.
+
+    Raises:
+        ValueError: where `losses` is not of rank 1, and as `per_example_jacobian`.
+
+    Cost: one backward pass and one write of the result.
+    """
+    return in_graph(lambda y: per_example_jacobian(_of_rank_one(y), variables, examples_mix), losses)
+
+
+def _of_rank_one(losses):
+    if losses.shape.rank != 1:
+        raise ValueError(
+            "losses must have one entry per example, shape [n]: use a loss with reduction='none', and reduce what is left per example. "
+            f"Received: {losses.name} of shape {losses.shape}"
+        )
+    return losses
+
+
+def _shape(variable):
+    return variable.shape if tf.is_tensor(variable) else as_tf_variable(variable).shape

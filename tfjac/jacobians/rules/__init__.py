@@ -1,0 +1,20 @@
+"""Rules: from an op at which a weight meets the data to the factor of that weight's Jacobian.
+
+A rule is a function of a `Use` that returns a `Factor` whose columns belong to the elements of `use.weight`, in row-major
+order. It raises `NoFactor` where the op is used in a way that it does not cover; the exact fallback then takes over.
+"""
+
+from tfjac.jacobians.rules import convolution, elementwise, gather, products
+from tfjac.jacobians.rules.fallback import factor_by_op_gradient
+from tfjac.jacobians.rules.registry import NoFactor, factor_of, has_rule
+
+__all__ = [
+    "NoFactor",
+    "convolution",
+    "elementwise",
+    "factor_by_op_gradient",
+    "factor_of",
+    "gather",
+    "has_rule",
+    "products",
+]

@@ -1,0 +1,111 @@
+"""Convolutions as products of patches: a = patches of the input, d = cotangents at the output positions."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.factors import OuterFactor
+from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.shapes import axes, product
+
+
+@rule("Conv2D", "Conv3D")
+def _convolution(use):
+    """Kernel [*k, c_in/g, c_out]: i = (k, c_in/g), o = c_out/g."""
+    x, kernel = use.op.inputs
+    window = _Window(use, kernel.shape, x)
+    groups = x.shape[-1] // kernel.shape[-2]
+    patches = window.patches(x)  # [n, *positions, k, c_in]
+    n, *positions, k, c_in = axes(patches)
+    t, i = product(positions), c_in // groups
+    a = tf.reshape(patches, [n, t, k, groups, i])
+    a = tf.reshape(tf.transpose(a, [0, 1, 3, 2, 4]), [n, t, groups, k * i])
+    return OuterFactor(a, _by_position(use, groups), "igo")
+
+
+@rule("DepthwiseConv2dNative")
+def _depthwise(use):
+    """Kernel [*k, c, multiplier]: each channel is a group of its own."""
+    x, kernel = use.op.inputs
+    patches = _Window(use, kernel.shape, x).patches(x)
+    n, *positions, k, c = axes(patches)
+    a = tf.reshape(patches, [n, product(positions), k, c])
+    return OuterFactor(tf.transpose(a, [0, 1, 3, 2]), _by_position(use, c), "igo")
+
+
+@rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+def _transposed(use):
+    """Kernel [*k, c_out, c_in]: the roles swap, patches of the cotangent meet the plain input."""
+    _, kernel, x = use.op.inputs
+    if use.weight_index != 1:
+        raise NoFactor("the weight is not the kernel")
+    m, n, *spatial = axes(use.d)
+    d = tf.reshape(use.d, [m * n, *spatial])
+    patches = _Window(use, kernel.shape, use.output, x).patches(d)
+    _, *positions, k, c_out = axes(patches)
+    t = product(positions)
+    d = tf.transpose(tf.reshape(patches, [m, n, t, 1, k * c_out]), [1, 0, 2, 3, 4])
+    return OuterFactor(tf.reshape(x, [n, t, 1, x.shape[-1]]), d, "goi")
+
+
+def _by_position(use, groups):
+    """Cotangents [n,m,t,g,o] of an output [n, *positions, c] whose channels are grouped, the group outermost."""
+    d = use.split_cotangent()
+    n, m, *positions, c = axes(d)
+    return tf.reshape(d, [n, m, product(positions), groups, c // groups])
+
+
+class _Window:
+    """The sliding window of a convolution: sizes, strides, dilation and padding of its spatial axes.
+
+    Args:
+        use: the use of the kernel.
+        kernel: shape of the kernel, spatial axes first.
+        large: tensor that the window slides over.
+        small: tensor with one position for each place of the window; by default the output of the use.
+    """
+
+    def __init__(self, use, kernel, large, small=None):
+        op = use.op
+        if op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
+            raise NoFactor("only channels-last convolutions are covered")
+        spatial = slice(1, -1)
+        self.size = kernel[: large.shape.rank - 2].as_list()
+        self.strides = op.get_attr("strides")[spatial]
+        self.dilation = op.get_attr("dilations")[spatial]
+        self.positions = axes(use.output if small is None else small)[spatial]
+        self.padding = self._paddings(op, axes(large)[spatial])
+
+    def _paddings(self, op, sizes):
+        padding = op.get_attr("padding")
+        if padding == b"VALID":
+            return [(0, 0)] * len(sizes)
+        if padding == b"EXPLICIT":
+            explicit = op.get_attr("explicit_paddings")[2:-2]
+            return list(zip(explicit[::2], explicit[1::2]))
+        return [self._same(*each) for each in zip(sizes, self.positions, self.size, self.strides, self.dilation)]
+
+    @staticmethod
+    def _same(size, positions, window, stride, dilation):
+        """TensorFlow's "same" padding: what the last window needs, the smaller half in front."""
+        total = (positions - 1) * stride + (window - 1) * dilation + 1 - size
+        total = max(total, 0) if isinstance(total, int) else tf.maximum(total, 0)
+        return total // 2, total - total // 2
+
+    def patches(self, x):
+        """Return `[n, *positions, k, c]`: for each position and each place k of the window, the channels there."""
+        if any(isinstance(pad, tf.Tensor) or pad for pair in self.padding for pad in pair):
+            x = tf.pad(x, [(0, 0), *self.padding, (0, 0)])
+        slices = []
+        for offset in _offsets(self.size):
+            begin = [place * dilation for place, dilation in zip(offset, self.dilation)]
+            end = [b + (p - 1) * s + 1 for b, p, s in zip(begin, self.positions, self.strides)]
+            window = [slice(b, e, s) for b, e, s in zip(begin, end, self.strides)]
+            slices.append(x[(slice(None), *window, slice(None))])
+        return tf.stack(slices, axis=-2)
+
+
+def _offsets(sizes):
+    """All places of a window, row-major."""
+    places = [()]
+    for size in sizes:
+        places = [(*place, k) for place in places for k in range(size)]
+    return places

@@ -1,0 +1,59 @@
+"""Biases, scales and every other op in which a broadcast weight acts element by element."""
+
+import tensorflow as tf
+
+from tfjac.graph import copy_op
+from tfjac.jacobians.factors import DenseFactor
+from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.shapes import axes, product, split_examples, split_labels
+
+
+@rule("BiasAdd")
+def _bias_add(use):
+    channel = 1 if use.op.get_attr("data_format") == b"NCHW" else use.output.shape.rank - 1
+    if use.weight_index != 1:
+        raise NoFactor("the weight is what the bias is added to")
+    return _summed(use, use.d, {channel: 0})
+
+
+@rule("Add", "AddV2")
+def _add(use):
+    return _summed(use, use.d, _aligned(use))
+
+
+@rule("Sub")
+def _sub(use):
+    return _summed(use, use.d if use.weight_index == 0 else -use.d, _aligned(use))
+
+
+@rule("Mul")
+def _mul(use):
+    """J_w = Σ x ⊙ d over the axes along which w is broadcast."""
+    return _summed(use, use.op.inputs[1 - use.weight_index] * use.d, _aligned(use))
+
+
+@rule("RealDiv", "Div", "DivNoNan", "Maximum", "Minimum", "Pow", "SquaredDifference", "SelectV2", "MulNoNan", "Xdivy", "Xlogy", "Atan2")
+def _general(use):
+    """The slope ∂z/∂w, element by element, from the op's own gradient at a weight spelt out to the output's shape."""
+    spelt = tf.broadcast_to(use.weight, tf.shape(use.output))
+    inputs = [spelt if k == use.weight_index else tensor for k, tensor in enumerate(use.op.inputs)]
+    slope = tf.gradients(copy_op(use.op, inputs).outputs[0], spelt)[0]
+    return _summed(use, slope * use.d, _aligned(use))
+
+
+def _aligned(use):
+    """Map each axis of the output along which the weight varies to the weight's own axis."""
+    shift = use.output.shape.rank - use.weight.shape.rank
+    return {axis + shift: axis for axis in range(use.weight.shape.rank) if use.weight.shape[axis] != 1}
+
+
+def _summed(use, pulled, varying):
+    """Sum `pulled[m, *output.shape]` over positions; `varying` maps output axes to axes of the weight, in order."""
+    if use.axis.axis in varying:
+        raise NoFactor("the weight varies along the axis of the examples")
+    labels = split_labels(list(range(use.output.shape.rank)), use.axis)
+    pulled = split_examples(pulled, use.axis, lead=1)
+    positions = [2 + k for k, label in enumerate(labels) if label not in varying]
+    j = tf.reduce_sum(pulled, positions) if positions else pulled
+    n, m, *sizes = axes(j)
+    return DenseFactor(tf.reshape(j, [n, m, product(sizes)]))

@@ -1,0 +1,34 @@
+"""Embeddings: a table whose rows are gathered by integers."""
+
+import tensorflow as tf
+
+from tfjac.graph import constant_value
+from tfjac.jacobians.factors import GatherFactor
+from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.shapes import axes, product, split_examples
+
+
+@rule("GatherV2")
+def _gather(use):
+    along = constant_value(use.op.inputs[2])
+    if use.weight_index != 0 or along is None or int(along) != 0 or use.op.get_attr("batch_dims") != 0:
+        raise NoFactor("only gathering rows of a table by per-example indices is covered")
+    return _rows(use, use.op.inputs[1], axes(use.weight)[0])
+
+
+@rule("ResourceGather")
+def _resource_gather(use):
+    if use.op.get_attr("batch_dims") != 0:
+        raise NoFactor("only gathering without batch dimensions is covered")
+    return _rows(use, use.op.inputs[1], tf.raw_ops.VariableShape(input=use.weight)[0])
+
+
+def _rows(use, ids, rows):
+    """ids [..., n, ...] and output [..., n, ..., *columns]: positions are all axes of the ids but the example's."""
+    ids = split_examples(ids, use.input_axes[1])
+    d = use.split_cotangent()
+    n, m, *sizes = axes(d)
+    positions = ids.shape.rank - 1
+    t, o = product(sizes[:positions]), product(sizes[positions:])
+    rows = tf.cast(rows, ids.dtype) if tf.is_tensor(rows) else rows
+    return GatherFactor(tf.reshape(ids, [n, t]), tf.reshape(d, [n, m, t, o]), rows)

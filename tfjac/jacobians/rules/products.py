@@ -1,0 +1,99 @@
+"""MatMul, BatchMatMul, Einsum: all products of one weight and one tensor of data, reduced to a[n,t,g,i], d[n,m,t,g,o]."""
+
+import itertools
+
+import tensorflow as tf
+
+from tfjac.graph import einsum_labels
+from tfjac.jacobians.factors import DenseFactor, OuterFactor
+from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.shapes import axes, product, split_examples, split_labels
+
+
+@rule("MatMul")
+def _matmul(use):
+    transpose = use.op.get_attr("transpose_a"), use.op.get_attr("transpose_b")
+    return product_factor(use, ["kr" if transpose[0] else "rk", "ck" if transpose[1] else "kc"], "rc")
+
+
+@rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _batch_matmul(use):
+    """Batch axes are labelled from the right; one of size 1 that is broadcast gets no label."""
+    adjoint = use.op.get_attr("adj_x"), use.op.get_attr("adj_y")
+    left = [*_batch_labels(use, use.op.inputs[0]), *("kr" if adjoint[0] else "rk")]
+    right = [*_batch_labels(use, use.op.inputs[1]), *("ck" if adjoint[1] else "kc")]
+    return product_factor(use, [left, right], [*_batch_labels(use, use.output), "r", "c"])
+
+
+def _batch_labels(use, tensor):
+    sizes, result = tensor.shape[:-2], use.output.shape[:-2]
+    result = result[result.rank - sizes.rank :]
+    return [str(sizes.rank - k) if size != 1 or whole == 1 else None for k, (size, whole) in enumerate(zip(sizes, result))]
+
+
+@rule("Einsum")
+def _einsum(use):
+    operands, output = einsum_labels(use.op, [tensor.shape.rank for tensor in use.op.inputs])
+    if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
+        raise NoFactor("only einsums of two operands, without diagonals, are covered")
+    return product_factor(use, operands, output)
+
+
+def product_factor(use, operands, output):
+    """Return the factor of the weight in a product of two tensors, summed over the labels that the output lacks.
+
+    Each label becomes part of one axis of the factor by where it occurs: weight and data only: i; weight and output
+    only: o; all three: g; data and output only: t. A label of the data alone is summed beforehand.
+
+    Args:
+        use: the `Use`.
+        operands: for each of the two inputs its labels, one per axis; None for an axis of size 1 that is broadcast.
+        output: the labels of the output.
+    """
+    data = 1 - use.weight_index
+    x, x_axis = use.op.inputs[data], use.input_axes[data]
+    x, x_labels = split_examples(x, x_axis), split_labels(list(operands[data]), x_axis)
+    z_labels = split_labels(list(output), use.axis)
+    sizes = {label: size for label, size in zip(operands[use.weight_index], axes(use.weight)) if label is not None}
+    alone = [k for k, label in enumerate(x_labels) if label not in sizes and label not in z_labels]
+    if alone:
+        x = tf.reduce_sum(x, [1 + k for k in alone])
+        x_labels = [label for k, label in enumerate(x_labels) if k not in alone]
+    groups = {
+        "g": [label for label in sizes if label in x_labels and label in z_labels],
+        "i": [label for label in sizes if label in x_labels and label not in z_labels],
+        "o": [label for label in sizes if label not in x_labels and label in z_labels],
+        "t": [label for label in z_labels if label not in sizes],
+    }
+    if len(sizes) != sum(len(groups[name]) for name in "gio") or not set(groups["t"]) <= set(x_labels):
+        raise NoFactor("an axis occurs in only one of the tensors")
+    a = _arranged(x, x_labels, [groups["t"], groups["g"], groups["i"]], lead=1)
+    d = _arranged(use.split_cotangent(), z_labels, [groups["t"], groups["g"], groups["o"]], lead=2)
+    return _in_order_of_weight(a, d, groups, sizes)
+
+
+def _arranged(tensor, labels, groups, lead):
+    """Transpose the labelled axes into the order of `groups` and merge each group into one axis."""
+    order = [lead + labels.index(label) for group in groups for label in group]
+    order = [*range(lead), *order]
+    if order != sorted(order):
+        tensor = tf.transpose(tensor, order)
+    sizes, position, merged = axes(tensor), lead, []
+    for group in groups:
+        merged.append(product(sizes[position : position + len(group)]))
+        position += len(group)
+    return tf.reshape(tensor, [*sizes[:lead], *merged])
+
+
+def _in_order_of_weight(a, d, groups, sizes):
+    """Order the columns by the axes of the weight: by a layout where g, i, o each stay together, else by moving them."""
+    letter = {label: name for name in "gio" for label in groups[name]}
+    runs = [name for name, _ in itertools.groupby(letter[label] for label in sizes)]
+    if len(set(runs)) == len(runs):
+        return OuterFactor(a, d, "".join([name for name in "gio" if name not in runs] + runs))
+    j = OuterFactor(a, d, "gio").dense()
+    n, m, q = axes(j)
+    labels = groups["g"] + groups["i"] + groups["o"]
+    j = tf.reshape(j, [n, m, *(sizes[label] for label in labels)])
+    j = tf.transpose(j, [0, 1, *(2 + labels.index(label) for label in sizes)])
+    return DenseFactor(tf.reshape(j, [n, m, q]))

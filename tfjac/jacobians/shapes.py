@@ -1,0 +1,49 @@
+"""Sizes of tensors that may be open while tracing, and the example axis brought to the front."""
+
+import math
+
+import tensorflow as tf
+
+
+def axes(tensor):
+    """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
+    if tensor.shape.is_fully_defined():
+        return tensor.shape.as_list()
+    dynamic = tf.shape(tensor)
+    return [dynamic[k] if size is None else size for k, size in enumerate(tensor.shape)]
+
+
+def product(sizes):
+    """Return the product of `sizes`, a Python integer where all are."""
+    return math.prod(sizes, start=1)
+
+
+def split_examples(tensor, axis, lead=0):
+    """Bring the examples to the front.
+
+    Args:
+        tensor: `[*lead axes, ...]` whose axis `lead + axis.axis` has size `outer · n · inner`.
+        axis: its `ExampleAxis`, counted without the lead axes.
+        lead: number of axes in front that the example axis was not counted with.
+
+    Returns:
+        `[n, *lead axes, *axes before, outer, inner, *axes behind]`; `outer` and `inner` are left out where they are 1.
+    """
+    position = lead + axis.axis
+    sizes = axes(tensor)
+    merged = [size for size in (axis.outer, axis.inner) if size != 1]
+    if merged:
+        block = axis.outer * axis.inner
+        n = sizes[position] // block
+        middle = [axis.outer] * (axis.outer != 1) + [n] + [axis.inner] * (axis.inner != 1)
+        tensor = tf.reshape(tensor, sizes[:position] + middle + sizes[position + 1 :])
+        position += axis.outer != 1
+    rank = tensor.shape.rank
+    order = [position, *(k for k in range(rank) if k != position)]
+    return tensor if position == 0 else tf.transpose(tensor, order)
+
+
+def split_labels(labels, axis):
+    """Return the labels of `split_examples(tensor, axis)` for a tensor with one label per axis, the example's left out."""
+    before, behind = labels[: axis.axis], labels[axis.axis + 1 :]
+    return [*before, *(["outer"] if axis.outer != 1 else []), *(["inner"] if axis.inner != 1 else []), *behind]

@@ -1,0 +1,73 @@
+"""Where a weight meets the data: the ops at which a Jacobian is cut into factors."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac.graph import SHARED, ExampleAxis, ExamplesMix
+from tfjac.jacobians.shapes import split_examples
+
+
+@dataclasses.dataclass
+class Use:
+    """An op with a shared input that the variables reach, and an output that carries the examples.
+
+    Attributes:
+        op: the op.
+        weight_index: which of its inputs is the shared one.
+        output_index: which of its outputs carries the examples.
+        axis: the `ExampleAxis` of that output.
+        input_axes: for each input its `ExampleAxis` or `SHARED`.
+        d: `[m, *output.shape]`, the cotangents of the output, one for each output of the result; set by `factorize`.
+    """
+
+    op: tf.Operation
+    weight_index: int
+    output_index: int
+    axis: ExampleAxis
+    input_axes: list
+    d: tf.Tensor | None = None
+
+    @property
+    def weight(self):
+        """The shared input."""
+        return self.op.inputs[self.weight_index]
+
+    @property
+    def output(self):
+        """The output that carries the examples."""
+        return self.op.outputs[self.output_index]
+
+    def split_cotangent(self):
+        """The cotangents with the examples first: `[n, m, ...]`."""
+        return split_examples(self.d, self.axis, lead=1)
+
+
+def find_uses(analysis, sources):
+    """List the uses of `sources`, which cover every path from them to the results.
+
+    Args:
+        analysis: the `ExampleAnalysis` of the graph between them.
+        sources: handles of variables, or tensors that all examples share.
+
+    Raises:
+        ExamplesMix: where a source belongs to single examples, or a use has several outputs that carry examples and the sources
+            reach a result through more than one of them in a way that cannot be cut.
+    """
+    for source in sources:
+        if analysis.carries(source):
+            consumer = next(op for op in analysis.path if any(tensor is source for tensor in op.inputs))
+            raise ExamplesMix(consumer, f"the weight {source.name!r} is itself used per example, not shared by all")
+    return [use for op in analysis.path for use in _uses_of(op, analysis)]
+
+
+def _uses_of(op, analysis):
+    outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
+    weights = [index for index, tensor in enumerate(op.inputs) if analysis.axis(tensor) is SHARED]
+    if not outputs:
+        return []
+    return [
+        Use(op, weight, output, analysis.axis(op.outputs[output]), analysis.input_axes[op.name])
+        for weight in weights
+        for output in outputs
+    ]

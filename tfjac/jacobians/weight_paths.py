@@ -1,0 +1,51 @@
+"""From the tensor that meets the data back to the variable it was computed from."""
+
+import math
+
+import tensorflow as tf
+
+from tfjac.graph import differentiable_path
+from tfjac.jacobians.cotangents import gradients_or_zeros
+from tfjac.jacobians.factors import DenseFactor, OuterFactor
+from tfjac.jacobians.shapes import axes
+
+# Ops that leave the row-major order of the elements as it is, so that columns keep their places.
+ORDER_KEEPING = {"ReadVariableOp", "Identity", "Reshape", "ExpandDims", "Squeeze", "Cast"}
+
+
+def columns_of_source(factor, weight, source):
+    """Turn a factor with respect to `weight` into one with respect to `source`.
+
+    Args:
+        factor: the `Factor` whose columns belong to the elements of `weight`.
+        weight: the tensor at the use.
+        source: the handle of a variable, or a tensor, that `weight` is computed from.
+
+    Returns:
+        The factor whose columns belong to `source`; None where `weight` does not depend on it. The same tensors where the path
+        only reads, casts, reshapes or transposes a matrix; else n·m products with the transposed Jacobian of the path.
+    """
+    if weight is source:
+        return factor
+    path = differentiable_path([source], [weight])
+    if not path:
+        return None
+    for op in reversed(path):
+        if op.type == "Transpose" and isinstance(factor, OuterFactor) and factor.transposed(weight.shape):
+            factor = factor.transposed(weight.shape)
+        elif op.type not in ORDER_KEEPING:
+            return _pulled_back(factor, weight, source)
+        weight = op.inputs[0]
+    return factor
+
+
+def _pulled_back(factor, weight, source):
+    rows = factor.dense()
+    n, m, q = axes(rows)
+
+    def pull_back(row):
+        return gradients_or_zeros(weight, [source], tf.reshape(row, tf.shape(weight)))[0]
+
+    pulled = tf.vectorized_map(pull_back, tf.reshape(rows, [n * m, q]))
+    size = math.prod(pulled.shape[1:]) if pulled.shape[1:].is_fully_defined() else tf.size(pulled) // (n * m)
+    return DenseFactor(tf.reshape(pulled, [n, m, size]))
