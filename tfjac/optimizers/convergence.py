@@ -1,0 +1,51 @@
+"""When to stop: the three tests of MINPACK, scale-free, with the formulas written out."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .options import positive
+from .statuses import Status
+
+
+class Tolerances(NamedTuple):
+    """The three tolerances; zero switches a test off.
+
+    Attributes:
+      cost: ``ftol``: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2.
+      step: ``xtol``: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step.
+      gradient: ``gtol``: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
+    """
+
+    cost: float
+    step: float
+    gradient: float
+
+
+def tolerances(ftol, xtol, gtol, dtype):
+    """Check the tolerances and fill in √ε of the dtype, MINPACK's recommendation, for those that are None."""
+    default = float(np.sqrt(np.finfo(dtype.as_numpy_dtype).eps))
+    given = {"ftol": ftol, "xtol": xtol, "gtol": gtol}
+    for name, value in given.items():
+        if value is not None and value != 0:
+            positive(name, value, below=1)
+    return Tolerances(*(default if value is None else float(value) for value in given.values()))
+
+
+def status_after(report, limits):
+    """Return the ``Status`` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+
+    The tests hold for rejected steps too, but for that of the step's length: near a minimum the reduction drowns in
+    the rounding of the cost, and this is convergence, not failure.
+    """
+    before = tf.where(report.accepted, report.cost + report.reduction, report.cost)
+    flat = (tf.abs(report.reduction) <= limits.cost * before) & (report.predicted <= limits.cost * before)
+    flat &= (report.ratio <= 2) & (report.predicted >= 0) & (report.attempts > 0)
+    short = report.accepted & (report.step_length <= limits.step * report.length)
+    stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
+    status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
+    status = tf.where(short, int(Status.STEP_TOLERANCE), status)
+    status = tf.where(flat, int(Status.COST_TOLERANCE), status)
+    status = tf.where(report.cosine <= limits.gradient, int(Status.GRADIENT_TOLERANCE), status)
+    return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)

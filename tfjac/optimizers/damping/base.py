@@ -1,0 +1,105 @@
+"""What a damping is: how much of λD is added to JᵀJ, and how the answer to a trial step changes it.
+
+A damping keeps a tuple of scalar tensors as its state, so that the same code runs in a loop inside a graph, in an
+optimizer whose state is saved, and in a test. A state of zeros means "not chosen yet".
+
+λ has the units of JᵀJ / D. What it is compared with is the *curvature* κ = max diag(D⁻¹ JᵀJ): the first λ and the
+bounds are multiples of κ, so that scaling the residuals changes nothing.
+"""
+
+import abc
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..options import positive
+
+
+class Proposal(NamedTuple):
+    """A step that was solved for.
+
+    Attributes:
+      step: ``[p]``, p in (JᵀJ + λD + Λ) p = −g; zeros where it could not be solved.
+      solved: scalar bool, whether it could.
+      damping: scalar, the λ it was solved with.
+      length: scalar, ‖D^½ p‖.
+    """
+
+    step: tf.Tensor
+    solved: tf.Tensor
+    damping: tf.Tensor
+    length: tf.Tensor
+
+
+class Verdict(NamedTuple):
+    """What became of a proposal; scalars.
+
+    Attributes:
+      accepted: bool.
+      ratio: ρ, actual over predicted reduction; −∞ where anything was not finite.
+      slope: gᵀp, the directional derivative of the cost along the step.
+      reduction: F − F(w + p); −∞ where not finite.
+    """
+
+    accepted: tf.Tensor
+    ratio: tf.Tensor
+    slope: tf.Tensor
+    reduction: tf.Tensor
+
+
+class Damping(abc.ABC):
+    """How λ is chosen, lowered after success and raised after failure.
+
+    Args:
+      minimum, maximum: bounds of λ as multiples of the curvature κ. Default: ε² and 1/ε of the dtype (below, λ is
+        lost in the rounding of JᵀJ; above, the step is lost in the rounding of the variables).
+    """
+
+    state_names = ()
+    """Names of the scalars of the state, the damping among them."""
+
+    def __init__(self, minimum=None, maximum=None):
+        self.minimum = None if minimum is None else positive("minimum", minimum)
+        self.maximum = None if maximum is None else positive("maximum", maximum)
+        if None not in (self.minimum, self.maximum) and not self.minimum < self.maximum:
+            raise ValueError(f"minimum must be below maximum. Received: minimum={minimum}, maximum={maximum}")
+
+    @abc.abstractmethod
+    def start(self, curvature, length):
+        """Return the first state, from κ and the scaled length ‖D^½ w‖ of the variables."""
+
+    @abc.abstractmethod
+    def propose(self, state, solve, curvature):
+        """Return a ``Proposal``, given ``solve(λ) -> Proposal`` and κ."""
+
+    @abc.abstractmethod
+    def update(self, state, proposal, verdict, curvature):
+        """Return the state after ``verdict`` on ``proposal``."""
+
+    def resume(self, state, curvature, length):
+        """Return ``state``, or the first one where it is all zeros."""
+        fresh = tf.reduce_all([tf.equal(value, 0) for value in state])
+        return tuple(tf.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
+
+    def bounds(self, curvature):
+        """Return the smallest and the largest λ allowed at curvature κ."""
+        limits = np.finfo(curvature.dtype.as_numpy_dtype)
+        low = limits.eps**2 if self.minimum is None else self.minimum
+        high = 1 / limits.eps if self.maximum is None else self.maximum
+        curvature = tf.where(curvature > 0, curvature, tf.ones_like(curvature))
+        return tf.maximum(low * curvature, limits.tiny), tf.minimum(high * curvature, limits.max)
+
+    def clip(self, value, curvature):
+        """Return λ within its bounds."""
+        low, high = self.bounds(curvature)
+        return tf.clip_by_value(value, low, high)
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {"minimum": self.minimum, "maximum": self.maximum}
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuild from ``get_config()``."""
+        return cls(**config)

@@ -1,0 +1,49 @@
+"""Nielsen's damping: smooth in the gain ratio, and ever faster where steps keep failing."""
+
+import keras
+import tensorflow as tf
+
+from ..options import positive
+from .base import Damping
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class NielsenDamping(Damping):
+    """λ follows the gain ratio smoothly (Nielsen 1999; Madsen, Nielsen & Tingleff 2004, eq. 2.21).
+
+    Accepted: λ ← λ·max(⅓, 1 − (2ρ − 1)³), ν ← 2. Rejected: λ ← λν, ν ← 2ν. The first λ is ``initial``·κ.
+
+    Args:
+      initial: the first λ as a multiple of the curvature κ (τ in the paper).
+      minimum, maximum: see ``Damping``.
+    """
+
+    state_names = ("damping", "growth")
+    largest_growth = 2.0**16
+
+    def __init__(self, initial=1e-3, minimum=None, maximum=None):
+        super().__init__(minimum, maximum)
+        self.initial = positive("initial", initial)
+
+    def start(self, curvature, length):
+        """Return λ = initial·κ and ν = 2."""
+        return self.clip(self.initial * curvature, curvature), tf.constant(2, curvature.dtype)
+
+    def propose(self, state, solve, curvature):
+        """Solve with the λ of the state."""
+        return solve(self.clip(state[0], curvature))
+
+    def update(self, state, proposal, verdict, curvature):
+        """Apply Nielsen's rule."""
+        _, growth = state
+        surprise = 2 * tf.clip_by_value(verdict.ratio, 0, 1) - 1
+        factor = tf.where(verdict.accepted, tf.maximum(1 / 3, 1 - surprise**3), growth)
+        grown = tf.minimum(2 * growth, self.largest_growth)
+        return (
+            self.clip(proposal.damping * factor, curvature),
+            tf.where(verdict.accepted, tf.constant(2, growth.dtype), grown),
+        )
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {"initial": self.initial, **super().get_config()}

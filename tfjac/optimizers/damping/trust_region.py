@@ -1,0 +1,88 @@
+"""Trust-region damping: λ is whatever makes the step fill a region that is trusted."""
+
+import keras
+import tensorflow as tf
+
+from ..options import positive
+from .base import Damping, Proposal
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class TrustRegionDamping(Damping):
+    """The state is a radius Δ, and λ solves ‖D^½ p(λ)‖ = Δ to within a tenth (Moré 1978; MINPACK ``lmder``, ``lmpar``).
+
+    The Gauss–Newton step (the smallest λ) is taken where it fits. Otherwise 1/‖D^½ p‖, which is nearly linear in λ
+    (Hebden 1973), is brought to 1/Δ by the secant method inside a bracket; each trial is one more solve with the same
+    JᵀJ. The radius shrinks by interpolation where ρ ≤ ¼, doubles where ρ ≥ ¾.
+
+    Args:
+      factor: the first radius as a multiple of ‖D^½ w‖ (``factor`` itself where that is zero).
+      minimum, maximum: see ``Damping``.
+    """
+
+    state_names = ("radius", "damping")
+    tolerance = 0.1
+    max_solves = 12
+    smallest_radius = 2.0**-100
+
+    def __init__(self, factor=100.0, minimum=None, maximum=None):
+        super().__init__(minimum, maximum)
+        self.factor = positive("factor", factor)
+
+    def start(self, curvature, length):
+        """Return Δ = factor·‖D^½ w‖, and a first guess of λ."""
+        radius = self.factor * tf.where(length > 0, length, tf.ones_like(length))
+        return radius, self.clip(1e-3 * curvature, curvature)
+
+    def propose(self, state, solve, curvature):
+        """Return the Gauss–Newton step where it fits the radius, else the step that fills it."""
+        radius, damping = state
+        newton = solve(self.bounds(curvature)[0])
+        fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
+        return tf.cond(fits, lambda: newton, lambda: self._fill(radius, self.clip(damping, curvature), solve, curvature))
+
+    def _fill(self, radius, guess, solve, curvature):
+        """Find λ with ‖D^½ p(λ)‖ within a tenth of ``radius``."""
+
+        def outside(count, lower, upper, last, proposal):
+            off = tf.abs(proposal.length - radius) > self.tolerance * radius
+            return (count < self.max_solves) & (lower < upper) & (off | ~proposal.solved)
+
+        def again(count, lower, upper, last, proposal):
+            long = ~proposal.solved | (proposal.length > radius)
+            lower = tf.where(long, proposal.damping, lower)
+            upper = tf.where(long, upper, proposal.damping)
+            trial = solve(self._next(radius, lower, upper, last, proposal))
+            return count + 1, lower, upper, (proposal.damping, proposal.length), trial
+
+        low, high = self.bounds(curvature)
+        nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
+        start = (tf.constant(1), low, high, nowhere, solve(guess))
+        return Proposal(*tf.while_loop(outside, again, start)[-1])
+
+    @staticmethod
+    def _next(radius, lower, upper, last, proposal):
+        """Secant step on 1/‖D^½ p‖ through the last two λ; the geometric mean of the bracket where that leaves it."""
+        old_damping, old_length = last
+        inverse, old_inverse = 1 / proposal.length, tf.math.divide_no_nan(tf.ones_like(old_length), old_length)
+        slope = (inverse - old_inverse) / (proposal.damping - old_damping)
+        guess = proposal.damping + (1 / radius - inverse) / slope
+        inside = tf.math.is_finite(guess) & (guess > lower) & (guess < upper)
+        return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
+
+    def update(self, state, proposal, verdict, curvature):
+        """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
+        radius, _ = state
+        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
+        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(0.1, shrink))
+        newton = proposal.damping <= self.bounds(curvature)[0]
+        poor, good = verdict.ratio <= 0.25, (verdict.ratio >= 0.75) | newton
+        length = tf.where(proposal.solved, proposal.length, radius)
+        radius = tf.where(poor, shrink * tf.minimum(radius, 10 * length), tf.where(good, 2 * length, radius))
+        factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
+        radius = tf.clip_by_value(radius, self.smallest_radius, 1 / self.smallest_radius)
+        return radius, self.clip(proposal.damping * factor, curvature)
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {"factor": self.factor, **super().get_config()}

@@ -1,0 +1,265 @@
+"""The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
+
+import keras
+import tensorflow as tf
+
+from ..graph import as_tf_variable
+from .damping import get_damping
+from .options import positive, positive_integer
+from .refusals import check_replicas, check_tracing, refuse_options, refuse_learning_rate
+from .residuals import loss_objective, residual_objective
+from .scaling import get_scaling
+from .solvers import get_solver
+from .statuses import Status
+from .step import Method, State, take_step
+from .traces import LossOfTrace, TraceCache
+from .variables import checked_variables, variable_name
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class LevenbergMarquardt(keras.optimizers.Optimizer):
+    """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares that the loss is.
+
+        model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
+        model.fit(x, y, batch_size=len(x), epochs=100)
+
+    The residuals are read off the graph of the loss: mean squared errors with sample weights, class weights, masks, several outputs
+    with ``loss_weights`` and L2 regularisers are all exact; any other loss is refused, by the name of the op that is not a square. Each
+    step solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it only if the loss fell; otherwise the variables get their
+    bits back and more damping is tried. A batch whose loss is not finite changes nothing.
+
+    There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches, which the steps fit one
+    by one, use large ones. Needs a graph (``run_eagerly=False``); outside of Keras' ``fit``, use ``minimize``.
+
+    Args:
+      damping: ``"nielsen"``, ``"multiplicative"``, ``"trust_region"``, or a ``Damping``.
+      scaling: ``"identity"``, ``"marquardt"``, ``"more"``, or a ``Scaling``: the matrix D.
+      solver: ``"auto"``, ``"cholesky"``, ``"kernel"``, ``"qr"``, ``"cg"``, or a ``Solver``. What ``"auto"`` chose is
+        ``optimizer.solver_used`` after the first step.
+      max_attempts: at most so many attempts, with growing damping, in one step.
+      min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
+      name: name of the optimizer.
+      **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
+
+    Attributes:
+      status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's variables.
+
+    Raises:
+      ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of squares, variables that
+        are not floating-point or that the loss does not depend on, reduced precision, eager execution.
+
+    Cost: per step, one linearisation (``tfjac.jacobian_operator``), and per attempt one linear solve and one forward pass.
+    Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004.
+    """
+
+    def __init__(
+        self,
+        damping="nielsen",
+        scaling="identity",
+        solver="auto",
+        max_attempts=5,
+        min_gain=1e-3,
+        name="levenberg_marquardt",
+        **kwargs,
+    ):
+        refuse_options(kwargs)
+        super().__init__(learning_rate=1.0, name=name)
+        self._method = Method(
+            get_damping(damping),
+            get_scaling(scaling),
+            get_solver(solver),
+            positive_integer("max_attempts", max_attempts),
+            positive("min_gain", min_gain, below=1),
+        )
+        self._options = _Options(damping=damping, scaling=scaling, solver=solver)
+        self._loss_of_trace = LossOfTrace()
+        self._traces = TraceCache()
+
+    # -------------------------------------------------------------- state
+
+    def build(self, variables):
+        """Create the optimizer's state for ``variables``: damping, scaling, counters, last status."""
+        if self.built:
+            return
+        variables = checked_variables(variables)
+        super().build(variables)
+        dtype = as_tf_variable(variables[0]).dtype
+        self._damping_state = [self._number(name, dtype.name) for name in self._method.damping.state_names]
+        self._scaling_state = None
+        if self._method.scaling.remembers:
+            size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
+            self._scaling_state = self.add_variable((size,), "zeros", dtype.name, "only_first_replica", name="scaling")
+        self._ratio = self._number("gain_ratio", dtype.name)
+        self._status = self._number("status", "int32")
+        self._accepted = self._number("accepted_steps", "int64")
+        self._attempts = self._number("attempts", "int64")
+
+    def _number(self, name, dtype):
+        return self.add_variable((), "zeros", dtype, "only_first_replica", name=name)
+
+    def _read_state(self):
+        damping = tuple(variable.value.read_value() for variable in self._damping_state)
+        if self._scaling_state is not None:
+            return State(damping, self._scaling_state.value.read_value())
+        size = sum(as_tf_variable(variable).shape.num_elements() for variable in self._trainable_variables)
+        return State(damping, tf.zeros([size], damping[0].dtype))
+
+    def _write_state(self, state, report):
+        for variable, value in zip(self._damping_state, state.damping):
+            variable.value.assign(value)
+        if self._scaling_state is not None:
+            self._scaling_state.value.assign(state.scaling)
+        self._ratio.value.assign(report.ratio)
+        self._status.value.assign(report.status)
+        self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
+        self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
+        self._iterations.value.assign_add(1)
+
+    # -------------------------------------------------------------- a step
+
+    def scale_loss(self, loss):
+        """Return ``loss`` as it is, and remember it: the residuals of the step are read off its graph."""
+        check_tracing()
+        self._loss_of_trace.keep(loss)
+        return loss
+
+    def apply(self, grads, trainable_variables=None):
+        """Take one step on the loss that ``scale_loss`` saw in this trace; ``grads`` are not used.
+
+        Raises:
+          ValueError: outside of a graph, without ``scale_loss`` before, or for a loss that is not a sum of squares.
+        """
+        check_tracing()
+        check_replicas()
+        loss = self._loss_of_trace.take()
+        variables = self._variables_of_step(trainable_variables)
+        with keras.name_scope(self.name):
+            self._advance(loss_objective(loss, variables))
+
+    def minimize(self, residuals, variables):
+        """Take one step on ½‖residuals()‖².
+
+        Eagerly, ``residuals`` is traced on the first call and the trace used again for the same callable and variables; inside a
+        ``tf.function`` it is traced in place.
+
+        Args:
+          residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
+            them. Where the leading axis is that of independent examples, the Jacobian is found far cheaper.
+          variables: list of ``tf.Variable`` or ``keras.Variable``, the same for every call.
+
+        Returns:
+          A ``Report``: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
+        """
+        if not callable(residuals):
+            raise TypeError(
+                "minimize takes a callable without arguments that returns the residuals, so that they can be evaluated "
+                f"again after a trial step. Received: residuals={residuals!r}"
+            )
+        check_replicas()
+        variables = self._variables_of_step(tf.nest.flatten(variables))
+        if not tf.executing_eagerly():
+            return self._advance(residual_objective(residuals(), variables))
+        trace = self._traces.get(
+            (residuals, *(id(variable) for variable in variables)),
+            lambda: tf.function(lambda: self._advance(residual_objective(residuals(), variables)), autograph=False),
+        )
+        return trace()
+
+    def _advance(self, objective):
+        state, report = take_step(objective, self._read_state(), self._method)
+        self._write_state(state, report)
+        return report
+
+    def _variables_of_step(self, variables):
+        """Return the variables the optimizer was built for, building it if this is the first call."""
+        if variables is not None and not self.built:
+            with keras.name_scope(self.name), tf.init_scope():
+                self.build(list(variables))
+        if not self.built:
+            raise ValueError("The optimizer is not built: pass the variables, or call build(variables). Received: None")
+        if variables is not None:
+            variables = list(variables)
+            self._check_variables_are_known(variables)
+            if len(variables) != len(self._trainable_variables):
+                missing = {variable_name(v) for v in self._trainable_variables} - {variable_name(v) for v in variables}
+                raise ValueError(
+                    "A Levenberg-Marquardt step is taken in all variables at once, those that the optimizer was built "
+                    f"for; make another optimizer for a part of them. Received: a call without {sorted(missing)}"
+                )
+        return list(self._trainable_variables)
+
+    # -------------------------------------------------------------- what users read
+
+    @property
+    def status(self):
+        """How the last step ended, a ``Status``."""
+        return Status(int(self._status.numpy())) if self.built else Status.RUNNING
+
+    @property
+    def current_damping(self):
+        """λ for the next step, a float; zero before the first."""
+        names = self._method.damping.state_names
+        return float(self._damping_state[names.index("damping")].numpy()) if self.built else 0.0
+
+    @property
+    def last_ratio(self):
+        """Actual over predicted reduction of the last attempt, a float; −inf where anything was not finite."""
+        return float(self._ratio.numpy()) if self.built else 0.0
+
+    @property
+    def num_accepted(self):
+        """Number of accepted steps since the optimizer was built."""
+        return int(self._accepted.numpy()) if self.built else 0
+
+    @property
+    def num_attempts(self):
+        """Number of linear solves with an evaluation since the optimizer was built."""
+        return int(self._attempts.numpy()) if self.built else 0
+
+    @property
+    def solver_used(self):
+        """Name of the solver; for ``"auto"`` what it chose in the last trace, None before."""
+        return getattr(self._method.solver, "chosen", self._method.solver.name)
+
+    @property
+    def learning_rate(self):
+        """Always one: steps are scaled by the damping."""
+        return self._get_current_learning_rate()
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate):
+        refuse_learning_rate(learning_rate)
+
+    # -------------------------------------------------------------- configuration
+
+    def get_config(self):
+        """Return the arguments of the constructor, as ``from_config`` takes them."""
+        return {
+            "name": self.name,
+            **self._options.serialized(),
+            "max_attempts": self._method.max_attempts,
+            "min_gain": self._method.min_gain,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Rebuild from ``get_config()``, without state."""
+        objects = {
+            key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+            for key, value in config.items()
+            if isinstance(value, dict)
+        }
+        return cls(**{**config, **objects})
+
+
+class _Options:
+    """Damping, scaling and solver as they were given: by name, or as objects."""
+
+    def __init__(self, **given):
+        self.given = given
+
+    def serialized(self):
+        return {
+            key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
+            for key, value in self.given.items()
+        }

@@ -1,0 +1,42 @@
+"""Options given by name or as an object: one lookup and one error for damping, scaling and solver alike."""
+
+
+def resolve(argument, value, choices):
+    """Return the object that ``value`` names, or ``value`` itself where it already is one.
+
+    Args:
+      argument: name of the argument, for the error.
+      value: a key of ``choices``, or an instance of one of the classes in it.
+      choices: dict from name to class (called without arguments).
+
+    Raises:
+      ValueError: for an unknown name.
+      TypeError: for anything else.
+    """
+    names = ", ".join(repr(name) for name in choices)
+    if isinstance(value, str):
+        if value not in choices:
+            raise ValueError(f"Unknown {argument}; choose one of {names}, or pass an object. Received: {argument}={value!r}")
+        return choices[value]()
+    if not isinstance(value, tuple(choices.values())):
+        raise TypeError(
+            f"{argument} must be one of {names}, or an object of that kind. "
+            f"Received: {argument}={value!r} of type {type(value).__name__}"
+        )
+    return value
+
+
+def positive(argument, value, *, below=None):
+    """Return ``value`` as a float; raise ValueError unless it is a number in ``(0, below)``."""
+    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value
+    if not valid or (below is not None and not value < below):
+        limit = "a positive number" if below is None else f"a number between 0 and {below}"
+        raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")
+    return float(value)
+
+
+def positive_integer(argument, value):
+    """Return ``value`` as an int; raise ValueError unless it is an integer of at least one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
+    return int(value)

@@ -1,0 +1,80 @@
+"""Squares of single parameters, such as L2 regularisers: a diagonal of the normal equations, never rows of J."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from ..graph import differentiable_path, references
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VariablePrior:
+    """What one squared term adds to the diagonal, for one variable of ``size`` elements.
+
+    Attributes:
+      index: which of the variables.
+      precision: ``[size]``, second derivative of the term.
+      gradient: ``[size]``, first derivative.
+      number: scalar, the precision where it is known to be the same for all elements; else None.
+    """
+
+    index: int
+    precision: tf.Tensor
+    gradient: tf.Tensor
+    number: tf.Tensor | None
+
+
+def diagonal_prior(term, handles):
+    """Return the ``VariablePrior`` of c·u² where u = α·v + β elementwise, for one variable v; None for anything else.
+
+    Args:
+      term: a ``SquaredTerm``.
+      handles: list of the handles of the variables (None for one that the graph never uses).
+    """
+    found = _elementwise(term.root, _live([handle for handle in handles if handle is not None], term.root))
+    if found is None:
+        return None
+    read, slope = found
+    index = next(i for i, handle in enumerate(handles) if handle is read.op.inputs[0])
+    weight, root = 2 * tf.reshape(term.weight, [-1]), tf.reshape(term.root, [-1])
+    if slope is None:
+        number = tf.reduce_max(weight) if term.uniform else None
+        return VariablePrior(index, weight, weight * root, number)
+    return VariablePrior(index, weight * tf.square(slope), weight * root * slope, None)
+
+
+def _live(handles, root):
+    live = references(handles)
+    for op in differentiable_path(handles, [root]):
+        live |= references(op.outputs)
+    return live
+
+
+def _elementwise(root, live):
+    """Follow ``root`` back to the reading of one variable; return it and α ``[size]`` (None for ones), or None."""
+    tensor, slope = root, None
+    while tensor.op.type != "ReadVariableOp":
+        alive = [index for index, x in enumerate(tensor.op.inputs) if x.ref() in live]
+        if len(alive) != 1 or tensor.op.type not in _ELEMENTWISE:
+            return None
+        below = tensor.op.inputs[alive[0]]
+        same_shape = below.shape == tensor.shape or tensor.op.type == "Reshape"
+        if not (same_shape and below.shape.is_fully_defined()):
+            return None
+        factor = _factor(tensor.op, alive[0])
+        if factor is not None:
+            factor = tf.reshape(tf.broadcast_to(factor, tensor.shape), [-1])
+            slope = factor if slope is None else slope * factor
+        tensor = below
+    return tensor, slope
+
+
+_ELEMENTWISE = {"Add", "AddV2", "Div", "Identity", "Mul", "Neg", "RealDiv", "Reshape", "Sub"}
+
+
+def _factor(op, alive):
+    """Return what ``op`` multiplies its input number ``alive`` by; None for one."""
+    if op.type in ("Mul", "RealDiv", "Div"):
+        other = op.inputs[1 - alive]
+        return other if op.type == "Mul" else 1 / other
+    return tf.constant(-1, op.outputs[0].dtype) if op.type == "Neg" or (op.type == "Sub" and alive == 1) else None

@@ -1,0 +1,59 @@
+"""What the optimizer refuses, and why: options of Keras optimizers that mean nothing here, and eager execution."""
+
+import tensorflow as tf
+
+REASONS = {
+    "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=",
+    "weight_decay": "weights shrunk after a step would undo what its gain ratio judged; use kernel_regularizer='l2', which is exact",
+    "clipnorm": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
+    "clipvalue": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
+    "global_clipnorm": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
+    "use_ema": "an average of weights is not a point that was judged; use keras.callbacks.SwapEMAWeights with another optimizer",
+    "ema_momentum": "it belongs to use_ema, which is refused",
+    "ema_overwrite_frequency": "it belongs to use_ema, which is refused",
+    "loss_scale_factor": "the loss is not scaled: a factor would cancel in the gain ratio; train in float32 or float64",
+    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, at one point; use a larger batch",
+}
+HARMLESS = {"ema_momentum": 0.99}
+"""Defaults of Keras that mean "not used"."""
+
+
+def refuse_options(options):
+    """Raise for every option that is set, with the reason; options that are off pass.
+
+    Raises:
+      ValueError: for an option of Keras optimizers that cannot mean anything here.
+      TypeError: for an argument that no optimizer has.
+    """
+    for name, value in options.items():
+        if name not in REASONS:
+            raise TypeError(f"LevenbergMarquardt has no argument {name!r}. Received: {name}={value!r}")
+        if value is not None and value is not False and value != HARMLESS.get(name):
+            raise ValueError(f"LevenbergMarquardt does not take {name}: {REASONS[name]}. Received: {name}={value!r}")
+
+
+def refuse_learning_rate(value):
+    """Raise ValueError: schedules and callbacks that set the learning rate have nothing to act on."""
+    raise ValueError(
+        "LevenbergMarquardt has no learning rate to set: its damping adapts after every step. Leave out "
+        f"LearningRateScheduler, ReduceLROnPlateau and their like. Received: learning_rate={value!r}"
+    )
+
+
+def check_tracing():
+    """Raise ValueError in eager execution, where there is no graph to read residuals off."""
+    if tf.executing_eagerly():
+        raise ValueError(
+            "LevenbergMarquardt reads the residuals off the graph of the loss, and eager execution has none. Compile the model with "
+            "run_eagerly=False, or call optimizer.minimize(residuals, variables) with a callable. Received: eager execution"
+        )
+
+
+def check_replicas():
+    """Raise ValueError under a distribution strategy of more than one replica."""
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    if replicas > 1:
+        raise ValueError(
+            "LevenbergMarquardt takes each step on one device: replicas would each solve for a step of their own. Train "
+            f"without a tf.distribute strategy. Received: a strategy of {replicas} replicas"
+        )

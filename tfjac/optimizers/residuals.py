@@ -1,0 +1,161 @@
+"""From a loss, or from residuals, to the objective of a step: blocks of residuals with their Jacobians, and a prior."""
+
+import keras
+import tensorflow as tf
+
+from ..graph import ExamplesMix, analyse_examples, as_tf_variable, differentiable_path, handle_in, inline_calls, references
+from ..jacobians import jacobian_operator
+from .loss_terms import squared_terms
+from .objective import Objective, Prior
+from .priors import diagonal_prior
+from .variables import variable_name
+
+
+def loss_objective(loss, variables):
+    """Return the ``Objective`` of a loss that is a sum of squares: loss = Σ c·u², so that r = √(2c)·u and F is the loss.
+
+    Args:
+      loss: scalar tensor of the graph being traced.
+      variables: list of ``tf.Variable`` or ``keras.Variable``.
+
+    Raises:
+      NotASumOfSquares: a ValueError that names the op through which a variable enters other than squared.
+      ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
+    """
+    handles = _handles(loss.graph, variables)
+    (loss,) = inline_calls([loss], depends_on=[handle for handle in handles if handle is not None])
+    _check_dependence([loss], variables, handles, "loss")
+    terms = squared_terms(loss, handles)
+    priors, roots = [], []
+    for term in terms:
+        prior = diagonal_prior(term, handles)
+        if prior is None:
+            roots.append(tf.sqrt(2 * tf.cast(term.weight, term.root.dtype)) * term.root)
+        else:
+            priors.append(prior)
+    return Objective(
+        cost=tf.reduce_sum(loss),
+        blocks=_blocks(roots, variables, handles),
+        prior=_total(priors, variables, loss.dtype),
+        variables=variables,
+    )
+
+
+def residual_objective(residuals, variables):
+    """Return the ``Objective`` F = ½‖r‖² of residuals.
+
+    Args:
+      residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is that of
+        independent examples, the Jacobian is found far cheaper.
+      variables: list of ``tf.Variable`` or ``keras.Variable``.
+
+    Raises:
+      ValueError: for residuals that do not depend on one of the variables.
+      TypeError: for residuals that are not floating-point tensors.
+    """
+    tensors = [_checked(tensor) for tensor in tf.nest.flatten(residuals)]
+    handles = _handles(tensors[0].graph, variables)
+    tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
+    _check_dependence(tensors, variables, handles, "residuals")
+    cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
+    prior = _total([], variables, cost.dtype)
+    return Objective(cost, _blocks(tensors, variables, handles), prior, variables)
+
+
+def _checked(tensor):
+    if not tf.is_symbolic_tensor(tensor) or not tensor.dtype.is_floating:
+        raise TypeError(
+            "The residuals must be floating-point tensors computed from the variables, inside the function that was "
+            f"passed. Received: {tensor!r}"
+        )
+    return tensor
+
+
+def _handles(graph, variables):
+    return [handle_in(graph, variable) for variable in variables]
+
+
+def _check_dependence(targets, variables, handles, what):
+    """Refuse variables that the targets do not depend on, and arithmetic in reduced precision."""
+    for variable, handle in zip(variables, handles):
+        if handle is None or not _reaches(handle, targets):
+            raise ValueError(
+                f"The {what} must depend on every variable, or its columns of the Jacobian are zero. Leave the variable "
+                f"out, or set trainable = False on its layer. Received: variable {variable_name(variable)!r}, on which "
+                f"the {what} do{'es' if what == 'loss' else ''} not depend"
+            )
+    dtype = as_tf_variable(variables[0]).dtype
+    for op in differentiable_path(handles, targets):
+        for output in op.outputs:
+            if output.dtype.is_floating and output.dtype != dtype:
+                raise ValueError(
+                    "Levenberg-Marquardt solves linear systems from differences of nearby losses: the model must compute in the "
+                    f"dtype of its variables throughout, float32 or float64, without mixed precision. Received: variables of dtype "
+                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name} (Keras computes losses "
+                    f"in keras.config.floatx(), which is {keras.config.floatx()!r})"
+                )
+
+
+def _reaches(handle, targets):
+    outputs = references(output for op in differentiable_path([handle], targets) for output in op.outputs)
+    return bool(outputs & references(targets))
+
+
+
+def _blocks(tensors, variables, handles):
+    """Return pairs of Jacobian operator and residuals ``[rows]``, one for each set of tensors with the same examples."""
+    blocks = []
+    for group in _grouped([_with_examples(tensor) for tensor in tensors], handles):
+        operator = jacobian_operator(group, variables, examples_mix="full")
+        flat = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
+        blocks.append((operator, tf.reshape(tf.concat(flat, axis=1), [-1])))
+    return blocks
+
+
+def _with_examples(tensor):
+    """Return ``tensor`` with a leading axis; a scalar residual is one example."""
+    return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
+
+
+def _grouped(tensors, handles):
+    """Group tensors by their examples: those that share them have one operator, so that a kernel sees them together."""
+    groups = []
+    for tensor in tensors:
+        for group in groups:
+            if _same_examples([*group, tensor], handles):
+                group.append(tensor)
+                break
+        else:
+            groups.append([tensor])
+    return groups
+
+
+def _same_examples(tensors, handles):
+    if len({tensor.shape[0] for tensor in tensors}) > 1:
+        return False
+    if tensors[0].shape[0] is not None:
+        return True
+    try:
+        analyse_examples(handles, tensors)
+    except ExamplesMix:
+        return False
+    return True
+
+
+def _total(priors, variables, dtype):
+    """Add up the priors of single variables."""
+    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
+    if not priors:
+        return Prior.zero(sum(sizes), len(sizes), dtype)
+    zeros = lambda index: tf.zeros([sizes[index]], dtype)  # noqa: E731
+    of = lambda index: [prior for prior in priors if prior.index == index]  # noqa: E731
+    precision = [tf.add_n([zeros(i), *(prior.precision for prior in of(i))]) for i in range(len(sizes))]
+    gradient = [tf.add_n([zeros(i), *(prior.gradient for prior in of(i))]) for i in range(len(sizes))]
+    uniform = all(prior.number is not None for prior in priors)
+    numbers = [tf.add_n([tf.zeros([], dtype), *(prior.number for prior in of(i))]) for i in range(len(sizes))] if uniform else None
+    return Prior(
+        tf.concat(precision, axis=0),
+        tf.concat(gradient, axis=0),
+        tf.stack(numbers) if uniform else None,
+        is_zero=False,
+    )

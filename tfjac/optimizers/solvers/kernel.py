@@ -1,0 +1,65 @@
+"""The kernel J Jᵀ: the solver for more parameters than residuals, such as any large network on a mini-batch."""
+
+import keras
+import tensorflow as tf
+
+from ...ops import damped_solve
+from .base import Solver, System
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class KernelSolver(Solver):
+    """Solves in the space of the residuals, nm × nm, by the push-through identity; J is never formed.
+
+    With M = λD + Λ, a number m_v for each variable v, and g = Jᵀr + q where q = Λ(w−w₀):
+
+        p = −M⁻¹ (q + Jᵀ (I + J M⁻¹ Jᵀ)⁻¹ (r − J M⁻¹ q))
+
+    which is exactly the step of the normal equations. Scalings are averaged over each variable. Without regularisers J D⁻¹ Jᵀ
+    serves for every λ; with them the kernel is formed anew for each.
+
+    Cost: n²·i + n²m²·o per layer for the kernel, (nm)³/3 per λ; memory 2(nm)².
+    """
+
+    name = "kernel"
+
+    def prepare(self, objective):
+        """Take g and diag(JᵀJ); the kernel waits for D."""
+        return _Kernel(objective)
+
+
+class _Kernel(System):
+    def __init__(self, objective):
+        objective.prior.require_one_number_per_variable("solver='kernel'")
+        self.objective = objective
+        self.gradient = objective.gradient()
+        self.diagonal = objective.column_norms_squared()
+
+    def simplify(self, scaling):
+        return self.objective.spread(self.objective.averages(scaling))
+
+    def solver(self, scaling):
+        scales = self.objective.averages(scaling)
+        if not self.objective.prior.is_zero:
+            return lambda damping: self._with_prior(damping * scales + self.objective.prior.per_variable)
+        kernel = self.objective.kernel(1 / scales)
+        residual, ones = self.objective.residual(), tf.ones_like(kernel[0])
+        inverse = self.objective.spread(1 / scales)
+
+        def solve(damping):
+            weights, solved = damped_solve(kernel, residual, ones, damping)
+            return -inverse * self.objective.adjoint(weights), solved
+
+        return solve
+
+    def _with_prior(self, masses):
+        """The formula above for M = ``masses`` ``[num_variables]``."""
+        inverse = self.objective.spread(1 / masses)
+        pull = self.objective.prior.gradient
+        kernel = self.objective.kernel(1 / masses)
+        residual = self.objective.residual() - self.objective.matvec(inverse * pull)
+        weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
+        return -tf.where(solved, inverse * (pull + self.objective.adjoint(weights)), tf.zeros_like(inverse)), solved
+
+    def quadratic(self, step):
+        return self.objective.quadratic(step)

@@ -1,0 +1,58 @@
+"""QR of the stacked, damped Jacobian: the solver for ill-conditioned problems in float64."""
+
+import keras
+import tensorflow as tf
+
+from .base import Solver, System
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class QRSolver(Solver):
+    """Solves min ‖[J; √(λD + Λ)] p + [r; …]‖ by Householder QR, without ever squaring J.
+
+    J is formed and factored once per step, J = QR; each λ then costs a QR of [R; √(λD + Λ)] (Moré 1978, section 3). The condition number is
+    that of J, not its square, which is what certified digits of hard problems need.
+
+    Cost: 2nm·p² flops per step and 4p³ per λ; memory 2nm·p.
+    """
+
+    name = "qr"
+
+    def prepare(self, objective):
+        """Form J and factor it."""
+        return _StackedJacobian(objective)
+
+
+class _StackedJacobian(System):
+    def __init__(self, objective):
+        jacobian = objective.to_dense()
+        self.prior = objective.prior
+        self.gradient = objective.gradient()
+        self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
+        orthogonal, self.triangle = tf.linalg.qr(jacobian)
+        self.target = -tf.linalg.matvec(orthogonal, objective.residual(), transpose_a=True)
+
+    def solver(self, scaling):
+        def solve(damping):
+            mass = damping * scaling + self.prior.precision
+            root = tf.sqrt(mass)
+            rows = tf.concat([self.triangle, tf.linalg.diag(root)], axis=0)
+            target = tf.concat([self.target, -tf.math.divide_no_nan(self.prior.gradient, root)], axis=0)
+            orthogonal, triangle = tf.linalg.qr(rows)
+            return _back_substitute(triangle, tf.linalg.matvec(orthogonal, target, transpose_a=True))
+
+        return solve
+
+    def quadratic(self, step):
+        prior = tf.reduce_sum(self.prior.precision * tf.square(step))
+        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + prior
+
+
+def _back_substitute(triangle, target):
+    """Solve the triangular system; zeros and False where it is singular or not finite (TensorFlow's op would raise)."""
+    pivots = tf.linalg.diag_part(triangle)
+    regular = tf.reduce_all(tf.math.is_finite(pivots) & (pivots != 0))
+    safe = tf.where(regular, triangle, tf.eye(tf.shape(triangle)[0], dtype=triangle.dtype))
+    step = tf.linalg.triangular_solve(safe, target[:, None], lower=False)[:, 0]
+    solved = regular & tf.reduce_all(tf.math.is_finite(step))
+    return tf.where(solved, step, tf.zeros_like(step)), solved

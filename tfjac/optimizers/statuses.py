@@ -1,0 +1,56 @@
+"""The ways in which a step, or a whole minimisation, can end: named, never a bare number."""
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """How the last step of an optimizer ended, or why ``least_squares`` stopped.
+
+    The integer is what is stored in the optimizer's variables, so the order is part of the saved format.
+    """
+
+    RUNNING = 0
+    """No reason to stop: the last step was accepted, or none was taken yet."""
+
+    REJECTED = 1
+    """Every attempt of the last step was rejected; the variables are as they were, and the damping has grown."""
+
+    NOT_FINITE = 2
+    """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed."""
+
+    GRADIENT_TOLERANCE = 3
+    """Converged: the residuals are orthogonal to every column of the Jacobian to within ``gtol``."""
+
+    COST_TOLERANCE = 4
+    """Converged: the actual and the predicted reduction of the cost are both below ``ftol`` times the cost."""
+
+    STEP_TOLERANCE = 5
+    """Converged: the last accepted step is shorter than ``xtol`` times the variables."""
+
+    MAX_STEPS = 6
+    """The number of steps allowed was used up."""
+
+    STALLED = 7
+    """No attempt lowered the cost, up to the largest damping: no further progress in this precision."""
+
+    @property
+    def converged(self):
+        """Whether one of the three tolerances was met."""
+        return self in (Status.GRADIENT_TOLERANCE, Status.COST_TOLERANCE, Status.STEP_TOLERANCE)
+
+    @property
+    def message(self):
+        """One sentence for people."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Status.RUNNING: "The last step was accepted.",
+    Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
+    Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables; nothing was changed.",
+    Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
+    Status.COST_TOLERANCE: "Converged: actual and predicted reduction of the cost are below ftol times the cost.",
+    Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
+    Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
+    Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",
+}
