@@ -101,7 +101,7 @@ def native_op(name: str):
     if getattr(_chosen, "name", None) == "twin":
         return None
     module = _library().module
-    return None if module is None else getattr(module, "tfjac_" + name)
+    return None if module is None else getattr(module, "tfjac_" + name, None)
 
 
 def _library() -> _Library:

@@ -1,0 +1,34 @@
+"""The PEP 517 backend: setuptools, which asks for TensorFlow where it is not installed but ops can be compiled."""
+
+import os
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403
+
+from build_tools.toolchain import BuildError, find_compiler, find_tensorflow
+
+TENSORFLOW = "tensorflow>=2.21,<2.22"
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    """Name what is needed to build a wheel."""
+    return build_meta.get_requires_for_build_wheel(config_settings) + _tensorflow()
+
+
+def get_requires_for_build_editable(config_settings=None):
+    """Name what is needed for an editable installation."""
+    return build_meta.get_requires_for_build_editable(config_settings) + _tensorflow()
+
+
+def _tensorflow():
+    if os.environ.get("TFJAC_NATIVE") == "0":
+        return []
+    try:
+        find_compiler()
+    except BuildError:
+        return []
+    try:
+        find_tensorflow()
+    except BuildError:
+        return [TENSORFLOW]
+    return []

@@ -1,0 +1,57 @@
+// What the OpKernels share: reading and checking factors, threads and scratch memory from an OpKernelContext.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_OP_SUPPORT_H_
+#define TFJAC_CUSTOM_OPS_COMMON_OP_SUPPORT_H_
+
+#define EIGEN_USE_THREADS
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "custom_ops/common/factors.h"
+#include "custom_ops/common/runtime.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace tfjac {
+
+// The factors of an op and the storage behind them.
+template <typename T>
+struct OpFactors {
+  std::vector<Factor<T>> storage;
+  Factors<T> view;
+};
+
+// Read the inputs "a" and "d" of an op and check every shape. Pointers are left as they are, so this serves kernels for
+// any device. `layouts` has one entry per factor, or none for an op whose result does not depend on them.
+template <typename T>
+absl::Status ReadFactors(tensorflow::OpKernelContext* context, const std::vector<std::string>& layouts,
+                         OpFactors<T>* factors);
+
+// The shape of a result; an error where it has more elements than can be counted.
+absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list<int64_t> sizes);
+
+// Check that every layout is a permutation of "gio" and that there is one per factor.
+absl::Status CheckLayouts(const std::vector<std::string>& layouts, int count);
+
+// TensorFlow's intra-op thread pool and allocator, for the duration of one Compute.
+class OpRuntime {
+ public:
+  explicit OpRuntime(tensorflow::OpKernelContext* context);
+  const Runtime& runtime() const { return runtime_; }
+
+ private:
+  static void Run(void* self, int64_t workers, void (*body)(void*, int64_t), void* state);
+  static void* Allocate(void* self, int64_t bytes);
+
+  tensorflow::OpKernelContext* const context_;
+  std::vector<tensorflow::Tensor> scratch_;
+  Runtime runtime_;
+};
+
+// Set the status of an op whose kernel returned false: it got no scratch memory.
+absl::Status OutOfScratch(const char* op);
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_OP_SUPPORT_H_

@@ -1,0 +1,26 @@
+#include "custom_ops/jacobian_rows/jacobian_rows_kernel.h"
+
+#include "custom_ops/jacobian_rows/jacobian_rows.h"
+
+namespace tfjac {
+
+template <typename T>
+class JacobianRowsCpuOp : public JacobianRowsOp<T> {
+ public:
+  using JacobianRowsOp<T>::JacobianRowsOp;
+
+ private:
+  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* rows) override {
+    OpRuntime runtime(context);
+    OP_REQUIRES(context, TFJAC_BEST(JacobianRows<T>)(runtime.runtime(), factors, rows), OutOfScratch("JacobianRows"));
+  }
+};
+
+#define REGISTER(T)                                                                                       \
+  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianRows").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+                          JacobianRowsCpuOp<T>)
+REGISTER(float);
+REGISTER(double);
+#undef REGISTER
+
+}  // namespace tfjac
