@@ -1,12 +1,19 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from ._private import constant_value, copy_op
-from .copying import inline_calls, replay
-from .example_axis import SHARED, ExampleAnalysis, ExampleAxis, ExamplesMix, analyse_examples, differentiable_path
-from .example_rules import einsum_labels
-from .targets import in_graph
-from .traversal import ancestors, between, references
-from .variables import as_tf_variable, handle_in
+from tfjac.graph._private import copy_op
+from tfjac.graph.copying import inline_calls, replay
+from tfjac.graph.example_axis import (
+    SHARED,
+    ExampleAnalysis,
+    ExampleAxis,
+    ExamplesMix,
+    analyse_examples,
+    differentiable_path,
+)
+from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.targets import in_graph
+from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.variables import as_tf_variable, handle_in
 
 __all__ = [
     "SHARED",
@@ -17,7 +24,6 @@ __all__ = [
     "ancestors",
     "as_tf_variable",
     "between",
-    "constant_value",
     "copy_op",
     "differentiable_path",
     "einsum_labels",

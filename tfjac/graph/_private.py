@@ -7,7 +7,6 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
-from tensorflow.python.framework import tensor_util as _tensor_util
 
 
 def is_function_graph(graph):
@@ -33,11 +32,6 @@ def function_body(op, attribute):
     traced has its graph rebuilt from its definition.
     """
     return op.graph._get_function(op.get_attr(attribute).name).graph
-
-
-def constant_value(tensor):
-    """Return the value of ``tensor`` as an array where the graph fixes it, else None (follows Shape, Pack, …)."""
-    return _tensor_util.constant_value(tensor)
 
 
 def outer_graph(graph):

@@ -1,8 +1,8 @@
 """Copying part of a graph: replay it with other values, or inline the functions it calls."""
 
-from . import _private
-from .traversal import ancestors, between, references
-from .variables import handle_here, handle_in
+from tfjac.graph import _private
+from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.variables import handle_here, handle_in
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 

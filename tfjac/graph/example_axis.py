@@ -10,9 +10,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from . import _private, example_rules
-from .example_rules import SHARED, ExampleAxis, NoRule
-from .traversal import ancestors, references
+from tfjac.graph import _private, example_rules
+from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.traversal import ancestors, references
 
 __all__ = ["SHARED", "ExampleAnalysis", "ExampleAxis", "ExamplesMix", "analyse_examples", "differentiable_path"]
 
@@ -96,7 +96,9 @@ class _Wanted:
         return None if tensor.shape.rank is None else tensor.shape.as_list()
 
     def propagate(self, op):
-        wanted = {index: self.axes[output.ref()] for index, output in enumerate(op.outputs) if output.ref() in self.axes}
+        wanted = {
+            index: self.axes[output.ref()] for index, output in enumerate(op.outputs) if output.ref() in self.axes
+        }
         if not wanted:
             return
         if all(axis is SHARED for axis in wanted.values()):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from . import _private
+from tfjac.graph import _private
 
 
 def in_graph(compute, ys):
@@ -18,12 +18,10 @@ def in_graph(compute, ys):
       ValueError: for a tensor that is not of the graph being traced.
       TypeError: for what is neither callable nor a floating-point tensor.
     """
-    if not callable(ys):
-        return compute(tf.nest.map_structure(_checked, ys))
-    compute = tf.autograph.experimental.do_not_convert(compute)
-    if tf.executing_eagerly():
-        return tf.function(lambda: compute(tf.nest.map_structure(_checked, ys())))()
-    return compute(tf.nest.map_structure(_checked, ys()))
+    if callable(ys) and tf.executing_eagerly():
+        traced = tf.function(ys)  # with autograph, which the functions of this package themselves do without
+        return tf.function(lambda: compute(tf.nest.map_structure(_checked, traced())), autograph=False)()
+    return compute(tf.nest.map_structure(_checked, ys() if callable(ys) else ys))
 
 
 def _checked(tensor):

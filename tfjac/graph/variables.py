@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from . import _private
+from tfjac.graph import _private
 
 
 def as_tf_variable(variable):

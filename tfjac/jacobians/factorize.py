@@ -44,7 +44,9 @@ def factorize(ys, variables, examples_mix="error"):
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
                 "normalisation with training=False), or pass examples_mix='full' for the full Jacobian, at n·m backward passes",
             ) from None
-        _warn(f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own.")
+        _warn(
+            f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
+        )
         factors = _row_by_row(ys, sources, variables)
     return [_in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
@@ -74,7 +76,7 @@ def _check(ys, examples_mix):
 
 def _check_connected(ys, variables, sources):
     for variable, source in zip(variables, sources):
-        if source is None or not any(y is source for y in ys) and not differentiable_path([source], ys):
+        if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
             raise ValueError(
                 "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look for "
                 f"a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"

@@ -7,6 +7,7 @@ from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.shapes import axes
 
 
+@tf.autograph.experimental.do_not_convert
 def per_example_jacobian(ys, variables, examples_mix="error"):
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
@@ -32,6 +33,7 @@ def per_example_jacobian(ys, variables, examples_mix="error"):
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 
 
+@tf.autograph.experimental.do_not_convert
 def per_example_gradients(losses, variables, examples_mix="error"):
     """Return the gradient of each example's loss with respect to each variable.
 

@@ -4,39 +4,44 @@ import tensorflow as tf
 
 from tfjac.jacobians.factors import OuterFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import axes, product, split_examples
 
 
 @rule("Conv2D", "Conv3D")
 def _convolution(use):
     """Kernel [*k, c_in/g, c_out]: i = (k, c_in/g), o = c_out/g."""
     x, kernel = use.op.inputs
-    window = _Window(use, kernel.shape, x)
     groups = x.shape[-1] // kernel.shape[-2]
-    patches = window.patches(x)  # [n, *positions, k, c_in]
-    n, *positions, k, c_in = axes(patches)
-    t, i = product(positions), c_in // groups
-    a = tf.reshape(patches, [n, t, k, groups, i])
-    a = tf.reshape(tf.transpose(a, [0, 1, 3, 2, 4]), [n, t, groups, k * i])
+    patches = _patches_by_position(use)
+    n, t, k, c_in = axes(patches)
+    a = tf.reshape(patches, [n, t, k, groups, c_in // groups])
+    a = tf.reshape(tf.transpose(a, [0, 1, 3, 2, 4]), [n, t, groups, k * (c_in // groups)])
     return OuterFactor(a, _by_position(use, groups), "igo")
 
 
 @rule("DepthwiseConv2dNative")
 def _depthwise(use):
     """Kernel [*k, c, multiplier]: each channel is a group of its own."""
+    patches = _patches_by_position(use)
+    return OuterFactor(tf.transpose(patches, [0, 1, 3, 2]), _by_position(use, use.op.inputs[0].shape[-1]), "igo")
+
+
+def _patches_by_position(use):
+    """What the window sees at each position of each example: `[n, t, k, c]`."""
     x, kernel = use.op.inputs
-    patches = _Window(use, kernel.shape, x).patches(x)
+    if use.weight_index != 1:
+        raise NoFactor("the weight is not the kernel")
+    patches = split_examples(_Window(use, kernel.shape, x).patches(x), use.axis)
     n, *positions, k, c = axes(patches)
-    a = tf.reshape(patches, [n, product(positions), k, c])
-    return OuterFactor(tf.transpose(a, [0, 1, 3, 2]), _by_position(use, c), "igo")
+    return tf.reshape(patches, [n, product(positions), k, c])
 
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def _transposed(use):
     """Kernel [*k, c_out, c_in]: the roles swap, patches of the cotangent meet the plain input."""
     _, kernel, x = use.op.inputs
-    if use.weight_index != 1:
-        raise NoFactor("the weight is not the kernel")
+    if use.weight_index != 1 or use.axis.outer != 1:
+        raise NoFactor("the weight is not the kernel, or the examples share the batch axis with something else")
     m, n, *spatial = axes(use.d)
     d = tf.reshape(use.d, [m * n, *spatial])
     patches = _Window(use, kernel.shape, use.output, x).patches(d)

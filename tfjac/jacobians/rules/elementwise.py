@@ -32,7 +32,20 @@ def _mul(use):
     return _summed(use, use.op.inputs[1 - use.weight_index] * use.d, _aligned(use))
 
 
-@rule("RealDiv", "Div", "DivNoNan", "Maximum", "Minimum", "Pow", "SquaredDifference", "SelectV2", "MulNoNan", "Xdivy", "Xlogy", "Atan2")
+@rule(
+    "RealDiv",
+    "Div",
+    "DivNoNan",
+    "Maximum",
+    "Minimum",
+    "Pow",
+    "SquaredDifference",
+    "SelectV2",
+    "MulNoNan",
+    "Xdivy",
+    "Xlogy",
+    "Atan2",
+)
 def _general(use):
     """The slope ∂z/∂w, element by element, from the op's own gradient at a weight spelt out to the output's shape."""
     spelt = tf.broadcast_to(use.weight, tf.shape(use.output))

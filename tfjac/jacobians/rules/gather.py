@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from tfjac.graph import constant_value
 from tfjac.jacobians.factors import GatherFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product, split_examples
@@ -10,7 +9,7 @@ from tfjac.jacobians.shapes import axes, product, split_examples
 
 @rule("GatherV2")
 def _gather(use):
-    along = constant_value(use.op.inputs[2])
+    along = tf.get_static_value(use.op.inputs[2])
     if use.weight_index != 0 or along is None or int(along) != 0 or use.op.get_attr("batch_dims") != 0:
         raise NoFactor("only gathering rows of a table by per-example indices is covered")
     return _rows(use, use.op.inputs[1], axes(use.weight)[0])

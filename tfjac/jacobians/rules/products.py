@@ -28,7 +28,9 @@ def _batch_matmul(use):
 def _batch_labels(use, tensor):
     sizes, result = tensor.shape[:-2], use.output.shape[:-2]
     result = result[result.rank - sizes.rank :]
-    return [str(sizes.rank - k) if size != 1 or whole == 1 else None for k, (size, whole) in enumerate(zip(sizes, result))]
+    return [
+        str(sizes.rank - k) if size != 1 or whole == 1 else None for k, (size, whole) in enumerate(zip(sizes, result))
+    ]
 
 
 @rule("Einsum")

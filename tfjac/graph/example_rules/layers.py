@@ -1,0 +1,72 @@
+"""Ops of layers that have the examples along axis 0, and ops that work along some axis."""
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+
+
+def _first_axis(carriers):
+    """A rule for ops whose inputs at ``carriers`` have the examples first, and whose other inputs are shared."""
+
+    def first_axis(op, axis, wanted):
+        if axis.axis != 0:
+            raise NoRule(f"it carries the examples along axis {axis.axis}, where it combines slices")
+        return [axis if index in carriers else SHARED for index in range(len(op.inputs))]
+
+    return first_axis
+
+
+BATCH_FIRST = """
+    AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D FractionalMaxPool LRN MaxPool MaxPool3D
+    ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor SpaceToDepth
+"""
+rule(*BATCH_FIRST.split())(_first_axis({0}))
+rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")(_first_axis({2}))
+
+
+@rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def _batch_norm(op, axis, wanted):
+    if op.get_attr("is_training"):
+        raise NoRule("batch normalisation in training mode takes its mean and variance over the batch")
+    return _first_axis({0})(op, axis, wanted)
+
+
+@rule("Softmax", "LogSoftmax")
+def _softmax(op, axis, wanted):
+    rank = op.inputs[0].shape.rank
+    if rank is None or axis.axis == rank - 1:
+        raise NoRule("it normalises over the axis of the examples")
+    return [axis]
+
+
+@rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
+def _reduce(op, axis, wanted):
+    shape, reduced = known_shape(wanted, op.inputs[0]), tf.get_static_value(op.inputs[1])
+    if reduced is None:
+        raise NoRule("the axes it reduces over are unknown until it runs")
+    reduced = {int(index) % len(shape) for index in reduced.reshape(-1)}
+    if op.get_attr("keep_dims"):
+        position = axis.axis
+    else:
+        position = [index for index in range(len(shape)) if index not in reduced][axis.axis]
+    if position in reduced:
+        raise NoRule("it reduces over the axis of the examples")
+    return [axis.moved(position), SHARED]
+
+
+@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2")
+def _along_constant_axes(op, axis, wanted):
+    along, rank = tf.get_static_value(op.inputs[1]), op.inputs[0].shape.rank
+    if along is None or rank is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
+        raise NoRule("it runs along the axis of the examples")
+    return [axis, SHARED]
+
+
+@rule("TopKV2", "MatrixDiagV3", "MatrixDiagPartV3", "MatrixSetDiagV3", "MatrixBandPart", "Cholesky", "MatrixInverse")
+def _last_axes(op, axis, wanted):
+    """Ops on the trailing axes, with leading axes as a batch."""
+    kept = op.inputs[0].shape.rank
+    kept = None if kept is None else kept - (1 if op.type in ("TopKV2", "MatrixDiagV3") else 2)
+    if kept is None or axis.axis >= kept:
+        raise NoRule("it combines slices along the axis of the examples")
+    return [axis if tensor.shape.rank not in (0, None) else SHARED for tensor in op.inputs]

@@ -1,0 +1,198 @@
+"""Ops that move elements: reshape, transpose, concat, slice, gather."""
+
+import math
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule
+
+
+@rule("Reshape")
+def _reshape(op, axis, wanted):
+    return [_regrouped(op, axis, wanted), SHARED]
+
+
+@rule("ExpandDims", "Squeeze")
+def _unit_axes(op, axis, wanted):
+    return [_regrouped(op, axis, wanted)] + [SHARED] * (len(op.inputs) - 1)
+
+
+def _regrouped(op, axis, wanted):
+    """Keep the row-major order: ``before`` elements per example block outside, ``after`` inside must stay the same."""
+    out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
+    before = _times(axis.outer, out[: axis.axis])
+    after = _times(axis.inner, out[axis.axis + 1 :])
+    for position in sorted(range(len(shape)), key=lambda index: (shape[index] is not None, shape[index] == 1)):
+        outer = _quotient(before, shape[:position])
+        inner = _quotient(after, shape[position + 1 :])
+        if outer and inner and _divides(outer * inner, shape[position], wanted.num_examples):
+            return ExampleAxis(position, outer, inner)
+    raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
+
+
+def _times(factor, dims):
+    return None if any(dim is None for dim in dims) else factor * math.prod(dims)
+
+
+def _quotient(total, dims):
+    """``total / prod(dims)`` where it is known and whole, else 0."""
+    if total is None or any(dim is None for dim in dims):
+        return 0
+    size = math.prod(dims)
+    return total // size if size and total % size == 0 else 0
+
+
+def _divides(block, size, num_examples):
+    if size is None:
+        return True
+    return size == block * num_examples if num_examples is not None else size % block == 0
+
+
+@rule("Transpose", "ConjugateTranspose")
+def _transpose(op, axis, wanted):
+    permutation = tf.get_static_value(op.inputs[1])
+    if permutation is None:
+        raise NoRule("its permutation is unknown until it runs")
+    return [axis.moved(int(permutation[axis.axis])), SHARED]
+
+
+@rule("Pad", "PadV2", "MirrorPad")
+def _pad(op, axis, wanted):
+    paddings = tf.get_static_value(op.inputs[1])
+    if paddings is None or paddings[axis.axis].any():
+        raise NoRule("it pads the axis of the examples")
+    return [axis] + [SHARED] * (len(op.inputs) - 1)
+
+
+@rule("Tile")
+def _tile(op, axis, wanted):
+    shape, multiples = known_shape(wanted, op.inputs[0]), tf.get_static_value(op.inputs[1], partial=True)
+    if shape[axis.axis] == 1 and op.outputs[0].shape[axis.axis] != 1:
+        return [SHARED, SHARED]
+    if multiples is None or multiples[axis.axis] != 1:
+        raise NoRule("it repeats examples")
+    return [axis, SHARED]
+
+
+@rule("ConcatV2")
+def _concat(op, axis, wanted):
+    along, rank = tf.get_static_value(op.inputs[-1]), op.outputs[0].shape.rank
+    if along is None or rank is None or int(along) % rank == axis.axis:
+        raise NoRule("it concatenates along the axis of the examples")
+    return [axis] * (len(op.inputs) - 1) + [SHARED]
+
+
+@rule("Pack")
+def _pack(op, axis, wanted):
+    along = op.get_attr("axis") % op.outputs[0].shape.rank
+    if along == axis.axis:
+        raise NoRule("it stacks along the axis of the examples")
+    return [axis.moved(axis.axis - (along < axis.axis))] * len(op.inputs)
+
+
+@rule("Unpack")
+def _unpack(op, axis, wanted):
+    along = op.get_attr("axis") % op.inputs[0].shape.rank
+    return [axis.moved(axis.axis + (along <= axis.axis))]
+
+
+@rule("Split", "SplitV")
+def _split(op, axis, wanted):
+    value, along = (op.inputs[1], op.inputs[0]) if op.type == "Split" else (op.inputs[0], op.inputs[2])
+    along = tf.get_static_value(along)
+    if along is None or int(along) % value.shape.rank == axis.axis:
+        raise NoRule("it splits the axis of the examples")
+    return [axis if tensor is value else SHARED for tensor in op.inputs]
+
+
+@rule("Slice")
+def _slice(op, axis, wanted):
+    begin, size = (tf.get_static_value(tensor) for tensor in op.inputs[1:])
+    whole = begin is not None and size is not None and begin[axis.axis] == 0
+    if not whole or (size[axis.axis] != -1 and size[axis.axis] != op.inputs[0].shape[axis.axis]):
+        raise NoRule("it takes a part of the axis of the examples")
+    return [axis, SHARED, SHARED]
+
+
+@rule("StridedSlice")
+def _strided_slice(op, axis, wanted):
+    """Follow the masks: each entry of the index is a new axis, one index, a range, or an ellipsis."""
+    begin, end, strides = (tf.get_static_value(tensor) for tensor in op.inputs[1:4])
+    shape = known_shape(wanted, op.inputs[0])
+    if strides is None:
+        raise NoRule("its strides are unknown until it runs")
+    masks = {name: op.get_attr(name + "_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    position = _sliced_axis(axis.axis, len(strides), len(shape), masks)
+    if position is None:
+        return [SHARED] * 4
+    source, entry = position
+    if entry is not None and not _whole_range(entry, begin, end, strides, masks, shape[source]):
+        raise NoRule("it takes a part of the axis of the examples")
+    return [axis.moved(source), SHARED, SHARED, SHARED]
+
+
+def _sliced_axis(wanted_axis, entries, rank, masks):
+    """Return the input axis and the index entry behind output axis ``wanted_axis``; None for a new axis."""
+    consumed = sum(not (masks["new_axis"] >> e & 1 or masks["ellipsis"] >> e & 1) for e in range(entries))
+    source = target = 0
+    for entry in range(entries):
+        if masks["ellipsis"] >> entry & 1:
+            for _ in range(rank - consumed):
+                if target == wanted_axis:
+                    return source, None
+                source, target = source + 1, target + 1
+        elif masks["new_axis"] >> entry & 1:
+            if target == wanted_axis:
+                return None
+            target += 1
+        else:
+            if not masks["shrink_axis"] >> entry & 1:
+                if target == wanted_axis:
+                    return source, entry
+                target += 1
+            source += 1
+    return source + (wanted_axis - target), None
+
+
+def _whole_range(entry, begin, end, strides, masks, size):
+    from_start = masks["begin"] >> entry & 1 or (begin is not None and begin[entry] == 0)
+    to_end = masks["end"] >> entry & 1 or (end is not None and size is not None and end[entry] >= size)
+    return strides[entry] == 1 and from_start and to_end
+
+
+@rule("GatherV2", "ResourceGather")
+def _gather(op, axis, wanted):
+    """params[..., indices, ...]: the examples are in the indices, or in an axis of params that is not gathered along."""
+    params, indices = op.inputs[:2]
+    batch_dims = op.get_attr("batch_dims")
+    along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])
+    if along is None or indices.shape.rank is None:
+        raise NoRule("the axis it gathers along is unknown until it runs")
+    rest = [SHARED] * (len(op.inputs) - 2)
+    along = int(along) % (params.shape.rank or 1) if op.type == "GatherV2" else 0
+    if axis.axis < batch_dims:
+        return [axis, axis, *rest]
+    if along <= axis.axis < along + indices.shape.rank - batch_dims:
+        return [SHARED, axis.moved(axis.axis - along + batch_dims), *rest]
+    return [
+        axis.moved(axis.axis if axis.axis < along else axis.axis - indices.shape.rank + batch_dims + 1),
+        SHARED,
+        *rest,
+    ]
+
+
+@rule("SpaceToBatchND")
+def _space_to_batch(op, axis, wanted):
+    """The new batch is block · n, the block outermost."""
+    block = tf.get_static_value(op.inputs[1])
+    if block is None or axis.axis != 0 or axis.outer % math.prod(block):
+        raise NoRule("it moves positions into the axis of the examples")
+    return [ExampleAxis(0, axis.outer // math.prod(block), axis.inner), SHARED, SHARED]
+
+
+@rule("BatchToSpaceND")
+def _batch_to_space(op, axis, wanted):
+    block = tf.get_static_value(op.inputs[1])
+    if block is None or axis.axis != 0:
+        raise NoRule("it moves positions out of the axis of the examples")
+    return [ExampleAxis(0, int(axis.outer * math.prod(block)), axis.inner), SHARED, SHARED]

@@ -1,0 +1,73 @@
+"""MatMul, BatchMatMul, Einsum."""
+
+from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+
+
+@rule("MatMul")
+def _matmul(op, axis, wanted):
+    """[rows, k] · [k, columns]: rows come from the first input, columns from the second."""
+    transposed = (op.get_attr("transpose_a"), op.get_attr("transpose_b"))
+    return _matrix_product(op, axis, wanted, transposed, rank=2)
+
+
+@rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _batch_matmul(op, axis, wanted):
+    out = known_shape(wanted, op.outputs[0])
+    if axis.axis >= len(out) - 2:
+        return _matrix_product(op, axis, wanted, (op.get_attr("adj_x"), op.get_attr("adj_y")), rank=len(out))
+    result = []
+    for tensor in op.inputs:
+        shape = known_shape(wanted, tensor)
+        position = axis.axis - (len(out) - len(shape))
+        shared = position < 0 or (shape[position] == 1 and out[axis.axis] != 1)
+        result.append(SHARED if shared else axis.moved(position))
+    return result
+
+
+def _matrix_product(op, axis, wanted, transposed, rank):
+    """The examples run along the rows of the output, and come from the first input, or along its columns, from the second.
+
+    Fills in the size of the contracted axis where only the other input knows it.
+    """
+    carrier = axis.axis - (rank - 2)
+    kept, contracted = _matrix_axes(carrier, transposed[carrier])
+    _, contracted_of_other = _matrix_axes(1 - carrier, transposed[1 - carrier])
+    shape, other = known_shape(wanted, op.inputs[carrier]), known_shape(wanted, op.inputs[1 - carrier])
+    if shape[contracted] is None:
+        shape[contracted] = other[contracted_of_other]
+        wanted.shapes[op.inputs[carrier].ref()] = shape
+    result = [SHARED, SHARED]
+    result[carrier] = axis.moved(len(shape) + kept)
+    return result
+
+
+def _matrix_axes(side, transposed):
+    """Return the kept and the contracted axis of the left (0) or right (1) matrix of a product, from the end."""
+    kept_first = (side == 0) != transposed
+    return (-2, -1) if kept_first else (-1, -2)
+
+
+@rule("Einsum")
+def _einsum(op, axis, wanted):
+    operands, output = einsum_labels(op, [len(known_shape(wanted, tensor)) for tensor in op.inputs])
+    label = output[axis.axis]
+    result = []
+    for labels in operands:
+        if labels.count(label) > 1:
+            raise NoRule("its equation takes a diagonal over the examples")
+        result.append(axis.moved(labels.index(label)) if label in labels else SHARED)
+    return result
+
+
+def einsum_labels(op, ranks):
+    """Return the labels of each operand and of the result of an ``Einsum`` op, an ellipsis spelt out in digits."""
+    equation = op.get_attr("equation").decode()
+    left, output = equation.split("->")
+    operands = left.split(",")
+    width = max((rank - len(labels) + 3 for labels, rank in zip(operands, ranks) if "..." in labels), default=0)
+    digits = "0123456789"[:width]
+    spelt = []
+    for labels, rank in zip(operands, ranks):
+        own = rank - len(labels) + 3
+        spelt.append(labels.replace("...", digits[width - own :] if own > 0 else ""))
+    return spelt, output.replace("...", digits)

@@ -1,0 +1,60 @@
+"""The table from op type to rule: from the example axis of an output to that of each input.
+
+A rule is ``rule(op, axis, wanted) -> list``, one entry per input, each an ``ExampleAxis`` or ``SHARED``; it raises
+``NoRule`` where the op combines slices of different examples. ``wanted.shape(tensor)`` gives static shapes.
+"""
+
+import dataclasses
+
+SHARED = "shared"
+_RULES = {}
+
+
+class NoRule(Exception):
+    """The op mixes examples, or nothing is known about it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleAxis:
+    """The examples run along ``axis``, whose size is ``outer · n · inner`` (row-major)."""
+
+    axis: int
+    outer: int = 1
+    inner: int = 1
+
+    def moved(self, axis):
+        """The same examples along another axis."""
+        return dataclasses.replace(self, axis=axis)
+
+
+def known_shape(wanted, tensor):
+    """Return `wanted.shape(tensor)`.
+
+    Raises:
+        NoRule: where not even the rank is known.
+    """
+    shape = wanted.shape(tensor)
+    if shape is None:
+        raise NoRule(f"the rank of {tensor.name!r} is unknown")
+    return shape
+
+
+def rule(*op_types):
+    """Register a rule for ``op_types``."""
+
+    def register(function):
+        for op_type in op_types:
+            _RULES[op_type] = function
+        return function
+
+    return register
+
+
+def input_axes(op, wanted_outputs, wanted):
+    """Return the example axis of each input of ``op``, given those of its outputs by index."""
+    if op.type not in _RULES:
+        raise NoRule("nothing is known about ops of this type")
+    axes = set(wanted_outputs.values())
+    if len(axes) > 1:
+        raise NoRule("its outputs carry the examples along different axes")
+    return _RULES[op.type](op, axes.pop(), wanted)
