@@ -1,0 +1,25 @@
+#include "custom_ops/damped_solve/damped_solve_kernel.h"
+
+namespace tfjac {
+
+template <typename T>
+class DampedSolveCpuOp : public DampedSolveOp<T> {
+ public:
+  using DampedSolveOp<T>::DampedSolveOp;
+
+ private:
+  void Run(tensorflow::OpKernelContext* context, const DampedSystems<T>& systems, T* solution, bool* success) override {
+    OpRuntime runtime(context);
+    OP_REQUIRES(context, TFJAC_BEST(DampedSolve<T>)(runtime.runtime(), systems, solution, success),
+                OutOfScratch("DampedSolve"));
+  }
+};
+
+#define REGISTER(T)                                                                                       \
+  REGISTER_KERNEL_BUILDER(Name("TfjacDampedSolve").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+                          DampedSolveCpuOp<T>)
+REGISTER(float);
+REGISTER(double);
+#undef REGISTER
+
+}  // namespace tfjac

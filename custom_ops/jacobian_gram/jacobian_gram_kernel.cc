@@ -1,0 +1,28 @@
+#include "custom_ops/jacobian_gram/jacobian_gram_kernel.h"
+
+#include "custom_ops/jacobian_gram/jacobian_gram.h"
+
+namespace tfjac {
+
+template <typename T>
+class JacobianGramCpuOp : public JacobianGramOp<T> {
+ public:
+  using JacobianGramOp<T>::JacobianGramOp;
+
+ private:
+  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, const T* residual, T* gram,
+           T* gradient) override {
+    OpRuntime runtime(context);
+    OP_REQUIRES(context, TFJAC_BEST(JacobianGram<T>)(runtime.runtime(), factors, residual, gram, gradient),
+                OutOfScratch("JacobianGram"));
+  }
+};
+
+#define REGISTER(T)                                                                                        \
+  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianGram").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+                          JacobianGramCpuOp<T>)
+REGISTER(float);
+REGISTER(double);
+#undef REGISTER
+
+}  // namespace tfjac

@@ -1,0 +1,27 @@
+#include "custom_ops/jacobian_kernel/jacobian_kernel_kernel.h"
+
+#include "custom_ops/jacobian_kernel/jacobian_kernel.h"
+
+namespace tfjac {
+
+template <typename T>
+class JacobianKernelCpuOp : public JacobianKernelOp<T> {
+ public:
+  using JacobianKernelOp<T>::JacobianKernelOp;
+
+ private:
+  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* kernel) override {
+    OpRuntime runtime(context);
+    OP_REQUIRES(context, TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), factors, kernel),
+                OutOfScratch("JacobianKernel"));
+  }
+};
+
+#define REGISTER(T)                                                                                          \
+  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianKernel").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
+                          JacobianKernelCpuOp<T>)
+REGISTER(float);
+REGISTER(double);
+#undef REGISTER
+
+}  // namespace tfjac
