@@ -1,4 +1,4 @@
-"""The one file that touches non-public TensorFlow (``tensorflow.python``).
+"""The one file that touches non-public TensorFlow (`tensorflow.python`).
 
 Every function here says which private thing it stands for and why no public one serves, so that a new TensorFlow
 release can be followed by reading one page. Checked on TensorFlow 2.21.
@@ -10,14 +10,14 @@ from tensorflow.python.framework import ops as _ops
 
 
 def is_function_graph(graph):
-    """Return whether ``graph`` is the body of a ``tf.function`` (or of a loop or branch inside one)."""
+    """Return whether `graph` is the body of a `tf.function` (or of a loop or branch inside one)."""
     return isinstance(graph, _func_graph.FuncGraph)
 
 
 def captured_placeholder(graph, external):
-    """Return the placeholder that stands for ``external`` in ``graph``, or None where it was never captured.
+    """Return the placeholder that stands for `external` in `graph`, or None where it was never captured.
 
-    ``Graph.capture`` would add the capture where it is missing; only ``FuncGraph.captures`` can be asked.
+    `Graph.capture` would add the capture where it is missing; only `FuncGraph.captures` can be asked.
     """
     for outer, inner in graph.captures:
         if outer is external:
@@ -26,24 +26,24 @@ def captured_placeholder(graph, external):
 
 
 def function_body(op, attribute):
-    """Return the graph of the function that attribute ``attribute`` of ``op`` names.
+    """Return the graph of the function that attribute `attribute` of `op` names.
 
-    ``Graph._get_function`` is the only reader of a graph's function library. A function that was loaded rather than
+    `Graph._get_function` is the only reader of a graph's function library. A function that was loaded rather than
     traced has its graph rebuilt from its definition.
     """
     return op.graph._get_function(op.get_attr(attribute).name).graph
 
 
 def outer_graph(graph):
-    """Return the graph in which ``graph`` is nested, or None."""
+    """Return the graph in which `graph` is nested, or None."""
     return getattr(graph, "outer_graph", None)
 
 
 def copy_op(op, inputs):
-    """Add a copy of ``op`` that reads ``inputs`` to the current graph, and return it.
+    """Add a copy of `op` that reads `inputs` to the current graph, and return it.
 
     Inputs of outer graphs are captured. Control inputs are not copied: automatic control dependencies order the copy
-    by where it stands in the program. (``Graph.create_op`` is public but marked deprecated; nothing replaces it.)
+    by where it stands in the program. (`Graph.create_op` is public but marked deprecated; nothing replaces it.)
     """
     graph = tf.compat.v1.get_default_graph()
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in ("_class", "_output_shapes")}
@@ -62,7 +62,7 @@ def _called_functions(op):
 
 
 def is_differentiable(op):
-    """Return whether a gradient passes through ``op``: False for Shape, StopGradient, comparisons and their like.
+    """Return whether a gradient passes through `op`: False for Shape, StopGradient, comparisons and their like.
 
     An op without any registered gradient counts as differentiable, so that taking the gradient says what is missing.
     """

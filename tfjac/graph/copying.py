@@ -8,19 +8,19 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 def replay(targets, substitutions=(), reread=()):
-    """Evaluate ``targets`` again, in the current default graph, with other values for some of their ancestors.
+    """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
     Only ops that depend on what changed are copied; every other tensor is used as it is. The current graph may be the
-    graph of ``targets`` or a loop body or branch nested in it.
+    graph of `targets` or a loop body or branch nested in it.
 
     Args:
-      targets: list of tensors of one graph.
-      substitutions: pairs ``(old, new)`` of tensors of the same shape and dtype; ``new`` stands for ``old``.
-      reread: variables that are read afresh at this point of the program, after earlier assignments. Variables on
+        targets: list of tensors of one graph.
+        substitutions: pairs `(old, new)` of tensors of the same shape and dtype; `new` stands for `old`.
+        reread: variables that are read afresh at this point of the program, after earlier assignments. Variables on
         which the targets do not depend are allowed.
 
     Returns:
-      A list of tensors like ``targets``. A target that depends on nothing that changed comes back as it is.
+        A list of tensors like `targets`. A target that depends on nothing that changed comes back as it is.
     """
     if not targets:
         return []
@@ -35,19 +35,19 @@ def replay(targets, substitutions=(), reread=()):
 
 
 def inline_calls(targets, depends_on=None):
-    """Return tensors equal to ``targets`` whose graph calls no function on the way.
+    """Return tensors equal to `targets` whose graph calls no function on the way.
 
-    The bodies of nested ``tf.function`` calls, and of reloaded SavedModels, are copied in place, recursively: left
+    The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
     alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
     stay what they are.
 
     Args:
-      targets: list of tensors of one graph.
-      depends_on: where given, only calls that depend on one of these tensors are inlined.
+        targets: list of tensors of one graph.
+        depends_on: where given, only calls that depend on one of these tensors are inlined.
 
     Returns:
-      A list of tensors like ``targets``; the same tensors where there is no call. Costs one copy of the ops between the first call and
-      the targets; ops with side effects keep running once, in the original call.
+        A list of tensors like `targets`; the same tensors where there is no call. Costs one copy of the ops between
+        the first call and the targets; ops with side effects keep running once, in the original call.
     """
     path = ancestors(targets) if depends_on is None else between(depends_on, targets)
     calls = [output for op in path if op.type in CALLS for output in op.outputs]
@@ -61,7 +61,7 @@ def inline_calls(targets, depends_on=None):
 
 
 def _copy(ops, mapping):
-    """Copy ``ops`` (in topological order) into the current graph, extending ``mapping`` from old to new tensors."""
+    """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors."""
     for op in ops:
         inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
         outputs = _inlined(op, inputs) if op.type in CALLS else _private.copy_op(op, inputs).outputs
@@ -70,7 +70,7 @@ def _copy(ops, mapping):
 
 
 def _inlined(call, inputs):
-    """Copy the body of the function that ``call`` calls, fed with ``inputs``; return its outputs."""
+    """Copy the body of the function that `call` calls, fed with `inputs`; return its outputs."""
     body = _private.function_body(call, "f")
     mapping = {inner.ref(): outer for inner, outer in zip(body.inputs, inputs)}
     given = references(body.inputs)

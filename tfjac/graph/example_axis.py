@@ -1,6 +1,6 @@
 """Which axis of each tensor carries the examples, found backwards from axis 0 of the results.
 
-A rule per op type (``example_rules``) says: for slice n of the output along its example axis to depend on slice n of
+A rule per op type (`example_rules`) says: for slice n of the output along its example axis to depend on slice n of
 each input alone, which axis of the input carries the examples, or none (the input is shared by all examples, as
 weights are). Only paths through which a gradient passes count. A tensor that is needed both ways, or an op
 without a rule, means that examples mix, as far as can be told: an honest answer, never a guess.
@@ -18,7 +18,7 @@ __all__ = ["SHARED", "ExampleAnalysis", "ExampleAxis", "ExamplesMix", "analyse_e
 
 
 class ExamplesMix(ValueError):
-    """Examples depend on one another, or may: ``op`` is where, ``reason`` says why."""
+    """Examples depend on one another, or may: `op` is where, `reason` says why."""
 
     def __init__(self, op, reason):
         self.op, self.reason = op, reason
@@ -27,12 +27,13 @@ class ExamplesMix(ValueError):
 
 @dataclasses.dataclass
 class ExampleAnalysis:
-    """The result of ``analyse_examples``.
+    """The result of `analyse_examples`.
 
     Attributes:
-      path: the ops from the sources to the results, in topological order.
-      axes: for the ``ref()`` of each tensor on the path, its ``ExampleAxis`` or ``SHARED``.
-      input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or not.
+        path: the ops from the sources to the results, in topological order.
+        axes: for the `ref()` of each tensor on the path, its `ExampleAxis` or `SHARED`.
+        input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or
+            not.
     """
 
     path: list
@@ -40,16 +41,16 @@ class ExampleAnalysis:
     input_axes: dict
 
     def axis(self, tensor):
-        """Return the ``ExampleAxis`` of ``tensor``, ``SHARED``, or None where it is not on the path."""
+        """Return the `ExampleAxis` of `tensor`, `SHARED`, or None where it is not on the path."""
         return self.axes.get(tensor.ref())
 
     def carries(self, tensor):
-        """Return whether ``tensor`` is on the path and carries the examples."""
+        """Return whether `tensor` is on the path and carries the examples."""
         return isinstance(self.axis(tensor), ExampleAxis)
 
 
 def differentiable_path(sources, targets):
-    """List the ops on the paths from ``sources`` to ``targets`` through which a gradient passes, in topological order."""
+    """List the ops on the paths from `sources` to `targets` through which a gradient passes, in topological order."""
     reached = references(sources)
     path = []
     for op in ancestors(targets, stop=sources):
@@ -60,17 +61,17 @@ def differentiable_path(sources, targets):
 
 
 def analyse_examples(sources, targets):
-    """Find the example axis of every tensor between ``sources`` and ``targets``, whose axis 0 is the example's.
+    """Find the example axis of every tensor between `sources` and `targets`, whose axis 0 is the example's.
 
     Args:
-      sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
-      targets: list of tensors ``[n, ...]``.
+        sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
+        targets: list of tensors `[n, ...]`.
 
     Returns:
-      An ``ExampleAnalysis``.
+        An `ExampleAnalysis`.
 
     Raises:
-      ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
+        ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
     """
     path = differentiable_path(sources, targets)
     reached = references(sources).union(*(references(op.outputs) for op in path))
@@ -90,7 +91,7 @@ class _Wanted:
             self.axes[target.ref()] = ExampleAxis(0)
 
     def shape(self, tensor):
-        """Static shape of ``tensor`` as a list, with what its consumers imply filled in; None where unknown."""
+        """Static shape of `tensor` as a list, with what its consumers imply filled in; None where unknown."""
         if tensor.ref() in self.shapes:
             return self.shapes[tensor.ref()]
         return None if tensor.shape.rank is None else tensor.shape.as_list()

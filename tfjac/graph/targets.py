@@ -1,4 +1,4 @@
-"""What may stand for ``ys``: a tensor of the surrounding ``tf.function``, or a callable that returns one."""
+"""What may stand for `ys`: a tensor of the surrounding `tf.function`, or a callable that returns one."""
 
 import tensorflow as tf
 
@@ -6,17 +6,17 @@ from tfjac.graph import _private
 
 
 def in_graph(compute, ys):
-    """Return ``compute(tensors)`` with ``ys`` as tensors of the current graph.
+    """Return `compute(tensors)` with `ys` as tensors of the current graph.
 
     Args:
-      compute: function of the (nest of) tensors; it may read their graph and add to it.
-      ys: a tensor, or nest of tensors, of the ``tf.function`` being traced; or a callable without arguments that returns it. A callable
-        is traced in place inside a ``tf.function``, and in a new one where this is called eagerly: wrap repeated
-        eager calls in a ``tf.function`` of your own, to trace once.
+        compute: function of the (nest of) tensors; it may read their graph and add to it.
+        ys: a tensor, or nest of tensors, of the `tf.function` being traced; or a callable without arguments that
+            returns it. A callable is traced in place inside a `tf.function`, and in a new one where this is called
+            eagerly: wrap repeated eager calls in a `tf.function` of your own, to trace once.
 
     Raises:
-      ValueError: for a tensor that is not of the graph being traced.
-      TypeError: for what is neither callable nor a floating-point tensor.
+        ValueError: for a tensor that is not of the graph being traced.
+        TypeError: for what is neither callable nor a floating-point tensor.
     """
     if callable(ys) and tf.executing_eagerly():
         traced = tf.function(ys)  # with autograph, which the functions of this package themselves do without
@@ -32,8 +32,8 @@ def _checked(tensor):
         )
     if not tf.is_symbolic_tensor(tensor):
         raise ValueError(
-            "ys is an eager tensor: it remembers its value, not how it was computed. Call this inside a tf.function, on "
-            "a tensor computed there, or pass a callable without arguments that computes it. "
+            "ys is an eager tensor: it remembers its value, not how it was computed. Call this inside a tf.function, "
+            "on a tensor computed there, or pass a callable without arguments that computes it. "
             f"Received: an eager tensor of shape {tensor.shape} and dtype {tensor.dtype.name}"
         )
     graph = tf.compat.v1.get_default_graph()
@@ -44,6 +44,7 @@ def _checked(tensor):
         )
     if not tensor.dtype.is_floating:
         raise TypeError(
-            f"ys must be of a floating-point dtype to have a Jacobian. Received: {tensor.name} of dtype {tensor.dtype.name}"
+            "ys must be of a floating-point dtype to have a Jacobian. "
+            f"Received: {tensor.name} of dtype {tensor.dtype.name}"
         )
     return tensor

@@ -1,23 +1,23 @@
 """Walks over a graph: what a tensor depends on, and what of it depends on something else.
 
-A set of tensors is a set of ``tensor.ref()``: tensors compare by value, references by identity.
+A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
 
 def references(tensors):
-    """Return the set of ``ref()`` of ``tensors``."""
+    """Return the set of `ref()` of `tensors`."""
     return {tensor.ref() for tensor in tensors}
 
 
 def ancestors(targets, stop=()):
-    """List the ops that ``targets`` are computed from, inputs before consumers.
+    """List the ops that `targets` are computed from, inputs before consumers.
 
     Args:
-      targets: tensors of one graph.
-      stop: tensors at which the walk ends; the op that makes such a tensor is left out unless another path needs it.
+        targets: tensors of one graph.
+        stop: tensors at which the walk ends; the op that makes such a tensor is left out unless another path needs it.
 
     Returns:
-      A list of ``tf.Operation`` in topological order. Control inputs are not followed.
+        A list of `tf.Operation` in topological order. Control inputs are not followed.
     """
     stop = references(stop)
     ordered, opened, listed = [], set(), set()
@@ -36,13 +36,13 @@ def ancestors(targets, stop=()):
 
 
 def between(sources, targets):
-    """List the ops on the paths from ``sources`` to ``targets``, inputs before consumers.
+    """List the ops on the paths from `sources` to `targets`, inputs before consumers.
 
     Args:
-      sources, targets: tensors of one graph.
+        sources, targets: tensors of one graph.
 
     Returns:
-      The ops that ``targets`` depend on and that depend on ``sources``; ops above the sources are not followed.
+        The ops that `targets` depend on and that depend on `sources`; ops above the sources are not followed.
     """
     reached = references(sources)
     path = []

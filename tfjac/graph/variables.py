@@ -7,10 +7,10 @@ from tfjac.graph import _private
 
 
 def as_tf_variable(variable):
-    """Return the ``tf.Variable`` behind ``variable`` (itself, or the value of a ``keras.Variable``).
+    """Return the `tf.Variable` behind `variable` (itself, or the value of a `keras.Variable`).
 
     Raises:
-      TypeError: for anything else, with what was received.
+        TypeError: for anything else, with what was received.
     """
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if not isinstance(value, tf.Variable):
@@ -22,7 +22,7 @@ def as_tf_variable(variable):
 
 
 def handle_in(graph, variable):
-    """Return the tensor that is the handle of ``variable`` in ``graph``, or None where the graph never uses it."""
+    """Return the tensor that is the handle of `variable` in `graph`, or None where the graph never uses it."""
     handle = as_tf_variable(variable).handle
     if getattr(handle, "graph", None) is graph:
         return handle
@@ -34,9 +34,9 @@ def handle_in(graph, variable):
 
 
 def handle_here(variable):
-    """Return the handle of ``variable`` in the graph being traced, capturing it where need be.
+    """Return the handle of `variable` in the graph being traced, capturing it where need be.
 
-    A loop body that took the handle from the graph around it instead would hold it twice, and automatic control dependencies
-    would not see that a read through one follows an assignment through the other.
+    A loop body that took the handle from the graph around it instead would hold it twice, and automatic control
+    dependencies would not see that a read through one follows an assignment through the other.
     """
     return tf.compat.v1.get_default_graph().capture(as_tf_variable(variable).handle)

@@ -21,8 +21,9 @@ def factorize(ys, variables, examples_mix="error"):
     Args:
         ys: list of tensors `[n, ...]` of one graph with the same n; their outputs follow one another along m.
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all examples share.
-        examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises; "full" takes the gradient
-            of every output of every example by itself (n·m backward passes), and warns once, naming the op.
+        examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises;
+            "full" takes the gradient of every output of every example by itself (n·m backward passes), and warns
+            once, naming the op.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable.
@@ -42,7 +43,8 @@ def factorize(ys, variables, examples_mix="error"):
             raise ExamplesMix(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
-                "normalisation with training=False), or pass examples_mix='full' for the full Jacobian, at n·m backward passes",
+                "normalisation with training=False), or pass examples_mix='full' for the full Jacobian, at n·m backward "
+                "passes",
             ) from None
         _warn(
             f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
@@ -52,7 +54,7 @@ def factorize(ys, variables, examples_mix="error"):
 
 
 def source_in(graph, variable):
-    """Return the tensor that stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used."""
+    """Return what stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used."""
     if tf.is_symbolic_tensor(variable):
         return variable
     return handle_in(graph, variable)
@@ -69,8 +71,8 @@ def _check(ys, examples_mix):
     for y in ys:
         if y.shape.rank in (0, None):
             raise ValueError(
-                "ys must have the examples along axis 0, so its rank must be known and at least 1. Keep the examples apart: no mean "
-                f"or sum over the batch. Received: {y.name} of shape {y.shape}"
+                "ys must have the examples along axis 0, so its rank must be known and at least 1. Keep the examples "
+                f"apart: no mean or sum over the batch. Received: {y.name} of shape {y.shape}"
             )
 
 
@@ -78,8 +80,8 @@ def _check_connected(ys, variables, sources):
     for variable, source in zip(variables, sources):
         if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
             raise ValueError(
-                "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look for "
-                f"a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"
+                "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look "
+                f"for a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"
             )
 
 

@@ -51,7 +51,7 @@ class Factor(abc.ABC):
 
     @abc.abstractmethod
     def joined(self, other):
-        """Return the sum of this factor and `other` as one factor of this kind, or None where that needs another kind."""
+        """Return the sum of this factor and `other` as one factor of this kind, or None where none can be."""
 
     def dense(self):
         """Form the columns: `[n,m,q]`. One write of the result."""
@@ -133,7 +133,7 @@ class OuterFactor(Factor):
         return OuterFactor(tf.concat([self.a, other.a], 1), tf.concat([self.d, other.d], 2), self.layout)
 
     def transposed(self, shape):
-        """Return the factor of the transpose of a weight of this shape, or None where the weight is no matrix [i,o] or [o,i]."""
+        """Return the factor of the transpose of a weight of this shape, or None where that is no matrix of i and o."""
         if self.a.shape[2] != 1 or shape.rank != 2:
             return None
         sizes = {"i": self.a.shape[3], "o": self.d.shape[4]}

@@ -12,8 +12,8 @@ from tfjac.jacobians.shapes import axes, product
 class JacobianOperator(tf.linalg.LinearOperator):
     """J[(n,m),p] = ∂y[n,m]/∂θ[p] as a `tf.linalg.LinearOperator`, which is never formed unless asked for.
 
-    Rows run over examples, then outputs within an example; columns over the variables in the order given, each flattened
-    row-major. It works wherever TensorFlow takes a linear operator, for example in
+    Rows run over examples, then outputs within an example; columns over the variables in the order given, each
+    flattened row-major. It works wherever TensorFlow takes a linear operator, for example in
     `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
     """
 
@@ -69,7 +69,8 @@ class JacobianOperator(tf.linalg.LinearOperator):
         """Return J·S·Jᵀ `[n·m, n·m]`, the neural tangent kernel; S scales the columns of each variable.
 
         Args:
-            scales: `[number of variables]`, non-negative, one scale for all columns of a variable; all one where left out.
+            scales: `[number of variables]`, non-negative, one scale for all columns of a variable; all one where left
+                out.
 
         Cost: structured, see `tfjac.ops.jacobian_kernel`; p does not enter except through the sizes of the layers.
         """
@@ -119,12 +120,12 @@ class JacobianOperator(tf.linalg.LinearOperator):
 def jacobian_operator(ys, variables, examples_mix="error"):
     """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
 
-    J[(n,m),p] = ∂y[n,m]/∂θ[p]. The graph of `ys` is read: at each place where a weight meets the data, the input there and the
-    cotangents of the output are the Jacobian, in fewer numbers than its rows have.
+    J[(n,m),p] = ∂y[n,m]/∂θ[p]. The graph of `ys` is read: at each place where a weight meets the data, the input
+    there and the cotangents of the output are the Jacobian, in fewer numbers than its rows have.
 
     Args:
-        ys: tensor `[n, ...]` of the `tf.function` being traced, or a list of such tensors with the same n, whose outputs
-            then follow one another along m; or a callable without arguments that returns it, anywhere.
+        ys: tensor `[n, ...]` of the `tf.function` being traced, or a list of such tensors with the same n, whose
+            outputs then follow one another along m; or a callable without arguments that returns it, anywhere.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
         examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
 
@@ -133,8 +134,8 @@ def jacobian_operator(ys, variables, examples_mix="error"):
 
     Raises:
         ExamplesMix: (a `ValueError`) where examples mix, naming the op.
-        ValueError, TypeError: for ys that is eager, of another graph, not floating, without a known rank; for a variable that ys does not
-            depend on.
+        ValueError, TypeError: for ys that is eager, of another graph, not floating, without a known rank; for a
+            variable that ys does not depend on.
 
     Cost: one backward pass for each of the m outputs, vectorised; memory n·(i + m·o) numbers per layer [i,o].
     """

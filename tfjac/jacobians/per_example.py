@@ -38,7 +38,8 @@ def per_example_gradients(losses, variables, examples_mix="error"):
     """Return the gradient of each example's loss with respect to each variable.
 
     Args:
-        losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns it.
+        losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns
+            it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
         examples_mix: as in `per_example_jacobian`.
 
@@ -56,7 +57,8 @@ def per_example_gradients(losses, variables, examples_mix="error"):
 def _of_rank_one(losses):
     if losses.shape.rank != 1:
         raise ValueError(
-            "losses must have one entry per example, shape [n]: use a loss with reduction='none', and reduce what is left per example. "
+            "losses must have one entry per example, shape [n]: use a loss with reduction='none', and reduce what is "
+            "left per example. "
             f"Received: {losses.name} of shape {losses.shape}"
         )
     return losses

@@ -44,6 +44,6 @@ def split_examples(tensor, axis, lead=0):
 
 
 def split_labels(labels, axis):
-    """Return the labels of `split_examples(tensor, axis)` for a tensor with one label per axis, the example's left out."""
+    """Return the labels of `split_examples(tensor, axis)` for a tensor with these labels, the example's left out."""
     before, behind = labels[: axis.axis], labels[axis.axis + 1 :]
     return [*before, *(["outer"] if axis.outer != 1 else []), *(["inner"] if axis.inner != 1 else []), *behind]

@@ -51,8 +51,8 @@ def find_uses(analysis, sources):
         sources: handles of variables, or tensors that all examples share.
 
     Raises:
-        ExamplesMix: where a source belongs to single examples, or a use has several outputs that carry examples and the sources
-            reach a result through more than one of them in a way that cannot be cut.
+        ExamplesMix: where a source belongs to single examples, or a use has several outputs that carry examples and
+            the sources reach a result through more than one of them in a way that cannot be cut.
     """
     for source in sources:
         if analysis.carries(source):

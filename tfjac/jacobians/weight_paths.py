@@ -22,8 +22,9 @@ def columns_of_source(factor, weight, source):
         source: the handle of a variable, or a tensor, that `weight` is computed from.
 
     Returns:
-        The factor whose columns belong to `source`; None where `weight` does not depend on it. The same tensors where the path
-        only reads, casts, reshapes or transposes a matrix; else n·m products with the transposed Jacobian of the path.
+        The factor whose columns belong to `source`; None where `weight` does not depend on it. The same tensors where
+        the path only reads, casts, reshapes or transposes a matrix; else n·m products with the transposed Jacobian of
+        the path.
     """
     if weight is source:
         return factor

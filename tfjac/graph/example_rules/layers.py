@@ -6,7 +6,7 @@ from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
 
 
 def _first_axis(carriers):
-    """A rule for ops whose inputs at ``carriers`` have the examples first, and whose other inputs are shared."""
+    """A rule for ops whose inputs at `carriers` have the examples first, and whose other inputs are shared."""
 
     def first_axis(op, axis, wanted):
         if axis.axis != 0:
@@ -17,8 +17,8 @@ def _first_axis(carriers):
 
 
 BATCH_FIRST = """
-    AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D FractionalMaxPool LRN MaxPool MaxPool3D
-    ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor SpaceToDepth
+    AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D FractionalMaxPool LRN MaxPool
+    MaxPool3D ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor SpaceToDepth
 """
 rule(*BATCH_FIRST.split())(_first_axis({0}))
 rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")(_first_axis({2}))

@@ -18,7 +18,7 @@ def _unit_axes(op, axis, wanted):
 
 
 def _regrouped(op, axis, wanted):
-    """Keep the row-major order: ``before`` elements per example block outside, ``after`` inside must stay the same."""
+    """Keep the row-major order: `before` elements per example block outside, `after` inside must stay the same."""
     out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
     before = _times(axis.outer, out[: axis.axis])
     after = _times(axis.inner, out[axis.axis + 1 :])
@@ -35,7 +35,7 @@ def _times(factor, dims):
 
 
 def _quotient(total, dims):
-    """``total / prod(dims)`` where it is known and whole, else 0."""
+    """`total / prod(dims)` where it is known and whole, else 0."""
     if total is None or any(dim is None for dim in dims):
         return 0
     size = math.prod(dims)
@@ -132,7 +132,7 @@ def _strided_slice(op, axis, wanted):
 
 
 def _sliced_axis(wanted_axis, entries, rank, masks):
-    """Return the input axis and the index entry behind output axis ``wanted_axis``; None for a new axis."""
+    """Return the input axis and the index entry behind output axis `wanted_axis`; None for a new axis."""
     consumed = sum(not (masks["new_axis"] >> e & 1 or masks["ellipsis"] >> e & 1) for e in range(entries))
     source = target = 0
     for entry in range(entries):
@@ -162,7 +162,7 @@ def _whole_range(entry, begin, end, strides, masks, size):
 
 @rule("GatherV2", "ResourceGather")
 def _gather(op, axis, wanted):
-    """params[..., indices, ...]: the examples are in the indices, or in an axis of params that is not gathered along."""
+    """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
     params, indices = op.inputs[:2]
     batch_dims = op.get_attr("batch_dims")
     along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])

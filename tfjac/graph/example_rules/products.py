@@ -25,7 +25,7 @@ def _batch_matmul(op, axis, wanted):
 
 
 def _matrix_product(op, axis, wanted, transposed, rank):
-    """The examples run along the rows of the output, and come from the first input, or along its columns, from the second.
+    """Examples along the rows of the output come from the first input, along its columns from the second.
 
     Fills in the size of the contracted axis where only the other input knows it.
     """
@@ -60,7 +60,7 @@ def _einsum(op, axis, wanted):
 
 
 def einsum_labels(op, ranks):
-    """Return the labels of each operand and of the result of an ``Einsum`` op, an ellipsis spelt out in digits."""
+    """Return the labels of each operand and of the result of an `Einsum` op, an ellipsis spelt out in digits."""
     equation = op.get_attr("equation").decode()
     left, output = equation.split("->")
     operands = left.split(",")

@@ -1,7 +1,7 @@
 """The table from op type to rule: from the example axis of an output to that of each input.
 
-A rule is ``rule(op, axis, wanted) -> list``, one entry per input, each an ``ExampleAxis`` or ``SHARED``; it raises
-``NoRule`` where the op combines slices of different examples. ``wanted.shape(tensor)`` gives static shapes.
+A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis` or `SHARED`; it raises
+`NoRule` where the op combines slices of different examples. `wanted.shape(tensor)` gives static shapes.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ class NoRule(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ExampleAxis:
-    """The examples run along ``axis``, whose size is ``outer · n · inner`` (row-major)."""
+    """The examples run along `axis`, whose size is `outer · n · inner` (row-major)."""
 
     axis: int
     outer: int = 1
@@ -40,7 +40,7 @@ def known_shape(wanted, tensor):
 
 
 def rule(*op_types):
-    """Register a rule for ``op_types``."""
+    """Register a rule for `op_types`."""
 
     def register(function):
         for op_type in op_types:
@@ -51,7 +51,7 @@ def rule(*op_types):
 
 
 def input_axes(op, wanted_outputs, wanted):
-    """Return the example axis of each input of ``op``, given those of its outputs by index."""
+    """Return the example axis of each input of `op`, given those of its outputs by index."""
     if op.type not in _RULES:
         raise NoRule("nothing is known about ops of this type")
     axes = set(wanted_outputs.values())

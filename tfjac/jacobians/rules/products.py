@@ -1,4 +1,4 @@
-"""MatMul, BatchMatMul, Einsum: all products of one weight and one tensor of data, reduced to a[n,t,g,i], d[n,m,t,g,o]."""
+"""MatMul, BatchMatMul, Einsum: every product of one weight and one tensor of data as a[n,t,g,i], d[n,m,t,g,o]."""
 
 import itertools
 
@@ -88,7 +88,7 @@ def _arranged(tensor, labels, groups, lead):
 
 
 def _in_order_of_weight(a, d, groups, sizes):
-    """Order the columns by the axes of the weight: by a layout where g, i, o each stay together, else by moving them."""
+    """Order the columns by the axes of the weight: by a layout where g, i, o stay together, else by moving them."""
     letter = {label: name for name in "gio" for label in groups[name]}
     runs = [name for name, _ in itertools.groupby(letter[label] for label in sizes)]
     if len(set(runs)) == len(runs):
