@@ -75,8 +75,7 @@ def _warm_up(function: Callable[[], Any]) -> tuple[Timing, float]:
     try:
         first_call = _seconds(function)
         return Timing(first_call=first_call), min(_seconds(function) for _ in range(2))
-    except Exception as error:  # noqa: BLE001
-        # A peer that cannot do it is an answer, too.
+    except Exception as error:  # a peer that cannot do it is an answer, too
         message = (str(error).strip().splitlines() or [""])[-1].strip()[:200]
         return Timing(error=f"{type(error).__name__}: {message}"), math.nan
 

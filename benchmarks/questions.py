@@ -80,7 +80,7 @@ def disagreement(answer: Any, other: Any) -> float:
 
 
 def wrong_answers(case: Case, failed: Collection[str] = ()) -> dict[str, float]:
-    """Return the candidates whose answer is not the first one's, with their relative difference; `failed` are skipped."""
+    """Return the candidates (but the `failed`) whose answer is not the first one's, with their relative difference."""
     if case.tolerance is None:
         return {}
     (first, *others) = case.candidates

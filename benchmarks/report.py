@@ -85,6 +85,7 @@ def print_table(name: str, what: str, entries: list[dict[str, Any]], console: Co
         ("median", "right"),
         ("quartiles", "right"),
         ("ratio", "right"),
+        ("aim", "left"),
         ("first call", "right"),
     ):
         table.add_column(column, justify=justify)
@@ -92,7 +93,7 @@ def print_table(name: str, what: str, entries: list[dict[str, Any]], console: Co
         for row, (candidate, values) in enumerate(entry["candidates"].items()):
             title = entry["title"] if row == 0 else ""
             if values["error"]:
-                table.add_row(title, candidate, f"[red]{values['error'][:60]}[/red]", "", "", "")
+                table.add_row(title, candidate, "fails", f"[red]{values['error'].split(':')[0]}[/red]", "", "", "")
                 continue
             mark = " [red]wrong[/red]" if "differs_by" in values else ""
             low, high = values["quartiles"]
@@ -103,16 +104,21 @@ def print_table(name: str, what: str, entries: list[dict[str, Any]], console: Co
                 duration(values["seconds"]),
                 f"{duration(low)} … {duration(high)}",
                 ratio,
+                _verdict(entry, candidate),
                 duration(values["first_call"]),
             )
         if entry["floor_seconds"] is not None:
-            over = 1 / entry["over_floor"] if entry["over_floor"] else math.nan
-            table.add_row("", "[dim]floor[/dim]", duration(entry["floor_seconds"]), "", f"{over:.2g}", "")
-        for target in entry["targets"]:
-            verdict = {True: "[green]reached[/green]", False: "[yellow]missed[/yellow]", None: "–"}[target["reached"]]
-            table.add_row("", f"[dim]aim: {target['peer']} ≥ {target['ratio']:.3g}[/dim]", verdict, "", "", "")
+            ratio = f"{1 / entry['over_floor']:.2g}" if entry["over_floor"] else ""
+            table.add_row("", "[dim]floor[/dim]", duration(entry["floor_seconds"]), "", ratio, "", "")
         table.add_section()
     (console or Console()).print(table)
+
+
+def _verdict(entry: dict[str, Any], candidate: str) -> str:
+    """Say what ratio was aimed at, and whether it was reached."""
+    words = {True: "[green]reached[/green]", False: "[yellow]missed[/yellow]", None: ""}
+    aims = [target for target in entry["targets"] if target["peer"] == candidate]
+    return ", ".join(f"≥ {aim['ratio']:.3g} {words[aim['reached']]}" for aim in aims)
 
 
 def environment(machine: Machine | None) -> dict[str, Any]:
@@ -177,7 +183,7 @@ def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathl
 def _draw_case(axis, entry: dict[str, Any]) -> None:
     names = list(entry["candidates"])
     rows = [entry["candidates"][name] for name in names]
-    for y, (row, name) in enumerate(zip(rows, names, strict=True)):
+    for y, row in enumerate(rows):
         color = "#c2410c" if y == 0 else "#94a3b8"
         if row["seconds"] is None:
             axis.text(0.01, y, "fails", transform=axis.get_yaxis_transform(), va="center", fontsize=8, color="#64748b")
@@ -185,7 +191,7 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
         axis.barh(y, row["seconds"], color=color, height=0.66)
         if row["quartiles"][0] is not None:
             axis.plot(row["quartiles"], [y, y], color="#1e293b", linewidth=1.2)
-        label = f" {duration(row['seconds'])}" + (f"  ({row['ratio']:.3g}×)" if y else "")
+        label = f" {duration(row['seconds'])}" + (f"  ({row['ratio']:.3g}×)" if y and row["ratio"] else "")
         axis.text(max(row["seconds"], (row["quartiles"][1] or 0)), y, label, va="center", fontsize=8)
     if entry["floor_seconds"]:
         axis.axvline(entry["floor_seconds"], color="#0f766e", linestyle="--", linewidth=1, label="floor")
