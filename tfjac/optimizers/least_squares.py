@@ -72,7 +72,7 @@ def least_squares(
         positive("min_gain", min_gain, below=1),
     )
     minimise = _minimisation(residuals, flat, method, limits, positive_integer("max_steps", max_steps))
-    outcome = tf.function(minimise, jit_compile=jit_compile, autograph=False)()
+    outcome = tf.function(minimise, jit_compile=jit_compile, autograph=False).get_concrete_function()()
     return _result(variables, flat, *(tensor.numpy() for tensor in outcome))
 
 

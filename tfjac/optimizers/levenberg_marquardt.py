@@ -6,7 +6,7 @@ import tensorflow as tf
 from ..graph import as_tf_variable
 from .damping import get_damping
 from .options import positive, positive_integer
-from .refusals import check_replicas, check_tracing, refuse_options, refuse_learning_rate
+from .refusals import check_replicas, check_tracing, check_trainable, refuse_learning_rate, refuse_options
 from .residuals import loss_objective, residual_objective
 from .scaling import get_scaling
 from .solvers import get_solver
@@ -122,6 +122,10 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         check_tracing()
         self._loss_of_trace.keep(loss)
         return loss
+
+    def finalize_variable_values(self, var_list):
+        """Check, at the end of ``fit``, that there was something to train: Keras never calls ``apply`` for frozen models."""
+        check_trainable(var_list)
 
     def apply(self, grads, trainable_variables=None):
         """Take one step on the loss that ``scale_loss`` saw in this trace; ``grads`` are not used.

@@ -57,3 +57,12 @@ def check_replicas():
             "LevenbergMarquardt takes each step on one device: replicas would each solve for a step of their own. Train "
             f"without a tf.distribute strategy. Received: a strategy of {replicas} replicas"
         )
+
+
+def check_trainable(variables):
+    """Raise ValueError where nothing can be trained; Keras itself only warns, and trains nothing."""
+    if not variables:
+        raise ValueError(
+            "There is nothing to train: no weight of the model is trainable. Set trainable = True on one of its layers. "
+            "Received: a model without trainable weights"
+        )

@@ -1,14 +1,29 @@
 """From a loss, or from residuals, to the objective of a step: blocks of residuals with their Jacobians, and a prior."""
 
+import warnings
+
 import keras
 import tensorflow as tf
 
-from ..graph import ExamplesMix, analyse_examples, as_tf_variable, differentiable_path, handle_in, inline_calls, references
+from ..graph import (
+    ExamplesMix,
+    analyse_examples,
+    as_tf_variable,
+    differentiable_path,
+    handle_in,
+    inline_calls,
+    references,
+)
 from ..jacobians import jacobian_operator
+from .columns import SomeColumns
 from .loss_terms import squared_terms
 from .objective import Objective, Prior
 from .priors import diagonal_prior
 from .variables import variable_name
+
+
+FEW_ROWS = 1000
+"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
 def loss_objective(loss, variables):
@@ -97,6 +112,7 @@ def _check_dependence(targets, variables, handles, what):
 
 
 def _reaches(handle, targets):
+    """Return whether a gradient passes from a variable to one of the targets."""
     outputs = references(output for op in differentiable_path([handle], targets) for output in op.outputs)
     return bool(outputs & references(targets))
 
@@ -106,10 +122,21 @@ def _blocks(tensors, variables, handles):
     """Return pairs of Jacobian operator and residuals ``[rows]``, one for each set of tensors with the same examples."""
     blocks = []
     for group in _grouped([_with_examples(tensor) for tensor in tensors], handles):
-        operator = jacobian_operator(group, variables, examples_mix="full")
         flat = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
-        blocks.append((operator, tf.reshape(tf.concat(flat, axis=1), [-1])))
+        residual = flat[0] if len(group) == 1 else tf.concat(flat, axis=1)
+        blocks.append((_operator(group, variables, handles), tf.reshape(residual, [-1])))
     return blocks
+
+
+def _operator(group, variables, handles):
+    """Return the Jacobian of a group of tensors, with columns for all variables."""
+    present = [index for index, handle in enumerate(handles) if _reaches(handle, group)]
+    with warnings.catch_warnings():
+        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
+            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
+        operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
+    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, sizes)
 
 
 def _with_examples(tensor):
@@ -147,8 +174,8 @@ def _total(priors, variables, dtype):
     sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
     if not priors:
         return Prior.zero(sum(sizes), len(sizes), dtype)
-    zeros = lambda index: tf.zeros([sizes[index]], dtype)  # noqa: E731
-    of = lambda index: [prior for prior in priors if prior.index == index]  # noqa: E731
+    zeros = lambda index: tf.zeros([sizes[index]], dtype)
+    of = lambda index: [prior for prior in priors if prior.index == index]
     precision = [tf.add_n([zeros(i), *(prior.precision for prior in of(i))]) for i in range(len(sizes))]
     gradient = [tf.add_n([zeros(i), *(prior.gradient for prior in of(i))]) for i in range(len(sizes))]
     uniform = all(prior.number is not None for prior in priors)

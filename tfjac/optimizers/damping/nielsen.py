@@ -37,7 +37,7 @@ class NielsenDamping(Damping):
         """Apply Nielsen's rule."""
         _, growth = state
         surprise = 2 * tf.clip_by_value(verdict.ratio, 0, 1) - 1
-        factor = tf.where(verdict.accepted, tf.maximum(1 / 3, 1 - surprise**3), growth)
+        factor = tf.where(verdict.accepted, tf.maximum(1 - surprise**3, 1 / 3), growth)
         grown = tf.minimum(2 * growth, self.largest_growth)
         return (
             self.clip(proposal.damping * factor, curvature),

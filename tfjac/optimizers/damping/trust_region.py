@@ -74,7 +74,7 @@ class TrustRegionDamping(Damping):
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _ = state
         shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
-        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(0.1, shrink))
+        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(shrink, 0.1))
         newton = proposal.damping <= self.bounds(curvature)[0]
         poor, good = verdict.ratio <= 0.25, (verdict.ratio >= 0.75) | newton
         length = tf.where(proposal.solved, proposal.length, radius)
