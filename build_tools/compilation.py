@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ def run_steps(steps: Sequence[Step]) -> None:
 
 
 def _run(step: Step) -> None:
-    print("tfjac: building", step.output.name, flush=True)
+    sys.stdout.write(f"tfjac: building {step.output.parent.name}/{step.output.name}\n")
+    sys.stdout.flush()
     step.output.parent.mkdir(parents=True, exist_ok=True)
     finished = subprocess.run([str(word) for word in step.command], capture_output=True, text=True)
     if finished.returncode:

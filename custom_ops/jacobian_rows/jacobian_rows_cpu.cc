@@ -2,73 +2,12 @@
 
 #include <cstring>
 
+#include "custom_ops/common/outer_product.h"
 #include "custom_ops/common/stream.h"
 #include "custom_ops/common/tiles.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {
-
-// Where numbers go that come in the order of their addresses: straight to memory that stays in the cache, ...
-template <typename T>
-class DirectWriter {
- public:
-  static constexpr int64_t kRoom = 512;
-  explicit DirectWriter(T* to) : to_(to) {}
-  T* Next(int64_t count) {
-    T* const room = to_;
-    to_ += count;
-    return room;
-  }
-
- private:
-  T* to_;
-};
-// ... or through StreamWriter.
-
-// Write scale * x[0 .. count).
-template <typename T, typename Writer>
-void WriteScaled(T scale, const T* x, int64_t count, Writer* writer) {
-  while (count > 0) {
-    const int64_t step = count < Writer::kRoom ? count : Writer::kRoom;
-    T* __restrict const to = writer->Next(step);
-    for (int64_t k = 0; k < step; ++k) to[k] = scale * x[k];
-    x += step, count -= step;
-  }
-}
-
-// One row of a factor with one position of use, in the order of its columns.
-template <typename T, typename Writer>
-void WriteOuterProduct(const Factor<T>& f, const T* a, const T* d, Writer* writer) {
-  // The layout as three nested loops: axes sorted by stride; axes of size one do not matter.
-  struct Axis {
-    int64_t size, stride, in_a, in_d;
-  } axes[3] = {{f.g, f.stride_g, f.i, f.o}, {f.i, f.stride_i, 1, 0}, {f.o, f.stride_o, 0, 1}};
-  const auto runs_slower = [](const Axis& x, const Axis& y) {
-    return x.stride != y.stride ? x.stride > y.stride : x.size < y.size;
-  };
-  const auto sort = [&](int k) {
-    if (!runs_slower(axes[k], axes[k + 1])) {
-      const Axis axis = axes[k];
-      axes[k] = axes[k + 1];
-      axes[k + 1] = axis;
-    }
-  };
-  sort(0), sort(1), sort(0);
-  const Axis inner = axes[2];
-  for (int64_t x = 0; x < axes[0].size; ++x) {
-    for (int64_t y = 0; y < axes[1].size; ++y) {
-      const T* const p = a + x * axes[0].in_a + y * axes[1].in_a;
-      const T* const q = d + x * axes[0].in_d + y * axes[1].in_d;
-      if (inner.in_a == 0) {
-        WriteScaled(*p, q, inner.size, writer);
-      } else if (inner.in_d == 0) {
-        WriteScaled(*q, p, inner.size, writer);
-      } else {
-        for (int64_t z = 0; z < inner.size; ++z) *writer->Next(1) = p[z * inner.in_a] * q[z * inner.in_d];
-      }
-    }
-  }
-}
 
 // One row of a factor with several positions of use: per group the product of two small matrices.
 template <typename T>
@@ -103,7 +42,7 @@ void StreamRows(const Factors<T>& factors, int64_t begin, int64_t end, T* rows) 
     const int64_t n = row / factors.m, m = row % factors.m;
     for (int64_t k = 0; k < factors.count; ++k) {
       const Factor<T>& f = factors.factor[k];
-      WriteOuterProduct(f, RowOfA(f, n, 0, 0), RowOfD(f, factors.m, n, m, 0, 0), &writer);
+      WriteOuterProduct(NestOf(f), RowOfA(f, n, 0, 0), RowOfD(f, factors.m, n, m, 0, 0), 0, Columns(f), &writer);
     }
   }
 }
@@ -143,13 +82,14 @@ bool JacobianRows(const Runtime& runtime, const Factors<T>& factors, T* rows) {
 
 template <typename T>
 void ExpandFactor(const Factor<T>& f, int64_t m_size, int64_t row_begin, int64_t row_end, T* out, int64_t ld) {
+  const Nest nest = NestOf(f);
   for (int64_t row = row_begin; row < row_end; ++row, out += ld) {
     const int64_t n = row / m_size, m = row % m_size;
     const T* const a = RowOfA(f, n, 0, 0);
     const T* const d = RowOfD(f, m_size, n, m, 0, 0);
     if (f.t == 1) {
       DirectWriter<T> writer(out);
-      WriteOuterProduct(f, a, d, &writer);
+      WriteOuterProduct(nest, a, d, 0, Columns(f), &writer);
     } else {
       WriteSumOfProducts(f, a, d, out);
     }

@@ -1,0 +1,165 @@
+// The block of JᵀJ that two factors with one position of use have, with the residuals summed before the product:
+//
+//     gram[(i,o),(j,q)] = sum_n X[n,(i,j)] Y[n,(o,q)]      X = a_k[n,i] a_l[n,j]      Y = sum_m d_k[n,m,o] d_l[n,m,q]
+//
+// a product of two matrices with n rows whatever m is. Where k = l both X and Y are symmetric in their pairs, so pairs
+// with j <= i and q <= o are enough: a quarter of the block. For jacobian_gram_cpu.cc.
+#ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_PRODUCTS_H_
+#define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_PRODUCTS_H_
+
+#include <cstring>
+
+#include "custom_ops/common/factors.h"
+#include "custom_ops/common/runtime.h"
+#include "custom_ops/common/symmetric.h"
+#include "custom_ops/common/tiles.h"
+
+namespace tfjac::TFJAC_ISA {
+
+// The pairs (x, y), 0 <= x < rows, 0 <= y < columns; or, if triangular, those with y <= x (rows == columns), numbered row by
+// row.
+struct Pairs {
+  int64_t rows, columns;
+  bool triangular;
+
+  struct Pair {
+    int64_t x, y;
+  };
+};
+
+static inline int64_t CountOf(const Pairs& pairs) {
+  return pairs.triangular ? TriangleSize(pairs.rows) : pairs.rows * pairs.columns;
+}
+
+static inline Pairs::Pair PairAt(const Pairs& pairs, int64_t index) {
+  const int64_t x = pairs.triangular ? TriangleRow(index) : index / pairs.columns;
+  return {x, index - (pairs.triangular ? TriangleIndex(x, 0) : x * pairs.columns)};
+}
+
+// Call run(x, y, length, offset) for each stretch of pairs [begin, end) that share x; y is the first of the stretch.
+template <typename Run>
+static inline void ForEachStretch(const Pairs& pairs, int64_t begin, int64_t end, const Run& run) {
+  if (begin >= end) return;
+  Pairs::Pair pair = PairAt(pairs, begin);
+  for (int64_t index = begin; index < end;) {
+    const int64_t length = Smaller((pairs.triangular ? pair.x + 1 : pairs.columns) - pair.y, end - index);
+    run(pair.x, pair.y, length, index - begin);
+    index += length;
+    ++pair.x, pair.y = 0;
+  }
+}
+
+// out = x[pair.x] y[pair.y] for the pairs [begin, end), or out += that.
+template <typename T>
+static inline void WriteProducts(const Pairs& pairs, int64_t begin, int64_t end, const T* x, const T* y, bool add,
+                                 T* __restrict out) {
+  ForEachStretch(pairs, begin, end, [=](int64_t u, int64_t v, int64_t length, int64_t offset) {
+    const T scale = x[u];
+    const T* const from = y + v;
+    T* __restrict const to = out + offset;
+    if (add) {
+      for (int64_t k = 0; k < length; ++k) to[k] += scale * from[k];
+    } else {
+      for (int64_t k = 0; k < length; ++k) to[k] = scale * from[k];
+    }
+  });
+}
+
+// The block of one pair of factors.
+template <typename T>
+class PairBlock {
+ public:
+  // The columns of `k` are rows of the block, those of `l` its columns; &k == &l for the block on the diagonal.
+  PairBlock(const Factors<T>& factors, const Factor<T>& k, const Factor<T>& l)
+      : factors_(factors),
+        k_(k),
+        l_(l),
+        inputs_{k.i, l.i, &k == &l},
+        outputs_{k.o, l.o, &k == &l},
+        across_(Ceiling(CountOf(outputs_), kTile)) {}
+
+  int64_t tasks() const { return Ceiling(CountOf(inputs_), kTile) * across_; }
+
+  // Numbers in Y, all examples.
+  int64_t folded_size() const { return factors_.n * CountOf(outputs_); }
+
+  // Y for one example.
+  void Fold(int64_t n, T* folded) const {
+    FoldSome(n, 0, CountOf(outputs_), folded + n * CountOf(outputs_));
+  }
+
+  // Compute one tile of the product and write it to all its places in `gram`. `folded` is Y, or null to compute the part
+  // that is needed; `scratch` holds two panels [kDepth, kTile] and a tile.
+  void Compute(int64_t task, const T* folded, T* scratch, T* gram) const {
+    const int64_t x = task / across_ * kTile, y = task % across_ * kTile;
+    const int64_t rows = Smaller(kTile, CountOf(inputs_) - x), columns = Smaller(kTile, CountOf(outputs_) - y);
+    T* const left = scratch;
+    T* const right = left + kDepth * kTile;
+    T* const tile = right + kDepth * kTile;
+    std::memset(tile, 0, rows * columns * sizeof(T));
+    for (int64_t n = 0; n < factors_.n; n += kDepth) {
+      const int64_t depth = Smaller(kDepth, factors_.n - n);
+      for (int64_t r = 0; r < depth; ++r) {
+        WriteProducts(inputs_, x, x + rows, RowOfA(k_, n + r, 0, 0), RowOfA(l_, n + r, 0, 0), false, left + r * rows);
+        if (folded == nullptr) FoldSome(n + r, y, y + columns, right + r * columns);
+      }
+      const int64_t ld = folded == nullptr ? columns : CountOf(outputs_);
+      const T* const from = folded == nullptr ? right : folded + n * ld + y;
+      AddTransposedProduct(rows, columns, depth, left, rows, from, ld, tile, columns);
+    }
+    for (int64_t r = 0; r < rows; ++r) Scatter(PairAt(inputs_, x + r), y, y + columns, tile + r * columns, gram);
+  }
+
+ private:
+  void FoldSome(int64_t n, int64_t begin, int64_t end, T* out) const {
+    for (int64_t m = 0; m < factors_.m; ++m) {
+      WriteProducts(outputs_, begin, end, RowOfD(k_, factors_.m, n, m, 0, 0), RowOfD(l_, factors_.m, n, m, 0, 0), m > 0,
+                    out);
+    }
+  }
+
+  // Write the products of one pair of inputs with the pairs [begin, end) of outputs to all places that have their value.
+  void Scatter(Pairs::Pair input, int64_t begin, int64_t end, const T* values, T* gram) const {
+    const int64_t p = factors_.p, step = l_.stride_o;
+    ForEachStretch(outputs_, begin, end, [&](int64_t o, int64_t q, int64_t length, int64_t offset) {
+      Spread(ColumnOf(k_, 0, input.x, o), ColumnOf(l_, 0, input.y, q), p, step, length, values + offset, gram);
+      if (inputs_.triangular && input.x != input.y) {
+        Spread(ColumnOf(k_, 0, input.y, o), ColumnOf(l_, 0, input.x, q), p, step, length, values + offset, gram);
+      }
+    });
+  }
+
+  // gram[row, column + k step] = its mirror image = values[k]
+  static void Spread(int64_t row, int64_t column, int64_t p, int64_t step, int64_t length, const T* values, T* gram) {
+    T* const along = gram + row * p + column;
+    T* const down = gram + column * p + row;
+    if (step == 1) {
+      std::memcpy(along, values, length * sizeof(T));
+    } else {
+      for (int64_t k = 0; k < length; ++k) along[k * step] = values[k];
+    }
+    for (int64_t k = 0; k < length; ++k) down[k * step * p] = values[k];
+  }
+
+  const Factors<T>& factors_;
+  const Factor<T>&k_, &l_;
+  const Pairs inputs_, outputs_;
+  const int64_t across_;
+};
+
+// Whether a factor's own block costs clearly less this way than through its rows, by multiply-adds per example. Writing a
+// product of two numbers costs about four times what using it in a product of tiles does.
+template <typename T>
+static inline bool PairsPay(const Factor<T>& f, int64_t m_size) {
+  if (f.t != 1 || f.g != 1 || f.i < 2 || m_size < 1) return false;
+  const double x = TriangleSize(f.i), y = TriangleSize(f.o), m = m_size, p = Columns(f);
+  if (m_size == 1 ? x * y < 4 * kTile * kTile : p < 64) return false;
+  const double narrowest = 16;  // a tile with fewer columns takes no less time
+  const double product = (x > narrowest ? x : narrowest) * (y > narrowest ? y : narrowest);
+  const double writing = x * (1 + y / kTile) + m * y * (m_size > 1 ? 1 : 1 + x / kTile);
+  return product + 4 * writing < 0.8 * m * p * p / 2;
+}
+
+}  // namespace tfjac::TFJAC_ISA
+
+#endif  // TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_PRODUCTS_H_
