@@ -3,9 +3,9 @@
     python examples/03_per_example_gradients.py
 
 Ten of the 277 training targets of the yacht set are replaced by wrong ones. Two copies of a model are trained with
-the same plain Keras optimizer: one on the mean gradient, one on the mean of gradients that are clipped per example
-(`tfjac.clipped_gradients`; neither forms the 277 gradients). Then the examples are ranked by the norm of their own
-gradient (`tfjac.per_example_gradient_norms`).
+the same plain Keras optimizer: one on the mean gradient, one on the mean of gradients that are clipped per example.
+Then the examples are ranked by the norm of their own gradient. The 277 gradients are the rows of a Jacobian, that of
+the losses; `tfjac.jacobian_operator` gives their norms and their weighted sum without forming them.
 """
 
 import os
@@ -48,13 +48,12 @@ def train(x: tf.Tensor, y: tf.Tensor, clipped: bool) -> keras.Model:
 
     @tf.function
     def step():
-        with tf.GradientTape() as tape:
-            losses = tf.reduce_sum(tf.square(model(x) - y), axis=1)
+        gradients = tfjac.jacobian_operator(tf.square(model(x) - y), variables)  # one row per example
+        weights = tf.ones([len(x)])
         if clipped:
-            gradients = tfjac.clipped_gradients(losses, variables, CLIP_NORM)
-        else:
-            gradients = tape.gradient(losses, variables)
-        optimizer.apply([gradient / len(x) for gradient in gradients], variables)
+            weights = tf.minimum(weights, CLIP_NORM / gradients.row_norms())
+        mean = gradients.matvec(weights, adjoint=True) / len(x)
+        optimizer.apply(gradients.split(mean), variables)
 
     for _ in range(STEPS):
         step()
@@ -66,8 +65,7 @@ def gradient_norms(model: keras.Model, x: tf.Tensor, y: tf.Tensor) -> np.ndarray
 
     @tf.function
     def norms():
-        losses = tf.reduce_sum(tf.square(model(x) - y), axis=1)
-        return tfjac.per_example_gradient_norms(losses, model.trainable_variables)
+        return tfjac.jacobian_operator(tf.square(model(x) - y), model.trainable_variables).row_norms()
 
     return norms().numpy()
 
