@@ -34,11 +34,14 @@ class ExampleAnalysis:
         axes: for the `ref()` of each tensor on the path, its `ExampleAxis` or `SHARED`.
         input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or
             not.
+        assumed: pairs of a tensor and its `ExampleAxis` whose size is left open by the trace, for the caller to check
+            when the graph runs.
     """
 
     path: list
     axes: dict
     input_axes: dict
+    assumed: list
 
     def axis(self, tensor):
         """Return the `ExampleAxis` of `tensor`, `SHARED`, or None where it is not on the path."""
@@ -78,7 +81,7 @@ def analyse_examples(sources, targets):
     wanted = _Wanted(reached, targets)
     for op in reversed(path):
         wanted.propagate(op)
-    return ExampleAnalysis(path, wanted.axes, wanted.input_axes)
+    return ExampleAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed)
 
 
 class _Wanted:
@@ -86,6 +89,7 @@ class _Wanted:
 
     def __init__(self, reached, targets):
         self.reached, self.axes, self.input_axes, self.shapes = reached, {}, {}, {}
+        self.assumed = []
         self.num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), None)
         for target in targets:
             self.axes[target.ref()] = ExampleAxis(0)
@@ -107,6 +111,8 @@ class _Wanted:
         else:
             inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
         for tensor, axis in zip(op.inputs, inputs):
+            if axis is not SHARED and axis.inner is None:
+                self.assumed.append((tensor, axis))
             if tensor.ref() in self.reached and _carries_gradient(tensor.dtype):
                 self._want(op, tensor, axis)
 
@@ -120,10 +126,21 @@ class _Wanted:
 
     def _want(self, op, tensor, axis):
         known = self.axes.setdefault(tensor.ref(), axis)
-        if known != axis:
+        if known != axis and not self._agree_when_run(tensor, known, axis):
             raise ExamplesMix(
                 op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
             )
+
+    def _agree_when_run(self, tensor, known, axis):
+        """Take the known size over one that is left open, if that is all that two uses differ in."""
+        if SHARED in (known, axis) or None not in (known.inner, axis.inner):
+            return False
+        closed = known if axis.inner is None else axis
+        if dataclasses.replace(known, inner=None) != dataclasses.replace(axis, inner=None):
+            return False
+        self.axes[tensor.ref()] = closed
+        self.assumed.append((tensor, closed))
+        return True
 
 
 def describe(axis):

@@ -43,8 +43,7 @@ def factorize(ys, variables, examples_mix="error"):
             raise ExamplesMix(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
-                "normalisation with training=False), or pass examples_mix='full' for the full Jacobian, at n·m backward "
-                "passes",
+                "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes",
             ) from None
         _warn(
             f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
@@ -87,25 +86,38 @@ def _check_connected(ys, variables, sources):
 
 def _by_rules(ys, sources):
     analysis = analyse_examples(sources, ys)
-    uses = find_uses(analysis, sources)
+    n = axes(ys[0])[0]
+    _check_when_run(analysis.assumed, n)
+    uses = find_uses(analysis, sources, n)
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     cotangents = dict(zip((output.ref() for output in outputs), stacked_cotangents(ys, outputs)))
     parts = [[] for _ in sources]
-    n = axes(ys[0])[0]
     for use in uses:
         use.d = cotangents[use.output.ref()]
-        factor = _factor(use, n)
+        factor = _factor(use)
         for part, source in zip(parts, sources):
             part.append(columns_of_source(factor, use.weight, source))
     return [joined([factor for factor in part if factor is not None]) for part in parts]
 
 
-def _factor(use, n):
+def _check_when_run(assumed, n):
+    """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them."""
+    for tensor, axis in assumed:
+        size = tf.shape(tensor)[axis.axis]
+        block = axis.outer * n * (1 if axis.inner is None else axis.inner)
+        whole = size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
+        tf.debugging.Assert(
+            whole,
+            [f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Received:", size, n],
+        )
+
+
+def _factor(use):
     try:
         return factor_of(use)
     except NoFactor as reason:
         _warn(f"no factor for the weight at {describe(use.op)} ({reason}): its gradient is taken example by example.")
-        return factor_by_op_gradient(use, n)
+        return factor_by_op_gradient(use)
 
 
 def _row_by_row(ys, sources, variables):

@@ -18,12 +18,13 @@ def product(sizes):
     return math.prod(sizes, start=1)
 
 
-def split_examples(tensor, axis, lead=0):
+def split_examples(tensor, axis, n, lead=0):
     """Bring the examples to the front.
 
     Args:
         tensor: `[*lead axes, ...]` whose axis `lead + axis.axis` has size `outer · n · inner`.
         axis: its `ExampleAxis`, counted without the lead axes.
+        n: number of examples.
         lead: number of axes in front that the example axis was not counted with.
 
     Returns:
@@ -31,16 +32,21 @@ def split_examples(tensor, axis, lead=0):
     """
     position = lead + axis.axis
     sizes = axes(tensor)
-    merged = [size for size in (axis.outer, axis.inner) if size != 1]
-    if merged:
-        block = axis.outer * axis.inner
-        n = sizes[position] // block
-        middle = [axis.outer] * (axis.outer != 1) + [n] + [axis.inner] * (axis.inner != 1)
+    if (axis.outer, axis.inner) != (1, 1):
+        inner = inner_size(tensor, axis, n, lead)
+        middle = [axis.outer] * (axis.outer != 1) + [n] + [inner] * (axis.inner != 1)
         tensor = tf.reshape(tensor, sizes[:position] + middle + sizes[position + 1 :])
         position += axis.outer != 1
     rank = tensor.shape.rank
     order = [position, *(k for k in range(rank) if k != position)]
     return tensor if position == 0 else tf.transpose(tensor, order)
+
+
+def inner_size(tensor, axis, n, lead=0):
+    """Return `axis.inner`, worked out from the size of the axis where the trace left it open."""
+    if axis.inner is not None:
+        return axis.inner
+    return axes(tensor)[lead + axis.axis] // (axis.outer * tf.maximum(n, 1))
 
 
 def split_labels(labels, axis):

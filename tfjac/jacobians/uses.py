@@ -18,6 +18,7 @@ class Use:
         output_index: which of its outputs carries the examples.
         axis: the `ExampleAxis` of that output.
         input_axes: for each input its `ExampleAxis` or `SHARED`.
+        n: number of examples, an integer or a scalar tensor.
         d: `[m, *output.shape]`, the cotangents of the output, one for each output of the result; set by `factorize`.
     """
 
@@ -26,6 +27,7 @@ class Use:
     output_index: int
     axis: ExampleAxis
     input_axes: list
+    n: int | tf.Tensor
     d: tf.Tensor | None = None
 
     @property
@@ -38,17 +40,22 @@ class Use:
         """The output that carries the examples."""
         return self.op.outputs[self.output_index]
 
-    def split_cotangent(self):
-        """The cotangents with the examples first: `[n, m, ...]`."""
-        return split_examples(self.d, self.axis, lead=1)
+    def split(self, tensor, axis):
+        """Bring the examples of an input or output to the front."""
+        return split_examples(tensor, axis, self.n)
+
+    def split_cotangent(self, d=None):
+        """The cotangents (or others in their place) with the examples first: `[n, m, ...]`."""
+        return split_examples(self.d if d is None else d, self.axis, self.n, lead=1)
 
 
-def find_uses(analysis, sources):
+def find_uses(analysis, sources, n):
     """List the uses of `sources`, which cover every path from them to the results.
 
     Args:
         analysis: the `ExampleAnalysis` of the graph between them.
         sources: handles of variables, or tensors that all examples share.
+        n: number of examples.
 
     Raises:
         ExamplesMix: where a source belongs to single examples, or a use has several outputs that carry examples and
@@ -58,16 +65,16 @@ def find_uses(analysis, sources):
         if analysis.carries(source):
             consumer = next(op for op in analysis.path if any(tensor is source for tensor in op.inputs))
             raise ExamplesMix(consumer, f"the weight {source.name!r} is itself used per example, not shared by all")
-    return [use for op in analysis.path for use in _uses_of(op, analysis)]
+    return [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 
-def _uses_of(op, analysis):
+def _uses_of(op, analysis, n):
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
     weights = [index for index, tensor in enumerate(op.inputs) if analysis.axis(tensor) is SHARED]
     if not outputs:
         return []
     return [
-        Use(op, weight, output, analysis.axis(op.outputs[output]), analysis.input_axes[op.name])
+        Use(op, weight, output, analysis.axis(op.outputs[output]), analysis.input_axes[op.name], n)
         for weight in weights
         for output in outputs
     ]

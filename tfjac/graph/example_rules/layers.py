@@ -1,8 +1,7 @@
 """Ops of layers that have the examples along axis 0, and ops that work along some axis."""
 
-import tensorflow as tf
-
 from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+from tfjac.graph.static_values import static_value
 
 
 def _first_axis(carriers):
@@ -41,7 +40,7 @@ def _softmax(op, axis, wanted):
 
 @rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
 def _reduce(op, axis, wanted):
-    shape, reduced = known_shape(wanted, op.inputs[0]), tf.get_static_value(op.inputs[1])
+    shape, reduced = known_shape(wanted, op.inputs[0]), static_value(op.inputs[1])
     if reduced is None:
         raise NoRule("the axes it reduces over are unknown until it runs")
     reduced = {int(index) % len(shape) for index in reduced.reshape(-1)}
@@ -56,7 +55,7 @@ def _reduce(op, axis, wanted):
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2")
 def _along_constant_axes(op, axis, wanted):
-    along, rank = tf.get_static_value(op.inputs[1]), op.inputs[0].shape.rank
+    along, rank = static_value(op.inputs[1]), op.inputs[0].shape.rank
     if along is None or rank is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
         raise NoRule("it runs along the axis of the examples")
     return [axis, SHARED]

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule
+from tfjac.graph.static_values import static_value
 
 
 @rule("Reshape")
@@ -18,7 +19,10 @@ def _unit_axes(op, axis, wanted):
 
 
 def _regrouped(op, axis, wanted):
-    """Keep the row-major order: `before` elements per example block outside, `after` inside must stay the same."""
+    """Keep the row-major order: `before` elements outside an example's block and `after` inside must stay the same.
+
+    Where sizes are open, examples that run outermost stay outermost, and how many rows each takes is left open.
+    """
     out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
     before = _times(axis.outer, out[: axis.axis])
     after = _times(axis.inner, out[axis.axis + 1 :])
@@ -27,11 +31,13 @@ def _regrouped(op, axis, wanted):
         inner = _quotient(after, shape[position + 1 :])
         if outer and inner and _divides(outer * inner, shape[position], wanted.num_examples):
             return ExampleAxis(position, outer, inner)
+    if before == 1 and (after is None or None in shape[1:]) and shape[0] is None:
+        return ExampleAxis(0, 1, None)
     raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
 
 
 def _times(factor, dims):
-    return None if any(dim is None for dim in dims) else factor * math.prod(dims)
+    return None if factor is None or any(dim is None for dim in dims) else factor * math.prod(dims)
 
 
 def _quotient(total, dims):
@@ -50,7 +56,7 @@ def _divides(block, size, num_examples):
 
 @rule("Transpose", "ConjugateTranspose")
 def _transpose(op, axis, wanted):
-    permutation = tf.get_static_value(op.inputs[1])
+    permutation = static_value(op.inputs[1])
     if permutation is None:
         raise NoRule("its permutation is unknown until it runs")
     return [axis.moved(int(permutation[axis.axis])), SHARED]
@@ -58,7 +64,7 @@ def _transpose(op, axis, wanted):
 
 @rule("Pad", "PadV2", "MirrorPad")
 def _pad(op, axis, wanted):
-    paddings = tf.get_static_value(op.inputs[1])
+    paddings = static_value(op.inputs[1])
     if paddings is None or paddings[axis.axis].any():
         raise NoRule("it pads the axis of the examples")
     return [axis] + [SHARED] * (len(op.inputs) - 1)
@@ -76,7 +82,7 @@ def _tile(op, axis, wanted):
 
 @rule("ConcatV2")
 def _concat(op, axis, wanted):
-    along, rank = tf.get_static_value(op.inputs[-1]), op.outputs[0].shape.rank
+    along, rank = static_value(op.inputs[-1]), op.outputs[0].shape.rank
     if along is None or rank is None or int(along) % rank == axis.axis:
         raise NoRule("it concatenates along the axis of the examples")
     return [axis] * (len(op.inputs) - 1) + [SHARED]
@@ -99,7 +105,7 @@ def _unpack(op, axis, wanted):
 @rule("Split", "SplitV")
 def _split(op, axis, wanted):
     value, along = (op.inputs[1], op.inputs[0]) if op.type == "Split" else (op.inputs[0], op.inputs[2])
-    along = tf.get_static_value(along)
+    along = static_value(along)
     if along is None or int(along) % value.shape.rank == axis.axis:
         raise NoRule("it splits the axis of the examples")
     return [axis if tensor is value else SHARED for tensor in op.inputs]
@@ -107,7 +113,7 @@ def _split(op, axis, wanted):
 
 @rule("Slice")
 def _slice(op, axis, wanted):
-    begin, size = (tf.get_static_value(tensor) for tensor in op.inputs[1:])
+    begin, size = (static_value(tensor) for tensor in op.inputs[1:])
     whole = begin is not None and size is not None and begin[axis.axis] == 0
     if not whole or (size[axis.axis] != -1 and size[axis.axis] != op.inputs[0].shape[axis.axis]):
         raise NoRule("it takes a part of the axis of the examples")
@@ -117,7 +123,7 @@ def _slice(op, axis, wanted):
 @rule("StridedSlice")
 def _strided_slice(op, axis, wanted):
     """Follow the masks: each entry of the index is a new axis, one index, a range, or an ellipsis."""
-    begin, end, strides = (tf.get_static_value(tensor) for tensor in op.inputs[1:4])
+    begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
     shape = known_shape(wanted, op.inputs[0])
     if strides is None:
         raise NoRule("its strides are unknown until it runs")
@@ -165,7 +171,7 @@ def _gather(op, axis, wanted):
     """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
     params, indices = op.inputs[:2]
     batch_dims = op.get_attr("batch_dims")
-    along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])
+    along = 0 if op.type == "ResourceGather" else static_value(op.inputs[2])
     if along is None or indices.shape.rank is None:
         raise NoRule("the axis it gathers along is unknown until it runs")
     rest = [SHARED] * (len(op.inputs) - 2)
@@ -184,7 +190,7 @@ def _gather(op, axis, wanted):
 @rule("SpaceToBatchND")
 def _space_to_batch(op, axis, wanted):
     """The new batch is block · n, the block outermost."""
-    block = tf.get_static_value(op.inputs[1])
+    block = static_value(op.inputs[1])
     if block is None or axis.axis != 0 or axis.outer % math.prod(block):
         raise NoRule("it moves positions into the axis of the examples")
     return [ExampleAxis(0, axis.outer // math.prod(block), axis.inner), SHARED, SHARED]
@@ -192,7 +198,7 @@ def _space_to_batch(op, axis, wanted):
 
 @rule("BatchToSpaceND")
 def _batch_to_space(op, axis, wanted):
-    block = tf.get_static_value(op.inputs[1])
+    block = static_value(op.inputs[1])
     if block is None or axis.axis != 0:
         raise NoRule("it moves positions out of the axis of the examples")
     return [ExampleAxis(0, int(axis.outer * math.prod(block)), axis.inner), SHARED, SHARED]

@@ -16,11 +16,14 @@ class NoRule(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ExampleAxis:
-    """The examples run along `axis`, whose size is `outer · n · inner` (row-major)."""
+    """The examples run along `axis`, whose size is `outer · n · inner` (row-major).
+
+    `inner` is None where the trace leaves it open: a whole number that is known, and checked, when the graph runs.
+    """
 
     axis: int
     outer: int = 1
-    inner: int = 1
+    inner: int | None = 1
 
     def moved(self, axis):
         """The same examples along another axis."""

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.jacobians.factors import OuterFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_examples
+from tfjac.jacobians.shapes import axes, product
 
 
 @rule("Conv2D", "Conv3D")
@@ -31,7 +31,7 @@ def _patches_by_position(use):
     x, kernel = use.op.inputs
     if use.weight_index != 1:
         raise NoFactor("the weight is not the kernel")
-    patches = split_examples(_Window(use, kernel.shape, x).patches(x), use.axis)
+    patches = use.split(_Window(use, kernel.shape, x).patches(x), use.axis)
     n, *positions, k, c = axes(patches)
     return tf.reshape(patches, [n, product(positions), k, c])
 
@@ -40,7 +40,7 @@ def _patches_by_position(use):
 def _transposed(use):
     """Kernel [*k, c_out, c_in]: the roles swap, patches of the cotangent meet the plain input."""
     _, kernel, x = use.op.inputs
-    if use.weight_index != 1 or use.axis.outer != 1:
+    if use.weight_index != 1 or (use.axis.outer, use.axis.inner) != (1, 1):
         raise NoFactor("the weight is not the kernel, or the examples share the batch axis with something else")
     m, n, *spatial = axes(use.d)
     d = tf.reshape(use.d, [m * n, *spatial])

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import copy_op
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_examples, split_labels
+from tfjac.jacobians.shapes import axes, product, split_labels
 
 
 @rule("BiasAdd")
@@ -65,7 +65,7 @@ def _summed(use, pulled, varying):
     if use.axis.axis in varying:
         raise NoFactor("the weight varies along the axis of the examples")
     labels = split_labels(list(range(use.output.shape.rank)), use.axis)
-    pulled = split_examples(pulled, use.axis, lead=1)
+    pulled = use.split_cotangent(pulled)
     positions = [2 + k for k, label in enumerate(labels) if label not in varying]
     j = tf.reduce_sum(pulled, positions) if positions else pulled
     n, m, *sizes = axes(j)

@@ -4,22 +4,21 @@ import tensorflow as tf
 
 from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.factors import DenseFactor
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import axes, inner_size, product
 
 
-def factor_by_op_gradient(use, n):
+def factor_by_op_gradient(use):
     """Return the dense factor of any use of a weight, from the registered gradient of its op.
 
     Args:
         use: the `Use`.
-        n: number of examples.
 
     Cost: n·m gradients of this one op over the whole batch, each with the cotangents of all other examples set to zero.
     """
-    m = axes(use.d)[0]
+    n, m = use.n, axes(use.d)[0]
     others = [tensor for k, tensor in enumerate(use.op.inputs) if k != use.weight_index]
     shape = axes(use.output)
-    outer, inner = use.axis.outer, use.axis.inner
+    outer, inner = use.axis.outer, inner_size(use.output, use.axis, n)
     along = [1] * len(shape)
 
     def one_row(index):

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.jacobians.factors import GatherFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_examples
+from tfjac.jacobians.shapes import axes, product
 
 
 @rule("GatherV2")
@@ -24,7 +24,7 @@ def _resource_gather(use):
 
 def _rows(use, ids, rows):
     """ids [..., n, ...] and output [..., n, ..., *columns]: positions are all axes of the ids but the example's."""
-    ids = split_examples(ids, use.input_axes[1])
+    ids = use.split(ids, use.input_axes[1])
     d = use.split_cotangent()
     n, m, *sizes = axes(d)
     positions = ids.shape.rank - 1

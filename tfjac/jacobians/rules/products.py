@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfjac.graph import einsum_labels
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_examples, split_labels
+from tfjac.jacobians.shapes import axes, product, split_labels
 
 
 @rule("MatMul")
@@ -54,7 +54,7 @@ def product_factor(use, operands, output):
     """
     data = 1 - use.weight_index
     x, x_axis = use.op.inputs[data], use.input_axes[data]
-    x, x_labels = split_examples(x, x_axis), split_labels(list(operands[data]), x_axis)
+    x, x_labels = use.split(x, x_axis), split_labels(list(operands[data]), x_axis)
     z_labels = split_labels(list(output), use.axis)
     sizes = {label: size for label, size in zip(operands[use.weight_index], axes(use.weight)) if label is not None}
     alone = [k for k, label in enumerate(x_labels) if label not in sizes and label not in z_labels]

@@ -1,0 +1,22 @@
+"""Jacobians the slow and sure way: one backward pass per row, each example by itself. Imports nothing of tfjac."""
+
+import numpy as np
+import tensorflow as tf
+
+
+def rows_one_at_a_time(model, inputs, variables):
+    """Return for each variable its per-example Jacobian as an array `[n, m, *variable.shape]`.
+
+    Each example goes through the model in a batch of its own, and each output has its own call of `tape.gradient`.
+    """
+    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    one = tf.function(lambda *x: _rows_of_one(model, list(x) if len(x) > 1 else x[0], variables))
+    per_example = [one(*(x[n : n + 1] for x in inputs)) for n in range(len(inputs[0]))]
+    return [np.stack([rows[k].numpy() for rows in per_example]) for k in range(len(variables))]
+
+
+def _rows_of_one(model, x, variables):
+    with tf.GradientTape(persistent=True) as tape:
+        outputs = tf.unstack(tf.reshape(model(x), [-1]))
+    rows = [tape.gradient(output, variables, unconnected_gradients="zero") for output in outputs]
+    return [tf.stack([tf.convert_to_tensor(row[k]) for row in rows]) for k in range(len(variables))]

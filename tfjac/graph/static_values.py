@@ -1,0 +1,33 @@
+"""Values that the graph fixes: constants and small arithmetic on them, such as the permutation in a softmax."""
+
+import numpy as np
+import tensorflow as tf
+
+_ARITHMETIC = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "ConcatV2": lambda *parts: np.concatenate(parts[:-1], axis=parts[-1]),
+    "FloorMod": np.mod,
+    "Identity": np.asarray,
+    "Mul": np.multiply,
+    "Neg": np.negative,
+    "Pack": lambda *parts: np.stack(parts),
+    "Range": np.arange,
+    "Sub": np.subtract,
+}
+
+
+def static_value(tensor, depth=6):
+    """Return the value of `tensor` as an array where the graph fixes it, else None.
+
+    Args:
+        tensor: an integer tensor: axes, sizes, permutations.
+        depth: how many ops to look through beyond what `tf.get_static_value` does.
+    """
+    value = tf.get_static_value(tensor)
+    if value is not None or depth == 0 or tensor.op.type not in _ARITHMETIC:
+        return value
+    inputs = [static_value(part, depth - 1) for part in tensor.op.inputs]
+    if any(part is None for part in inputs):
+        return None
+    return _ARITHMETIC[tensor.op.type](*inputs)
