@@ -48,7 +48,7 @@ class _Kernel(System):
 
         def solve(damping):
             weights, solved = damped_solve(kernel, residual, ones, damping)
-            return -inverse * self.objective.adjoint(weights), solved
+            return _zeros_unless(solved, -inverse * self.objective.adjoint(weights)), solved
 
         return solve
 
@@ -59,7 +59,11 @@ class _Kernel(System):
         kernel = self.objective.kernel(1 / masses)
         residual = self.objective.residual() - self.objective.matvec(inverse * pull)
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
-        return -tf.where(solved, inverse * (pull + self.objective.adjoint(weights)), tf.zeros_like(inverse)), solved
+        return _zeros_unless(solved, -inverse * (pull + self.objective.adjoint(weights))), solved
 
     def quadratic(self, step):
         return self.objective.quadratic(step)
+
+
+def _zeros_unless(solved, step):
+    return tf.where(solved, step, tf.zeros_like(step))

@@ -1,0 +1,136 @@
+"""Damping and scaling, number by number."""
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies
+
+from tfjac.optimizers import (
+    IdentityScaling,
+    MarquardtScaling,
+    MoreScaling,
+    MultiplicativeDamping,
+    NielsenDamping,
+    TrustRegionDamping,
+)
+from tfjac.optimizers.damping import Proposal, Verdict, get_damping
+from tfjac.optimizers.scaling import get_scaling
+
+EPS = np.finfo(np.float64).eps
+ONE = tf.constant(1.0, tf.float64)
+
+
+def proposal(damping, length=1.0):
+    return Proposal(tf.zeros([1], tf.float64), tf.constant(True), *(tf.constant(v, tf.float64) for v in (damping, length)))
+
+
+def verdict(ratio, slope=-1.0, reduction=None):
+    reduction = ratio if reduction is None else reduction
+    numbers = (tf.constant(value, tf.float64) for value in (ratio, slope, reduction))
+    return Verdict(tf.constant(ratio > 1e-3), *numbers)
+
+
+def numbers(state):
+    return [float(value) for value in state]
+
+
+def test_nielsen_by_the_formula():
+    damping = NielsenDamping(initial=1e-2)
+    curvature = tf.constant(50.0, tf.float64)
+    state = damping.resume((tf.zeros([], tf.float64),) * 2, curvature, ONE)
+    assert numbers(state) == [0.5, 2.0]
+    expected, growth = 0.5, 2.0
+    for ratio in (0.9, 0.6, -1.0, 0.0, -np.inf, 0.2, 1.0, 5.0):
+        state = damping.update(state, proposal(expected), verdict(ratio), curvature)
+        if ratio > 1e-3:
+            expected, growth = expected * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
+        else:
+            expected, growth = expected * growth, growth * 2
+        np.testing.assert_allclose(numbers(state), [expected, growth])
+
+
+def test_multiplicative_by_the_formula():
+    damping = MultiplicativeDamping(initial=1e-2, decrease=0.2, increase=5)
+    state = damping.update((ONE,), proposal(1.0), verdict(0.5), ONE)
+    np.testing.assert_allclose(numbers(state), [0.2])
+    np.testing.assert_allclose(numbers(damping.update(state, proposal(0.2), verdict(-1.0), ONE)), [1.0])
+
+
+@hypothesis.given(
+    ratios=strategies.lists(strategies.sampled_from([-np.inf, -1.0, 0.0, 0.3, 1.0, 100.0]), min_size=80, max_size=80),
+    damping=strategies.sampled_from([NielsenDamping(), MultiplicativeDamping(), TrustRegionDamping()]),
+    curvature=strategies.sampled_from([1e-20, 1.0, 1e20]),
+)
+@hypothesis.settings(max_examples=10)
+def test_bounded_whatever_happens(ratios, damping, curvature):
+    curvature = tf.constant(curvature, tf.float64)
+    state = damping.resume((tf.zeros([], tf.float64),) * len(damping.state_names), curvature, ONE)
+    for ratio in ratios:
+        value = float(state[damping.state_names.index("damping")])
+        assert EPS**2 * curvature <= value * (1 + EPS) and value <= curvature / EPS
+        state = damping.update(state, proposal(value), verdict(ratio), curvature)
+        assert np.isfinite(numbers(state)).all() and min(numbers(state)) > 0
+
+
+SPECTRUM = np.array([1e-3, 0.1, 1.0, 20.0])
+GRADIENT = np.array([1.0, -2.0, 3.0, 4.0])
+
+
+def solve(damping):
+    """The damped step of a diagonal system."""
+    step = -tf.constant(GRADIENT) / (tf.constant(SPECTRUM) + damping)
+    return Proposal(step, tf.constant(True), damping, tf.norm(step))
+
+
+@pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 10.0, 500.0])
+@pytest.mark.parametrize("guess", [1e-12, 1e-3, 1e6])
+def test_trust_region_fills_the_radius(radius, guess):
+    state = (tf.constant(radius, tf.float64), tf.constant(guess, tf.float64))
+    found = TrustRegionDamping().propose(state, solve, tf.constant(20.0, tf.float64))
+    assert abs(float(found.length) - radius) <= 0.1 * radius
+    np.testing.assert_allclose(found.step, solve(found.damping).step)
+
+
+def test_trust_region_takes_the_gauss_newton_step_where_it_fits():
+    found = TrustRegionDamping().propose((tf.constant(1e6, tf.float64), ONE), solve, tf.constant(20.0, tf.float64))
+    np.testing.assert_allclose(found.step, -GRADIENT / SPECTRUM, rtol=1e-9)
+
+
+def test_trust_region_radius_by_the_formula():
+    damping, state = TrustRegionDamping(), (ONE * 2, ONE)
+    after = lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))  # noqa: E731
+    np.testing.assert_allclose(after(0.9), [3.8, 0.5])
+    np.testing.assert_allclose(after(0.5), [2.0, 1.0])
+    np.testing.assert_allclose(after(0.1), [1.0, 2.0])
+    shrink = 0.5 * -1.0 / (-1.0 - 3.0)
+    np.testing.assert_allclose(after(-2.0, -1.0, -3.0), [2 * shrink, 1 / shrink])
+    np.testing.assert_allclose(after(-np.inf, -1.0, -np.inf), [0.2, 10.0])
+
+
+def test_scalings():
+    diagonal, earlier = np.array([4.0, 0.0, 1.0]), np.array([1.0, 0.0, 9.0])
+    np.testing.assert_array_equal(IdentityScaling().update(earlier, tf.constant(diagonal)), [1, 1, 1])
+    np.testing.assert_array_equal(MarquardtScaling().update(earlier, tf.constant(diagonal)), [4, 1, 1])
+    np.testing.assert_array_equal(MoreScaling().update(earlier, tf.constant(diagonal)), [4, 1, 9])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: NielsenDamping(initial=0), "initial must be a positive number. Received: initial=0"),
+        (lambda: NielsenDamping(minimum=2, maximum=1), "minimum must be below maximum"),
+        (lambda: MultiplicativeDamping(decrease=2), "decrease must be a number between 0 and 1. Received: decrease=2"),
+        (lambda: MultiplicativeDamping(increase=0.5), "increase must be larger than 1"),
+        (lambda: get_damping("newton"), "Unknown damping; choose one of 'nielsen', 'multiplicative', 'trust_region'"),
+        (lambda: get_scaling("unit"), "Unknown scaling; .*Received: scaling='unit'"),
+    ],
+)
+def test_bad_options(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_options_of_the_wrong_type():
+    with pytest.raises(TypeError, match="Received: damping=0.1 of type float"):
+        get_damping(0.1)

@@ -1,0 +1,148 @@
+"""Every solver against the dense normal equations in NumPy, with and without a prior, for both shapes of J."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfjac.optimizers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver
+from tfjac.optimizers.residuals import loss_objective
+
+EXACT = [CholeskySolver(), KernelSolver(), QRSolver()]
+DAMPINGS = [1e-6, 0.1]
+SOLVERS = [*EXACT, ConjugateGradientSolver(tolerance=1e-12, max_iterations=500)]
+
+
+class Linear:
+    """loss = ½‖x·A·B − y‖² / 3 + ½ Σ_v Λ_v‖v‖², with the Jacobian of r written out."""
+
+    def __init__(self, examples, prior, elementwise=False):
+        rng = np.random.default_rng(examples)
+        self.x, self.y = rng.normal(size=(examples, 4)), rng.normal(size=(examples, 2))
+        self.a, self.b = (tf.Variable(rng.normal(size=size)) for size in ((4, 3), (3, 2)))
+        self.prior, self.elementwise = np.array(prior, float), elementwise
+
+    def loss(self):
+        error = tf.matmul(tf.matmul(tf.constant(self.x), self.a), self.b) - self.y
+        loss = tf.reduce_sum(tf.square(error)) / 6
+        for value, variable in zip(self.prior, (self.a, self.b)):
+            if value:
+                mask = tf.range(1.0, 1.0 + variable.shape[1], dtype=tf.float64) if self.elementwise else None
+                term = variable if mask is None else variable * tf.broadcast_to(mask, variable.shape)
+                loss += value / 2 * tf.reduce_sum(tf.square(term))
+        return loss
+
+    def reference(self):
+        """r, J, Λ ``[p]`` and w, by hand."""
+        a, b = self.a.numpy(), self.b.numpy()
+        residual = (self.x @ a @ b - self.y).ravel() / np.sqrt(3)
+        to_a = np.einsum("ni,om->nmio", self.x, b).reshape(len(residual), -1)
+        to_b = np.einsum("no,mq->nmoq", self.x @ a, np.eye(2)).reshape(len(residual), -1)
+        masks = [np.broadcast_to(np.arange(1.0, 1 + v.shape[1]) ** 2 if self.elementwise else 1.0, v.shape) for v in (a, b)]
+        prior = np.concatenate([value * mask.ravel() for value, mask in zip(self.prior, masks)])
+        return residual, np.concatenate([to_a, to_b], axis=1) / np.sqrt(3), prior, np.concatenate([a.ravel(), b.ravel()])
+
+    def solve(self, solver, dampings, scaling, jit_compile=False):
+        """Return diag(JᵀJ), the D that was used, and for each λ: p, whether it was solved, pᵀ(JᵀJ+Λ)p."""
+
+        @tf.function(jit_compile=jit_compile)
+        def run():
+            def step(system):
+                scale = system.simplify(tf.constant(scaling))
+                solve = system.solver(scale)
+                steps = [solve(tf.constant(damping, tf.float64)) for damping in dampings]
+                return system.diagonal, scale, [(p, solved, system.quadratic(p)) for p, solved in steps]
+
+            return solver.run(loss_objective(self.loss(), [self.a, self.b]), step)
+
+        return tf.nest.map_structure(lambda tensor: tensor.numpy(), run())
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+@pytest.mark.parametrize("prior", [(0, 0), (0.3, 0)], ids=str)
+@pytest.mark.parametrize("examples", [5, 40])
+def test_step_of_the_normal_equations(solver, prior, examples):
+    problem = Linear(examples, prior)
+    residual, jacobian, precision, w = problem.reference()
+    scaling = np.random.default_rng(1).uniform(0.5, 2, 18)
+    diagonal, scale, steps = problem.solve(solver, DAMPINGS, scaling)
+    averaged = np.concatenate([np.full(12, scaling[:12].mean()), np.full(6, scaling[12:].mean())])
+    np.testing.assert_allclose(scale, averaged if solver.name == "kernel" else scaling)
+    np.testing.assert_allclose(diagonal, (jacobian**2).sum(axis=0), rtol=1e-10)
+    hessian = jacobian.T @ jacobian + np.diag(precision)
+    for damping, (p, solved, quadratic) in zip(DAMPINGS, steps):
+        expected = np.linalg.solve(hessian + damping * np.diag(scale), -(jacobian.T @ residual + precision * w))
+        assert solved
+        tolerance = 1e-4 if damping < 1e-3 else 1e-8
+        np.testing.assert_allclose(p, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+        np.testing.assert_allclose(quadratic, p @ hessian @ p, rtol=1e-7)
+
+
+@pytest.mark.parametrize("solver", EXACT, ids=lambda solver: solver.name)
+def test_compiled_by_xla(solver):
+    problem, scaling = Linear(5, (0.3, 0.7)), np.ones(18)
+    plain, compiled = (problem.solve(solver, [0.1], scaling, jit_compile)[2][0][0] for jit_compile in (False, True))
+    np.testing.assert_allclose(compiled, plain, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [CholeskySolver(), QRSolver(), ConjugateGradientSolver(1e-12)], ids=lambda s: s.name)
+def test_prior_that_differs_within_a_variable(solver):
+    problem = Linear(40, (0.3, 0.7), elementwise=True)
+    residual, jacobian, precision, w = problem.reference()
+    p, solved, _ = problem.solve(solver, [0.1], np.ones(18))[2][0]
+    hessian = jacobian.T @ jacobian + np.diag(precision)
+    expected = np.linalg.solve(hessian + 0.1 * np.eye(18), -(jacobian.T @ residual + precision * w))
+    assert solved
+    np.testing.assert_allclose(p, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_kernel_refuses_a_prior_that_differs_within_a_variable():
+    with pytest.raises(ValueError, match="weigh all elements of a variable alike"):
+        Linear(5, (0.3, 0.7), elementwise=True).solve(KernelSolver(), [0.1], np.ones(18))
+
+
+@pytest.mark.parametrize("solver", EXACT, ids=lambda solver: solver.name)
+def test_failure_is_a_flag_and_zeros(solver):
+    problem = Linear(5, (0, 0))
+    problem.x[2, 1] = np.nan
+    p, solved, _ = problem.solve(solver, [0.1], np.ones(18))[2][0]
+    assert not solved and (p == 0).all()
+
+
+CHOICES = {
+    "float64 and tall: factor J": (40, tf.float64, AutoSolver(), "qr"),
+    "more residuals than parameters": (40, tf.float32, AutoSolver(), "cholesky"),
+    "open batch, few parameters": (None, tf.float32, AutoSolver(), "cholesky"),
+    "more parameters": (5, tf.float32, AutoSolver(), "kernel"),
+    "open batch": (None, tf.float32, AutoSolver(), "kernel or cholesky"),
+    "open batch, JᵀJ over the budget": (None, tf.float32, AutoSolver(memory_budget=1e6), "kernel"),
+    "nothing fits": (500, tf.float32, AutoSolver(memory_budget=1e3), "cg"),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_what_auto_chooses(case):
+    examples, dtype, solver, expected = CHOICES[case]
+    few = expected in ("qr", "cholesky")
+    weight = tf.Variable(tf.ones([3 if few else 600, 1], dtype))
+
+    @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)])
+    def trace(x):
+        return solver.run(loss_objective(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight]), lambda s: s.gradient)
+
+    trace.get_concrete_function()
+    assert solver.chosen == expected
+
+
+@pytest.mark.parametrize("examples", [20, 700])
+def test_auto_decides_in_the_graph_where_the_batch_is_open(examples):
+    rng = np.random.default_rng(0)
+    weight = tf.Variable(rng.normal(size=(600, 1)))
+    x, y = rng.normal(size=(examples, 600)), rng.normal(size=(examples, 1))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 600], tf.float64)])
+    def run(x):
+        objective = loss_objective(tf.reduce_sum(tf.square(tf.matmul(x, weight) - y)) / 2, [weight])
+        return AutoSolver().run(objective, lambda s: s.solver(tf.ones([600], tf.float64))(tf.constant(0.1, tf.float64))[0])
+
+    expected = np.linalg.solve(x.T @ x + 0.1 * np.eye(600), -x.T @ (x @ weight.numpy() - y))[:, 0]
+    np.testing.assert_allclose(run(x), expected, rtol=1e-6, atol=1e-8)
