@@ -17,7 +17,7 @@ def snippets():
             yield pytest.param(match.group(1), id=f"{page.relative_to(ROOT)}:{line}")
 
 
-@pytest.mark.parametrize("code", snippets())
+@pytest.mark.parametrize("code", list(snippets()))
 def test_snippet_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
