@@ -140,6 +140,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         with keras.name_scope(self.name):
             self._advance(loss_objective(loss, variables))
 
+    @tf.autograph.experimental.do_not_convert
     def minimize(self, residuals, variables):
         """Take one step on ½‖residuals()‖².
 
