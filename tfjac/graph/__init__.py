@@ -9,6 +9,7 @@ from tfjac.graph.example_axis import (
     ExamplesMix,
     analyse_examples,
     differentiable_path,
+    examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.targets import in_graph
@@ -27,6 +28,7 @@ __all__ = [
     "copy_op",
     "differentiable_path",
     "einsum_labels",
+    "examples_mix_at",
     "handle_in",
     "in_graph",
     "inline_calls",

@@ -14,15 +14,29 @@ from tfjac.graph import _private, example_rules
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
 from tfjac.graph.traversal import ancestors, references
 
-__all__ = ["SHARED", "ExampleAnalysis", "ExampleAxis", "ExamplesMix", "analyse_examples", "differentiable_path"]
+__all__ = [
+    "SHARED",
+    "ExampleAnalysis",
+    "ExampleAxis",
+    "ExamplesMix",
+    "analyse_examples",
+    "differentiable_path",
+    "examples_mix_at",
+]
 
 
 class ExamplesMix(ValueError):
-    """Examples depend on one another, or may: `op` is where, `reason` says why."""
+    """Examples depend on one another, or may: `op` is where, `reason` says why. Made by `examples_mix_at`."""
 
-    def __init__(self, op, reason):
-        self.op, self.reason = op, reason
-        super().__init__(f"examples mix at op {op.name!r} of type {op.type}: {reason}")
+    op, reason = None, ""
+    __init__ = Exception.__init__  # without one of its own, autograph passes the error on as what it is
+
+
+def examples_mix_at(op, reason):
+    """Return the error that names `op` as where examples mix."""
+    error = ExamplesMix(f"examples mix at op {op.name!r} of type {op.type}: {reason}")
+    error.op, error.reason = op, reason
+    return error
 
 
 @dataclasses.dataclass
@@ -54,13 +68,17 @@ class ExampleAnalysis:
 
 def differentiable_path(sources, targets):
     """List the ops on the paths from `sources` to `targets` through which a gradient passes, in topological order."""
-    reached = references(sources)
-    path = []
+    reached, reaching = references(sources), []
     for op in ancestors(targets, stop=sources):
         if _private.is_differentiable(op) and any(tensor.ref() in reached for tensor in op.inputs):
-            path.append(op)
+            reaching.append(op)
             reached |= references(output for output in op.outputs if _carries_gradient(output.dtype))
-    return path
+    needed, path = references(targets), []
+    for op in reversed(reaching):
+        if references(op.outputs) & reached & needed:
+            path.append(op)
+            needed |= references(op.inputs)
+    return path[::-1]
 
 
 def analyse_examples(sources, targets):
@@ -118,16 +136,16 @@ class _Wanted:
 
     def _from_rule(self, op, wanted):
         if any(axis is SHARED for axis in wanted.values()):
-            raise ExamplesMix(op, "some of its outputs are used per example and others by all examples at once")
+            raise examples_mix_at(op, "some of its outputs are used per example and others by all examples at once")
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
-            raise ExamplesMix(op, str(missing)) from None
+            raise examples_mix_at(op, str(missing)) from None
 
     def _want(self, op, tensor, axis):
         known = self.axes.setdefault(tensor.ref(), axis)
         if known != axis and not self._agree_when_run(tensor, known, axis):
-            raise ExamplesMix(
+            raise examples_mix_at(
                 op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
             )
 

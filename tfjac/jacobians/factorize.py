@@ -4,7 +4,15 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, differentiable_path, handle_in, inline_calls
+from tfjac.graph import (
+    ExamplesMix,
+    analyse_examples,
+    as_tf_variable,
+    differentiable_path,
+    examples_mix_at,
+    handle_in,
+    inline_calls,
+)
 from tfjac.jacobians.cotangents import gradients_or_zeros, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
@@ -40,7 +48,7 @@ def factorize(ys, variables, examples_mix="error"):
         factors = _by_rules(ys, sources)
     except ExamplesMix as mix:
         if examples_mix == "error":
-            raise ExamplesMix(
+            raise examples_mix_at(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
                 "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes",

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, ExamplesMix
+from tfjac.graph import SHARED, ExampleAxis, examples_mix_at
 from tfjac.jacobians.shapes import split_examples
 
 
@@ -64,7 +64,7 @@ def find_uses(analysis, sources, n):
     for source in sources:
         if analysis.carries(source):
             consumer = next(op for op in analysis.path if any(tensor is source for tensor in op.inputs))
-            raise ExamplesMix(consumer, f"the weight {source.name!r} is itself used per example, not shared by all")
+            raise examples_mix_at(consumer, f"the weight {source.name!r} is itself used per example, not shared by all")
     return [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 
