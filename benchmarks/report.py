@@ -160,7 +160,7 @@ def save_json(name: str, data: dict[str, Any], folder: pathlib.Path = RESULTS) -
 
 
 def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathlib.Path = RESULTS) -> pathlib.Path:
-    """Draw one panel of horizontal bars per case: median, quartiles, and the floor as a dashed line."""
+    """Draw one panel per case: medians as dots, quartiles as bars, the floor as a dashed line."""
     folder.mkdir(parents=True, exist_ok=True)
     heights = [len(entry["candidates"]) for entry in entries]
     figure, axes = plt.subplots(
@@ -173,7 +173,7 @@ def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathl
     )
     for axis, entry in zip(axes[:, 0], entries, strict=True):
         _draw_case(axis, entry)
-    figure.suptitle(what, fontsize=11, x=0.01, ha="left")
+    figure.suptitle(what.rstrip("."), fontsize=11, x=0.01, ha="left")
     path = folder / f"{name}.png"
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -184,14 +184,13 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
     names = list(entry["candidates"])
     rows = [entry["candidates"][name] for name in names]
     for y, row in enumerate(rows):
-        color = "#c2410c" if y == 0 else "#94a3b8"
+        color = "#c2410c" if y == 0 else "#475569"
         if row["seconds"] is None:
             axis.text(0.01, y, "fails", transform=axis.get_yaxis_transform(), va="center", fontsize=8, color="#64748b")
             continue
-        axis.barh(y, row["seconds"], color=color, height=0.66)
-        if row["quartiles"][0] is not None:
-            axis.plot(row["quartiles"], [y, y], color="#1e293b", linewidth=1.2)
-        label = f" {duration(row['seconds'])}" + (f"  ({row['ratio']:.3g}×)" if y and row["ratio"] else "")
+        axis.plot(row["quartiles"], [y, y], color=color, linewidth=5, alpha=0.45, solid_capstyle="butt")
+        axis.plot(row["seconds"], y, "o", color=color, markersize=7)
+        label = f"   {duration(row['seconds'])}" + (f"  ({row['ratio']:.3g}×)" if y and row["ratio"] else "")
         axis.text(max(row["seconds"], (row["quartiles"][1] or 0)), y, label, va="center", fontsize=8)
     if entry["floor_seconds"]:
         axis.axvline(entry["floor_seconds"], color="#0f766e", linestyle="--", linewidth=1, label="floor")
@@ -201,7 +200,9 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
     if times:
         axis.set_xlim(min(times) * 0.5, max(times) * 6)
     axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.invert_yaxis()
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.grid(axis="x", color="#e2e8f0", linewidth=0.7)
+    axis.set_axisbelow(True)
     axis.tick_params(axis="x", labelsize=8)
     axis.set_title(f"{entry['title']} (seconds)", fontsize=9, loc="left")
     for side in ("top", "right"):
