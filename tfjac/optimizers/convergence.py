@@ -13,7 +13,7 @@ class Tolerances(NamedTuple):
     """The three tolerances; zero switches a test off.
 
     Attributes:
-      cost: ``ftol``: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2.
+      cost: ``ftol``: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first of them, the least damped, promised no more than ftol·F.
       step: ``xtol``: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step.
       gradient: ``gtol``: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
     """
@@ -36,12 +36,13 @@ def tolerances(ftol, xtol, gtol, dtype):
 def status_after(report, limits):
     """Return the ``Status`` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
 
-    The tests hold for rejected steps too, but for that of the step's length: near a minimum the reduction drowns in
-    the rounding of the cost, and this is convergence, not failure.
+    A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But that
+    a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts there.
     """
     before = tf.where(report.accepted, report.cost + report.reduction, report.cost)
-    flat = (tf.abs(report.reduction) <= limits.cost * before) & (report.predicted <= limits.cost * before)
-    flat &= (report.ratio <= 2) & (report.predicted >= 0) & (report.attempts > 0)
+    small = limits.cost * before
+    flat = (report.reduction <= small) & (report.predicted <= small) & (report.ratio <= 2)
+    flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     short = report.accepted & (report.step_length <= limits.step * report.length)
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))

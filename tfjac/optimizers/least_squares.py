@@ -18,7 +18,7 @@ from .variables import checked_variables
 def least_squares(
     residuals,
     variables,
-    max_steps=200,
+    max_steps=1000,
     ftol=None,
     xtol=None,
     gtol=None,

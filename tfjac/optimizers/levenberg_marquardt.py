@@ -186,10 +186,11 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             variables = list(variables)
             self._check_variables_are_known(variables)
             if len(variables) != len(self._trainable_variables):
-                missing = {variable_name(v) for v in self._trainable_variables} - {variable_name(v) for v in variables}
+                given = {id(as_tf_variable(variable)) for variable in variables}
+                missing = [variable_name(v) for v in self._trainable_variables if id(as_tf_variable(v)) not in given]
                 raise ValueError(
                     "A Levenberg-Marquardt step is taken in all variables at once, those that the optimizer was built "
-                    f"for; make another optimizer for a part of them. Received: a call without {sorted(missing)}"
+                    f"for; make another optimizer for a part of them. Received: a call without {missing}"
                 )
         return list(self._trainable_variables)
 

@@ -44,7 +44,8 @@ class Report(NamedTuple):
     Attributes:
       cost: F at the variables as the step left them.
       reduction: by how much F was lowered; for a rejected step, what its last attempt would have gained (may be −∞).
-      predicted: the reduction that the linear model promised.
+      predicted: the reduction that the linear model promised for the last attempt.
+      promised: the same for the first attempt, the least damped one.
       ratio: ρ of the last attempt.
       damping: λ of the last attempt.
       gradient_norm: max |g|.
@@ -58,6 +59,7 @@ class Report(NamedTuple):
     cost: tf.Tensor
     reduction: tf.Tensor
     predicted: tf.Tensor
+    promised: tf.Tensor
     ratio: tf.Tensor
     damping: tf.Tensor
     gradient_norm: tf.Tensor
@@ -81,6 +83,7 @@ class Trial(NamedTuple):
     cost: tf.Tensor
     reduction: tf.Tensor
     predicted: tf.Tensor
+    promised: tf.Tensor
     ratio: tf.Tensor
     step_length: tf.Tensor
     damping: tf.Tensor
@@ -123,6 +126,7 @@ def _step(objective, system, state, method):
             cost=tf.where(verdict.accepted, cost, objective.cost),
             reduction=verdict.reduction,
             predicted=predicted,
+            promised=tf.where(tf.equal(trial.attempts, 0), predicted, trial.promised),
             ratio=verdict.ratio,
             step_length=proposal.length,
             damping=proposal.damping,
@@ -176,7 +180,7 @@ def _choose(condition, new, old):
 
 def _no_trial_yet(cost, damping_state):
     zero = tf.zeros_like(cost)
-    return Trial(tf.constant(0), tf.constant(False), cost, zero, zero, zero, zero, zero, damping_state)
+    return Trial(tf.constant(0), tf.constant(False), cost, *[zero] * 6, damping_state)
 
 
 def _status(usable, last, high):
@@ -191,6 +195,7 @@ def _report(last, objective, system, length, status):
         cost=last.cost,
         reduction=last.reduction,
         predicted=last.predicted,
+        promised=last.promised,
         ratio=last.ratio,
         damping=last.damping,
         gradient_norm=tf.reduce_max(gradient),

@@ -1,0 +1,233 @@
+"""LevenbergMarquardt in Keras' ``fit``: plain models, all of Keras' ways to run them, saving and going on."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, TrustRegionDamping
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(96, 4)).astype("float32")
+Y = np.sin(X @ RNG.normal(size=(4, 2)).astype("float32"))
+
+
+def mlp(seed=1, hidden=8, **options):
+    keras.utils.set_random_seed(seed)
+    hidden_layer = layers.Dense(hidden, activation="tanh", **options)
+    return keras.Sequential([layers.Input((4,)), hidden_layer, layers.Dense(2)])
+
+
+def compiled(model=None, optimizer=None, **options):
+    model = model or mlp()
+    model.compile(optimizer=optimizer or LevenbergMarquardt(), loss="mse", **options)
+    return model
+
+
+def fit(model, epochs=5, batch_size=96, x=X, y=Y, **options):
+    return model.fit(x, y, batch_size=batch_size, epochs=epochs, verbose=0, shuffle=False, **options).history
+
+
+def weights(model):
+    return np.concatenate([weight.ravel() for weight in model.get_weights()])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_full_batch_falls_at_every_step(jit_compile):
+    losses = fit(compiled(jit_compile=jit_compile), epochs=25)["loss"]
+    assert losses[-1] < 0.01 * losses[0]
+    assert (np.diff(losses) <= 0).all()
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "kernel", "qr", "cg"])
+def test_every_solver_trains_alike(solver):
+    model = compiled(optimizer=LevenbergMarquardt(solver=solver))
+    expected = fit(compiled(optimizer=LevenbergMarquardt(solver="cholesky")), epochs=4)["loss"]
+    np.testing.assert_allclose(fit(model, epochs=4)["loss"], expected, rtol=2e-2)
+
+
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
+@pytest.mark.parametrize("scaling", ["marquardt", "more"])
+def test_every_damping_and_scaling_trains(damping, scaling):
+    losses = fit(compiled(optimizer=LevenbergMarquardt(damping, scaling)), epochs=15)["loss"]
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_mini_batches_with_validation_metrics_and_callbacks():
+    stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=50, restore_best_weights=True)
+    model = compiled(metrics=["mae"])
+    history = fit(model, 4, batch_size=40, validation_data=(X[:10], Y[:10]), callbacks=[stop])
+    assert set(history) == {"loss", "mae", "val_loss", "val_mae"}
+    assert history["val_loss"][-1] < history["val_loss"][0]
+    assert int(model.optimizer.iterations.numpy()) == 12
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_steps_per_execution_changes_nothing(jit_compile):
+    one, three = compiled(), compiled(steps_per_execution=3, jit_compile=jit_compile)
+    fit(one, epochs=2, batch_size=32)
+    fit(three, epochs=2, batch_size=32)
+    np.testing.assert_allclose(weights(three), weights(one), rtol=1e-3, atol=1e-4)
+    assert three.optimizer.num_attempts == one.optimizer.num_attempts
+
+
+def test_float64_model_with_sample_weights():
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        model = compiled(mlp(), LevenbergMarquardt(scaling="more"))
+        losses = fit(model, epochs=20, sample_weight=np.linspace(0, 1, 96))["loss"]
+        assert losses[-1] < 0.02 * losses[0]
+        assert model.optimizer.current_damping > 0
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+def test_minimum_of_a_linear_model_with_l2_is_that_of_the_normal_equations():
+    """Ridge regression has a closed form: ½-free, mean over n·m, plus l2‖W‖²; the bias is free."""
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.1))])
+    fit(compiled(model, LevenbergMarquardt(NielsenDamping(1e-7))), epochs=6)
+    design = np.concatenate([X, np.ones((96, 1))], axis=1).astype("float64")
+    gram = design.T @ design / (96 * 2) + 0.1 * np.diag([1, 1, 1, 1, 0])
+    expected = np.linalg.solve(gram, design.T @ Y / (96 * 2))
+    np.testing.assert_allclose(np.concatenate([model.get_weights()[0], model.get_weights()[1][None]]), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_batch_with_a_nan_changes_no_bit_and_training_goes_on(jit_compile):
+    model = compiled(jit_compile=jit_compile)
+    fit(model, epochs=2)
+    before, damping = [weight.tobytes() for weight in model.get_weights()], model.optimizer.current_damping
+    poisoned = X.copy()
+    poisoned[3, 1] = np.nan
+    model.train_on_batch(poisoned, Y)
+    assert [weight.tobytes() for weight in model.get_weights()] == before
+    assert model.optimizer.status is Status.NOT_FINITE and model.optimizer.current_damping == damping
+    loss = fit(model, epochs=3)["loss"]
+    assert np.isfinite(loss).all() and loss[-1] < loss[0]
+
+
+def test_dropout_judges_with_the_mask_of_the_step():
+    """The loss of the trial has the same dropout mask as the loss of the linearisation: else gain ratios are noise."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [layers.Input((4,)), layers.Dense(8, activation="tanh"), layers.Dropout(0.5), layers.Dense(2)]
+    )
+    compiled(model, LevenbergMarquardt(NielsenDamping(10.0), max_attempts=1))
+    for _ in range(5):
+        model.train_on_batch(X, Y)
+        assert model.optimizer.last_ratio > 0.5
+
+
+def test_batch_normalisation_in_training_is_exact():
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [layers.Input((4,)), layers.Dense(3), layers.BatchNormalization(), layers.Activation("tanh"), layers.Dense(2)]
+    )
+    losses = fit(compiled(model), epochs=8, x=X[:16], y=Y[:16], batch_size=16)["loss"]
+    assert (np.diff(losses) <= 0).all() and losses[-1] < 0.6 * losses[0]
+
+
+def test_convolutions():
+    keras.utils.set_random_seed(1)
+    images = RNG.normal(size=(24, 6, 6, 1)).astype("float32")
+    model = keras.Sequential(
+        [layers.Input((6, 6, 1)), layers.Conv2D(3, 3, activation="tanh"), layers.Flatten(), layers.Dense(2)]
+    )
+    losses = fit(compiled(model), epochs=8, batch_size=24, x=images, y=Y[:24])["loss"]
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_two_outputs_with_weights():
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((4,))
+    hidden = layers.Dense(6, activation="tanh")(inputs)
+    model = keras.Model(inputs, [layers.Dense(1, name="a")(hidden), layers.Dense(1, name="b")(hidden)])
+    model.compile(LevenbergMarquardt(solver="kernel"), loss=["mse", "mse"], loss_weights=[1.0, 0.2])
+    history = model.fit(X, [Y[:, :1], Y[:, 1:]], batch_size=96, epochs=10, verbose=0).history
+    assert history["loss"][-1] < 0.1 * history["loss"][0]
+
+
+def test_a_train_step_of_ones_own():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(2)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.optimizer.scale_loss(tf.reduce_mean(tf.square(self(x) - y)))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            return {"loss": loss}
+
+    model = Model()
+    model.compile(optimizer=LevenbergMarquardt())
+    error = lambda: float(np.mean((model.predict(X, verbose=0) - Y) ** 2))  # noqa: E731
+    before = error()
+    fit(model, epochs=4)
+    assert error() < 0.5 * before
+
+
+# ------------------------------------------------------------------ state
+
+OPTIMIZERS = {
+    "default": LevenbergMarquardt,
+    "more": lambda: LevenbergMarquardt(scaling="more", solver="cholesky", max_attempts=2, min_gain=0.01),
+    "objects": lambda: LevenbergMarquardt(TrustRegionDamping(factor=0.5)),
+}
+
+
+def state(optimizer):
+    return [variable.numpy() for variable in optimizer.variables]
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_a_saved_model_goes_on_as_if_never_stopped(make, tmp_path):
+    through, stopped = (compiled(mlp(), make()) for _ in range(2))
+    fit(through, epochs=6)
+    fit(stopped, epochs=3)
+    stopped.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    for ours, theirs in zip(state(loaded.optimizer), state(stopped.optimizer), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    fit(loaded, epochs=3)
+    np.testing.assert_array_equal(weights(loaded), weights(through))
+    assert loaded.optimizer.num_accepted == through.optimizer.num_accepted
+
+
+def test_checkpoint_goes_on_as_if_never_stopped(tmp_path):
+    through, stopped, restored = (compiled(mlp(seed), LevenbergMarquardt(scaling="more")) for seed in (1, 1, 2))
+    fit(through, epochs=6)
+    fit(stopped, epochs=3)
+    path = tf.train.Checkpoint(model=stopped, optimizer=stopped.optimizer).save(tmp_path / "checkpoint")
+    restored.optimizer.build(restored.trainable_variables)
+    tf.train.Checkpoint(model=restored, optimizer=restored.optimizer).restore(path).assert_existing_objects_matched()
+    fit(restored, epochs=3)
+    np.testing.assert_array_equal(weights(restored), weights(through))
+    for ours, theirs in zip(state(restored.optimizer), state(through.optimizer), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_config_round_trip(make):
+    config = make().get_config()
+    assert LevenbergMarquardt.from_config(config).get_config() == config
+    serialized = keras.optimizers.serialize(make())
+    assert keras.optimizers.deserialize(serialized).get_config() == config
+    fit(compiled(mlp(), LevenbergMarquardt.from_config(config)), epochs=1)
+
+
+def test_what_users_can_ask():
+    optimizer = LevenbergMarquardt()
+    assert optimizer.status is Status.RUNNING and optimizer.num_attempts == 0 and optimizer.current_damping == 0
+    fit(compiled(optimizer=optimizer), epochs=3)
+    assert optimizer.solver_used == "cholesky" and 1 <= optimizer.num_accepted <= 3 <= optimizer.num_attempts
+    assert optimizer.status is Status.RUNNING and optimizer.last_ratio > 0
+    assert float(optimizer.learning_rate) == 1.0

@@ -1,0 +1,165 @@
+"""least_squares against SciPy and known minima: results, statuses, tolerances, nests of variables."""
+
+import keras
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+from tfjac.optimizers import LeastSquaresResult, NielsenDamping, Status, least_squares
+
+T = np.linspace(0, 4, 30)
+Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
+
+
+def rosenbrock(x):
+    return tf.stack([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+
+
+def decay(x):
+    return x[0] * tf.exp(-x[1] * T) - Y
+
+
+def powell(x):
+    return tf.stack([x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2])
+
+
+def helix(x):
+    turn = tf.atan2(x[1], x[0]) / (2 * np.pi)
+    return tf.stack([10 * (x[2] - 10 * turn), 10 * (tf.sqrt(x[0] ** 2 + x[1] ** 2) - 1), x[2]])
+
+
+PROBLEMS = {
+    "rosenbrock": (rosenbrock, [-1.2, 1.0], 0.0),
+    "decay": (decay, [1.0, 0.1], None),
+    "powell": (powell, [3.0, -1.0, 0.0, 1.0], 0.0),
+    "helix": (helix, [-1.0, 0.5, 0.5], 0.0),
+}
+
+
+@pytest.mark.parametrize("solver", ["auto", "cholesky", "kernel"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_same_minimum_as_scipy(name, solver):
+    function, start, minimum = PROBLEMS[name]
+    x = tf.Variable(np.array(start))
+    result = least_squares(lambda: function(x), x, solver=solver, ftol=1e-12, xtol=1e-12, gtol=1e-12)
+    reference = scipy.optimize.least_squares(lambda v: function(tf.constant(v)).numpy(), start, x_scale="jac")
+    assert result.success or result.cost < 1e-30, result
+    assert result.cost <= (reference.cost if minimum is None else minimum) * (1 + 1e-8) + 1e-15
+    np.testing.assert_allclose(result.x, reference.x, rtol=1e-5, atol=1e-3 if name == "powell" else 1e-6)
+    np.testing.assert_allclose(result.cost, (function(x).numpy() ** 2).sum() / 2, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_every_damping(damping, jit_compile):
+    x = tf.Variable([-1.2, 1.0], dtype=tf.float64)
+    result = least_squares(lambda: rosenbrock(x), x, damping=damping, jit_compile=jit_compile, ftol=1e-12, xtol=1e-12)
+    assert result.success
+    np.testing.assert_allclose(result.x, [1.0, 1.0], rtol=1e-6)
+
+
+def test_float32_with_default_tolerances():
+    x = tf.Variable([1.0, 0.1])
+    t, y = tf.constant(T, tf.float32), tf.constant(Y, tf.float32)
+    result = least_squares(lambda: x[0] * tf.exp(-x[1] * t) - y, x)
+    expected = scipy.optimize.least_squares(lambda v: decay(tf.constant(v)).numpy(), [1.0, 0.1]).x
+    assert result.success
+    np.testing.assert_allclose(result.x, expected, rtol=2e-3)
+
+
+def test_a_nest_of_tf_and_keras_variables():
+    variables = {"rate": tf.Variable(0.1, dtype=tf.float64), "size": [keras.Variable([[1.0]], dtype="float64")]}
+
+    def residuals():
+        return {"all": variables["size"][0].value[0, 0] * tf.exp(-variables["rate"] * T) - Y}
+
+    result = least_squares(residuals, variables)
+    assert isinstance(result, LeastSquaresResult) and result.success
+    assert result.x["rate"].shape == () and result.x["size"][0].shape == (1, 1)
+    assert result.x["rate"] == variables["rate"].numpy()
+    expected = scipy.optimize.least_squares(lambda v: decay(tf.constant(v)).numpy(), [1.0, 0.1]).x
+    np.testing.assert_allclose([result.x["size"][0][0, 0], result.x["rate"]], expected, rtol=1e-5)
+
+
+def test_residuals_of_several_shapes():
+    x = tf.Variable([2.0, -3.0], dtype=tf.float64)
+    target = tf.constant(np.arange(6.0).reshape(3, 2))
+    result = least_squares(lambda: [x[None, :] - target, 2.0 * x[0], tf.reshape(x[1] - 1.0, [1])], x)
+    np.testing.assert_allclose(result.x, [(0 + 2 + 4) / 7, (1 + 3 + 5 + 1) / 4], rtol=1e-7)
+
+
+def run(residuals, start, **options):
+    x = tf.Variable(np.array(start, float))
+    return least_squares(lambda: residuals(x), x, **options), x
+
+
+def test_gradient_tolerance_at_the_minimum():
+    result, x = run(lambda x: x - 1.0, [1.0, 1.0])
+    assert result.status is Status.GRADIENT_TOLERANCE and result.steps == 1 and result.cost == 0
+
+
+def test_cost_tolerance():
+    result, _ = run(decay, [1.0, 0.1], ftol=1e-3, xtol=0, gtol=0)
+    assert result.status is Status.COST_TOLERANCE and "ftol" in result.message
+
+
+def test_step_tolerance():
+    result, _ = run(decay, [1.0, 0.1], ftol=0, xtol=1e-2, gtol=0)
+    assert result.status is Status.STEP_TOLERANCE and "xtol" in result.message
+
+
+def test_max_steps():
+    result, x = run(rosenbrock, [-1.2, 1.0], max_steps=3)
+    assert result.status is Status.MAX_STEPS and not result.success
+    assert result.steps == result.jacobians == 3 <= result.evaluations
+    assert result.cost < 24.2 / 2 and result.gradient_norm > 0
+
+
+def test_not_finite_at_the_start():
+    result, x = run(tf.math.log, [-1.0, 2.0])
+    assert result.status is Status.NOT_FINITE and not result.success
+    np.testing.assert_array_equal(x.numpy(), [-1.0, 2.0])
+
+
+def test_stalled_where_the_derivative_is_wrong():
+    @tf.custom_gradient
+    def liar(x):
+        return x + 1.0, lambda upstream: -upstream
+
+    result, x = run(lambda x: liar(tf.identity(x)), [1.0])
+    assert result.status is Status.STALLED and x.numpy() == [1.0] and "no step lowers the cost" in str(result)
+
+
+def test_a_singular_jacobian():
+    result, x = run(lambda x: tf.stack([x[0] + x[1] - 2.0, 2 * (x[0] + x[1]) - 4.0]), [5.0, 3.0])
+    assert result.success and abs(x.numpy().sum() - 2) < 1e-6
+
+
+def test_the_best_point_is_kept_and_the_cost_never_rises():
+    x = tf.Variable(np.array([-1.2, 1.0]))
+    costs = []
+    for _ in range(6):
+        costs.append(least_squares(lambda: rosenbrock(x), x, max_steps=1, damping=NielsenDamping(1e-9)).cost)
+    assert (np.diff(costs) <= 0).all()
+
+
+def test_gradient_norm():
+    result, x = run(decay, [1.0, 0.1], max_steps=2)
+    with tf.GradientTape() as tape:
+        cost = tf.reduce_sum(decay(x) ** 2) / 2
+    np.testing.assert_allclose(result.gradient_norm, np.abs(tape.gradient(cost, x)).max(), rtol=1e-10)
+
+
+def test_bad_arguments():
+    x = tf.Variable([1.0, 2.0])
+    with pytest.raises(TypeError, match="residuals must be a callable.*Received: residuals="):
+        least_squares(x, x)
+    with pytest.raises(ValueError, match="ftol must be a number between 0 and 1. Received: ftol=-1"):
+        least_squares(lambda: x, x, ftol=-1)
+    with pytest.raises(ValueError, match="max_steps must be an integer"):
+        least_squares(lambda: x, x, max_steps=0)
+    with pytest.raises(ValueError, match="must depend on every variable"):
+        least_squares(lambda: x * 2, [x, tf.Variable([3.0])])
+    with pytest.raises(ValueError, match="call it outside of tf.function"):
+        tf.function(lambda: least_squares(lambda: x, x))()
