@@ -1,6 +1,6 @@
 """Train a plain Keras model with Levenberg–Marquardt, and with Adam for the same wall time.
 
-    python examples/01_regression.py [--steps 100] [--split 0] [--plot 01_regression.png]
+    python examples/01_regression.py [--steps 100] [--split 0] [--plot FILE.png]
 
 The data are 308 towing-tank measurements of sailing yachts (UCI "yacht hydrodynamics", shipped in data/). Both
 optimizers start from the same weights and run through `model.fit`; both are warmed up first, so that tracing and
@@ -33,6 +33,7 @@ ADAM_BATCH = 32
 ADAM_PEAK_RATE = 1e-2
 ADAM_STEPS_PER_CALL = 10
 CURVE_POINTS = 100
+PLOT = pathlib.Path(__file__).parent / "plots" / "01_regression.png"
 
 
 def build_model() -> keras.Model:
@@ -153,6 +154,7 @@ def save_plot(runs: dict[str, tuple[keras.Model, Stopwatch]], path: pathlib.Path
     axis.set_xlim(0, 1.36 * max(stopwatch.curve[-1][0] for _, stopwatch in runs.values()))
     axis.grid(True, which="major", color="#e2e8f0")
     axis.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -162,7 +164,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, int,
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100, help="Levenberg–Marquardt steps; Adam gets their wall time")
     parser.add_argument("--split", type=int, default=0, choices=(0, 1, 2), help="which of the three shipped splits")
-    parser.add_argument("--plot", type=pathlib.Path, default=pathlib.Path("01_regression.png"), help="where to draw")
+    parser.add_argument("--plot", type=pathlib.Path, default=PLOT, help="where to draw")
     options = parser.parse_args(arguments)
 
     split = load_yacht(options.split)
