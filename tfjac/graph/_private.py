@@ -25,13 +25,15 @@ def captured_placeholder(graph, external):
     return None
 
 
-def function_body(op, attribute):
-    """Return the graph of the function that attribute `attribute` of `op` names.
+def function_bodies(op, attribute):
+    """Return the graphs of the functions that attribute `attribute` of `op` names: a list, of one or several.
 
     `Graph._get_function` is the only reader of a graph's function library. A function that was loaded rather than
     traced has its graph rebuilt from its definition.
     """
-    return op.graph._get_function(op.get_attr(attribute).name).graph
+    named = op.get_attr(attribute)
+    names = [function.name for function in (named if isinstance(named, list) else [named])]
+    return [op.graph._get_function(name).graph for name in names]
 
 
 def outer_graph(graph):
@@ -70,3 +72,11 @@ def is_differentiable(op):
         return _ops.get_gradient_function(op) is not None
     except LookupError:
         return True
+
+
+def set_gradient(op, name):
+    """Have gradients through `op` taken by the function registered as `name` with `tf.RegisterGradient`.
+
+    `Graph.gradient_override_map` only reaches ops made inside its scope.
+    """
+    op._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))

@@ -1,6 +1,6 @@
 """Copying part of a graph: replay it with other values, or inline the functions it calls."""
 
-from tfjac.graph import _private
+from tfjac.graph import _private, grouped_convolution
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 
@@ -39,7 +39,7 @@ def inline_calls(targets, depends_on=None):
 
     The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
     alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
-    stay what they are.
+    stay what they are. Grouped convolutions get a gradient that is right everywhere, see `grouped_convolution`.
 
     Args:
         targets: list of tensors of one graph.
@@ -50,6 +50,7 @@ def inline_calls(targets, depends_on=None):
         the first call and the targets; ops with side effects keep running once, in the original call.
     """
     path = ancestors(targets) if depends_on is None else between(depends_on, targets)
+    grouped_convolution.differentiate_by_groups(path)
     calls = [output for op in path if op.type in CALLS for output in op.outputs]
     if not calls:
         return list(targets)
@@ -60,19 +61,45 @@ def inline_calls(targets, depends_on=None):
     return [mapping.get(target.ref(), target) for target in targets]
 
 
+def transplant(targets, values):
+    """Copy all that `targets` are computed from, constants too, into the current graph, calls inlined.
+
+    Args:
+        targets: list of tensors of one graph, usually of the body of a function, loop or branch.
+        values: pairs `(old, new)`: tensors of that graph at which the copy begins, and what stands for them here.
+
+    Returns:
+        A dict from the `ref()` of each old tensor to the new one.
+    """
+    mapping = {old.ref(): new for old, new in values}
+    given = set(mapping)
+    begins = [reference.deref() for reference in given]
+    _copy([op for op in ancestors(targets, stop=begins) if not references(op.outputs) & given], mapping)
+    return mapping
+
+
 def _copy(ops, mapping):
     """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors."""
     for op in ops:
         inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
-        outputs = _inlined(op, inputs) if op.type in CALLS else _private.copy_op(op, inputs).outputs
+        outputs = _copied(op, inputs)
         for old, new in zip(op.outputs, outputs):
             mapping.setdefault(old.ref(), new)
 
 
+def _copied(op, inputs):
+    """Return the outputs of a copy of `op`: of the body of a call, by groups where no other device than XLA's would."""
+    if op.type in CALLS:
+        return _inlined(op, inputs)
+    if op.type == "Conv3D" and grouped_convolution.is_grouped(op):
+        return [grouped_convolution.convolve_by_groups(op, *inputs)]
+    copy = _private.copy_op(op, inputs)
+    grouped_convolution.differentiate_by_groups([copy])
+    return copy.outputs
+
+
 def _inlined(call, inputs):
     """Copy the body of the function that `call` calls, fed with `inputs`; return its outputs."""
-    body = _private.function_body(call, "f")
-    mapping = {inner.ref(): outer for inner, outer in zip(body.inputs, inputs)}
-    given = references(body.inputs)
-    _copy([op for op in ancestors(body.outputs, stop=body.inputs) if not references(op.outputs) & given], mapping)
+    (body,) = _private.function_bodies(call, "f")
+    mapping = transplant(body.outputs, zip(body.inputs, inputs))
     return [mapping[output.ref()] for output in body.outputs]

@@ -1,0 +1,80 @@
+"""Convolutions of groups of channels, taken apart where TensorFlow cannot differentiate them as they are.
+
+On CPU, TensorFlow has gradients of grouped convolutions under XLA alone (which is why Keras compiles these layers by
+themselves), no grouped 3-D convolution at all, and `pfor` gives a wrong answer for the gradient of the kernel: it
+merges the axis of the loop with the channels and forgets the groups. One convolution per group has none of this.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import _private
+
+GRADIENT = "TfjacConvolutionByGroups"
+CONVOLUTIONS = {"Conv2D": tf.raw_ops.Conv2D, "Conv3D": tf.raw_ops.Conv3D}
+
+
+def is_grouped(op):
+    """Return whether `op` is a convolution in which each group of output channels sees a part of the input's."""
+    if op.type not in CONVOLUTIONS:
+        return False
+    channels, seen = op.inputs[0].shape[_channel_axis(op)], op.inputs[1].shape[-2]
+    return None not in (channels, seen) and channels != seen
+
+
+def differentiate_by_groups(ops):
+    """Have gradients through the grouped 2-D convolutions among `ops` taken group by group, also TensorFlow's own.
+
+    Their values, and the gradients' but for rounding, stay what they are.
+    """
+    for op in ops:
+        if op.type == "Conv2D" and is_grouped(op):
+            _private.set_gradient(op, GRADIENT)
+
+
+def convolve_by_groups(op, x, kernel):
+    """Return what `op`, a grouped convolution, gives for `x` and `kernel`, by one convolution per group.
+
+    Stacks and reshapes only: the gradient of a concatenation is none that XLA takes inside a loop over cotangents.
+
+    Args:
+        op: a grouped `Conv2D` or `Conv3D`.
+        x: `[n, *spatial, g·i]`, or with the channels first, as `op` has them.
+        kernel: `[*k, i, g·o]`, the group outermost.
+
+    Returns:
+        The output, `[n, *positions, g·o]`, laid out as `op` does.
+    """
+    axis = _channel_axis(op) % x.shape.rank
+    groups = x.shape[axis] // kernel.shape[-2]
+    names = ["strides", "padding", "data_format", "dilations", *(["explicit_paddings"] if op.type == "Conv2D" else [])]
+    attributes = {name: op.get_attr(name) for name in names}
+    parts = [
+        CONVOLUTIONS[op.type](input=part, filter=weight, **attributes)
+        for part, weight in zip(_apart(x, axis, groups), _apart(kernel, kernel.shape.rank - 1, groups))
+    ]
+    stacked = tf.stack(parts, axis=axis)
+    sizes = _sizes(stacked)
+    return tf.reshape(stacked, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]])
+
+
+@tf.RegisterGradient(GRADIENT)
+def _gradient(op, cotangent):
+    z = convolve_by_groups(op, *op.inputs)
+    return tf.gradients(z, list(op.inputs), grad_ys=cotangent)
+
+
+def _channel_axis(op):
+    return 1 if op.get_attr("data_format") in (b"NCHW", b"NCDHW") else -1
+
+
+def _apart(tensor, axis, groups):
+    sizes = _sizes(tensor)
+    split = [*sizes[:axis], groups, sizes[axis] // groups, *sizes[axis + 1 :]]
+    return tf.unstack(tf.reshape(tensor, split), groups, axis=axis)
+
+
+def _sizes(tensor):
+    if tensor.shape.is_fully_defined():
+        return tensor.shape.as_list()
+    dynamic = tf.shape(tensor)
+    return [dynamic[k] if size is None else size for k, size in enumerate(tensor.shape)]
