@@ -131,19 +131,29 @@ def _compile_steps(compiler, tensorflow, with_cuda):
     places = (include, include / "external/highwayhash", include / "external/farmhash_archive/src")
     flags = (*compiler.split(), *_COMMON_FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
     flags += tuple(word for place in places for word in ("-isystem", place))
-    ops, xla = [], []
+    steps, kernels, xla = [], [], []
     for source in sorted(SOURCES.rglob("*.cc")):
         if source.name.endswith("_gpu.cu.cc") or (source.name.endswith("_kernel_gpu.cc") and not with_cuda):
             continue
         if source.name.endswith("_cpu.cc"):
             for name, machine in INSTRUCTION_SETS.items():
                 variant = (*machine, f"-DTFJAC_ISA={name}", f"-DEigen=Eigen_{name}")
-                ops.append(_compile(flags + variant, source, name, weight=len(machine)))
-        elif source.name.endswith("_xla.cc"):
-            xla.append(_compile(flags, source, "xla", weight=3))
+                steps.append(_compile(flags + variant, source, name, weight=len(machine)))
         else:
-            ops.append(_compile(flags, source, "ops", weight=1))
-    return ops, xla
+            (xla if source.name.endswith("_xla.cc") else kernels).append(source)
+    steps.append(_compile(flags, _bundle("kernels", kernels), "bundles", weight=8))
+    # XLA kernels run once for each graph that is compiled: no need to optimise them.
+    return steps, [_compile((*flags, "-O1"), _bundle("xla", xla), "bundles", weight=9)]
+
+
+def _bundle(name, sources):
+    """Write one file that includes the sources: parsing TensorFlow's headers costs far more than compiling them."""
+    bundle = CACHE / "bundles" / f"{name}.cc"
+    text = "".join(f'#include "{source.relative_to(ROOT)}"\n' for source in sources)
+    if not bundle.is_file() or bundle.read_text() != text:
+        bundle.parent.mkdir(parents=True, exist_ok=True)
+        bundle.write_text(text)
+    return bundle
 
 
 def _compile(flags, source, kind, weight):
@@ -153,7 +163,8 @@ def _compile(flags, source, kind, weight):
 
 
 def _name(source: pathlib.Path) -> str:
-    return "-".join(source.relative_to(SOURCES).parts).removesuffix(".cc")
+    inside = SOURCES if source.is_relative_to(SOURCES) else CACHE / "bundles"
+    return "-".join(source.relative_to(inside).parts).removesuffix(".cc")
 
 
 def _link_ops(compiler, tensorflow, steps, cuda):

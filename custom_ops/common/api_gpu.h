@@ -1,0 +1,37 @@
+// What every launcher of libtfjac_cuda.so has in common. A plain C interface: no CUDA header, no TensorFlow header.
+//
+// A launcher tfjac_cuda_<op>_<f32|f64> takes a cudaStream_t as void*, sizes, device pointers and a workspace in device memory,
+// whose size its companion tfjac_cuda_<op>_workspace_<f32|f64> gives for the same sizes. It enqueues work on the stream, does
+// not wait for it, checks every launch, and returns 0 or an error code for tfjac_cuda_error_message. Results do not
+// depend on what the workspace or the results held before. Results are the same bits in every run on the same GPU.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
+#define TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
+
+#include <cstdint>
+
+#define TFJAC_API extern "C" __attribute__((visibility("default")))
+
+namespace tfjac {
+
+// Error codes: those of the CUDA runtime as they are, the others shifted.
+constexpr int kCublasError = 10000;    // + cublasStatus_t
+constexpr int kCusolverError = 20000;  // + cusolverStatus_t
+constexpr int kNoCublas = 30001;
+constexpr int kNoCusolver = 30002;
+
+// Whether products may go to cuBLAS.
+enum LibraryUse { kNeverLibrary = 0, kLibraryWhereFaster = 1, kAlwaysLibrary = 2 };
+
+}  // namespace tfjac
+
+// A sentence for an error code. The text lives until the thread's next call.
+TFJAC_API const char* tfjac_cuda_error_message(int code);
+
+// Choose whether JacobianGram uses cuBLAS: a LibraryUse, for the whole process; kLibraryWhereFaster to begin with. With
+// kLibraryWhereFaster a missing cuBLAS means own kernels, with kAlwaysLibrary it means the error kNoCublas.
+TFJAC_API void tfjac_cuda_use_library(int use);
+
+// Version of the CUDA runtime linked into the library, as in 13000.
+TFJAC_API int tfjac_cuda_runtime_version();
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_

@@ -1,0 +1,77 @@
+#include "absl/strings/str_cat.h"
+#include "custom_ops/common/xla_support.h"
+#include "xla/hlo/builder/lib/arithmetic.h"
+#include "xla/hlo/builder/lib/constants.h"
+
+namespace tfjac {
+namespace {
+
+struct Solved {
+  xla::XlaOp solution;  // [p]
+  xla::XlaOp success;   // []
+};
+
+xla::XlaOp AllFinite(xla::XlaOp x) {
+  return xla::ReduceAll(xla::IsFinite(x), xla::ConstantR0<bool>(x.builder(), true),
+                        xla::CreateScalarAndComputation(xla::PRED, x.builder()));
+}
+
+// Solve for one value of the damping; `lower` has zeros above the diagonal, `eye` is the mask of the diagonal.
+Solved Solve(xla::XlaOp lower, xla::XlaOp eye, xla::XlaOp rhs, xla::XlaOp scaling, xla::XlaOp damping, int64_t p) {
+  const xla::XlaOp added = xla::BroadcastInDim(scaling * damping, {p, p}, {0});
+  const xla::XlaOp damped = xla::Select(eye, lower + added, lower);
+  const xla::XlaOp factor = xla::Cholesky(damped, /*lower=*/true);  // NaN where it fails
+  xla::XlaOp x = xla::Reshape(rhs, {p, 1});
+  for (const auto transpose : {xla::TriangularSolveOptions::NO_TRANSPOSE, xla::TriangularSolveOptions::TRANSPOSE}) {
+    x = xla::TriangularSolve(factor, x, /*left_side=*/true, /*lower=*/true, /*unit_diagonal=*/false, transpose);
+  }
+  const xla::XlaOp solution = xla::Reshape(x, {p});
+  // An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
+  const xla::XlaOp success = AllFinite(damped) & AllFinite(rhs) & AllFinite(solution);
+  return {xla::Select(xla::Broadcast(success, {p}), solution, xla::ZerosLike(solution)), success};
+}
+
+}  // namespace
+
+class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
+ public:
+  using XlaOpKernel::XlaOpKernel;
+
+  void Compile(tensorflow::XlaOpKernelContext* context) override {
+    xla::Shape shapes[4];
+    for (int input = 0; input < 4; ++input) {
+      OP_REQUIRES_VALUE(shapes[input], context, context->InputXlaShape(input));
+    }
+    const xla::Shape &matrix_shape = shapes[0], &rhs_shape = shapes[1], &scaling_shape = shapes[2], &damping_shape = shapes[3];
+    const int64_t p = xla::ShapeUtil::ElementsIn(rhs_shape), k = xla::ShapeUtil::ElementsIn(damping_shape);
+    OP_REQUIRES(context,
+                rhs_shape.dimensions().size() == 1 && scaling_shape == rhs_shape &&
+                    damping_shape.dimensions().size() <= 1 && matrix_shape.dimensions().size() == 2 &&
+                    matrix_shape.dimensions(0) == p && matrix_shape.dimensions(1) == p,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
+                    matrix_shape.ToString(), ", rhs ", rhs_shape.ToString(), ", scaling ", scaling_shape.ToString(),
+                    ", damping ", damping_shape.ToString())));
+    const xla::Shape square = xla::ShapeUtil::MakeShape(xla::S32, {p, p});
+    const xla::XlaOp row = xla::Iota(context->builder(), square, 0), column = xla::Iota(context->builder(), square, 1);
+    const xla::XlaOp matrix = context->Input(0);
+    const xla::XlaOp lower = xla::Select(xla::Ge(row, column), matrix, xla::ZerosLike(matrix));
+    const xla::XlaOp damping = xla::Reshape(context->Input(3), {k});
+    xla::XlaOp solutions = xla::Broadcast(xla::Reshape(xla::ZerosLike(context->Input(1)), {p}), {0});
+    xla::XlaOp successes = xla::Broadcast(xla::ConstantR0<bool>(context->builder(), true), {0});
+    for (int64_t j = 0; j < k; ++j) {
+      const xla::XlaOp one = xla::Reshape(xla::SliceInDim(damping, j, j + 1, 1, 0), {});
+      const Solved solved = Solve(lower, xla::Eq(row, column), context->Input(1), context->Input(2), one, p);
+      solutions = xla::ConcatInDim(context->builder(), {solutions, xla::Reshape(solved.solution, {1, p})}, 0);
+      successes = xla::ConcatInDim(context->builder(), {successes, xla::Reshape(solved.success, {1})}, 0);
+    }
+    std::vector<int64_t> sizes(damping_shape.dimensions().begin(), damping_shape.dimensions().end());
+    context->SetOutput(1, xla::Reshape(successes, sizes));
+    sizes.push_back(p);
+    context->SetOutput(0, xla::Reshape(solutions, sizes));
+  }
+};
+
+TFJAC_REGISTER_XLA_OP("TfjacDampedSolve", DampedSolveXlaOp);
+
+}  // namespace tfjac

@@ -1,0 +1,98 @@
+#include "absl/strings/str_cat.h"
+#include "custom_ops/common/xla_support.h"
+
+namespace tfjac {
+namespace {
+
+// The comparison of tfjac/ops/jacobian_gram.py: multiply-adds per example and per g·o·h·q of the block of two factors.
+bool FoldingPays(const XlaFactor& k, const XlaFactor& l) {
+  return k.t == 1 && l.t == 1 && k.m + k.i + k.i * l.i < k.m * k.i * l.i;
+}
+
+// The block with the residuals summed before the product.
+xla::XlaOp FoldedBlock(const XlaFactor& k, const XlaFactor& l) {
+  std::string columns = l.layout;
+  for (char& axis : columns) axis = axis == 'g' ? 'h' : axis == 'i' ? 'j' : 'q';
+  const xla::XlaOp folded = FullEinsum(OnlyPositionOfD(k), OnlyPositionOfD(l), "nmgo,nmhq->ngohq");
+  const xla::XlaOp half = FullEinsum(OnlyPositionOfA(k), folded, "ngi,ngohq->ngiohq");
+  const xla::XlaOp block = FullEinsum(half, OnlyPositionOfA(l), absl::StrCat("ngiohq,nhj->", k.layout, columns));
+  return xla::Reshape(block, {k.columns(), l.columns()});
+}
+
+// The lower triangle of a matrix and its mirror image.
+xla::XlaOp Symmetric(xla::XlaOp x, int64_t size) {
+  const xla::Shape shape = xla::ShapeUtil::MakeShape(xla::S32, {size, size});
+  const xla::XlaOp row = xla::Iota(x.builder(), shape, 0), column = xla::Iota(x.builder(), shape, 1);
+  return xla::Select(xla::Ge(row, column), x, xla::Transpose(x, {1, 0}));
+}
+
+xla::XlaOp GramByPairs(const std::vector<XlaFactor>& factors, const std::vector<xla::XlaOp>& rows) {
+  std::vector<std::vector<xla::XlaOp>> blocks(factors.size(), std::vector<xla::XlaOp>(factors.size()));
+  for (size_t k = 0; k < factors.size(); ++k) {
+    for (size_t l = 0; l <= k; ++l) {
+      xla::XlaOp block = FoldingPays(factors[k], factors[l]) ? FoldedBlock(factors[k], factors[l])
+                                                             : FullEinsum(rows[k], rows[l], "nmp,nmq->pq");
+      blocks[k][l] = k == l ? Symmetric(block, factors[k].columns()) : block;
+      if (l < k) blocks[l][k] = xla::Transpose(block, {1, 0});
+    }
+  }
+  std::vector<xla::XlaOp> bands;
+  for (const std::vector<xla::XlaOp>& band : blocks) bands.push_back(xla::ConcatInDim(band[0].builder(), band, 1));
+  return xla::ConcatInDim(bands[0].builder(), bands, 0);
+}
+
+}  // namespace
+
+class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
+ public:
+  explicit JacobianGramXlaOp(tensorflow::OpKernelConstruction* context) : XlaOpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("layouts", &layouts_));
+  }
+
+  void Compile(tensorflow::XlaOpKernelContext* context) override {
+    OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, layouts_));
+    std::vector<xla::XlaOp> rows;
+    bool fold = false;
+    for (const XlaFactor& k : factors) {
+      rows.push_back(ExpandFactor(k));
+      for (const XlaFactor& l : factors) fold = fold || FoldingPays(k, l);
+    }
+    if (fold) {
+      context->SetOutput(0, GramByPairs(factors, rows));
+    } else {
+      const xla::XlaOp whole = xla::ConcatInDim(context->builder(), rows, 2);
+      context->SetOutput(0, FullEinsum(whole, whole, "nmp,nmq->pq"));
+    }
+    OP_REQUIRES_VALUE(const xla::XlaOp gradient, context, Gradient(context, factors));
+    context->SetOutput(1, gradient);
+  }
+
+ private:
+  static absl::StatusOr<xla::XlaOp> Gradient(tensorflow::XlaOpKernelContext* context,
+                                             const std::vector<XlaFactor>& factors) {
+    std::vector<xla::XlaOp> residual;
+    std::vector<tensorflow::TensorShape> shapes;
+    TF_RETURN_IF_ERROR(context->InputList("residual", &residual, &shapes));
+    int64_t p = 0;
+    for (const XlaFactor& f : factors) p += f.columns();
+    if (residual.empty()) return xla::Broadcast(ZeroLike(factors[0].a), {p});
+    if (shapes[0] != tensorflow::TensorShape({factors[0].n, factors[0].m})) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
+                       shapes[0].DebugString(), ", n = ", factors[0].n, " and m = ", factors[0].m));
+    }
+    std::vector<xla::XlaOp> parts;
+    for (const XlaFactor& f : factors) {
+      const xla::XlaOp summed = FullEinsum(f.d, residual[0], "nmtgo,nm->ntgo");
+      const xla::XlaOp part = FullEinsum(f.a, summed, absl::StrCat("ntgi,ntgo->", f.layout));
+      parts.push_back(xla::Reshape(part, {f.columns()}));
+    }
+    return xla::ConcatInDim(context->builder(), parts, 0);
+  }
+
+  std::vector<std::string> layouts_;
+};
+
+TFJAC_REGISTER_XLA_OP("TfjacJacobianGram", JacobianGramXlaOp);
+
+}  // namespace tfjac

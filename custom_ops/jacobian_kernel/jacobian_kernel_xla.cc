@@ -1,0 +1,43 @@
+#include "custom_ops/common/xla_support.h"
+
+namespace tfjac {
+namespace {
+
+// [n, m, n, m]; the forms and their costs as in tfjac/ops/jacobian_kernel.py.
+xla::XlaOp KernelOf(const XlaFactor& f) {
+  const int64_t rows_cost = f.m * f.m * f.g * f.i * f.o;
+  if (f.t == 1 && f.g * (f.i + f.m * f.m * (f.o + 1)) < rows_cost) {
+    const xla::XlaOp a = OnlyPositionOfA(f), d = OnlyPositionOfD(f);
+    if (f.g > 1) {
+      return FullEinsum(FullEinsum(a, a, "ngi,xgi->nxg"), FullEinsum(d, d, "nmgo,xygo->nmxyg"), "nxg,nmxyg->nmxy");
+    }
+    const xla::XlaOp products = FullEinsum(a, a, "ngi,xgi->nx");
+    const xla::XlaOp spread = xla::BroadcastInDim(products, {f.n, f.m, f.n, f.m}, {0, 2});
+    return spread * FullEinsum(d, d, "nmgo,xygo->nmxy");
+  }
+  if (f.t > 1 && f.t * f.g * (f.t * f.i + f.t * f.m * f.o + f.m * f.m * f.o) < rows_cost) {
+    const xla::XlaOp products = FullEinsum(f.a, f.a, "ntgi,xsgi->ntxsg");
+    return FullEinsum(f.d, FullEinsum(products, f.d, "ntxsg,xysgo->ntxygo"), "nmtgo,ntxygo->nmxy");
+  }
+  const xla::XlaOp rows = ExpandFactor(f);
+  return FullEinsum(rows, rows, "nmp,xyp->nmxy");
+}
+
+}  // namespace
+
+class JacobianKernelXlaOp : public tensorflow::XlaOpKernel {
+ public:
+  using XlaOpKernel::XlaOpKernel;
+
+  void Compile(tensorflow::XlaOpKernelContext* context) override {
+    OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, {}));
+    xla::XlaOp sum = KernelOf(factors[0]);
+    for (size_t k = 1; k < factors.size(); ++k) sum = sum + KernelOf(factors[k]);
+    const int64_t size = factors[0].n * factors[0].m;
+    context->SetOutput(0, xla::Reshape(sum, {size, size}));
+  }
+};
+
+TFJAC_REGISTER_XLA_OP("TfjacJacobianKernel", JacobianKernelXlaOp);
+
+}  // namespace tfjac
