@@ -1,4 +1,4 @@
-"""Build the native libraries in place, for a checkout that is installed with `pip install -e`; or into a given folder."""
+"""Build the native libraries in place, for a checkout installed with `pip install -e`; or into a given folder."""
 
 import pathlib
 import sys

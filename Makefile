@@ -1,0 +1,62 @@
+# Everything runs in .venv, which is made on first use from PYTHON (3.10 or newer).
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.tfjac-installed
+PYTEST_FLAGS ?= -n 2 --dist loadfile
+
+# With a compiler at hand, native ops that do not build are a failure, not a reason to test less.
+NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help install native demo test lint bench test-gpu sanitize clean distclean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ :/' | awk -F ' : ?' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Adam
+	$(RUN) examples/01_regression.py
+
+test: lint  ## lint, and the whole test suite
+	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS)
+
+lint: native  ## lint alone
+	$(RUN) -m ruff check .
+
+bench: native  ## time everything side by side with what else there is
+	$(RUN) -m benchmarks.run
+	$(RUN) -m benchmarks.native_ops
+
+test-gpu: native  ## the CUDA kernels on this machine's GPU
+	$(RUN) -m pytest tests/gpu --require-gpu
+
+sanitize: install  ## the CPU kernels under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(RUN) -m build_tools.sanitize
+
+install: $(INSTALLED)  ## make .venv with the package in it
+
+native: install  ## compile what changed in custom_ops/
+	@$(RUN) -m build_tools
+
+clean:  ## remove what was built
+	rm -rf build dist *.egg-info tfjac/ops/_native .pytest_cache .ruff_cache .hypothesis
+	rm -f $(INSTALLED)
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv too
+	rm -rf $(VENV)
+
+# TensorFlow first: the package is built against the one that is there. tensorflow-graphics, which the benchmarks compare
+# with, asks for much that its optimizer does not need.
+$(INSTALLED): pyproject.toml setup.py | $(RUN)
+	$(RUN) -m pip install --quiet --requirement build_tools/requirements.txt
+	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[test,examples,bench]"
+	$(RUN) -m pip install --quiet --no-deps tensorflow-graphics
+	@touch $@
+
+$(RUN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "Python 3.10 or newer is needed: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
