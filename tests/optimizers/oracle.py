@@ -45,7 +45,9 @@ class Oracle:
         if self.damping is None:
             self.damping, self.growth = self.initial * curvature, 2.0
         hessian = gram + np.diag(self.prior)
-        for attempt in range(1, self.max_attempts + 1):
+        attempts, accepted = 0, False
+        while attempts < self.max_attempts and not accepted:
+            attempts += 1
             damping = self.damping
             step = np.linalg.solve(hessian + damping * np.diag(scale), -gradient)
             predicted = -(gradient @ step + step @ hessian @ step / 2)
@@ -60,6 +62,4 @@ class Oracle:
                 self.damping *= self.growth
                 self.growth *= 2
             self.damping = np.clip(self.damping, EPS**2 * curvature, curvature / EPS)
-            if accepted:
-                break
-        self.history.append((bool(accepted), attempt, ratio, damping))
+        self.history.append((bool(accepted), attempts, ratio, damping))

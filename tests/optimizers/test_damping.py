@@ -22,7 +22,9 @@ ONE = tf.constant(1.0, tf.float64)
 
 
 def proposal(damping, length=1.0):
-    return Proposal(tf.zeros([1], tf.float64), tf.constant(True), *(tf.constant(v, tf.float64) for v in (damping, length)))
+    return Proposal(
+        tf.zeros([1], tf.float64), tf.constant(True), *(tf.constant(v, tf.float64) for v in (damping, length))
+    )
 
 
 def verdict(ratio, slope=-1.0, reduction=None):
@@ -132,5 +134,5 @@ def test_bad_options(make, words):
 
 
 def test_options_of_the_wrong_type():
-    with pytest.raises(TypeError, match="Received: damping=0.1 of type float"):
+    with pytest.raises(TypeError, match=r"Received: damping=0.1 of type float"):
         get_damping(0.1)

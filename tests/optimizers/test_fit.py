@@ -92,7 +92,9 @@ def test_minimum_of_a_linear_model_with_l2_is_that_of_the_normal_equations():
     design = np.concatenate([X, np.ones((96, 1))], axis=1).astype("float64")
     gram = design.T @ design / (96 * 2) + 0.1 * np.diag([1, 1, 1, 1, 0])
     expected = np.linalg.solve(gram, design.T @ Y / (96 * 2))
-    np.testing.assert_allclose(np.concatenate([model.get_weights()[0], model.get_weights()[1][None]]), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate([model.get_weights()[0], model.get_weights()[1][None]]), expected, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

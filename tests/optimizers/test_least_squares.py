@@ -95,7 +95,7 @@ def run(residuals, start, **options):
 
 
 def test_gradient_tolerance_at_the_minimum():
-    result, x = run(lambda x: x - 1.0, [1.0, 1.0])
+    result, _ = run(lambda x: x - 1.0, [1.0, 1.0])
     assert result.status is Status.GRADIENT_TOLERANCE and result.steps == 1 and result.cost == 0
 
 
@@ -110,7 +110,7 @@ def test_step_tolerance():
 
 
 def test_max_steps():
-    result, x = run(rosenbrock, [-1.2, 1.0], max_steps=3)
+    result, _ = run(rosenbrock, [-1.2, 1.0], max_steps=3)
     assert result.status is Status.MAX_STEPS and not result.success
     assert result.steps == result.jacobians == 3 <= result.evaluations
     assert result.cost < 24.2 / 2 and result.gradient_norm > 0
@@ -153,13 +153,13 @@ def test_gradient_norm():
 
 def test_bad_arguments():
     x = tf.Variable([1.0, 2.0])
-    with pytest.raises(TypeError, match="residuals must be a callable.*Received: residuals="):
+    with pytest.raises(TypeError, match=r"residuals must be a callable.*Received: residuals="):
         least_squares(x, x)
-    with pytest.raises(ValueError, match="ftol must be a number between 0 and 1. Received: ftol=-1"):
+    with pytest.raises(ValueError, match=r"ftol must be a number between 0 and 1. Received: ftol=-1"):
         least_squares(lambda: x, x, ftol=-1)
-    with pytest.raises(ValueError, match="max_steps must be an integer"):
+    with pytest.raises(ValueError, match=r"max_steps must be an integer"):
         least_squares(lambda: x, x, max_steps=0)
-    with pytest.raises(ValueError, match="must depend on every variable"):
+    with pytest.raises(ValueError, match=r"must depend on every variable"):
         least_squares(lambda: x * 2, [x, tf.Variable([3.0])])
-    with pytest.raises(ValueError, match="call it outside of tf.function"):
+    with pytest.raises(ValueError, match=r"call it outside of tf.function"):
         tf.function(lambda: least_squares(lambda: x, x))()

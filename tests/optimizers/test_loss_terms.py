@@ -51,7 +51,9 @@ def check_gradient(spy):
 
 def mlp(**options):
     keras.utils.set_random_seed(1)
-    return keras.Sequential([layers.Input((4,)), layers.Dense(5, activation="tanh", **options), layers.Dense(3, **options)])
+    return keras.Sequential(
+        [layers.Input((4,)), layers.Dense(5, activation="tanh", **options), layers.Dense(3, **options)]
+    )
 
 
 def two_outputs(activity=None):
@@ -240,5 +242,5 @@ def test_refused(name):
 
 
 def test_l1_is_refused_by_name():
-    with pytest.raises(NotASumOfSquares, match="Abs"):
+    with pytest.raises(NotASumOfSquares, match=r"Abs"):
         observe(mlp(kernel_regularizer="l1"), X, Y, loss="mse")

@@ -12,7 +12,7 @@ from tfjac.optimizers import LevenbergMarquardt
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 layers = keras.layers
 keras.utils.set_random_seed(0)
-model = keras.Sequential([layers.Input((784,)), layers.Dense(1024, "tanh"), layers.Dense(1024, "tanh"), layers.Dense(10)])
+model = keras.Sequential([layers.Input((784,)), *[layers.Dense(1024, "tanh") for _ in range(2)], layers.Dense(10)])
 optimizer = LevenbergMarquardt()
 model.compile(optimizer=optimizer, loss="mse")
 x = np.random.default_rng(0).normal(size=(100, 784)).astype("float32")

@@ -12,7 +12,8 @@ from . import nist
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_certified_parameters(name, start):
-    """No exceptions are needed: double precision allows six digits on all nine, where J is factored rather than squared.
+    """No exceptions are needed: double precision allows six digits on all nine, where J is factored rather than
+    squared.
 
     MGH17 from its first start crosses a long flat valley: some 560 steps, as many as MINPACK takes.
     """

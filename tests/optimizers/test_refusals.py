@@ -36,7 +36,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_keras_that_mean_nothing_here(name):
-    with pytest.raises(ValueError, match=f"does not take {name}: .*Received: {name}={OPTIONS[name]}"):
+    with pytest.raises(ValueError, match=rf"does not take {name}: .*Received: {name}={OPTIONS[name]}"):
         LevenbergMarquardt(**{name: OPTIONS[name]})
 
 
@@ -45,32 +45,32 @@ def test_options_that_are_off_are_fine():
 
 
 def test_unknown_arguments():
-    with pytest.raises(TypeError, match="has no argument 'momentum'. Received: momentum=0.9"):
+    with pytest.raises(TypeError, match=r"has no argument 'momentum'. Received: momentum=0.9"):
         LevenbergMarquardt(momentum=0.9)
-    with pytest.raises(ValueError, match="Unknown solver; choose one of 'auto', .*Received: solver='lu'"):
+    with pytest.raises(ValueError, match=r"Unknown solver; choose one of 'auto', .*Received: solver='lu'"):
         LevenbergMarquardt(solver="lu")
-    with pytest.raises(TypeError, match="solver must be one of .*Received: solver=3"):
+    with pytest.raises(TypeError, match=r"solver must be one of .*Received: solver=3"):
         LevenbergMarquardt(solver=3)
-    with pytest.raises(TypeError, match="Received: damping=1.0"):
+    with pytest.raises(TypeError, match=r"Received: damping=1.0"):
         LevenbergMarquardt(damping=1.0)
-    with pytest.raises(ValueError, match="max_attempts must be an integer of at least 1. Received: max_attempts=0"):
+    with pytest.raises(ValueError, match=r"max_attempts must be an integer of at least 1. Received: max_attempts=0"):
         LevenbergMarquardt(max_attempts=0)
-    with pytest.raises(ValueError, match="min_gain must be a number between 0 and 1"):
+    with pytest.raises(ValueError, match=r"min_gain must be a number between 0 and 1"):
         LevenbergMarquardt(min_gain=2)
 
 
 def test_learning_rate_schedules():
     model = model_of(layers.Dense(2))
-    with pytest.raises(ValueError, match="has no learning rate to set.*Received: learning_rate=0.1"):
+    with pytest.raises(ValueError, match=r"has no learning rate to set.*Received: learning_rate=0.1"):
         fit(model, callbacks=[keras.callbacks.LearningRateScheduler(lambda epoch: 0.1)])
-    with pytest.raises(ValueError, match="damping adapts"):
+    with pytest.raises(ValueError, match=r"damping adapts"):
         LevenbergMarquardt().learning_rate = 0.5
 
 
 def test_eager_execution():
     with pytest.raises(ValueError, match=r"run_eagerly=False, or call optimizer.minimize\(residuals, variables\)"):
         fit(model_of(layers.Dense(2), run_eagerly=True))
-    with pytest.raises(ValueError, match="eager execution"):
+    with pytest.raises(ValueError, match=r"eager execution"):
         LevenbergMarquardt().apply_gradients([(tf.ones([2]), tf.Variable(tf.ones([2])))])
 
 
@@ -79,14 +79,14 @@ def test_nothing_to_train():
     model = model_of(frozen)
     frozen.trainable = False
     model.compile(optimizer=LevenbergMarquardt(), loss="mse")
-    with pytest.warns(UserWarning, match="trainable"), pytest.raises(ValueError, match="nothing to train"):
+    with pytest.warns(UserWarning, match=r"trainable"), pytest.raises(ValueError, match=r"nothing to train"):
         fit(model)
-    with pytest.raises(ValueError, match="nothing to train.*Received: no trainable weights"):
+    with pytest.raises(ValueError, match=r"nothing to train.*Received: no trainable weights"):
         LevenbergMarquardt().build([])
 
 
 def test_a_loss_that_is_not_a_sum_of_squares_names_the_op_when_training_starts():
-    with pytest.raises(ValueError, match="sum of squares.*Received: op 'compile_loss/mae/Abs' of type Abs"):
+    with pytest.raises(ValueError, match=r"sum of squares.*Received: op 'compile_loss/mae/Abs' of type Abs"):
         fit(model_of(layers.Dense(2), loss="mae"))
 
 
@@ -98,17 +98,17 @@ def test_a_variable_that_the_loss_does_not_depend_on():
         def call(self, x):
             return x + tf.stop_gradient(self.spare)[0]
 
-    with pytest.raises(ValueError, match="loss must depend on every variable.*spare"):
+    with pytest.raises(ValueError, match=r"loss must depend on every variable.*spare"):
         fit(model_of(Spare(), layers.Dense(2)))
 
 
 def test_reduced_precision():
-    with pytest.raises(ValueError, match="must compute in the dtype of its variables.*bfloat16"):
+    with pytest.raises(ValueError, match=r"must compute in the dtype of its variables.*bfloat16"):
         fit(model_of(layers.Dense(2, dtype="mixed_bfloat16")))
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        with pytest.raises(ValueError, match="LossScaleOptimizer, which hides the loss"):
+        with pytest.raises(ValueError, match=r"LossScaleOptimizer, which hides the loss"):
             fit(model_of(layers.Dense(2)))
     finally:
         keras.config.set_dtype_policy(policy)
@@ -117,29 +117,29 @@ def test_reduced_precision():
 @pytest.mark.parametrize("dtype", ["int32", "bfloat16", "float16"])
 def test_variables_that_are_not_floating(dtype):
     variable = tf.Variable(tf.ones([2], dtype), name="counts")
-    with pytest.raises(ValueError, match=f"all be float32, or all float64.*Received: counts:?0?: {dtype}"):
+    with pytest.raises(ValueError, match=rf"all be float32, or all float64.*Received: counts:?0?: {dtype}"):
         LevenbergMarquardt().minimize(lambda: tf.cast(variable, tf.float32), [variable])
 
 
 def test_variables_of_several_kinds():
     mixed = [tf.Variable(tf.ones([2], dtype)) for dtype in (tf.float32, tf.float64)]
-    with pytest.raises(ValueError, match="all be float32, or all float64"):
+    with pytest.raises(ValueError, match=r"all be float32, or all float64"):
         LevenbergMarquardt().minimize(lambda: mixed[0], mixed)
-    with pytest.raises(ValueError, match="listed twice"):
+    with pytest.raises(ValueError, match=r"listed twice"):
         LevenbergMarquardt().minimize(lambda: mixed[0] + 1, [mixed[0], mixed[0]])
-    with pytest.raises(TypeError, match="must be a tf.Variable or a keras.Variable"):
+    with pytest.raises(TypeError, match=r"must be a tf.Variable or a keras.Variable"):
         LevenbergMarquardt().minimize(lambda: mixed[0] + 1, [tf.ones([2])])
 
 
 def test_residuals_of_minimize():
     weight, other = tf.Variable([1.0]), tf.Variable([2.0])
-    with pytest.raises(TypeError, match="callable without arguments.*Received: residuals="):
+    with pytest.raises(TypeError, match=r"callable without arguments.*Received: residuals="):
         LevenbergMarquardt().minimize(weight, [weight])
-    with pytest.raises(ValueError, match="residuals must depend on every variable.*do not depend"):
+    with pytest.raises(ValueError, match=r"residuals must depend on every variable.*do not depend"):
         LevenbergMarquardt().minimize(lambda: weight * 2, [weight, other])
-    with pytest.raises(ValueError, match="residuals must depend on every variable"):
+    with pytest.raises(ValueError, match=r"residuals must depend on every variable"):
         LevenbergMarquardt().minimize(lambda: tf.stop_gradient(weight) * 2, [weight])
-    with pytest.raises(TypeError, match="floating-point tensors"):
+    with pytest.raises(TypeError, match=r"floating-point tensors"):
         LevenbergMarquardt().minimize(lambda: tf.cast(weight, tf.int32), [weight])
 
 
@@ -147,9 +147,9 @@ def test_other_variables_than_the_optimizer_was_built_for():
     one, two = tf.Variable([1.0]), tf.Variable([2.0])
     optimizer = LevenbergMarquardt()
     optimizer.build([one, two])
-    with pytest.raises(ValueError, match="step is taken in all variables at once.*without .'Variable:0'"):
+    with pytest.raises(ValueError, match=r"step is taken in all variables at once.*without .'Variable:0'"):
         optimizer.minimize(lambda: one - 3.0, [one])
-    with pytest.raises(ValueError, match="Unknown variable"):
+    with pytest.raises(ValueError, match=r"Unknown variable"):
         optimizer.minimize(lambda: one - 3.0, [tf.Variable([1.0])])
 
 
@@ -160,7 +160,7 @@ def test_a_train_step_that_does_not_call_scale_loss():
     def step():
         optimizer.apply_gradients([(tf.ones([1]), weight)])
 
-    with pytest.raises(ValueError, match="call loss = optimizer.scale_loss.*Received: no loss"):
+    with pytest.raises(ValueError, match=r"call loss = optimizer.scale_loss.*Received: no loss"):
         step()
 
 

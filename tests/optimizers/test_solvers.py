@@ -37,9 +37,16 @@ class Linear:
         residual = (self.x @ a @ b - self.y).ravel() / np.sqrt(3)
         to_a = np.einsum("ni,om->nmio", self.x, b).reshape(len(residual), -1)
         to_b = np.einsum("no,mq->nmoq", self.x @ a, np.eye(2)).reshape(len(residual), -1)
-        masks = [np.broadcast_to(np.arange(1.0, 1 + v.shape[1]) ** 2 if self.elementwise else 1.0, v.shape) for v in (a, b)]
+        masks = [
+            np.broadcast_to(np.arange(1.0, 1 + v.shape[1]) ** 2 if self.elementwise else 1.0, v.shape) for v in (a, b)
+        ]
         prior = np.concatenate([value * mask.ravel() for value, mask in zip(self.prior, masks)])
-        return residual, np.concatenate([to_a, to_b], axis=1) / np.sqrt(3), prior, np.concatenate([a.ravel(), b.ravel()])
+        return (
+            residual,
+            np.concatenate([to_a, to_b], axis=1) / np.sqrt(3),
+            prior,
+            np.concatenate([a.ravel(), b.ravel()]),
+        )
 
     def solve(self, solver, dampings, scaling, jit_compile=False):
         """Return diag(JᵀJ), the D that was used, and for each λ: p, whether it was solved, pᵀ(JᵀJ+Λ)p."""
@@ -96,7 +103,7 @@ def test_prior_that_differs_within_a_variable(solver):
 
 
 def test_kernel_refuses_a_prior_that_differs_within_a_variable():
-    with pytest.raises(ValueError, match="weigh all elements of a variable alike"):
+    with pytest.raises(ValueError, match=r"weigh all elements of a variable alike"):
         Linear(5, (0.3, 0.7), elementwise=True).solve(KernelSolver(), [0.1], np.ones(18))
 
 
@@ -127,7 +134,9 @@ def test_what_auto_chooses(case):
 
     @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)])
     def trace(x):
-        return solver.run(loss_objective(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight]), lambda s: s.gradient)
+        return solver.run(
+            loss_objective(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight]), lambda s: s.gradient
+        )
 
     trace.get_concrete_function()
     assert solver.chosen == expected
@@ -142,7 +151,9 @@ def test_auto_decides_in_the_graph_where_the_batch_is_open(examples):
     @tf.function(input_signature=[tf.TensorSpec([None, 600], tf.float64)])
     def run(x):
         objective = loss_objective(tf.reduce_sum(tf.square(tf.matmul(x, weight) - y)) / 2, [weight])
-        return AutoSolver().run(objective, lambda s: s.solver(tf.ones([600], tf.float64))(tf.constant(0.1, tf.float64))[0])
+        return AutoSolver().run(
+            objective, lambda s: s.solver(tf.ones([600], tf.float64))(tf.constant(0.1, tf.float64))[0]
+        )
 
     expected = np.linalg.solve(x.T @ x + 0.1 * np.eye(600), -x.T @ (x @ weight.numpy() - y))[:, 0]
     np.testing.assert_allclose(run(x), expected, rtol=1e-6, atol=1e-8)

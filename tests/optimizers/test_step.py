@@ -1,4 +1,4 @@
-"""The step against an independent NumPy implementation, through accepted and rejected steps; and what a step must never do."""
+"""The step against NumPy, through accepted and rejected steps; and what a step must never do."""
 
 import hypothesis
 import keras
@@ -187,5 +187,3 @@ def test_one_example_one_output_and_constraints():
     for _ in range(3):
         optimizer.minimize(lambda: weight.value[None, :] - target, [weight])
     np.testing.assert_allclose(weight.numpy(), [1.0, 0.0], atol=1e-6)
-
-

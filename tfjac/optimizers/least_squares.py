@@ -32,17 +32,18 @@ def least_squares(
 ):
     """Minimise ½‖residuals()‖² over variables by the Levenberg-Marquardt method.
 
-    The whole minimisation runs inside one graph: every step linearises the residuals, solves for a step, and keeps it if the
-    cost fell as predicted, or else puts the variables back and tries again with more damping. The cost never rises, so that the
-    variables are left at the best point found, whatever the status.
+    The whole minimisation runs inside one graph: every step linearises the residuals, solves for a step, and keeps it
+    if the cost fell as predicted, or else puts the variables back and tries again with more damping. The cost never
+    rises, so that the variables are left at the best point found, whatever the status.
 
     Args:
-      residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of them. It is traced
-        once, as by ``tf.function``. Where the leading axis is that of independent examples, the Jacobian is found far cheaper.
+      residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
+        them. It is traced once, as by ``tf.function``. Where the leading axis is that of independent examples, the
+        Jacobian is found far cheaper.
       variables: nest of ``tf.Variable`` or ``keras.Variable``, all float32 or all float64.
       max_steps: at most so many steps.
-      ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in ``tfjac.optimizers.convergence``);
-        default √ε of the dtype, zero to switch one off.
+      ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
+        ``tfjac.optimizers.convergence``); default √ε of the dtype, zero to switch one off.
       damping: ``"nielsen"``, ``"multiplicative"``, ``"trust_region"``, or a ``Damping``.
       scaling: ``"more"``, ``"marquardt"``, ``"identity"``, or a ``Scaling``.
       solver: ``"auto"``, ``"qr"``, ``"cholesky"``, ``"kernel"``, ``"cg"``, or a ``Solver``.
@@ -54,8 +55,8 @@ def least_squares(
       A ``LeastSquaresResult``.
 
     Raises:
-      ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on one of the
-        variables. Numerical trouble never raises: it is a status.
+      ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
+        one of the variables. Numerical trouble never raises: it is a status.
 
     Cost: per step, one linearisation, and for each attempt one solve and one evaluation.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
@@ -89,7 +90,7 @@ def _minimisation(residuals, variables, method, limits, max_steps):
     def cost_and_gradient():
         cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tf.nest.flatten(residuals())]) / 2
         gradients = tf.gradients(cost, [as_tf_variable(variable) for variable in variables])
-        return cost, tf.reduce_max([tf.reduce_max(tf.abs(tf.convert_to_tensor(gradient))) for gradient in gradients])
+        return cost, tf.reduce_max([tf.reduce_max(tf.abs(tf.convert_to_tensor(g))) for g in gradients])
 
     def unfinished(status, steps, evaluations, damping, state):
         return tf.equal(status, int(Status.RUNNING)) & (steps < max_steps)
@@ -125,12 +126,12 @@ def _result(variables, flat, status, cost, gradient_norm, steps, evaluations, da
 def _check_call(residuals):
     if not callable(residuals):
         raise TypeError(
-            "residuals must be a callable without arguments that reads the variables, so that it can be evaluated again "
-            f"elsewhere. Received: residuals={residuals!r}"
+            "residuals must be a callable without arguments that reads the variables, so that it can be evaluated "
+            f"again elsewhere. Received: residuals={residuals!r}"
         )
     if not tf.executing_eagerly():
         raise ValueError(
-            "least_squares runs a whole minimisation and returns Python numbers: call it outside of tf.function. For one "
-            "step inside a graph use LevenbergMarquardt().minimize(residuals, variables). Received: a call while a graph "
-            "is being traced"
+            "least_squares runs a whole minimisation and returns Python numbers: call it outside of tf.function. For "
+            "one step inside a graph use LevenbergMarquardt().minimize(residuals, variables). "
+            "Received: a call while a graph is being traced"
         )

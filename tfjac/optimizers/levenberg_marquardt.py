@@ -23,13 +23,15 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
         model.fit(x, y, batch_size=len(x), epochs=100)
 
-    The residuals are read off the graph of the loss: mean squared errors with sample weights, class weights, masks, several outputs
-    with ``loss_weights`` and L2 regularisers are all exact; any other loss is refused, by the name of the op that is not a square. Each
-    step solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it only if the loss fell; otherwise the variables get their
-    bits back and more damping is tried. A batch whose loss is not finite changes nothing.
+    The residuals are read off the graph of the loss: mean squared errors with sample weights, class weights, masks,
+    several outputs with ``loss_weights`` and L2 regularisers are all exact; any other loss is refused, by the name of
+    the op that is not a square. Each step solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it
+    only if the loss fell; otherwise the variables get their bits back and more damping is tried. A batch whose loss
+    is not finite changes nothing.
 
-    There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches, which the steps fit one
-    by one, use large ones. Needs a graph (``run_eagerly=False``); outside of Keras' ``fit``, use ``minimize``.
+    There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches,
+    which the steps fit one by one, use large ones. Needs a graph (``run_eagerly=False``); outside of Keras' ``fit``,
+    use ``minimize``.
 
     Args:
       damping: ``"nielsen"``, ``"multiplicative"``, ``"trust_region"``, or a ``Damping``.
@@ -42,13 +44,16 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
       **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
-      status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's variables.
+      status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's
+      variables.
 
     Raises:
-      ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of squares, variables that
-        are not floating-point or that the loss does not depend on, reduced precision, eager execution.
+      ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of
+        squares, variables that are not floating-point or that the loss does not depend on, reduced precision, eager
+        execution.
 
-    Cost: per step, one linearisation (``tfjac.jacobian_operator``), and per attempt one linear solve and one forward pass.
+    Cost: per step, one linearisation (``tfjac.jacobian_operator``), and per attempt one linear solve and one forward
+    pass.
     Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004.
     """
 
@@ -124,7 +129,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         return loss
 
     def finalize_variable_values(self, var_list):
-        """Check, at the end of ``fit``, that there was something to train: Keras never calls ``apply`` for frozen models."""
+        """Check, at the end of ``fit``, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
 
     def apply(self, grads, trainable_variables=None):
@@ -144,8 +149,8 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     def minimize(self, residuals, variables):
         """Take one step on ½‖residuals()‖².
 
-        Eagerly, ``residuals`` is traced on the first call and the trace used again for the same callable and variables; inside a
-        ``tf.function`` it is traced in place.
+        Eagerly, ``residuals`` is traced on the first call and the trace used again for the same callable and
+        variables; inside a ``tf.function`` it is traced in place.
 
         Args:
           residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of

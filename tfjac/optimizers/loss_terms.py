@@ -13,13 +13,14 @@ import tensorflow as tf
 from ..graph import differentiable_path, references
 
 FIRST_INPUT = {
-    "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "DivNoNan", "Div", "EnsureShape", "ExpandDims", "GatherNd", "GatherV2", "Identity",
-    "Mean", "MirrorPad", "Neg", "Pad", "PlaceholderWithDefault", "RealDiv", "Reshape", "ReverseV2", "SegmentMean", "SegmentSum", "Slice",
-    "Snapshot", "Split", "Squeeze", "StridedSlice", "Sum", "Tile", "Transpose", "Unpack", "UnsortedSegmentSum",
+    "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape", "ExpandDims", "GatherNd",
+    "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv", "Reshape", "ReverseV2", "SegmentMean",
+    "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile", "Transpose", "Unpack",
+    "UnsortedSegmentSum",
 }  # fmt: skip
 """Linear in the first input; the others (axes, shapes, indices, divisors) must not depend on the variables."""
 
-ANY_INPUT = {"Add", "AddN", "AddV2", "ConcatV2", "IdentityN", "Pack", "PadV2", "Select", "SelectV2", "SplitV", "Sub"}
+ANY_INPUT = {"Add", "AddN", "AddV2", "ConcatV2", "IdentityN", "Pack", "PadV2", "Select", "SelectV2", "Split", "Sub"}
 """Linear in all floating-point inputs at once."""
 
 ONE_INPUT = {"BatchMatMul", "BatchMatMulV2", "Einsum", "MatMul", "Mul", "MulNoNan"}
@@ -50,8 +51,9 @@ class NotASumOfSquares(ValueError):
         self.op = op
         super().__init__(
             "Levenberg-Marquardt needs a loss that is a sum of squares, possibly weighted, such as 'mse', with L2 "
-            f"regularisers. Going back from the loss, {reason}. Use loss='mse' or another mean or sum of squares, or call "
-            f"minimize(residuals, variables) with residuals of your own. Received: op {op.name!r} of type {op.type}"
+            f"regularisers. Going back from the loss, {reason}. Use loss='mse' or another mean or sum of squares, or "
+            f"call minimize(residuals, variables) with residuals of your own. "
+            f"Received: op {op.name!r} of type {op.type}"
         )
 
 
@@ -124,7 +126,9 @@ class _Walk:
     def _linear_inputs(self, op):
         """Return the inputs of ``op`` that the walk goes on from, each with the sign that it enters with."""
         alive = [index for index, tensor in enumerate(op.inputs) if tensor.ref() in self.live]
-        if op.type in ANY_INPUT or (op.type in FIRST_INPUT and alive == [0]) or (op.type in ONE_INPUT and len(alive) == 1):
+        through_first = op.type in FIRST_INPUT and alive == [0]
+        through_one = op.type in ONE_INPUT and len(alive) == 1
+        if op.type in ANY_INPUT or through_first or through_one:
             return [(op.inputs[index], _sign(op, index)) for index in alive]
         if op.type in FIRST_INPUT:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
@@ -145,9 +149,8 @@ def square_root(op):
         return op.inputs[0]
     if op.type == "SquaredDifference":
         return op.inputs[0] - op.inputs[1]
-    if op.type == "Pow" and tf.get_static_value(op.inputs[1]) is not None and (tf.get_static_value(op.inputs[1]) == 2).all():
-        return op.inputs[0]
-    return None
+    exponent = tf.get_static_value(op.inputs[1]) if op.type == "Pow" else None
+    return op.inputs[0] if exponent is not None and (exponent == 2).all() else None
 
 
 def _sign(op, index):

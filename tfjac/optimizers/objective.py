@@ -7,39 +7,6 @@ import tensorflow as tf
 from ..graph import replay
 
 
-class Prior:
-    """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
-
-    Attributes:
-      precision: ``[p]``, Λ.
-      gradient: ``[p]``, Λ(w−w₀).
-      per_variable: ``[num_variables]``, Λ of each variable where it is the same for all its elements; else None.
-      is_zero: whether there is no such part (a Python bool).
-    """
-
-    def __init__(self, precision, gradient, per_variable, is_zero):
-        self.precision, self.gradient, self.per_variable, self.is_zero = precision, gradient, per_variable, is_zero
-
-    @classmethod
-    def zero(cls, num_parameters, num_variables, dtype):
-        """Return the prior of an objective without regulariser."""
-        zeros = tf.zeros([num_parameters], dtype)
-        return cls(zeros, zeros, tf.zeros([num_variables], dtype), is_zero=True)
-
-    @property
-    def has_one_number_per_variable(self):
-        """Whether Λ is constant over each variable."""
-        return self.per_variable is not None
-
-    def require_one_number_per_variable(self, who):
-        """Raise ValueError unless Λ is constant over each variable."""
-        if not self.has_one_number_per_variable:
-            raise ValueError(
-                f"{who} needs regularisers that weigh all elements of a variable alike, such as keras.regularizers.L2. Use "
-                "solver='cholesky' or 'cg'. Received: a regulariser whose weight differs, or may differ, within a variable"
-            )
-
-
 class Objective:
     """F, its linearisation at the current values of the variables, and how to evaluate it elsewhere.
 

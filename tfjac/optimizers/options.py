@@ -16,7 +16,9 @@ def resolve(argument, value, choices):
     names = ", ".join(repr(name) for name in choices)
     if isinstance(value, str):
         if value not in choices:
-            raise ValueError(f"Unknown {argument}; choose one of {names}, or pass an object. Received: {argument}={value!r}")
+            raise ValueError(
+                f"Unknown {argument}; choose one of {names}, or pass an object. Received: {argument}={value!r}"
+            )
         return choices[value]()
     if not isinstance(value, tuple(choices.values())):
         raise TypeError(
@@ -28,7 +30,7 @@ def resolve(argument, value, choices):
 
 def positive(argument, value, *, below=None):
     """Return ``value`` as a float; raise ValueError unless it is a number in ``(0, below)``."""
-    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value
+    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     if not valid or (below is not None and not value < below):
         limit = "a positive number" if below is None else f"a number between 0 and {below}"
         raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")

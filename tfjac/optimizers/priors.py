@@ -7,6 +7,34 @@ import tensorflow as tf
 from ..graph import differentiable_path, references
 
 
+class Prior:
+    """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
+
+    Attributes:
+      precision: ``[p]``, Λ.
+      gradient: ``[p]``, Λ(w−w₀).
+      per_variable: ``[num_variables]``, Λ of each variable where it is the same for all its elements; else None.
+      is_zero: whether there is no such part (a Python bool).
+    """
+
+    def __init__(self, precision, gradient, per_variable, is_zero):
+        self.precision, self.gradient, self.per_variable, self.is_zero = precision, gradient, per_variable, is_zero
+
+    @property
+    def has_one_number_per_variable(self):
+        """Whether Λ is constant over each variable."""
+        return self.per_variable is not None
+
+    def require_one_number_per_variable(self, who):
+        """Raise ValueError unless Λ is constant over each variable."""
+        if not self.has_one_number_per_variable:
+            raise ValueError(
+                f"{who} needs regularisers that weigh all elements of a variable alike, such as keras.regularizers.L2. "
+                "Use solver='cholesky' or 'cg'. "
+                "Received: a regulariser whose weight differs, or may differ, within a variable"
+            )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariablePrior:
     """What one squared term adds to the diagonal, for one variable of ``size`` elements.
@@ -78,3 +106,16 @@ def _factor(op, alive):
         other = op.inputs[1 - alive]
         return other if op.type == "Mul" else 1 / other
     return tf.constant(-1, op.outputs[0].dtype) if op.type == "Neg" or (op.type == "Sub" and alive == 1) else None
+
+
+def combined(priors, sizes, dtype):
+    """Return the ``Prior`` that a list of ``VariablePrior`` adds up to; ``sizes`` are those of all variables."""
+    precision = [tf.zeros([size], dtype) for size in sizes]
+    gradient = [tf.zeros([size], dtype) for size in sizes]
+    numbers = [tf.zeros([], dtype) for _ in sizes]
+    for prior in priors:
+        precision[prior.index] += prior.precision
+        gradient[prior.index] += prior.gradient
+        numbers[prior.index] += 0 if prior.number is None else prior.number
+    uniform = all(prior.number is not None for prior in priors)
+    return Prior(tf.concat(precision, 0), tf.concat(gradient, 0), tf.stack(numbers) if uniform else None, not priors)

@@ -2,18 +2,22 @@
 
 import tensorflow as tf
 
+_NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
+
 REASONS = {
     "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=",
-    "weight_decay": "weights shrunk after a step would undo what its gain ratio judged; use kernel_regularizer='l2', which is exact",
-    "clipnorm": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
-    "clipvalue": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
-    "global_clipnorm": "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'",
-    "use_ema": "an average of weights is not a point that was judged; use keras.callbacks.SwapEMAWeights with another optimizer",
+    "weight_decay": "weights shrunk after a step were never judged; use kernel_regularizer='l2', which is exact",
+    "clipnorm": _NO_GRADIENT,
+    "clipvalue": _NO_GRADIENT,
+    "global_clipnorm": _NO_GRADIENT,
+    "use_ema": "an average of weights is not a point that was judged; average them after training",
     "ema_momentum": "it belongs to use_ema, which is refused",
     "ema_overwrite_frequency": "it belongs to use_ema, which is refused",
     "loss_scale_factor": "the loss is not scaled: a factor would cancel in the gain ratio; train in float32 or float64",
     "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, at one point; use a larger batch",
 }
+"""Arguments of Keras optimizers, and why they are refused."""
+
 HARMLESS = {"ema_momentum": 0.99}
 """Defaults of Keras that mean "not used"."""
 
@@ -44,8 +48,9 @@ def check_tracing():
     """Raise ValueError in eager execution, where there is no graph to read residuals off."""
     if tf.executing_eagerly():
         raise ValueError(
-            "LevenbergMarquardt reads the residuals off the graph of the loss, and eager execution has none. Compile the model with "
-            "run_eagerly=False, or call optimizer.minimize(residuals, variables) with a callable. Received: eager execution"
+            "LevenbergMarquardt reads the residuals off the graph of the loss, and eager execution has none. Compile "
+            "the model with run_eagerly=False, or call optimizer.minimize(residuals, variables) with a callable. "
+            "Received: eager execution"
         )
 
 
@@ -54,8 +59,8 @@ def check_replicas():
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if replicas > 1:
         raise ValueError(
-            "LevenbergMarquardt takes each step on one device: replicas would each solve for a step of their own. Train "
-            f"without a tf.distribute strategy. Received: a strategy of {replicas} replicas"
+            "LevenbergMarquardt takes each step on one device: replicas would each solve for a step of their own. "
+            f"Train without a tf.distribute strategy. Received: a strategy of {replicas} replicas"
         )
 
 
@@ -63,6 +68,6 @@ def check_trainable(variables):
     """Raise ValueError where nothing can be trained; Keras itself only warns, and trains nothing."""
     if not variables:
         raise ValueError(
-            "There is nothing to train: no weight of the model is trainable. Set trainable = True on one of its layers. "
-            "Received: a model without trainable weights"
+            "There is nothing to train: no weight of the model is trainable. Set trainable = True on one of its "
+            "layers. Received: a model without trainable weights"
         )

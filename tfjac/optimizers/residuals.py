@@ -17,17 +17,18 @@ from ..graph import (
 from ..jacobians import jacobian_operator
 from .columns import SomeColumns
 from .loss_terms import squared_terms
-from .objective import Objective, Prior
-from .priors import diagonal_prior
+from .objective import Objective
+from .priors import combined, diagonal_prior
 from .variables import variable_name
-
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
 def loss_objective(loss, variables):
-    """Return the ``Objective`` of a loss that is a sum of squares: loss = Σ c·u², so that r = √(2c)·u and F is the loss.
+    """Return the ``Objective`` of a loss that is a sum of squares.
+
+    loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself.
 
     Args:
       loss: scalar tensor of the graph being traced.
@@ -51,7 +52,7 @@ def loss_objective(loss, variables):
     return Objective(
         cost=tf.reduce_sum(loss),
         blocks=_blocks(roots, variables, handles),
-        prior=_total(priors, variables, loss.dtype),
+        prior=combined(priors, _sizes(variables), loss.dtype),
         variables=variables,
     )
 
@@ -60,8 +61,8 @@ def residual_objective(residuals, variables):
     """Return the ``Objective`` F = ½‖r‖² of residuals.
 
     Args:
-      residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is that of
-        independent examples, the Jacobian is found far cheaper.
+      residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is
+        that of independent examples, the Jacobian is found far cheaper.
       variables: list of ``tf.Variable`` or ``keras.Variable``.
 
     Raises:
@@ -73,7 +74,7 @@ def residual_objective(residuals, variables):
     tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
     _check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
-    prior = _total([], variables, cost.dtype)
+    prior = combined([], _sizes(variables), cost.dtype)
     return Objective(cost, _blocks(tensors, variables, handles), prior, variables)
 
 
@@ -86,6 +87,10 @@ def _checked(tensor):
     return tensor
 
 
+def _sizes(variables):
+    return [as_tf_variable(variable).shape.num_elements() for variable in variables]
+
+
 def _handles(graph, variables):
     return [handle_in(graph, variable) for variable in variables]
 
@@ -95,7 +100,7 @@ def _check_dependence(targets, variables, handles, what):
     for variable, handle in zip(variables, handles):
         if handle is None or not _reaches(handle, targets):
             raise ValueError(
-                f"The {what} must depend on every variable, or its columns of the Jacobian are zero. Leave the variable "
+                f"The {what} must depend on every variable: the Jacobian has a column for each. Leave the variable "
                 f"out, or set trainable = False on its layer. Received: variable {variable_name(variable)!r}, on which "
                 f"the {what} do{'es' if what == 'loss' else ''} not depend"
             )
@@ -104,10 +109,10 @@ def _check_dependence(targets, variables, handles, what):
         for output in op.outputs:
             if output.dtype.is_floating and output.dtype != dtype:
                 raise ValueError(
-                    "Levenberg-Marquardt solves linear systems from differences of nearby losses: the model must compute in the "
-                    f"dtype of its variables throughout, float32 or float64, without mixed precision. Received: variables of dtype "
-                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name} (Keras computes losses "
-                    f"in keras.config.floatx(), which is {keras.config.floatx()!r})"
+                    "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the "
+                    "dtype of its variables throughout, float32 or float64, without mixed precision (Keras computes "
+                    f"losses in keras.config.floatx(), here {keras.config.floatx()}). Received: variables of dtype "
+                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name}"
                 )
 
 
@@ -117,9 +122,8 @@ def _reaches(handle, targets):
     return bool(outputs & references(targets))
 
 
-
 def _blocks(tensors, variables, handles):
-    """Return pairs of Jacobian operator and residuals ``[rows]``, one for each set of tensors with the same examples."""
+    """Return pairs of Jacobian operator and residuals ``[rows]``, one for each group of tensors."""
     blocks = []
     for group in _grouped([_with_examples(tensor) for tensor in tensors], handles):
         flat = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
@@ -135,8 +139,7 @@ def _operator(group, variables, handles):
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
             warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
         operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
-    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
-    return operator if len(present) == len(variables) else SomeColumns(operator, present, sizes)
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, _sizes(variables))
 
 
 def _with_examples(tensor):
@@ -167,22 +170,3 @@ def _same_examples(tensors, handles):
     except ExamplesMix:
         return False
     return True
-
-
-def _total(priors, variables, dtype):
-    """Add up the priors of single variables."""
-    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
-    if not priors:
-        return Prior.zero(sum(sizes), len(sizes), dtype)
-    zeros = lambda index: tf.zeros([sizes[index]], dtype)
-    of = lambda index: [prior for prior in priors if prior.index == index]
-    precision = [tf.add_n([zeros(i), *(prior.precision for prior in of(i))]) for i in range(len(sizes))]
-    gradient = [tf.add_n([zeros(i), *(prior.gradient for prior in of(i))]) for i in range(len(sizes))]
-    uniform = all(prior.number is not None for prior in priors)
-    numbers = [tf.add_n([tf.zeros([], dtype), *(prior.number for prior in of(i))]) for i in range(len(sizes))] if uniform else None
-    return Prior(
-        tf.concat(precision, axis=0),
-        tf.concat(gradient, axis=0),
-        tf.stack(numbers) if uniform else None,
-        is_zero=False,
-    )

@@ -44,5 +44,6 @@ class LeastSquaresResult:
         return (
             f"{self.message}\n"
             f"status {self.status.name}, cost {self.cost:.10g}, largest gradient {self.gradient_norm:.3g}, "
-            f"{self.steps} steps, {self.evaluations} evaluations, {self.jacobians} Jacobians, damping {self.damping:.3g}"
+            f"{self.steps} steps, {self.evaluations} evaluations, {self.jacobians} Jacobians, "
+            f"damping {self.damping:.3g}"
         )

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class LossOfTrace:
-    """The loss seen by ``scale_loss``, until ``apply`` asks for it; one for each thread, as replicas trace side by side."""
+    """The loss seen by ``scale_loss``, until ``apply`` asks for it; one for each thread that traces."""
 
     def __init__(self):
         self._losses = {}
@@ -26,8 +26,9 @@ class LossOfTrace:
         if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
             raise ValueError(
                 "LevenbergMarquardt has not seen the loss of this training step. In a train_step of your own, call "
-                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), in the same graph; with "
-                "mixed_float16 Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use float32. "
+                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), in the same graph. "
+                "With mixed_float16, Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use "
+                "float32. "
                 f"Received: {'no loss' if loss is None else 'a loss of another graph'}"
             )
         return loss

@@ -9,25 +9,30 @@ def checked_variables(variables):
     """Return ``variables`` as a list, checked.
 
     Raises:
-      ValueError: for none at all, a non-floating or half-precision dtype, mixed dtypes, an open shape, or the same variable twice.
+      ValueError: for none at all, a non-floating or half-precision dtype, mixed dtypes, an open shape, or the same
+        variable twice.
       TypeError: for what is not a variable.
     """
     variables = list(variables)
     if not variables:
         raise ValueError(
-            "There is nothing to train: Levenberg-Marquardt needs at least one trainable variable. Build the model, or set "
-            "trainable = True on one of its layers. Received: no trainable weights"
+            "There is nothing to train: Levenberg-Marquardt needs at least one trainable variable. Build the model, or "
+            "set trainable = True on one of its layers. Received: no trainable weights"
         )
     dtypes = {as_tf_variable(variable).dtype for variable in variables}
     if len(dtypes) > 1 or not dtypes <= {tf.float32, tf.float64}:
-        listed = ", ".join(f"{variable_name(variable)}: {as_tf_variable(variable).dtype.name}" for variable in variables)
+        listed = ", ".join(
+            f"{variable_name(variable)}: {as_tf_variable(variable).dtype.name}" for variable in variables
+        )
         raise ValueError(
             "The variables must all be float32, or all float64; integers have no derivative, and half precision cannot "
             f"carry the linear solves. Received: {listed}"
         )
     for variable in variables:
         if not as_tf_variable(variable).shape.is_fully_defined():
-            raise ValueError(f"A variable must have a fixed shape. Received: {variable_name(variable)} of {variable.shape}")
+            raise ValueError(
+                f"A variable must have a fixed shape. Received: {variable_name(variable)} of {variable.shape}"
+            )
     if len({id(as_tf_variable(variable)) for variable in variables}) < len(variables):
         names = [variable_name(variable) for variable in variables]
         raise ValueError(f"The same variable is listed twice. Received: {names}")

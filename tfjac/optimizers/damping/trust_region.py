@@ -39,7 +39,9 @@ class TrustRegionDamping(Damping):
         radius, damping = state
         newton = solve(self.bounds(curvature)[0])
         fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
-        return tf.cond(fits, lambda: newton, lambda: self._fill(radius, self.clip(damping, curvature), solve, curvature))
+        return tf.cond(
+            fits, lambda: newton, lambda: self._fill(radius, self.clip(damping, curvature), solve, curvature)
+        )
 
     def _fill(self, radius, guess, solve, curvature):
         """Find λ with ‖D^½ p(λ)‖ within a tenth of ``radius``."""

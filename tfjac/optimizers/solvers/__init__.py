@@ -29,5 +29,5 @@ SOLVERS = {
 
 
 def get_solver(solver):
-    """Return the ``Solver`` named ``"auto"``, ``"cholesky"``, ``"kernel"``, ``"qr"`` or ``"cg"``, or the object itself."""
+    """Return the ``Solver`` of that name ("auto", "cholesky", "kernel", "qr", "cg"), or the object itself."""
     return resolve("solver", solver, SOLVERS)

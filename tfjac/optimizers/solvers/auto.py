@@ -26,7 +26,8 @@ class AutoSolver(Solver):
     - p > nm: ``"kernel"`` (not with a regulariser that weighs the elements of one variable differently);
     - the matrix that this would need is over the budget: the other of the two, or else ``"cg"``.
 
-    Where the batch size is open while tracing, as in ``fit``, and both would do, both are traced and the batch decides as it comes.
+    Where the batch size is open while tracing, as in ``fit``, and both would do, both are traced and the batch
+    decides as it comes.
 
     Args:
       memory_budget: bytes that the matrix and its factor may take.

@@ -18,8 +18,8 @@ class System(abc.ABC):
     def solver(self, scaling):
         """Return ``solve``: from λ (scalar) to p ``[p]`` and whether it could be solved (scalar bool).
 
-        Where it could not, p is zeros: nothing raises, nothing that is not finite comes out. What depends on D ``[p]`` (``scaling``)
-        but not on λ is computed here, once.
+        Where it could not, p is zeros: nothing raises, nothing that is not finite comes out. What depends on D
+        ``[p]`` (``scaling``) but not on λ is computed here, once.
         """
 
     @abc.abstractmethod

@@ -11,8 +11,8 @@ from .base import Solver, System
 class CholeskySolver(Solver):
     """JᵀJ is formed once per step, without J, and factored once per λ.
 
-    Cost: n·p²/2 flops for JᵀJ whatever the number of outputs, p³/3 per λ; memory 2p². Squares the condition number of J:
-    for ill-conditioned problems in float64 use ``"qr"``.
+    Cost: n·p²/2 flops for JᵀJ whatever the number of outputs, p³/3 per λ; memory 2p². Squares the condition number of
+    J: for ill-conditioned problems in float64 use ``"qr"``.
     """
 
     name = "cholesky"
@@ -26,7 +26,9 @@ class _NormalEquations(System):
     def __init__(self, objective):
         gram, self.gradient = objective.gram_and_gradient()
         self.diagonal = tf.linalg.diag_part(gram)
-        self.matrix = gram if objective.prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + objective.prior.precision)
+        self.matrix = (
+            gram if objective.prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + objective.prior.precision)
+        )
 
     def solver(self, scaling):
         return lambda damping: damped_solve(self.matrix, -self.gradient, scaling, damping)

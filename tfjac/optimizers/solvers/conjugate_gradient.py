@@ -11,8 +11,8 @@ from .base import Solver, System
 class ConjugateGradientSolver(Solver):
     """Solves (JᵀJ + λD + Λ) p = −g with products J·v and Jᵀ·u alone, preconditioned by the diagonal.
 
-    An inexact solve still gives a descent direction, and the gain ratio judges it like any other. Stops at ‖residual‖ ≤ ``tolerance``·‖g‖ in the
-    norm of the preconditioner, or after ``max_iterations``.
+    An inexact solve still gives a descent direction, and the gain ratio judges it like any other. Stops at ‖residual‖
+    ≤ ``tolerance``·‖g‖ in the norm of the preconditioner, or after ``max_iterations``.
 
     Args:
       tolerance: relative residual.

@@ -15,8 +15,8 @@ class KernelSolver(Solver):
 
         p = −M⁻¹ (q + Jᵀ (I + J M⁻¹ Jᵀ)⁻¹ (r − J M⁻¹ q))
 
-    which is exactly the step of the normal equations. Scalings are averaged over each variable. Without regularisers J D⁻¹ Jᵀ
-    serves for every λ; with them the kernel is formed anew for each.
+    which is exactly the step of the normal equations. Scalings are averaged over each variable. Without regularisers
+    J D⁻¹ Jᵀ serves for every λ; with them the kernel is formed anew for each.
 
     Cost: n²·i + n²m²·o per layer for the kernel, (nm)³/3 per λ; memory 2(nm)².
     """

@@ -10,8 +10,8 @@ from .base import Solver, System
 class QRSolver(Solver):
     """Solves min ‖[J; √(λD + Λ)] p + [r; …]‖ by Householder QR, without ever squaring J.
 
-    J is formed and factored once per step, J = QR; each λ then costs a QR of [R; √(λD + Λ)] (Moré 1978, section 3). The condition number is
-    that of J, not its square, which is what certified digits of hard problems need.
+    J is formed and factored once per step, J = QR; each λ then costs a QR of [R; √(λD + Λ)] (Moré 1978, section 3).
+    The condition number is that of J, not its square, which is what certified digits of hard problems need.
 
     Cost: 2nm·p² flops per step and 4p³ per λ; memory 2nm·p.
     """
