@@ -1,7 +1,7 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
 from tfjac.graph._private import copy_op
-from tfjac.graph.copying import inline_calls, replay
+from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
     SHARED,
     ExampleAnalysis,
@@ -14,7 +14,8 @@ from tfjac.graph.example_axis import (
 from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.targets import in_graph
 from tfjac.graph.traversal import ancestors, between, references
-from tfjac.graph.variables import as_tf_variable, handle_in
+from tfjac.graph.trip_count import static_trip_count
+from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
 
 __all__ = [
     "SHARED",
@@ -25,6 +26,7 @@ __all__ = [
     "ancestors",
     "as_tf_variable",
     "between",
+    "captured_tensor",
     "copy_op",
     "differentiable_path",
     "einsum_labels",
@@ -34,4 +36,6 @@ __all__ = [
     "inline_calls",
     "references",
     "replay",
+    "static_trip_count",
+    "transplant",
 ]

@@ -50,12 +50,15 @@ class ExampleAnalysis:
             not.
         assumed: pairs of a tensor and its `ExampleAxis` whose size is left open by the trace, for the caller to check
             when the graph runs.
+        insides: for the name of each loop and conditional on the path that carries examples, what its rule found out
+            about its bodies (`control_flow.LoopInside`, a list of `control_flow.BranchInside`).
     """
 
     path: list
     axes: dict
     input_axes: dict
     assumed: list
+    insides: dict
 
     def axis(self, tensor):
         """Return the `ExampleAxis` of `tensor`, `SHARED`, or None where it is not on the path."""
@@ -81,12 +84,14 @@ def differentiable_path(sources, targets):
     return path[::-1]
 
 
-def analyse_examples(sources, targets):
-    """Find the example axis of every tensor between `sources` and `targets`, whose axis 0 is the example's.
+def analyse_examples(sources, targets, axes=None, num_examples=None):
+    """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
         sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
         targets: list of tensors `[n, ...]`.
+        axes: for each target its `ExampleAxis` or `SHARED`, where that is not axis 0 for all.
+        num_examples: the static number of examples, where the targets' shapes do not tell.
 
     Returns:
         An `ExampleAnalysis`.
@@ -96,27 +101,42 @@ def analyse_examples(sources, targets):
     """
     path = differentiable_path(sources, targets)
     reached = references(sources).union(*(references(op.outputs) for op in path))
-    wanted = _Wanted(reached, targets)
+    if axes is None:
+        axes = [ExampleAxis(0)] * len(targets)
+        num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
+    wanted = _Wanted(reached, num_examples)
+    for target, axis in zip(targets, axes):
+        wanted.want(target.op, target, axis)
     for op in reversed(path):
         wanted.propagate(op)
-    return ExampleAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed)
+    return ExampleAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
 class _Wanted:
     """The example axes asked for so far, walking backwards."""
 
-    def __init__(self, reached, targets):
-        self.reached, self.axes, self.input_axes, self.shapes = reached, {}, {}, {}
+    def __init__(self, reached, num_examples):
+        self.reached, self.num_examples = reached, num_examples
+        self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
         self.assumed = []
-        self.num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), None)
-        for target in targets:
-            self.axes[target.ref()] = ExampleAxis(0)
 
     def shape(self, tensor):
         """Static shape of `tensor` as a list, with what its consumers imply filled in; None where unknown."""
         if tensor.ref() in self.shapes:
             return self.shapes[tensor.ref()]
         return None if tensor.shape.rank is None else tensor.shape.as_list()
+
+    def reaches(self, tensor):
+        """Return whether the sources reach `tensor` in a way that a gradient follows."""
+        return tensor.ref() in self.reached and _carries_gradient(tensor.dtype)
+
+    def leads(self, sources, target):
+        """Return whether a gradient passes from one of `sources` to `target`, in the body of an op of this graph."""
+        return _carries_gradient(target.dtype) and bool(differentiable_path(sources, [target]))
+
+    def analyse_body(self, sources, targets, axes):
+        """`analyse_examples` for the body of an op of this graph."""
+        return analyse_examples(sources, targets, axes, self.num_examples)
 
     def propagate(self, op):
         wanted = {
@@ -131,18 +151,17 @@ class _Wanted:
         for tensor, axis in zip(op.inputs, inputs):
             if axis is not SHARED and axis.inner is None:
                 self.assumed.append((tensor, axis))
-            if tensor.ref() in self.reached and _carries_gradient(tensor.dtype):
-                self._want(op, tensor, axis)
+            if self.reaches(tensor):
+                self.want(op, tensor, axis)
 
     def _from_rule(self, op, wanted):
-        if any(axis is SHARED for axis in wanted.values()):
-            raise examples_mix_at(op, "some of its outputs are used per example and others by all examples at once")
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
             raise examples_mix_at(op, str(missing)) from None
 
-    def _want(self, op, tensor, axis):
+    def want(self, op, tensor, axis):
+        """Note that `op` uses `tensor` this way."""
         known = self.axes.setdefault(tensor.ref(), axis)
         if known != axis and not self._agree_when_run(tensor, known, axis):
             raise examples_mix_at(

@@ -8,7 +8,15 @@ _ARITHMETIC = {
     "AddV2": np.add,
     "ConcatV2": lambda *parts: np.concatenate(parts[:-1], axis=parts[-1]),
     "FloorMod": np.mod,
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
     "Identity": np.asarray,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "LogicalAnd": np.logical_and,
+    "Max": lambda value, axes: np.max(value, axis=tuple(np.reshape(axes, -1))),
+    "Maximum": np.maximum,
+    "Minimum": np.minimum,
     "Mul": np.multiply,
     "Neg": np.negative,
     "Pack": lambda *parts: np.stack(parts),
@@ -17,17 +25,22 @@ _ARITHMETIC = {
 }
 
 
-def static_value(tensor, depth=6):
+def static_value(tensor, depth=6, given=None):
     """Return the value of `tensor` as an array where the graph fixes it, else None.
 
     Args:
         tensor: an integer tensor: axes, sizes, permutations.
         depth: how many ops to look through beyond what `tf.get_static_value` does.
+        given: a dict from `ref()` to value of tensors that are taken to have it.
     """
+    if given and tensor.ref() in given:
+        return given[tensor.ref()]
     value = tf.get_static_value(tensor)
     if value is not None or depth == 0 or tensor.op.type not in _ARITHMETIC:
         return value
-    inputs = [static_value(part, depth - 1) for part in tensor.op.inputs]
+    if tensor.op.type == "Max" and tensor.op.get_attr("keep_dims"):
+        return None
+    inputs = [static_value(part, depth - 1, given) for part in tensor.op.inputs]
     if any(part is None for part in inputs):
         return None
     return _ARITHMETIC[tensor.op.type](*inputs)

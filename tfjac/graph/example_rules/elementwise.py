@@ -4,7 +4,7 @@ from tfjac.graph.example_rules.registry import SHARED, known_shape, rule
 
 UNARY = """
     Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Cast Ceil CheckNumerics Conj Cos Cosh DebugGradientIdentity
-    Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Identity Imag Inv LeakyRelu Lgamma Log Log1p Ndtri Neg PreventGradient
+    Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Imag Inv LeakyRelu Lgamma Log Log1p Ndtri Neg PreventGradient
     Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Snapshot Softplus Softsign Sqrt Square Tan
     Tanh
 """
@@ -42,8 +42,8 @@ def _aligned(axis, shape, out):
     return axis.moved(position)
 
 
-@rule("IdentityN")
-def _identity_n(op, axis, wanted):
+@rule("Identity", "IdentityN")
+def _identity(op, axis, wanted):
     return [axis] * len(op.inputs)
 
 

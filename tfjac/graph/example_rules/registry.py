@@ -1,13 +1,14 @@
 """The table from op type to rule: from the example axis of an output to that of each input.
 
 A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis` or `SHARED`; it raises
-`NoRule` where the op combines slices of different examples. `wanted.shape(tensor)` gives static shapes.
+`NoRule` where the op combines slices of different examples. `wanted.shape(tensor)` gives static shapes. A rule of an
+op with a body of its own is given the axes of the outputs as a dict by index, in place of the one axis.
 """
 
 import dataclasses
 
 SHARED = "shared"
-_RULES = {}
+_RULES, _BODY_RULES = {}, {}
 
 
 class NoRule(Exception):
@@ -53,11 +54,25 @@ def rule(*op_types):
     return register
 
 
+def body_rule(*op_types):
+    """Register a rule for `op_types` that have bodies, whose outputs may carry examples in different ways."""
+
+    def register(function):
+        _BODY_RULES.update(dict.fromkeys(op_types, function))
+        return function
+
+    return register
+
+
 def input_axes(op, wanted_outputs, wanted):
     """Return the example axis of each input of `op`, given those of its outputs by index."""
+    if op.type in _BODY_RULES:
+        return _BODY_RULES[op.type](op, wanted_outputs, wanted)
     if op.type not in _RULES:
         raise NoRule("nothing is known about ops of this type")
     axes = set(wanted_outputs.values())
+    if SHARED in axes:
+        raise NoRule("some of its outputs are used per example and others by all examples at once")
     if len(axes) > 1:
         raise NoRule("its outputs carry the examples along different axes")
     return _RULES[op.type](op, axes.pop(), wanted)

@@ -1,0 +1,54 @@
+"""The bodies of loops and branches: functions of their own, read and copied like any part of a graph."""
+
+import dataclasses
+
+from tfjac.graph import _private
+from tfjac.graph.copying import inline_calls
+from tfjac.graph.traversal import ancestors
+
+READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "TensorListReserve", "Assert")
+
+
+@dataclasses.dataclass
+class Body:
+    """A function that an op calls.
+
+    Attributes:
+        inputs: its parameters, one for each input of the op (but the predicate of a conditional).
+        outputs: its results, with the functions that it calls in turn inlined.
+    """
+
+    inputs: list
+    outputs: list
+
+    def position(self, tensor):
+        """Return the index of `tensor` among the inputs, or None."""
+        return next((index for index, given in enumerate(self.inputs) if given is tensor), None)
+
+
+def bodies_of(op, attribute):
+    """Return the bodies that attribute `attribute` of `op` names, a list of `Body`."""
+    bodies = []
+    for graph in _private.function_bodies(op, attribute):
+        with graph.as_default():
+            outputs = inline_calls([without_identities(output) for output in graph.outputs])
+            bodies.append(Body(list(graph.inputs), outputs))
+    return bodies
+
+
+def without_identities(tensor):
+    """Return the tensor that `tensor` is passed on from unchanged."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
+def cannot_run_again(targets):
+    """Return an op behind `targets` that gives other values, or acts twice, when it runs again; None where none is.
+
+    Random numbers, assignments and Python calls are what is looked for.
+    """
+    for op in ancestors(targets):
+        if op.type not in READS and op.type not in ("While", "If", "Case", "Placeholder") and op.op_def.is_stateful:
+            return op
+    return None

@@ -1,0 +1,166 @@
+"""Loops, conditionals, and the lists of tensors (TensorArrays) that loops read and write.
+
+The example axis of a list is that of its elements.
+"""
+
+import dataclasses
+
+from tfjac.graph.bodies import Body, bodies_of, cannot_run_again, without_identities
+from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
+from tfjac.graph.traversal import ancestors
+
+
+@rule("TensorListFromTensor")
+def _list_from_tensor(op, axis, wanted):
+    return [axis.moved(axis.axis + 1), SHARED]
+
+
+@rule("TensorListStack")
+def _list_stack(op, axis, wanted):
+    if axis.axis == 0:
+        raise NoRule("the examples are the elements of a list: a loop over examples")
+    return [axis.moved(axis.axis - 1), SHARED]
+
+
+@rule("TensorListGetItem")
+def _list_get(op, axis, wanted):
+    return [axis, SHARED, SHARED]
+
+
+@rule("TensorListSetItem")
+def _list_set(op, axis, wanted):
+    return [axis, SHARED, axis]
+
+
+@dataclasses.dataclass
+class LoopInside:
+    """What happens to examples inside a loop.
+
+    Attributes:
+        body, condition: the two functions of the loop.
+        state: for the index of each loop variable that changes from step to step and that carries examples, its axis.
+        writes: for the index of each of these that is a list, the ops that write to it in a step, last one first.
+        invariant: for the index of each loop variable that stays the same and that the sources reach, its axis, or
+            `SHARED` for weights.
+    """
+
+    body: Body
+    condition: Body
+    state: dict
+    writes: dict
+    invariant: dict
+
+
+@dataclasses.dataclass
+class BranchInside:
+    """What happens to examples inside a branch.
+
+    Attributes:
+        body: the function.
+        inputs: for the index of each input that the sources reach, its axis or `SHARED`.
+    """
+
+    body: Body
+    inputs: dict
+
+
+@body_rule("While", "StatelessWhile")
+def _loop(op, outputs, wanted):
+    """The axes of the loop variables that the body maps to themselves, grown from the wanted ones.
+
+    Whether another step is run may depend on all examples; no gradient passes through that decision.
+    """
+    (body,), (condition,) = bodies_of(op, "body"), bodies_of(op, "cond")
+    same = {k for k, output in enumerate(body.outputs) if output is body.inputs[k]}
+    reached = _reached_in_loop(op, body, same, wanted)
+    state, invariant = {k: axis for k, axis in outputs.items() if k not in same}, {}
+    while True:
+        analysis = wanted.analyse_body(
+            [body.inputs[k] for k in reached], [body.outputs[k] for k in state], list(state.values())
+        )
+        used = {k: analysis.axis(body.inputs[k]) for k in reached if analysis.axis(body.inputs[k]) is not None}
+        grown = {k: axis for k, axis in used.items() if k not in same and k not in state}
+        if not grown:
+            break
+        state |= grown
+    for k, axis in used.items():
+        if k in state and state[k] != axis:
+            raise NoRule(f"a loop variable ({body.inputs[k].name}) has its examples along different axes in turn")
+    invariant = {k: used.get(k, outputs.get(k)) for k in same if k in used or k in outputs}
+    if any(k in used and k in outputs and used[k] != outputs[k] for k in same):
+        raise NoRule("what it reads and what it passes on have their examples along different axes")
+    if SHARED in state.values():
+        raise NoRule("a weight changes from step to step of the loop")
+    writes = {k: _writes(body, k) for k in state if op.inputs[k].dtype.is_floating is False}
+    _check_can_run_again(body, condition, state)
+    wanted.insides[op.name] = LoopInside(body, condition, state, writes, invariant)
+    return [state.get(k, invariant.get(k, SHARED)) for k in range(len(op.inputs))]
+
+
+def _reached_in_loop(op, body, same, wanted):
+    """Indices of the loop variables that the sources reach before the loop or in one of its steps."""
+    reached = [k for k, tensor in enumerate(op.inputs) if wanted.reaches(tensor)]
+    while True:
+        sources = [body.inputs[k] for k in reached]
+        further = [
+            k
+            for k, output in enumerate(body.outputs)
+            if k not in reached and k not in same and wanted.leads(sources, output)
+        ]
+        if not further:
+            return sorted(reached)
+        reached += further
+
+
+def _writes(body, k):
+    """The ops by which a step writes to list `k`, last one first.
+
+    Raises:
+        NoRule: where the step does anything else with the list.
+    """
+    writes, value = [], body.outputs[k]
+    while value.op.type == "TensorListSetItem":
+        writes.append(value.op)
+        value = without_identities(value.op.inputs[0])
+    others = [tensor for j, tensor in enumerate(body.outputs) if j != k] + [
+        tensor for op in writes for tensor in op.inputs[1:]
+    ]
+    if value is not body.inputs[k] or body.inputs[k].op in ancestors(others):
+        raise NoRule("a TensorArray that the loop writes to is also read there, or passed on in another way")
+    return writes
+
+
+def _check_can_run_again(body, condition, state):
+    culprit = cannot_run_again(body.outputs + condition.outputs)
+    if culprit is not None:
+        raise NoRule(
+            f"inside, op {culprit.name!r} of type {culprit.type} gives other values, or acts twice, when a step is "
+            "computed again"
+        )
+
+
+@body_rule("If", "StatelessIf", "Case", "StatelessCase")
+def _conditional(op, outputs, wanted):
+    """Each branch by itself; they must use each input in the same way. No gradient passes through the choice."""
+    if op.type in ("If", "StatelessIf"):
+        branches = bodies_of(op, "else_branch") + bodies_of(op, "then_branch")
+    else:
+        branches = bodies_of(op, "branches")
+    reached = [k for k, tensor in enumerate(op.inputs[1:]) if wanted.reaches(tensor)]
+    inputs, insides = {}, []
+    for branch in branches:
+        targets = [branch.outputs[k] for k in outputs]
+        analysis = wanted.analyse_body([branch.inputs[k] for k in reached], targets, list(outputs.values()))
+        used = {k: analysis.axis(branch.inputs[k]) for k in reached if analysis.axis(branch.inputs[k]) is not None}
+        if any(inputs.setdefault(k, axis) != axis for k, axis in used.items()):
+            raise NoRule("its branches use an input in different ways")
+        culprit = cannot_run_again(targets)
+        if culprit is not None:
+            raise NoRule(f"inside, op {culprit.name!r} of type {culprit.type} acts twice when a branch is run again")
+        insides.append(BranchInside(branch, used))
+    if any(tensor.dtype.is_floating is False for k, tensor in enumerate(op.outputs) if k in outputs) or any(
+        axis is not SHARED and not op.inputs[1 + k].dtype.is_floating for k, axis in inputs.items()
+    ):
+        raise NoRule("a TensorArray goes through it")
+    wanted.insides[op.name] = insides
+    return [SHARED] + [inputs.get(k, SHARED) for k in range(len(op.inputs) - 1)]

@@ -1,0 +1,99 @@
+"""Conditionals: each branch is walked backwards by itself, and the one that was taken is the one that is run."""
+
+import tensorflow as tf
+
+from tfjac.graph import SHARED, analyse_examples, transplant
+from tfjac.jacobians.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.factors import DenseFactor
+from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.weight_paths import columns_of_source
+
+
+@handler("If", "StatelessIf", "Case", "StatelessCase")
+def _conditional(op, sweep):
+    seeds = {k: sweep.cotangent(output) for k, output in enumerate(op.outputs)}
+    seeds = {k: seed for k, seed in seeds.items() if seed is not None}
+    insides = sweep.analysis.insides[op.name]
+    used = {k: axis for inside in insides for k, axis in inside.inputs.items()}
+    carried = [k for k, axis in used.items() if axis is not SHARED]
+    branches = [_Branch(op, inside, sweep, seeds, carried) for inside in insides]
+    m = sweep.num_outputs
+    chosen = op.inputs[0] if op.inputs[0].dtype == tf.int32 else tf.cast(op.inputs[0], tf.int32)
+    runs = [lambda taken=taken: _outputs(branches, taken, list(seeds.values()), sweep.n, m) for taken in branches]
+    cotangents, tensors = tf.switch_case(chosen, runs)
+    for k, cotangent in zip(carried, cotangents):
+        cotangent.set_shape([seeds[next(iter(seeds))].shape[0], *op.inputs[1 + k].shape])
+        sweep.add(op.inputs[1 + k], cotangent)
+    for branch, of_branch in zip(branches, tensors):
+        for (k, factor), parts in zip(branch.parts, of_branch):
+            shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(parts, factor.tensors())]
+            sweep.parts.append((op.inputs[1 + k], factor.with_tensors(*shaped)))
+
+
+def _outputs(branches, taken, seeds, n, m):
+    """Cotangents of the inputs, and the tensors of all branches' factors: zeros for those that are not taken."""
+    cotangents, tensors = taken.traced(seeds)
+    zeros = [[_zeros(factor, n, m) for _, factor in branch.parts] for branch in branches]
+    return list(cotangents), [
+        [list(parts) for parts in tensors] if branch is taken else of_branch
+        for branch, of_branch in zip(branches, zeros)
+    ]
+
+
+def _zeros(factor, n, m):
+    """The tensors of a factor that is zero: n and m lead, whatever follows is static."""
+    tensors = factor.tensors()
+    leads = [[n, m]] if len(tensors) == 1 else [[n], [n, m], []]
+    return [
+        tf.zeros([*lead, *tensor.shape[len(lead) :]], tensor.dtype) if tensor.shape.rank else tf.identity(tensor)
+        for lead, tensor in zip(leads, tensors)
+    ]
+
+
+class _Branch:
+    """One branch backwards, traced once as a function of its own.
+
+    Attributes:
+        traced: the concrete function, from cotangents of the outputs to those of the carried inputs, and factors.
+        parts: pairs of the index of a shared input and the `Factor` of the branch, in the graph of the branch.
+    """
+
+    def __init__(self, op, inside, sweep, seeds, carried):
+        self.op, self.inside, self.sweep, self.carried = op, inside, sweep, carried
+        self.targets = [inside.body.outputs[k] for k in seeds]
+        self.axes = [sweep.analysis.axis(op.outputs[k]) for k in seeds]
+        specs = [tf.TensorSpec(seed.shape, seed.dtype) for seed in seeds.values()]
+        self.traced = tf.function(self._run, autograph=False).get_concrete_function(specs)
+
+    def _run(self, seeds):
+        graph, n = tf.compat.v1.get_default_graph(), self.sweep.n
+        inputs = [graph.capture(tensor) for tensor in self.op.inputs[1:]]
+        mapping = transplant(self.targets, zip(self.inside.body.inputs, inputs))
+        targets = [mapping[target.ref()] for target in self.targets]
+        sources = [inputs[k] for k in self.inside.inputs]
+        analysis = analyse_examples(sources, targets, self.axes, n if isinstance(n, int) else None)
+        inner = Sweep(analysis, n, self.sweep.factor_of_use)
+        for target, seed in zip(targets, seeds):
+            inner.add(target, seed)
+        inner.run([inputs[k] for k in self.carried if k in self.inside.inputs])
+        m = axes(seeds[0])[0]
+        cotangents = [inner.cotangent(inputs[k]) for k in self.carried]
+        cotangents = [
+            tf.zeros([m, *axes(inputs[k])], inputs[k].dtype) if cotangent is None else cotangent
+            for k, cotangent in zip(self.carried, cotangents)
+        ]
+        self.parts = []
+        for weight, factor in inner.parts:
+            for k, axis in self.inside.inputs.items():
+                found = columns_of_source(factor, weight, inputs[k]) if axis is SHARED else None
+                if found is not None:
+                    self.parts.append((k, _of_static_size(found)))
+        return cotangents, [factor.tensors() for _, factor in self.parts]
+
+
+def _of_static_size(factor):
+    """The factor, as columns where its positions are not of a static number."""
+    sizes = [tensor.shape[1 + k :] for k, tensor in enumerate(factor.tensors()[:2])]
+    if isinstance(factor, DenseFactor) or all(size.is_fully_defined() for size in sizes):
+        return factor
+    return DenseFactor(factor.dense())

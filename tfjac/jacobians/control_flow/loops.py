@@ -1,0 +1,280 @@
+"""Loops: run once more forwards, keeping their states, then backwards step by step with one cotangent per output.
+
+With s_t the loop variables before step t, s_{t+1} = f(s_t, w), and λ_t = ∂y/∂s_t [m, n, ...]:
+
+    λ_t = λ_{t+1} · ∂f/∂s(s_t, w)        carried from step to step
+    (a_t, d_t) at every use inside f     a factor for each weight, from the rules for the ops of f
+
+The factors of all steps, side by side along t, are the factor of the loop: the weight work is one contraction after
+the loop, whatever is asked of the Jacobian.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac.graph import SHARED, analyse_examples, ancestors, examples_mix_at, static_trip_count, transplant
+from tfjac.jacobians.control_flow.lists import ListCotangent
+from tfjac.jacobians.control_flow.stacking import Stack
+from tfjac.jacobians.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.weight_paths import columns_of_source
+
+
+@handler("While", "StatelessWhile")
+def _loop(op, sweep):
+    loop = _Loop(op, sweep.analysis.insides[op.name])
+    states = _states(loop)
+    cotangents, lists = _cotangents_behind(loop, sweep)
+    step = _Step(loop, sweep, lists)
+    traced = step.trace(states, cotangents)
+    final = _backwards(loop, states, cotangents, traced, step)
+    _hand_over(loop, sweep, step, final, lists)
+
+
+class _Loop:
+    """A loop op and the roles of its variables, by index.
+
+    Attributes:
+        float_states, list_states: variables that carry examples and change from step to step.
+        writes: pairs of a list state and an op that writes to it in a step, last one first.
+        targets: tensors of the body that a step backwards is taken from.
+        recorded: variables whose value before each step is kept.
+        steps: the number of steps where the graph fixes it, else None.
+    """
+
+    def __init__(self, op, inside):
+        self.op, self.inside, self.body = op, inside, inside.body
+        self.float_states = [k for k in inside.state if k not in inside.writes]
+        self.list_states = list(inside.writes)
+        self.writes = [(k, write) for k, writes in inside.writes.items() for write in writes]
+        written = [tensor for _, write in self.writes for tensor in write.inputs[1:]]
+        self.targets = [self.body.outputs[k] for k in self.float_states] + written
+        self.recorded = self._changing(self._needed(self.targets, self.body))
+        self.run_on = self._closed(self.recorded + self._needed(inside.condition.outputs, inside.condition))
+        self.steps = static_trip_count(op, self.body, inside.condition)
+        lists = [k for k in self.run_on if op.inputs[k].dtype == tf.variant]
+        if lists:
+            raise examples_mix_at(op, "the loop reads a TensorArray that it writes to")
+
+    @staticmethod
+    def _needed(targets, function):
+        ops = {op.name for op in ancestors(targets)}
+        return [k for k, tensor in enumerate(function.inputs) if tensor.op.name in ops]
+
+    def _changing(self, variables):
+        return [k for k in variables if self.body.outputs[k] is not self.body.inputs[k]]
+
+    def _closed(self, variables):
+        """The changing ones of `variables`, and what these depend on from step to step."""
+        closed = set(self._changing(variables))
+        while True:
+            needed = self._changing(self._needed([self.body.outputs[k] for k in closed], self.body))
+            if closed.issuperset(needed):
+                return sorted(closed)
+            closed |= set(needed)
+
+    def values(self, function, variables, tensors):
+        """Pairs of each parameter of a function of the loop and what stands for it: of `variables`, `tensors`."""
+        given = dict(zip(variables, tensors))
+        same = [k for k, output in enumerate(self.body.outputs) if output is self.body.inputs[k]]
+        graph = tf.compat.v1.get_default_graph()
+        pairs = [(function.inputs[k], tensor) for k, tensor in given.items()]
+        return pairs + [(function.inputs[k], graph.capture(self.op.inputs[k])) for k in same]
+
+
+@dataclasses.dataclass
+class _States:
+    """What the loop, run forwards, leaves behind: the number of steps, and an array per recorded variable."""
+
+    steps: int | tf.Tensor
+    arrays: list
+
+
+def _states(loop):
+    """Run the loop forwards, keeping the recorded variables as they are before each step."""
+    body, variables = loop.body, loop.run_on
+    arrays = [_array(body.inputs[k].dtype, body.inputs[k].shape, loop.steps) for k in loop.recorded]
+
+    def again(step, values, arrays):
+        function = loop.inside.condition
+        (decision,) = function.outputs
+        return transplant([decision], loop.values(function, variables, values))[decision.ref()]
+
+    def run(step, values, arrays):
+        given = dict(zip(variables, values))
+        arrays = [array.write(step, given[k]) for array, k in zip(arrays, loop.recorded)]
+        outputs = [body.outputs[k] for k in variables]
+        mapping = transplant(outputs, loop.values(body, variables, values))
+        return step + 1, [mapping[output.ref()] for output in outputs], arrays
+
+    initial = (tf.constant(0), [loop.op.inputs[k] for k in variables], arrays)
+    shapes = (
+        tf.TensorShape([]),
+        [body.inputs[k].shape for k in variables],
+        [tf.TensorShape([]) for _ in arrays],
+    )
+    steps, _, arrays = tf.while_loop(again, run, initial, shapes, maximum_iterations=loop.steps)
+    return _States(steps if loop.steps is None else loop.steps, arrays)
+
+
+def _array(dtype, shape, steps):
+    """An array that keeps one tensor per step; it grows where the number of steps is not known."""
+    size = 0 if steps is None else steps
+    return tf.TensorArray(dtype, size, dynamic_size=steps is None, clear_after_read=False, element_shape=shape)
+
+
+def _cotangents_behind(loop, sweep):
+    """Cotangents of the float states after the last step; and the `ListCotangent` of each list that is written."""
+    m, outputs = sweep.num_outputs, loop.op.outputs
+    floats = []
+    for k in loop.float_states:
+        known = sweep.cotangent(outputs[k])
+        floats.append(tf.zeros([m, *axes(outputs[k])], outputs[k].dtype) if known is None else known)
+    lists = {k: sweep.cotangent(outputs[k]) for k in loop.list_states}
+    return floats, {k: known.settled(outputs[k]) for k, known in lists.items() if known is not None}
+
+
+class _Step:
+    """One step backwards, traced once as a function of its own so that what it returns is known before the loop.
+
+    Attributes:
+        written: indices of the lists for which marks of overwritten elements are carried.
+        sums: indices of the invariant floats whose cotangents are added up over the steps.
+        reads: indices of the invariant lists, one for each pair of an index and a cotangent that a step gives.
+        parts: pairs of a shared tensor of the body (or the index of an input) and the `Stack` of a factor.
+    """
+
+    def __init__(self, loop, sweep, lists):
+        self.loop, self.sweep, self.lists = loop, sweep, lists
+        self.written = list(lists)
+        carried = [k for k, axis in loop.inside.invariant.items() if axis is not SHARED]
+        self.sums = [k for k in carried if loop.op.inputs[k].dtype.is_floating]
+        self.list_inputs = [k for k in carried if loop.op.inputs[k].dtype == tf.variant]
+        self.reads, self.parts = [], []
+
+    def trace(self, states, cotangents):
+        """Return the step as a concrete function of recorded values, cotangents, and marks of overwritten elements."""
+        body = self.loop.body
+        return tf.function(self._step, autograph=False).get_concrete_function(
+            [tf.TensorSpec(body.inputs[k].shape, body.inputs[k].dtype) for k in self.loop.recorded],
+            [tf.TensorSpec(cotangent.shape, cotangent.dtype) for cotangent in cotangents],
+            [tf.TensorSpec([self.lists[k].dense.shape[1]], tf.bool) for k in self.written],
+        )
+
+    def _step(self, values, cotangents, overwritten):
+        loop, body = self.loop, self.loop.body
+        pairs = loop.values(body, loop.recorded, values)
+        mapping = transplant(loop.targets, pairs)
+        copied = {k: new for k, new in ((body.position(old), new) for old, new in pairs) if k is not None}
+        seeds, axes_of_seeds, marks = self._seeds(mapping, cotangents, overwritten)
+        sources = [copied[k] for k in [*loop.float_states, *loop.inside.invariant] if k in copied]
+        n = self.sweep.n
+        analysis = analyse_examples(
+            sources, [seed for seed, _ in seeds], axes_of_seeds, n if isinstance(n, int) else None
+        )
+        inner = Sweep(analysis, n, self.sweep.factor_of_use)
+        for tensor, cotangent in seeds:
+            inner.add(tensor, cotangent)
+        inner.run([copied[k] for k in [*loop.float_states, *self.sums] if k in copied])
+        before = [
+            tf.zeros_like(cotangent) if k not in copied else _or_zeros(inner.cotangent(copied[k]), cotangent)
+            for k, cotangent in zip(loop.float_states, cotangents)
+        ]
+        m = inner.num_outputs
+        sums = [_or_zeros(inner.cotangent(copied[k]), None, m, copied[k]) for k in self.sums]
+        reads = self._read(inner, copied)
+        self.parts = [part for weight, factor in inner.parts for part in self._part(weight, factor, mapping, copied)]
+        return before, marks, sums, reads, [factor.tensors() for _, factor in self.parts]
+
+    def _seeds(self, mapping, cotangents, overwritten):
+        """Tensors of the step with their cotangents: the float states after it, and what it writes to lists."""
+        loop = self.loop
+        seeds = [(mapping[loop.body.outputs[k].ref()], seed) for k, seed in zip(loop.float_states, cotangents)]
+        ways = [loop.inside.state[k] for k in loop.float_states]
+        known = {k: ListCotangent(self.lists[k].dense, marks) for k, marks in zip(self.written, overwritten)}
+        for k, write in loop.writes:
+            if k in known:
+                index, element = (mapping[tensor.ref()] for tensor in write.inputs[1:3])
+                seeds.append((element, known[k].at(index)))
+                ways.append(loop.inside.state[k])
+                known[k] = known[k].before_write(index)
+        return seeds, ways, [known[k].overwritten for k in self.written]
+
+    def _read(self, inner, copied):
+        self.reads, pairs = [], []
+        for k in self.list_inputs:
+            cotangent = inner.cotangent(copied[k])
+            for indices, parts in cotangent.reads if cotangent is not None else []:
+                self.reads.append(k)
+                pairs.append((indices, parts))
+        return pairs
+
+    def _part(self, weight, factor, mapping, copied):
+        """Tie a factor to the tensor of the body that `weight` copies, where that is the same in all steps."""
+        old = next((reference.deref() for reference, new in mapping.items() if new is weight), None)
+        if old is not None and not self.loop._changing(self.loop._needed([old], self.loop.body)):
+            return [(old, factor)]
+        weights = [k for k, axis in self.loop.inside.invariant.items() if axis is SHARED]
+        columns = [(k, columns_of_source(factor, weight, copied[k])) for k in weights if k in copied]
+        return [(self.loop.body.inputs[k], found) for k, found in columns if found is not None]
+
+
+def _or_zeros(cotangent, like, m=None, tensor=None):
+    if cotangent is not None:
+        return cotangent
+    return tf.zeros_like(like) if like is not None else tf.zeros([m, *axes(tensor)], tensor.dtype)
+
+
+def _backwards(loop, states, cotangents, traced, step):
+    """Run the steps from the last to the first; return what `_Step` gives, added up or stacked over the steps."""
+    lengths = [axes(step.lists[k].dense)[1] for k in step.written]
+    marks = [
+        tf.zeros([length], tf.bool) if step.lists[k].overwritten is None else step.lists[k].overwritten
+        for k, length in zip(step.written, lengths)
+    ]
+    m = axes(cotangents[0])[0] if cotangents else axes(step.lists[step.written[0]].dense)[0]
+    sums = [tf.zeros([m, *axes(loop.op.inputs[k])], loop.op.inputs[k].dtype) for k in step.sums]
+    _, _, _, read_shapes, _ = traced.structured_outputs
+    reads = [[_array(part.dtype, part.shape, loop.steps) for part in pair] for pair in read_shapes]
+    stacks = [Stack(factor, loop.steps, step.sweep.n, m, _array) for _, factor in step.parts]
+    held = [stack.begin() for stack in stacks]
+
+    def run(t, cotangents, marks, sums, reads, held):
+        values = [array.read(t) for array in states.arrays]
+        before, marks, new, read, factors = traced(values, cotangents, marks)
+        sums = [old + part for old, part in zip(sums, new)]
+        reads = [[array.write(t, part) for array, part in zip(pair, parts)] for pair, parts in zip(reads, read)]
+        held = [stack.add(t, each, tensors) for stack, each, tensors in zip(stacks, held, factors)]
+        return t - 1, list(before), list(marks), sums, reads, held
+
+    initial = (tf.convert_to_tensor(states.steps) - 1, cotangents, marks, sums, reads, held)
+    results = tf.while_loop(lambda t, *_: t >= 0, run, initial, maximum_iterations=loop.steps)
+    _, cotangents, marks, sums, reads, held = results
+    factors = [stack.end(each) for stack, each in zip(stacks, held)]
+    return cotangents, marks, sums, reads, factors
+
+
+def _hand_over(loop, sweep, step, final, lists):
+    """Give the cotangents before the first step, and the factors, to the sweep around the loop."""
+    op = loop.op
+    cotangents, marks, sums, reads, factors = final
+    for k, cotangent in zip(loop.float_states, cotangents):
+        cotangent.set_shape([cotangent.shape[0], *op.inputs[k].shape])
+        sweep.add(op.inputs[k], cotangent)
+    for k, overwritten in zip(step.written, marks):
+        sweep.add(op.inputs[k], ListCotangent(lists[k].dense, overwritten))
+    for k, cotangent in zip(step.sums, sums):
+        sweep.add(op.inputs[k], cotangent)
+    for k, (indices, parts) in zip(step.reads, reads):
+        indices, parts = indices.stack(), parts.stack()
+        rank = parts.shape.rank
+        moved = tf.transpose(parts, [1, 0, *range(2, rank)])
+        merged = tf.reshape(moved, [axes(moved)[0], -1, *axes(moved)[3:]])
+        sweep.add(op.inputs[k], ListCotangent(reads=[(tf.reshape(indices, [-1]), merged)]))
+    for k in loop.inside.invariant:
+        if op.outputs[k] is not None and sweep.cotangent(op.outputs[k]) is not None:
+            sweep.add(op.inputs[k], sweep.cotangent(op.outputs[k]))
+    weights = [weight for weight, _ in step.parts]
+    mapping = transplant(weights, loop.values(loop.body, [], []))
+    sweep.parts += [(mapping[weight.ref()], factor) for weight, factor in zip(weights, factors)]

@@ -1,0 +1,154 @@
+"""One walk backwards through part of a graph, stacked over the outputs m, that stops at ops which need more than
+their registered gradient: loops, conditionals, lists of tensors."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.cotangents import gradients_or_zeros
+from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.uses import find_uses
+from tfjac.jacobians.weight_paths import columns_of_source
+
+_HANDLERS = {}
+
+
+def handler(*op_types):
+    """Register a function `(op, sweep)` that takes the cotangents of the op's outputs on to its inputs."""
+
+    def register(function):
+        _HANDLERS.update(dict.fromkeys(op_types, function))
+        return function
+
+    return register
+
+
+def has_control_flow(analysis):
+    """Return whether the path has ops that only a `Sweep` takes cotangents and factors through."""
+    return any(_is_special(op, analysis) for op in analysis.path)
+
+
+def swept_factors(ys, sources, analysis, n, factor_of_use):
+    """Factor the Jacobian of `ys` where loops or conditionals are on the way.
+
+    Args:
+        ys: list of tensors `[n, ...]`; their outputs follow one another along m.
+        sources: handles of variables, or tensors that all examples share.
+        analysis: the `ExampleAnalysis` between them.
+        n: number of examples.
+        factor_of_use: function from a `Use` with its cotangents to a `Factor`.
+
+    Returns:
+        For each source the list of its factors.
+
+    Cost: m backward passes, vectorised, in which each loop is run once more forwards, keeping its states.
+    """
+    sweep = Sweep(analysis, n, factor_of_use)
+    sizes = [product(axes(y)[1:]) for y in ys]
+    for k, y in enumerate(ys):
+        sweep.add(y, _one_hot(y, sum(sizes[:k]), sum(sizes)))
+    sweep.run()
+    found = [[columns_of_source(factor, weight, source) for weight, factor in sweep.parts] for source in sources]
+    return [[factor for factor in factors if factor is not None] for factors in found]
+
+
+def _one_hot(y, begin, total):
+    """`[m, n, ...]`: one cotangent of y for each of the m outputs, those of y beginning at `begin`."""
+    n, *rest = axes(y)
+    outputs = tf.one_hot(tf.range(total) - begin, product(rest), dtype=y.dtype)
+    return tf.broadcast_to(tf.reshape(outputs, [total, 1, *rest]), [total, n, *rest])
+
+
+def _is_special(op, analysis):
+    through = op.type in _HANDLERS or (op.type == "Identity" and op.outputs[0].dtype == tf.variant)
+    return through and any(analysis.carries(output) for output in op.outputs)
+
+
+class Sweep:
+    """Cotangents on their way backwards, and the factors found so far.
+
+    Attributes:
+        analysis: the `ExampleAnalysis` of the part of the graph that is walked.
+        n: number of examples.
+        factor_of_use: function from a `Use` with its cotangents to a `Factor`.
+        parts: pairs of a shared tensor of this graph and the `Factor` whose columns belong to it.
+    """
+
+    def __init__(self, analysis, n, factor_of_use):
+        self.analysis, self.n, self.factor_of_use = analysis, n, factor_of_use
+        self.parts = []
+        self._frontier, self._lists, self._cotangents = [], {}, {}
+
+    @property
+    def num_outputs(self):
+        """m, an integer or a scalar tensor."""
+        cotangents = [cotangent for _, cotangent in self._frontier]
+        cotangents += [part for cotangent in self._lists.values() for part in cotangent.tensors()]
+        return axes(cotangents[0])[0]
+
+    def add(self, tensor, cotangent):
+        """Add `cotangent` (`[m, *tensor.shape]`; a `ListCotangent` for a list) to what is known of `tensor`."""
+        if not self.analysis.carries(tensor):
+            return
+        if tensor.dtype == tf.variant:
+            known = self._lists.get(tensor.ref())
+            self._lists[tensor.ref()] = cotangent if known is None else known.plus(cotangent, tensor)
+        else:
+            self._frontier.append((tensor, cotangent))
+
+    def cotangent(self, tensor):
+        """Return the whole cotangent of an output of a special op, or of a carried tensor; None where it has none."""
+        found = self._lists if tensor.dtype == tf.variant else self._cotangents
+        return found.get(tensor.ref())
+
+    def run(self, carried=()):
+        """Walk back to the beginning; `carried` are tensors there whose cotangents are asked for afterwards."""
+        specials = [op for op in self.analysis.path if _is_special(op, self.analysis)]
+        floats = [[tensor for tensor in op.outputs if self._differentiated(tensor)] for op in specials]
+        stop = [tensor for outputs in floats for tensor in outputs] + list(carried)
+        pending = [use for use in find_uses(self.analysis, [], self.n) if use.op.type not in _HANDLERS]
+        blocked = self._first_dependent(specials)
+        for k in reversed(range(len(specials))):
+            if floats[k]:
+                ready = [use for use in pending if blocked.get(use.output.ref(), len(specials)) > k]
+                pending = [use for use in pending if use not in ready]
+                self._pull_back(floats[k], ready, stop)
+            _HANDLERS.get(specials[k].type, _pass_on)(specials[k], self)
+        self._pull_back(list(carried), pending, stop)
+
+    def _differentiated(self, tensor):
+        return tensor.dtype.is_floating and self.analysis.carries(tensor)
+
+    def _first_dependent(self, specials):
+        """For each tensor on the path, the index of the first special op that depends on it."""
+        index, first = {op.name: k for k, op in enumerate(specials)}, {}
+        for op in reversed(self.analysis.path):
+            earliest = min((first.get(output.ref(), len(specials)) for output in op.outputs), default=len(specials))
+            earliest = index.get(op.name, earliest)
+            for tensor in op.inputs:
+                first[tensor.ref()] = min(first.get(tensor.ref(), earliest), earliest)
+        return first
+
+    def _pull_back(self, tensors, uses, stop):
+        """One vectorised backward pass from what is known to `tensors` and to the outputs of `uses`."""
+        targets = list({tensor.ref(): tensor for tensor in [*tensors, *(use.output for use in uses)]}.values())
+        if not targets or not self._frontier:
+            return
+        ends, cotangents = zip(*self._frontier)
+
+        def one_pass(seeds):
+            return gradients_or_zeros(list(ends), targets, list(seeds), stop)
+
+        if cotangents[0].shape[0] == 1:
+            results = [result[None] for result in one_pass([seed[0] for seed in cotangents])]
+        else:
+            results = tf.vectorized_map(one_pass, list(cotangents))
+        for tensor, result in zip(targets, results):
+            result.set_shape([cotangents[0].shape[0], *tensor.shape])
+            self._cotangents[tensor.ref()] = result
+        for use in uses:
+            use.d = self._cotangents[use.output.ref()]
+            self.parts.append((use.weight, self.factor_of_use(use)))
+
+
+def _pass_on(op, sweep):
+    """An identity of a list."""
+    sweep.add(op.inputs[0], sweep.cotangent(op.outputs[0]))
