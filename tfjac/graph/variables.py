@@ -40,3 +40,8 @@ def handle_here(variable):
     dependencies would not see that a read through one follows an assignment through the other.
     """
     return tf.compat.v1.get_default_graph().capture(as_tf_variable(variable).handle)
+
+
+def captured_tensor(graph, eager):
+    """Return the tensor that stands for an eager one in `graph`, or None where the graph never uses it."""
+    return _private.captured_placeholder(graph, eager)

@@ -1,7 +1,33 @@
 """Jacobians in graph mode: factors, the rules that find them, and what users ask of them."""
 
 from tfjac.graph import ExamplesMix
+from tfjac.jacobians.batch import batch_jacobian
+from tfjac.jacobians.chaining import chain
+from tfjac.jacobians.curvature import ggnvp, hvp
+from tfjac.jacobians.full import jacobian
+from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms, weighted_gradients
 from tfjac.jacobians.operator import JacobianOperator, jacobian_operator
 from tfjac.jacobians.per_example import per_example_gradients, per_example_jacobian
+from tfjac.jacobians.products import jvp, vjp
+from tfjac.jacobians.sparsity import SparsityPattern, sparse_jacobian, sparsity
 
-__all__ = ["ExamplesMix", "JacobianOperator", "jacobian_operator", "per_example_gradients", "per_example_jacobian"]
+__all__ = [
+    "ExamplesMix",
+    "JacobianOperator",
+    "SparsityPattern",
+    "batch_jacobian",
+    "chain",
+    "clipped_gradients",
+    "ggnvp",
+    "hvp",
+    "jacobian",
+    "jacobian_operator",
+    "jvp",
+    "per_example_gradient_norms",
+    "per_example_gradients",
+    "per_example_jacobian",
+    "sparse_jacobian",
+    "sparsity",
+    "vjp",
+    "weighted_gradients",
+]

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfjac.jacobians.chunks import in_chunks
+from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -24,12 +26,10 @@ def stacked_cotangents(ys, tensors):
 
 
 def _passes_of(y, tensors):
-    n, *rest = axes(y)
-    m = product(rest)
+    m = product(axes(y)[1:])
 
     def one_pass(k):
-        seed = tf.broadcast_to(tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *rest]), [n, *rest])
-        return gradients_or_zeros(y, tensors, seed)
+        return gradients_or_zeros(y, tensors, _seed(y, k, m))
 
     if isinstance(m, int) and m == 1:
         return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
@@ -37,6 +37,36 @@ def _passes_of(y, tensors):
     for result, tensor in zip(stacked, tensors):
         result.set_shape([m if isinstance(m, int) else None, *tensor.shape])
     return stacked
+
+
+def _seed(y, k, m):
+    """Ask for output k of every example."""
+    n, *rest = axes(y)
+    return tf.broadcast_to(tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *rest]), [n, *rest])
+
+
+def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
+    """Compute rows from the cotangents of some of the m outputs of `y` at a time, so that only these are live.
+
+    Args:
+        y: tensor `[n, ...]` of m outputs per example.
+        tensors: list of tensors that y is computed from.
+        rows: function of a list of cotangents `[c, *z.shape]`, one per tensor z, that returns a list of `[n,c,q]`.
+        specs: list of `tf.TensorSpec` of `[n, None, q]`, what `rows` returns.
+        chunk_size: c, an integer or a scalar tensor.
+
+    Returns:
+        A list of tensors `[n,m,q]`.
+
+    Cost: m backward passes, c at a time.
+    """
+    m = product(axes(y)[1:])
+    backward = pull_back([y], tensors)
+
+    def chunk(indices):
+        return rows(tf.vectorized_map(lambda k: backward(_seed(y, k, m)), indices))
+
+    return in_chunks(chunk, m, specs, chunk_size, axis=1)
 
 
 def gradients_or_zeros(y, tensors, seed, stop=()):

@@ -7,14 +7,16 @@ import tensorflow as tf
 from tfjac.graph import (
     ExamplesMix,
     analyse_examples,
-    as_tf_variable,
     differentiable_path,
     examples_mix_at,
     handle_in,
     inline_calls,
 )
-from tfjac.jacobians.cotangents import gradients_or_zeros, stacked_cotangents
+from tfjac.jacobians.chunks import stacked
+from tfjac.jacobians.control_flow import has_control_flow, swept_factors
+from tfjac.jacobians.cotangents import cotangents_in_chunks, gradients_or_zeros, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
+from tfjac.jacobians.nests import like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
 from tfjac.jacobians.shapes import axes, product
 from tfjac.jacobians.uses import find_uses
@@ -23,7 +25,7 @@ from tfjac.jacobians.weight_paths import columns_of_source
 EXAMPLES_MIX = ("error", "full")
 
 
-def factorize(ys, variables, examples_mix="error"):
+def factorize(ys, variables, examples_mix="error", chunk_size=None):
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
 
     Args:
@@ -32,6 +34,8 @@ def factorize(ys, variables, examples_mix="error"):
         examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises;
             "full" takes the gradient of every output of every example by itself (n·m backward passes), and warns
             once, naming the op.
+        chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
+            factors are then dense. All of them where None.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable.
@@ -45,7 +49,7 @@ def factorize(ys, variables, examples_mix="error"):
     ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
     _check_connected(ys, variables, sources)
     try:
-        factors = _by_rules(ys, sources)
+        factors = _by_rules(ys, sources, variables, chunk_size)
     except ExamplesMix as mix:
         if examples_mix == "error":
             raise examples_mix_at(
@@ -56,7 +60,7 @@ def factorize(ys, variables, examples_mix="error"):
         _warn(
             f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
         )
-        factors = _row_by_row(ys, sources, variables)
+        factors = _row_by_row(ys, sources, variables, chunk_size)
     return [_in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
@@ -92,23 +96,39 @@ def _check_connected(ys, variables, sources):
             )
 
 
-def _by_rules(ys, sources):
+def _by_rules(ys, sources, variables, chunk_size):
     analysis = analyse_examples(sources, ys)
     n = axes(ys[0])[0]
-    _check_when_run(analysis.assumed, n)
+    check_when_run(analysis.assumed, n)
     uses = find_uses(analysis, sources, n)
+    if has_control_flow(analysis):
+        return [joined(parts) for parts in swept_factors(ys, sources, analysis, n, _factor)]
     outputs = list({use.output.ref(): use.output for use in uses}.values())
-    cotangents = dict(zip((output.ref() for output in outputs), stacked_cotangents(ys, outputs)))
+    if chunk_size is None:
+        return _factors(uses, sources, outputs, stacked_cotangents(ys, outputs))
+
+    def rows(cotangents):
+        factors = _factors(uses, sources, outputs, cotangents)
+        return [_in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
+
+    specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
+    parts = [cotangents_in_chunks(y, outputs, rows, specs, chunk_size) for y in ys]
+    return [DenseFactor(blocks[0] if len(ys) == 1 else tf.concat(blocks, 1)) for blocks in zip(*parts)]
+
+
+def _factors(uses, sources, outputs, cotangents):
+    """One factor per source, given the cotangents `[m, *z.shape]` of the outputs z of the uses."""
+    of_output = dict(zip((output.ref() for output in outputs), cotangents))
     parts = [[] for _ in sources]
     for use in uses:
-        use.d = cotangents[use.output.ref()]
+        use.d = of_output[use.output.ref()]
         factor = _factor(use)
         for part, source in zip(parts, sources):
             part.append(columns_of_source(factor, use.weight, source))
     return [joined([factor for factor in part if factor is not None]) for part in parts]
 
 
-def _check_when_run(assumed, n):
+def check_when_run(assumed, n):
     """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them."""
     for tensor, axis in assumed:
         size = tf.shape(tensor)[axis.axis]
@@ -128,8 +148,9 @@ def _factor(use):
         return factor_by_op_gradient(use)
 
 
-def _row_by_row(ys, sources, variables):
+def _row_by_row(ys, sources, variables, chunk_size):
     """One backward pass per output and example: exact whatever the graph does."""
+    specs = [tf.TensorSpec(like(v).shape, like(v).dtype) for v in variables]
     rows = [[] for _ in sources]
     for y in ys:
         n, *rest = axes(y)
@@ -139,14 +160,13 @@ def _row_by_row(ys, sources, variables):
             seed = tf.reshape(tf.one_hot(index, product(sizes), dtype=y.dtype), sizes)
             return gradients_or_zeros(y, sources, seed)
 
-        for part, row in zip(rows, tf.vectorized_map(one_row, tf.range(n * m))):
+        for part, row in zip(rows, stacked(one_row, n * m, specs, chunk_size)):
             part.append(tf.reshape(row, [n, m, product(axes(row)[1:])]))
     return [DenseFactor(part[0] if len(part) == 1 else tf.concat(part, 1)) for part in rows]
 
 
 def _in_dtype_of(factor, variable):
-    dtype = variable.dtype if tf.is_tensor(variable) else as_tf_variable(variable).dtype
-    return factor.cast(dtype)
+    return factor.cast(like(variable).dtype)
 
 
 def _warn(message):

@@ -3,31 +3,39 @@
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, in_graph
-from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
+from tfjac.jacobians.factorize import factorize, source_in
 from tfjac.jacobians.shapes import axes
 
 
 @tf.autograph.experimental.do_not_convert
-def per_example_jacobian(ys, variables, examples_mix="error"):
+def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, memory_budget=None):
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
     Args:
         ys: tensor `[n, *outputs]` of the `tf.function` being traced; or a callable without arguments that returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
         examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
+        chunk_size: how many of the m backward passes are live at once; all where None. Smaller is slower; the result
+            is the same.
+        memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors
+            between variables and ys. The result itself comes on top.
 
     Returns:
         A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
 
     Raises:
-        ExamplesMix, ValueError, TypeError: as `jacobian_operator`.
+        ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
     Cost: m backward passes, vectorised, and one write of the result.
     """
     flat = tf.nest.flatten(variables)
+    passes_at_once(chunk_size, memory_budget, lambda: 1)
 
     def compute(y):
-        factors = factorize([y], flat, examples_mix)
+        sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
+        at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
+        factors = factorize([y], flat, examples_mix, at_once)
         return [tf.reshape(factor.dense(), [*axes(y), *_shape(v)]) for factor, v in zip(factors, flat)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
@@ -51,10 +59,10 @@ def per_example_gradients(losses, variables, examples_mix="error"):
 
     Cost: one backward pass and one write of the result.
     """
-    return in_graph(lambda y: per_example_jacobian(_of_rank_one(y), variables, examples_mix), losses)
+    return in_graph(lambda y: per_example_jacobian(of_rank_one(y), variables, examples_mix), losses)
 
 
-def _of_rank_one(losses):
+def of_rank_one(losses):
     if losses.shape.rank != 1:
         raise ValueError(
             "losses must have one entry per example, shape [n]: use a loss with reduction='none', and reduce what is "

@@ -1,0 +1,113 @@
+"""The Jacobian of each example's results with respect to its own inputs."""
+
+import tensorflow as tf
+
+from tfjac.graph import SHARED, ExampleAxis, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.factorize import check_when_run
+from tfjac.jacobians.linearise import pull_back
+from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
+from tfjac.jacobians.shapes import axes, product
+
+
+@tf.autograph.experimental.do_not_convert
+def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_budget=None):
+    """Return the Jacobian of each example's results with respect to its own inputs.
+
+        J[n, i..., j...] = ∂y[n, i...] / ∂x[n, j...]
+
+    `tape.batch_jacobian` believes that examples are independent, and is silently wrong where they are not: here it is
+    proved from the graph, or refused.
+
+    Args:
+        ys: tensor `[n, *outputs]` of the `tf.function` being traced, or a nest of such tensors; or a callable without
+            arguments that returns it, anywhere.
+        x: tensor `[n, *inputs]` that ys are computed from, or a nest of such tensors. With a callable, an eager tensor
+            that it uses.
+        unconnected_gradients: "none" gives None where y does not depend on x, "zero" gives zeros.
+        chunk_size, memory_budget: bound what is live, as in `jacobian`.
+
+    Returns:
+        For one tensor y, a nest like `x` of tensors `[n, *outputs, *inputs]` in the dtype of x; for a nest of ys, that
+        nest with each y replaced by such a nest.
+
+    Raises:
+        ExamplesMix: (a `ValueError`) where examples depend on one another, or this cannot be decided, naming the op:
+            batch normalisation in training mode, a softmax over the batch. Use `jacobian`.
+        ValueError: where y or x has no axis of examples in front; for tensors that are eager or of another graph.
+        TypeError: for ys or x that are not floating-point.
+
+    Cost: one backward pass for each of the m outputs of an example, vectorised.
+    """
+    unconnected = unconnected_choice(unconnected_gradients)
+    passes_at_once(chunk_size, memory_budget, lambda: 1)
+
+    def compute(ys):
+        sources = sources_of(x)
+        flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
+        results = [_of_one(y, x, sources, unconnected, (chunk_size, memory_budget)) for y in flat]
+        return tf.nest.map_structure(lambda y: results.pop(0), ys)
+
+    return in_graph(compute, ys)
+
+
+def _of_one(y, x, sources, unconnected, limits):
+    tensors = [given if source is None else source for given, source in zip(tf.nest.flatten(x), sources)]
+    for name, tensor in [("ys", y), *(("x", tensor) for tensor in tensors)]:
+        _check_rank(name, tensor)
+    connected = [s for s in sources if s is not None and (s is y or differentiable_path([s], [y]))]
+    blocks = iter(_blocks(y, connected, limits) if connected else [])
+    results = [next(blocks) if any(s is c for c in connected) else None for s in sources]
+    return packed(x, results, [_zeros_of(y, tensor) for tensor in tensors], unconnected)
+
+
+def _blocks(y, sources, limits):
+    analysis = analyse_examples(sources, [y])
+    for source in sources:
+        _check_axis(source, analysis.axis(source))
+    check_when_run(analysis.assumed, axes(y)[0])
+    backward = pull_back([y], sources)
+    n, *outputs = axes(y)
+    m = product(outputs)
+
+    def one_pass(k):  # output k of every example at once: they do not meet on the way back
+        seed = tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *outputs])
+        return backward(tf.broadcast_to(seed, [n, *outputs]))
+
+    specs = [tf.TensorSpec(source.shape, result.dtype) for source, result in zip(sources, backward.results)]
+    at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
+    stacks = stacked(one_pass, m, specs, at_once)
+    return [_example_first(stack, outputs, source) for stack, source in zip(stacks, sources)]
+
+
+def _example_first(stack, outputs, source):
+    """[m, n, *inputs] to [n, *outputs, *inputs]."""
+    n, *inputs = axes(source)
+    order = [1, 0, *range(2, source.shape.rank + 1)]
+    return tf.reshape(tf.transpose(stack, order), [n, *outputs, *inputs])
+
+
+def _zeros_of(y, tensor):
+    return lambda: tf.zeros([*axes(y), *axes(tensor)[1:]], tensor.dtype)
+
+
+def _check_rank(name, tensor):
+    if not isinstance(tensor, tf.Tensor) or tensor.shape.rank in (0, None):
+        raise ValueError(
+            f"{name} must be a tensor with the examples along axis 0, of a known rank of at least 1. For variables use "
+            f"per_example_jacobian; for anything, jacobian. Received: {tensor!r}"
+        )
+
+
+def _check_axis(source, axis):
+    if axis is SHARED:
+        raise ValueError(
+            "x is used by all examples at once, like a weight, so y[n] does not depend on x[n] alone: use "
+            f"per_example_jacobian, which takes tensors too, or jacobian. Received: {source.name} of shape "
+            f"{source.shape}"
+        )
+    if axis != ExampleAxis(0):
+        raise ValueError(
+            f"x must have the examples of y along axis 0: one row for each. The graph uses it {axis} instead; "
+            f"rearrange it before. Received: {source.name} of shape {source.shape}"
+        )

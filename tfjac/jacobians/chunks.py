@@ -1,0 +1,117 @@
+"""Many applications of one linear map: vectorised, or so many at a time as memory allows."""
+
+import tensorflow as tf
+
+from tfjac.graph import differentiable_path
+from tfjac.jacobians.shapes import axes, product
+
+
+def stacked(function, count, specs, chunk_size=None):
+    """Stack `function(0)`, ..., `function(count - 1)`.
+
+    Args:
+        function: from a scalar integer tensor to a list of tensors, traced once.
+        count: number of calls, an integer or a scalar tensor; may be 0.
+        specs: list of `tf.TensorSpec`, what `function` returns.
+        chunk_size: how many calls are vectorised, and live, at once; all where None.
+
+    Returns:
+        A list of tensors `[count, ...]`.
+    """
+    specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs]
+    return in_chunks(lambda indices: tf.vectorized_map(function, indices), count, specs, chunk_size)
+
+
+def in_chunks(function, count, specs, chunk_size=None, axis=0):
+    """Concatenate what `function` gives for consecutive chunks of `range(count)`, one chunk after the other.
+
+    Args:
+        function: from an integer tensor `[c]` to a list of tensors whose axis `axis` is as long.
+        count, chunk_size: as in `stacked`.
+        specs: list of `tf.TensorSpec`, what `function` returns; the size along `axis` is not looked at.
+        axis: the axis to concatenate along.
+
+    Returns:
+        A list of tensors with `count` entries along `axis`.
+    """
+    some = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)  # a map over nothing would not know shapes
+    specs = [_resized(spec, axis, some if chunk_size is None else chunk_size) for spec in specs]
+    if chunk_size is None or (isinstance(some, int) and isinstance(chunk_size, int) and chunk_size >= some):
+        return [_first(part, count, some, axis) for part in function(tf.range(some))]
+    offsets, last = tf.range(chunk_size), some - 1
+
+    def one_chunk(start):  # the last chunk repeats the last row, which is cut off below
+        return function(tf.minimum(start + offsets, last))
+
+    parts = tf.map_fn(one_chunk, tf.range(0, some, chunk_size), fn_output_signature=specs, parallel_iterations=1)
+    return [_first(_merged(part, axis), count, None, axis) for part in parts]
+
+
+def _resized(spec, axis, size):
+    sizes = spec.shape.as_list()
+    sizes[axis] = size if isinstance(size, int) else None
+    return tf.TensorSpec(sizes, spec.dtype)
+
+
+def _merged(part, axis):
+    """Bring the chunks `[chunks, ..., c, ...]` together along `axis`."""
+    order = [*range(1, axis + 1), 0, *range(axis + 1, part.shape.rank)]
+    sizes = axes(part)
+    sizes = [sizes[k] for k in order]
+    return tf.reshape(
+        tf.transpose(part, order) if axis else part, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]]
+    )
+
+
+def _first(part, count, length, axis):
+    return part if length is count else part[(*[slice(None)] * axis, slice(count))]
+
+
+def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
+    """Decide how many passes are live at once.
+
+    Args:
+        chunk_size: that number, or None.
+        memory_budget: bytes that all of them may take, or None.
+        bytes_per_pass: function without arguments that gives the bytes of one, an integer or a scalar tensor.
+
+    Returns:
+        None for all of them, or a number of at least 1, an integer or a scalar int32 tensor.
+
+    Raises:
+        ValueError: for a number that is no positive integer, or both given.
+    """
+    for name, value in (("chunk_size", chunk_size), ("memory_budget", memory_budget)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} must be a positive integer, or None for no limit. Received: {value!r}")
+    if memory_budget is None:
+        return chunk_size
+    if chunk_size is not None:
+        raise ValueError(
+            "chunk_size and memory_budget say the same thing in two units: give one of them. "
+            f"Received: chunk_size={chunk_size}, memory_budget={memory_budget}"
+        )
+    size = bytes_per_pass()
+    if isinstance(size, int):
+        return max(1, memory_budget // max(size, 1))
+    return tf.cast(tf.clip_by_value(memory_budget // tf.maximum(size, 1), 1, tf.int32.max), tf.int32)
+
+
+def bytes_of_pass(sources, y):
+    """Estimate what one pass between `sources` and y takes: the bytes of the floating-point tensors on the way."""
+    path = differentiable_path(sources, [y])
+    return _bytes_of(output for op in path for output in op.outputs if output.dtype.is_floating)
+
+
+def _bytes_of(tensors):
+    """An integer where the shapes are static, else a scalar int64 tensor."""
+    total = 0
+    for tensor in tensors:
+        if tensor.shape.rank is None:
+            total = total + tf.size(tensor, tf.int64) * tensor.dtype.size
+            continue
+        sizes = axes(tensor)
+        static = product(size for size in sizes if isinstance(size, int))
+        open_sizes = [tf.cast(size, tf.int64) for size in sizes if not isinstance(size, int)]
+        total = total + (product(open_sizes) if open_sizes else 1) * static * tensor.dtype.size
+    return total

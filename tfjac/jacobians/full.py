@@ -1,0 +1,161 @@
+"""The full Jacobian of anything with respect to anything."""
+
+import tensorflow as tf
+
+from tfjac.graph import ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.linearise import pull_back, push_forward
+from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
+from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.uses import find_uses
+
+MODES = ("auto", "reverse", "forward")
+
+
+@tf.autograph.experimental.do_not_convert
+def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None, memory_budget=None):
+    """Return the full Jacobian ∂y/∂x, with the axes of y first.
+
+        J[i..., j...] = ∂y[i...] / ∂x[j...]
+
+    Args:
+        ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors; or a callable without
+            arguments that returns it, anywhere.
+        xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
+            eager tensor that it uses.
+        mode: "reverse": one backward pass for each element of y; "forward": one forward product for each element of
+            x; "auto": factors of weights where examples are independent along axis 0 of y (one backward pass for each
+            output of an example), else reverse or forward, whichever is less work by static shapes.
+        unconnected_gradients: "none" gives None where y does not depend on x, "zero" gives zeros.
+        chunk_size: how many passes are live at once; all where None. Smaller is slower; the result is the same.
+        memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors
+            between x and y. The result itself comes on top.
+
+    Returns:
+        For one tensor y, a nest like `xs` of tensors `[*y.shape, *x.shape]` in the dtype of x; for a nest of ys, that
+        nest with each y replaced by such a nest.
+
+    Raises:
+        ValueError: for an unknown mode or `unconnected_gradients`, a wrong chunk size, tensors that are eager or of
+            another graph.
+        TypeError: for ys or xs that are not floating-point, or no tensors at all.
+
+    The passes are vectorised (`tf.vectorized_map`), grouped convolutions by one convolution per group: `tape.jacobian`
+    is wrong for their kernels. "forward" is the pull-back of the pull-back, so every op on the way must have second
+    derivatives.
+
+    Cost: reverse: Π y.shape backward passes; forward: Π x.shape products at about two forward passes each.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {MODES}. Received: {mode!r}")
+    unconnected = unconnected_choice(unconnected_gradients)
+    passes_at_once(chunk_size, memory_budget, lambda: 1)
+
+    def compute(ys):
+        sources = sources_of(xs)
+        flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
+        results = [_of_one(y, xs, sources, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
+        return tf.nest.map_structure(lambda y: results.pop(0), ys)
+
+    return in_graph(compute, ys)
+
+
+def _of_one(y, xs, sources, mode, unconnected, limits):
+    """The Jacobians of one y, in a nest like `xs`."""
+    flat = shaped_like(xs, sources)
+    chosen = _ways(y, flat, sources, mode)
+    results = [None] * len(sources)
+    for name, way in (("factors", _by_factors), ("reverse", _reverse), ("forward", _forward)):
+        group = [k for k, choice in enumerate(chosen) if choice == name]
+        if group:
+            parts = way(y, [sources[k] for k in group], [flat[k] for k in group], limits)
+            for k, part in zip(group, parts):
+                results[k] = part
+    return packed(xs, results, [_zeros_of(y, x) for x in flat], unconnected)
+
+
+def _zeros_of(y, x):
+    return lambda: tf.zeros([*axes(y), *axes(x)], x.dtype)
+
+
+def _ways(y, xs, sources, mode):
+    """Choose the way for each x; None where y does not depend on it."""
+    connected = [s is not None and (s is y or bool(differentiable_path([s], [y]))) for s in sources]
+    shared = _shared(y, [s for s, path in zip(sources, connected) if path]) if mode == "auto" else []
+    ways = []
+    for x, source, path in zip(xs, sources, connected):
+        if not path:
+            ways.append(None)
+        elif any(source is s for s in shared):
+            ways.append("factors")
+        else:
+            ways.append(_less_work(y, x) if mode == "auto" else mode)
+    return ways
+
+
+def _less_work(y, x):
+    """Forward where it is less work: one of its products costs about two backward passes."""
+    rows, columns = y.shape.num_elements(), x.shape.num_elements()
+    return "reverse" if None in (rows, columns) or 2 * columns >= rows else "forward"
+
+
+def _shared(y, sources):
+    """The sources that all examples share, if y has independent examples along axis 0, as far as can be proved."""
+    if y.shape.rank in (0, None):
+        return []
+    shared = [source for source in sources if _proved_independent(y, [source])]
+    return shared if shared and _proved_independent(y, shared) else []
+
+
+def _proved_independent(y, sources):
+    try:
+        analysis = analyse_examples(sources, [y])
+        find_uses(analysis, sources, axes(y)[0])
+    except ExamplesMix:
+        return False
+    return not analysis.assumed
+
+
+def _by_factors(y, sources, xs, limits):
+    factors = factorize([y], xs, chunk_size=_passes(y, sources, limits))
+    return [tf.reshape(factor.dense(), [*axes(y), *axes(x)]) for factor, x in zip(factors, xs)]
+
+
+def _reverse(y, sources, xs, limits):
+    backward = pull_back([y], sources)
+    rows = stacked(
+        lambda k: backward(basis(k, y)), product(axes(y)), _specs(xs, backward.results), _passes(y, sources, limits)
+    )
+    return [tf.cast(tf.reshape(part, [*axes(y), *axes(x)]), x.dtype) for part, x in zip(rows, xs)]
+
+
+def _forward(y, sources, xs, limits):
+    results = []
+    for x, source in zip(xs, sources):
+        push = push_forward([y], [source])
+        (columns,) = stacked(
+            lambda k, push=push: push(basis(k, push.seeds[0])),
+            product(axes(x)),
+            _specs([y], push.results),
+            _passes(y, sources, limits),
+        )
+        rank, sizes = x.shape.rank, [*axes(x), *axes(y)]
+        columns = tf.reshape(columns, sizes)
+        order = [*range(rank, len(sizes)), *range(rank)]
+        results.append(tf.cast(tf.transpose(columns, order), x.dtype))
+    return results
+
+
+def basis(index, tensor):
+    """Return the tensor like `tensor` that is one at flat `index` and zero elsewhere."""
+    sizes = axes(tensor)
+    return tf.reshape(tf.one_hot(index, product(sizes), dtype=tensor.dtype), sizes)
+
+
+def _specs(likes, results):
+    return [tf.TensorSpec(x.shape, result.dtype) for x, result in zip(likes, results)]
+
+
+def _passes(y, sources, limits):
+    return passes_at_once(*limits, lambda: bytes_of_pass(sources, y))

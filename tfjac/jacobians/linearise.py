@@ -1,0 +1,66 @@
+"""Linear maps of a graph: from cotangents of a result to those of its sources, and from tangents forward.
+
+Each is traced once, for a seed of zeros, and applied to other seeds by replay: in a vectorised map, in a loop, or as
+it is. That keeps traces short, and the gradient of no op is asked for inside a loop.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import replay
+
+
+class LinearMap:
+    """A linear function of the graph, `results = map(seeds)`.
+
+    Args:
+        seeds: list of tensors that stand for the argument.
+        results: list of tensors linear in them; None for one that is zero because there is no path.
+    """
+
+    def __init__(self, seeds, results):
+        self.seeds, self.results = seeds, results
+
+    def __call__(self, *seeds):
+        """Apply the map to other seeds, in the current graph; None stays None."""
+        present = [result for result in self.results if result is not None]
+        applied = iter(replay(present, list(zip(self.seeds, seeds))))
+        return [None if result is None else next(applied) for result in self.results]
+
+
+def pull_back(ys, sources, stop=()):
+    """Return u ↦ (Σ_y u_y · ∂y/∂s)_s, a `LinearMap` with one seed per y and one result per source s.
+
+    Args:
+        ys: list of tensors of the graph being traced.
+        sources: list of tensors or handles of variables.
+        stop: tensors through which no gradient passes.
+
+    Cost: one backward pass for each time that it is applied.
+    """
+    seeds = [tf.zeros_like(y) for y in ys]
+    return LinearMap(seeds, dense(tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)))
+
+
+def push_forward(ys, sources):
+    """Return v ↦ (Σ_s ∂y/∂s · v_s)_y, the transpose of `pull_back`, as the pull-back of the pull-back.
+
+    Args:
+        ys: list of tensors of the graph being traced.
+        sources: list of tensors or handles of variables, each of which some y depends on.
+
+    Returns:
+        A `LinearMap` with one seed per source and one result per y.
+
+    Raises:
+        LookupError: for an op on the way without second derivatives.
+
+    Cost: about two forward passes for each time that it is applied.
+    """
+    backward = pull_back(ys, sources)
+    tangents = [tf.zeros_like(result) for result in backward.results]
+    return LinearMap(tangents, dense(tf.gradients(backward.results, backward.seeds, grad_ys=tangents)))
+
+
+def dense(gradients):
+    """Turn `tf.IndexedSlices` among `gradients` into tensors; None stays None."""
+    return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]

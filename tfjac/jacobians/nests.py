@@ -1,0 +1,140 @@
+"""Nests of arguments: the sources that stand for `xs` in a graph, and what is said where they are wrong."""
+
+import keras
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable, handle_in
+from tfjac.graph.variables import captured_tensor
+
+
+def sources_of(xs):
+    """Return what stands for each x of the nest `xs` in the graph being traced; None where the graph does not use it.
+
+    Args:
+        xs: nest of `tf.Variable`, `keras.Variable`, tensors of the graph being traced, or eager tensors that were
+            captured by it.
+
+    Raises:
+        TypeError: for anything else, or what is not floating-point.
+        ValueError: for an empty nest, or a tensor of another graph.
+    """
+    flat = tf.nest.flatten(xs)
+    if not flat:
+        raise ValueError("xs must hold at least one variable or tensor. Received: an empty nest")
+    return [_source(x) for x in flat]
+
+
+def _source(x):
+    graph = tf.compat.v1.get_default_graph()
+    if not is_variable(x) and not tf.is_tensor(x):
+        raise TypeError(
+            "xs must be tensors, tf.Variables or keras.Variables, or a nest of them. "
+            f"Received: {x!r} of type {type(x).__name__}"
+        )
+    x = like(x)
+    if not x.dtype.is_floating:
+        raise TypeError(
+            "xs must be of a floating-point dtype: there is no derivative with respect to integers. "
+            f"Received: a {type(x).__name__} of shape {x.shape} and dtype {x.dtype.name}"
+        )
+    if isinstance(x, tf.Variable):
+        return handle_in(graph, x)
+    if not tf.is_symbolic_tensor(x):
+        return captured_tensor(graph, x)
+    if x.graph is not graph:
+        raise ValueError(
+            "xs must belong to the tf.function being traced, as ys do. "
+            f"Received: {x.name} of graph {x.graph!r}, while {graph!r} is being traced"
+        )
+    return x
+
+
+def like(x):
+    """Return what has the shape and dtype of x: the `tf.Variable` behind a variable, or the tensor itself."""
+    return as_tf_variable(x) if is_variable(x) else x
+
+
+def is_variable(x):
+    """Return whether x is a variable; `tf.is_tensor` says yes to Keras' variables too."""
+    return isinstance(x, (tf.Variable, keras.Variable))
+
+
+def shaped_like(xs, sources):
+    """Return for each x of the nest what has its shape and dtype: its tensor of the graph, or the variable."""
+    flat = tf.nest.flatten(xs)
+    return [like(x) if s is None or s.dtype == tf.resource else s for x, s in zip(flat, sources)]
+
+
+def packed(structure, results, xs, unconnected):
+    """Pack flat `results` like the nest `structure`, with zeros for None if that is wanted.
+
+    Args:
+        structure: a nest with one leaf per result.
+        results: list of tensors or None.
+        xs: flat list, what each result has the shape and dtype of where it is zero; or functions that make the zeros.
+        unconnected: a `tf.UnconnectedGradients`.
+    """
+    if unconnected == tf.UnconnectedGradients.ZERO:
+        results = [_zeros(x) if result is None else result for result, x in zip(results, xs)]
+    return tf.nest.pack_sequence_as(structure, results)
+
+
+def _zeros(x):
+    if callable(x):
+        return x()
+    x = like(x)
+    return tf.zeros(x.shape, x.dtype) if isinstance(x, tf.Variable) else tf.zeros_like(x)
+
+
+def unconnected_choice(unconnected_gradients):
+    """Return the `tf.UnconnectedGradients` named "none" or "zero".
+
+    Raises:
+        ValueError: for any other name.
+    """
+    try:
+        return tf.UnconnectedGradients(unconnected_gradients)
+    except ValueError:
+        raise ValueError(
+            'unconnected_gradients must be "none" (None where there is no path) or "zero". '
+            f"Received: {unconnected_gradients!r}"
+        ) from None
+
+
+def matching(name, values, structure, references, what):
+    """Convert the nest `values` to a flat list of tensors that match `references` one by one.
+
+    Args:
+        name: name of the argument, for messages.
+        values: nest of array-likes.
+        structure: the nest that `values` must look like.
+        references: flat list of the tensors or variables whose shapes and dtypes they must have.
+        what: what the references are called in messages.
+
+    Raises:
+        ValueError: where the nests or a shape differ.
+        TypeError: where a value cannot be converted to the dtype.
+    """
+    try:
+        tf.nest.assert_same_structure(structure, values)
+    except (ValueError, TypeError) as difference:
+        raise ValueError(
+            f"{name} must be a nest like {what}, one tensor for each. Received: {values!r} for {structure!r}"
+        ) from difference
+    return [_matching(name, value, like(x), what) for value, x in zip(tf.nest.flatten(values), references)]
+
+
+def _matching(name, value, reference, what):
+    given = getattr(value, "dtype", None)
+    try:
+        value = tf.convert_to_tensor(value, reference.dtype)
+    except (ValueError, TypeError) as error:
+        raise TypeError(
+            f"{name} must be floating-point tensors of the dtype of {what}, {reference.dtype.name} here. "
+            f"Received: {type(value).__name__} of dtype {given}"
+        ) from error
+    if not value.shape.is_compatible_with(reference.shape):
+        raise ValueError(
+            f"{name} must have the shapes of {what}: {reference.shape} here. Received: shape {value.shape}"
+        )
+    return value

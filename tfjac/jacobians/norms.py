@@ -1,0 +1,142 @@
+"""Norms of per-example gradients, and sums of them with a factor for each, without forming any of them."""
+
+import tensorflow as tf
+
+from tfjac.graph import in_graph
+from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.nests import like, sources_of
+from tfjac.jacobians.per_example import of_rank_one
+from tfjac.jacobians.products import pulled
+
+
+@tf.autograph.experimental.do_not_convert
+def per_example_gradient_norms(losses, variables):
+    """Return the norm of each example's gradient with respect to all variables together.
+
+        norms[n] = sqrt(Σ_v ‖∂L[n]/∂v‖²)
+
+    Args:
+        losses: tensor `[n]` of the `tf.function` being traced, one loss per example (a Keras loss with
+            `reduction="none"`); or a callable without arguments that returns it, anywhere.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+
+    Returns:
+        `[n]`, in the dtype of the losses.
+
+    Raises:
+        ExamplesMix: (a `ValueError`) where examples mix, naming the op.
+        ValueError: where `losses` is not of rank 1; for tensors that are eager or of another graph; for a variable that
+            the losses do not depend on.
+        TypeError: for losses that are not floating-point.
+
+    Cost: one backward pass to the places where weights are used, without the gradients of the weights, and one reading
+    of what arrives there; for weights used at t > 1 positions the cheaper of t² pairs of positions and the gradient
+    itself, see `tfjac.ops.jacobian_row_norms`. An embedding costs its positions, whatever the size of its table.
+    The derivative of a norm is not finite where the norm is zero.
+    """
+    flat = tf.nest.flatten(variables)
+    return in_graph(lambda y: _norms(factorize([of_rank_one(y)], flat), y.dtype), losses)
+
+
+@tf.autograph.experimental.do_not_convert
+def clipped_gradients(losses, variables, clip_norm, return_norms=False):
+    """Return the sum of the per-example gradients, each scaled down to a norm of at most `clip_norm`.
+
+        Σ_n min(1, C / ‖∂L[n]/∂v‖) · ∂L[n]/∂v          the norm over all variables together
+
+    This is the step of differentially private training, before the noise, and of robust training.
+
+    Args:
+        losses, variables: as in `per_example_gradient_norms`.
+        clip_norm: C, not negative: a number, or a tensor of shape `[]` or `[n]`.
+        return_norms: whether to return the norms too, as they were before clipping.
+
+    Returns:
+        A nest like `variables`, each entry a dense tensor with the shape and dtype of its variable; with
+        `return_norms` a pair of that and the norms `[n]`.
+
+    Raises:
+        ExamplesMix, ValueError, TypeError: as `per_example_gradient_norms`; ValueError for a negative `clip_norm`, or
+            one of another shape.
+
+    The factor of each example is a constant to the gradient; an example whose gradient is zero or not finite adds
+    zero or what it is.
+
+    Cost: one backward pass, of which what the norms were computed from is used again for the weighted sum
+    ("book-keeping", Bu, Wang, Zha & Karypis 2023, "Differentially private optimization on large model at small cost").
+    """
+    flat = tf.nest.flatten(variables)
+
+    def compute(y):
+        bound = _one_for_each("clip_norm", clip_norm, of_rank_one(y), scalar_too=True)
+        factors = factorize([y], flat)
+        norms = _norms(factors, y.dtype)
+        weights = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+        gradients = [_weighted_sum(factor, weights, v) for factor, v in zip(factors, flat)]
+        gradients = tf.nest.pack_sequence_as(variables, gradients)
+        return (gradients, norms) if return_norms else gradients
+
+    return in_graph(compute, losses)
+
+
+@tf.autograph.experimental.do_not_convert
+def weighted_gradients(losses, variables, weights):
+    """Return the sum of the per-example gradients, each with a factor of its own.
+
+        Σ_n w[n] · ∂L[n]/∂v
+
+    Args:
+        losses, variables: as in `per_example_gradient_norms`; here examples may depend on one another.
+        weights: tensor `[n]`, of any sign.
+
+    Returns:
+        A nest like `variables`, each entry a dense tensor with the shape and dtype of its variable.
+
+    Raises:
+        ValueError: where `losses` is not of rank 1, or `weights` of another shape; for tensors that are eager or of
+            another graph; for a variable that the losses do not depend on.
+        TypeError: for losses that are not floating-point.
+
+    The weights are constants to the gradient.
+
+    Cost: one backward pass, like the gradient of the sum.
+    """
+
+    def compute(y):
+        factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)
+        results = pulled([y], sources_of(variables), [factor])
+        for result, variable in zip(results, tf.nest.flatten(variables)):
+            if result is None:
+                raise ValueError(
+                    "losses do not depend on this variable by any path that a gradient passes through; leave it out. "
+                    f"Received: {variable!r}"
+                )
+        return tf.nest.pack_sequence_as(variables, results)
+
+    return in_graph(compute, losses)
+
+
+def _norms(factors, dtype):
+    return tf.sqrt(tf.add_n([tf.cast(factor.squared_row_norms()[:, 0], dtype) for factor in factors]))
+
+
+def _weighted_sum(factor, weights, variable):
+    """Σ_n w[n] J[n,0,q], in the shape of the variable."""
+    variable = like(variable)
+    weights = tf.cast(weights, variable.dtype)
+    return tf.reshape(factor.adjoint_matmul(weights[:, None, None]), variable.shape)
+
+
+def _one_for_each(name, value, losses, scalar_too):
+    """Convert `value` to a tensor that fits the losses `[n]`."""
+    tensor = tf.convert_to_tensor(value, losses.dtype)
+    allowed = [losses.shape] + [tf.TensorShape([])] * scalar_too
+    if not any(shape.is_compatible_with(tensor.shape) for shape in allowed):
+        raise ValueError(
+            f"{name} must have one entry per example, shape {losses.shape}{', or be a scalar' * scalar_too}. "
+            f"Received: shape {tensor.shape}"
+        )
+    static = tf.get_static_value(tensor)
+    if name == "clip_norm" and static is not None and (static < 0).any():
+        raise ValueError(f"clip_norm must not be negative. Received: {value}")
+    return tensor

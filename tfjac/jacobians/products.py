@@ -1,0 +1,103 @@
+"""Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
+
+import tensorflow as tf
+
+from tfjac.graph import differentiable_path, in_graph, inline_calls
+from tfjac.jacobians.linearise import dense, push_forward
+from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
+
+
+@tf.autograph.experimental.do_not_convert
+def jvp(ys, xs, tangents, unconnected_gradients="none"):
+    """Return the Jacobian-vector product Σ_x ∂y/∂x · v_x: how y moves as all xs move along their tangents at once.
+
+    Args:
+        ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors; or a callable without
+            arguments that returns it, anywhere.
+        xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
+            eager tensor that it uses.
+        tangents: nest like `xs`, each entry with the shape of its x.
+        unconnected_gradients: "none" gives None for a y that depends on no x, "zero" gives zeros.
+
+    Returns:
+        A nest like ys, each entry with the shape and dtype of its y.
+
+    Raises:
+        ValueError: where `tangents` is no nest like `xs` or a shape differs; for tensors that are eager or of another
+            graph.
+        TypeError: for a tangent that cannot be converted to the dtype of its x, ys or xs that are not floating-point.
+
+    It is the pull-back of the pull-back, so it works for every op that has second derivatives, loops included, in
+    graphs and under XLA, where `tf.autodiff.ForwardAccumulator` does not; the tangents themselves are not
+    differentiated again.
+
+    Cost: about two forward passes.
+    """
+    unconnected = unconnected_choice(unconnected_gradients)
+
+    def compute(ys):
+        vectors = matching("tangents", tangents, xs, tf.nest.flatten(xs), "xs")
+        sources = sources_of(xs)
+        present = [source for source in sources if source is not None]
+        flat = inline_calls(tf.nest.flatten(ys), depends_on=present)
+        return packed(ys, pushed(flat, sources, vectors), flat, unconnected)
+
+    return in_graph(compute, ys)
+
+
+def pushed(ys, sources, vectors):
+    """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
+    results = []
+    for y in ys:  # one map for each: a y without a path must not look as if it had one
+        connected = [
+            (source, vector)
+            for source, vector in zip(sources, vectors)
+            if source is not None and (source is y or differentiable_path([source], [y]))
+        ]
+        push = push_forward([y], [source for source, _ in connected]) if connected else None
+        results += push(*(vector for _, vector in connected)) if push else [None]
+    return results
+
+
+@tf.autograph.experimental.do_not_convert
+def vjp(ys, xs, cotangents, unconnected_gradients="none"):
+    """Return the vector-Jacobian product Σ_y u_y · ∂y/∂x: cotangents at several nodes, pulled back at once.
+
+    With cotangents at several nodes of a network this is backpropagation by parts, from known gradients: what flows
+    back from above and what is given at a node are added up.
+
+    Args:
+        ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors, one of which may be
+            computed from another; or a callable without arguments that returns it, anywhere.
+        xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
+            eager tensor that it uses.
+        cotangents: nest like `ys`, each entry with the shape of its y.
+        unconnected_gradients: "none" gives None for an x on which no y depends, "zero" gives zeros.
+
+    Returns:
+        A nest like `xs`, each entry a dense tensor with the shape and dtype of its x.
+
+    Raises:
+        ValueError: where `cotangents` is no nest like `ys` or a shape differs; for tensors that are eager or of another
+            graph.
+        TypeError: for a cotangent that cannot be converted to the dtype of its y, ys or xs that are not floating-point.
+
+    Cost: one backward pass, however many ys there are.
+    """
+    unconnected = unconnected_choice(unconnected_gradients)
+
+    def compute(ys):
+        vectors = matching("cotangents", cotangents, ys, tf.nest.flatten(ys), "ys")
+        sources = sources_of(xs)
+        return packed(xs, pulled(tf.nest.flatten(ys), sources, vectors), shaped_like(xs, sources), unconnected)
+
+    return in_graph(compute, ys)
+
+
+def pulled(ys, sources, vectors):
+    """Pull `vectors`, one per y, back to the sources; None where there is no path. A source may be None."""
+    present = [source for source in sources if source is not None]
+    if not present:
+        return [None] * len(sources)
+    results = iter(dense(tf.gradients(inline_calls(ys, depends_on=present), present, grad_ys=vectors)))
+    return [None if source is None else next(results) for source in sources]
