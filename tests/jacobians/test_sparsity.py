@@ -1,0 +1,344 @@
+"""Sparse Jacobians against one tape.gradient per row, and patterns that are known in closed form."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+
+import tfjac
+
+
+def dense_jacobian(function, x):
+    """∂f/∂x `[elements of f, elements of x]`, one call of `tape.gradient` per row."""
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        rows = tf.unstack(tf.reshape(function(x), [-1]))
+    return np.stack([np.ravel(tape.gradient(row, x, unconnected_gradients="zero")) for row in rows])
+
+
+def differences(function, x, step=1e-5):
+    """∂f/∂x by central differences. (For some ops TensorFlow has no gradient on a CPU that could be asked.)"""
+    traced = tf.function(function, autograph=False)
+    moves = step * np.eye(x.shape.num_elements()).reshape(-1, *x.shape)
+    return np.stack([np.ravel(traced(x + move) - traced(x - move)) / (2 * step) for move in moves], 1)
+
+
+def found(function, x, mode="auto", jit_compile=False):
+    """The pattern of f, and its sparse Jacobian as a dense array."""
+    patterns = []
+
+    @tf.function(jit_compile=jit_compile)
+    def values(x):
+        y = function(x)
+        patterns.append(tfjac.sparsity(y, x))
+        return tfjac.sparse_jacobian(y, x, mode=mode).values
+
+    entries = values(x)
+    return patterns[0], patterns[0].csr(entries.numpy()).toarray()
+
+
+def numbers(rng, *shape, dtype=np.float64):
+    return tf.constant(rng.uniform(0.5, 1.5, shape).astype(dtype))
+
+
+def heat(u):
+    """Implicit heat equation in one dimension, by slices."""
+    left, right = tf.pad(u[:-1], [[1, 0]]), tf.pad(u[1:], [[0, 1]])
+    return u - 0.1 * (left - 2.0 * u + right) * tf.exp(-u)
+
+
+def burgers(u):
+    """Viscous Burgers' equation on a ring, by rolls."""
+    forward, back = tf.roll(u, -1, 0), tf.roll(u, 1, 0)
+    return u * (forward - back) / 2.0 - 0.01 * (forward - 2.0 * u + back)
+
+
+def heat_on_grid(u):
+    """Five-point stencil by padding and slicing; the boundary is fixed by a mask."""
+    padded = tf.pad(u, [[1, 1], [1, 1]])
+    around = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2]
+    return u**2 - 0.1 * (around - 4.0 * u)
+
+
+def heat_by_convolution(u):
+    """The same stencil as a convolution: the zeros of the kernel count."""
+    kernel = tf.constant([[0, 1, 0], [1, -4, 1], [0, 1, 0]], u.dtype)
+    return u**2 - 0.1 * tf.nn.conv2d(u[None, :, :, None], kernel[:, :, None, None], 1, "SAME")[0, :, :, 0]
+
+
+def by_differentiation_matrix(u):
+    """The one-dimensional stencil as a product with a fixed matrix."""
+    size = u.shape[0]
+    matrix = tf.constant(np.diag(np.full(size - 1, 1.0), 1) - np.eye(size), u.dtype)
+    return tf.linalg.matvec(matrix, tf.sin(u))
+
+
+STENCILS = {
+    "heat 1D": (heat, (20,), 3),
+    "Burgers 1D": (burgers, (21,), 3),
+    "heat 2D": (heat_on_grid, (9, 10), 5),
+    "heat 2D, convolution": (heat_by_convolution, (9, 10), 5),
+    "differentiation matrix": (by_differentiation_matrix, (20,), 2),
+}
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("name", STENCILS)
+def test_stencils_need_few_products(name, mode, rng):
+    function, shape, colours = STENCILS[name]
+    u = numbers(rng, *shape)
+    pattern, jacobian = found(function, u, mode)
+    expected = dense_jacobian(function, u)
+    assert pattern.num_colours == colours
+    assert pattern.opaque_ops == ()
+    assert pattern.num_entries == np.count_nonzero(expected)
+    np.testing.assert_allclose(jacobian, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_by_xla(rng):
+    u = numbers(rng, 6, 7, dtype=np.float32)
+    _, jacobian = found(heat_on_grid, u, jit_compile=True)
+    np.testing.assert_allclose(jacobian, dense_jacobian(heat_on_grid, u), rtol=1e-5, atol=1e-6)
+
+
+def bundle(cameras, points, seen_by, seen):
+    """Residuals of bundle adjustment in little: each observation has one camera and one point."""
+    camera, point = tf.gather(cameras, seen_by), tf.gather(points, seen)
+    turned = point * tf.cos(camera[:, :3]) + camera[:, 3:]
+    return turned[:, :2] / turned[:, 2:]
+
+
+def test_bundle_adjustment(rng):
+    cameras, points = (tf.Variable(numbers(rng, *shape)) for shape in ((4, 6), (30, 3)))
+    seen_by, seen = rng.integers(0, 4, 80), rng.integers(0, 30, 80)
+
+    def residuals():
+        return bundle(cameras, points, seen_by, seen)
+
+    pattern = tfjac.sparsity(residuals, [cameras, points])
+    jacobian = tfjac.sparse_jacobian(residuals, [cameras, points])
+    with tf.GradientTape(persistent=True) as tape:
+        rows = tf.unstack(tf.reshape(residuals(), [-1]))
+    expected = np.stack(
+        [
+            np.concatenate(
+                [tf.reshape(g, [-1]) for g in map(tf.convert_to_tensor, tape.gradient(row, [cameras, points]))]
+            )
+            for row in rows
+        ]
+    )
+    assert pattern.shape == (160, 24 + 90)
+    assert np.diff(pattern.indptr).max() <= 9
+    assert pattern.num_colours <= 24 + 9
+    assert pattern.mode == "forward"
+    np.testing.assert_allclose(tf.sparse.to_dense(jacobian), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(pattern.csr(jacobian.values).toarray(), tf.sparse.to_dense(jacobian))
+
+
+def test_one_residual_per_block(rng):
+    """Independent small systems side by side: as many products as one of them has unknowns."""
+    x = numbers(rng, 12, 4)
+
+    def solve(x):
+        matrix = tf.linalg.diag(x + 2.0) + x[:, :, None] * x[:, None, :]
+        return tf.linalg.solve(matrix, x[:, :, None])[..., 0]
+
+    pattern, jacobian = found(solve, x)
+    expected = scipy.sparse.block_diag([np.ones([4, 4])] * 12).toarray() != 0
+    np.testing.assert_array_equal(pattern.csr().toarray(), expected)
+    assert pattern.num_colours == 4
+    np.testing.assert_allclose(jacobian, dense_jacobian(solve, x), rtol=1e-9, atol=1e-12)
+
+
+def kernel(i, o):
+    """A fixed kernel 2×2 with zeros in it."""
+    return tf.constant(np.arange(4.0 * i * o).reshape(2, 2, i, o) % 3, tf.float64)
+
+
+OPS = {
+    "broadcast": lambda x: x[:, None, :1] * tf.reshape(x, [1, 4, 6]) + 2.0 * x[:, None, :],
+    "transpose": lambda x: tf.transpose(x) ** 2,
+    "strided slice": lambda x: tf.sin(x[::-2, tf.newaxis, 1:5:2, ...]),
+    "concat, pack, unpack": lambda x: (
+        tf.concat([tf.stack(tf.unstack(x, axis=1)[::2], 0), tf.ones([1, 4], x.dtype)], 0) ** 2
+    ),
+    "split": lambda x: tf.split(x, 3, axis=1)[1] * tf.split(x, [1, 2, 3], 1)[1],
+    "tile, repeat": lambda x: tf.tile(x, [1, 2]) ** 2 + tf.repeat(x, 2, axis=1),
+    "mirror pad": lambda x: tf.pad(x, [[1, 1], [2, 0]], "REFLECT") ** 2,
+    "gather": lambda x: tf.gather(x**2, [[0, 2], [2, 1]], axis=1),
+    "gather_nd": lambda x: tf.gather_nd(x**2, [[0, 1], [3, 5]]),
+    "gather, batched": lambda x: tf.gather(
+        x**2, tf.argsort(tf.constant([[3, 1], [2, 0], [1, 5], [4, 4]]), -1), batch_dims=1
+    ),
+    "gather, open indices": lambda x: tf.gather(x**2, tf.argsort(x[0])[:2], axis=1),
+    "reverse, roll": lambda x: tf.reverse(x, [1]) * tf.roll(x, [1, 2], [0, 1]),
+    "where fixed": lambda x: tf.where(np.arange(6) < 2, x**2, tf.reverse(x, [0])),
+    "where open": lambda x: tf.where(x > 1.0, x**2, tf.reverse(x, [0])),
+    "mask": lambda x: x**2 * tf.constant(np.tri(4, 6), x.dtype),
+    "sum": lambda x: tf.reduce_sum(x**2, 0),
+    "mean, kept": lambda x: x * tf.reduce_mean(x, 1, keepdims=True),
+    "softmax": lambda x: tf.nn.softmax(x),
+    "cumsum": lambda x: tf.cumsum(x**2, 1, exclusive=True),
+    "cumsum, reverse": lambda x: tf.cumsum(x**2, 0, reverse=True),
+    "cumprod": lambda x: tf.math.cumprod(x, 1),
+    "sort": lambda x: tf.sort(x, 1),
+    "matmul": lambda x: tf.matmul(x, tf.sin(x), transpose_b=True),
+    "matmul, fixed": lambda x: tf.matmul(tf.constant(np.eye(5, 4), x.dtype), x**2),
+    "matmul, transposed": lambda x: tf.matmul(
+        x**2, tf.constant(np.eye(5, 4), x.dtype), transpose_a=True, transpose_b=True
+    ),
+    "matmul, batched": lambda x: tf.matmul(tf.reshape(x, [1, 2, 2, 6]), tf.reshape(x, [2, 1, 6, 2]) ** 2),
+    "einsum": lambda x: tf.einsum("ij,kj->ki", x**2, tf.constant(np.tri(3, 6), x.dtype)),
+    "einsum of two": lambda x: tf.einsum("abc,bd->acd", tf.reshape(x, [4, 3, 2]), x[:3] ** 2),
+    "sparse matmul": lambda x: tf.sparse.sparse_dense_matmul(
+        tf.sparse.SparseTensor([[0, 1], [2, 3]], tf.constant([1.0, 2.0], x.dtype), [3, 4]), x**2
+    ),
+    "tridiagonal matmul": lambda x: tf.linalg.tridiagonal_matmul([x[0], x[1], x[2]], tf.reshape(x, [6, 4]), "sequence"),
+    "tridiagonal solve": lambda x: tf.linalg.tridiagonal_solve(
+        tf.stack([x[:3, :3], x[:3, :3] + 4.0, x[:3, 3:]], 1), x[:3, :3], "compact", partial_pivoting=False
+    ),
+    "diag, band part": lambda x: tf.linalg.band_part(tf.linalg.diag(x, k=1), 1, 1) ** 2,
+    "diag part, set diag": lambda x: tf.linalg.set_diag(x**2, x[:, 0])[1:] * tf.linalg.diag_part(x)[:1],
+    "segment_sum": lambda x: tf.math.unsorted_segment_sum(x**2, [0, 0, 1, 3], 5),
+    "unsorted_segment_max": lambda x: tf.math.unsorted_segment_max(x**2, [2, 0, -1, 2], 3),
+    "segments, open ids": lambda x: tf.math.unsorted_segment_sum(x**2, tf.cast(x[:, 0] > 1.0, tf.int32), 2),
+    "scatter_nd": lambda x: tf.scatter_nd([[1, 0], [1, 0], [0, 2], [2, 1]], x**2, [3, 3, 6]),
+    "tensor_scatter_nd_update": lambda x: tf.tensor_scatter_nd_update(x**2, [[0], [2]], x[1:3]),
+    "tensor_scatter_nd_add": lambda x: tf.tensor_scatter_nd_add(x**2, [[0], [2]], x[1:3]),
+    "dynamic_stitch": lambda x: tf.dynamic_stitch([[1, 0], [2, 3]], [x[:2] ** 2, x[2:]]),
+    "fft": lambda x: tf.math.real(tf.signal.fft(tf.cast(x, tf.complex128))),
+    "cholesky": lambda x: tf.linalg.cholesky(tf.einsum("bi,bj->bij", x[:, :2], x[:, :2]) + tf.eye(2, dtype=x.dtype)),
+    "conv1d": lambda x: tf.nn.conv1d(tf.reshape(x, [2, 6, 2]), tf.ones([3, 2, 1], x.dtype) + x[0, 0], 2, "SAME"),
+    "conv2d, strides, dilation": lambda x: tf.nn.conv2d(
+        tf.reshape(tf.tile(x, [1, 3]), [1, 6, 6, 2]), kernel(2, 3), 1, "VALID", dilations=2
+    ),
+    "conv2d, groups": lambda x: tf.nn.conv2d(
+        tf.reshape(x, [1, 2, 3, 4]), tf.ones([2, 2, 2, 4], x.dtype), 1, [[0, 0], [1, 0], [0, 1], [0, 0]]
+    ),
+    "conv2d, kernel": lambda x: tf.nn.conv2d(
+        tf.ones([1, 4, 4, 2], x.dtype), tf.reshape(x, [2, 2, 2, 3]) ** 2, 1, "SAME"
+    ),
+    "conv2d_transpose": lambda x: tf.nn.conv2d_transpose(tf.reshape(x, [1, 4, 3, 2]), kernel(3, 2), [1, 8, 6, 3], 2),
+    "depthwise": lambda x: tf.nn.depthwise_conv2d(tf.reshape(x, [1, 4, 3, 2]), kernel(2, 2), [1, 1, 1, 1], "SAME"),
+    "max_pool, avg_pool": lambda x: (
+        tf.nn.max_pool2d(tf.reshape(x, [1, 4, 3, 2]), 2, 2, "SAME")
+        + tf.nn.avg_pool2d(tf.reshape(x, [1, 4, 3, 2]), 2, 2, "SAME")
+    ),
+    "space to depth": lambda x: tf.nn.space_to_depth(tf.reshape(x, [1, 4, 6, 1]), 2) ** 2,
+    "gradient in the graph": lambda x: tf.gradients(tf.reduce_sum(x[:, 1:] ** 3 * x[:, :-1]), x)[0],
+    "inner function": lambda x: tf.function(lambda y: tf.function(tf.sin)(y)[1:])(x**2),
+    "bias_add, batch_norm": lambda x: tf.nn.bias_add(tf.nn.batch_normalization(x, x[0], x[1], x[2], x[3], 0.1), x[0]),
+}
+# What open values, extremes, the edges of a window and the corners of a band leave in the pattern.
+LARGER = {
+    "bias_add, batch_norm",
+    "cholesky",
+    "conv2d, kernel",
+    "gather, open indices",
+    "max_pool, avg_pool",
+    "segments, open ids",
+    "sort",
+    "tridiagonal matmul",
+    "tridiagonal solve",
+    "unsorted_segment_max",
+    "where open",
+}
+@pytest.mark.parametrize("name", OPS)
+def test_rules(name, rng):
+    """Each op: values are right, nothing is missing from the pattern, and nothing is in it that need not be."""
+    x = numbers(rng, 4, 6)
+    pattern, jacobian = found(OPS[name], x)
+    expected = differences(OPS[name], x)
+    np.testing.assert_allclose(jacobian, expected, rtol=1e-7, atol=1e-8)
+    assert pattern.opaque_ops == ()
+    missing = (np.abs(expected) > 1e-8) & ~pattern.csr().toarray()
+    assert not missing.any()
+    if name not in LARGER:
+        assert pattern.num_entries == np.count_nonzero(np.abs(expected) > 1e-8)
+
+
+def test_unknown_op_depends_on_everything(rng):
+    x = numbers(rng, 3, 2)
+
+    def looped(x):
+        return tf.while_loop(lambda k, y: k < 3, lambda k, y: (k + 1, tf.sin(y)), [0, x])[1][1:]
+
+    pattern, jacobian = found(looped, x)
+    assert pattern.csr().toarray().all()
+    assert len(pattern.opaque_ops) == 1 and "while" in pattern.opaque_ops[0]
+    np.testing.assert_allclose(jacobian, dense_jacobian(looped, x), rtol=1e-9, atol=1e-12)
+
+
+def test_large_constants_are_read_whole(rng):
+    """An eager tensor that a function captures is as fixed as a constant in it."""
+    indices = tf.constant(rng.permutation(500))
+    x = numbers(rng, 500)
+    pattern, _ = found(lambda x: tf.gather(x, indices + 0) ** 2, x)
+    assert (pattern.num_entries, pattern.num_colours) == (500, 1)
+    np.testing.assert_array_equal(pattern.indices, indices)
+
+
+def test_pattern_known_beforehand(rng):
+    x = numbers(rng, 30)
+    tridiagonal = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(30, 30))
+    jacobian = tf.function(lambda x: tf.sparse.to_dense(tfjac.sparse_jacobian(heat(x), x, tridiagonal)))(x)
+    np.testing.assert_allclose(jacobian, dense_jacobian(heat, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_colours_never_clash(seed):
+    rng = np.random.default_rng(seed)
+    matrix = scipy.sparse.random_array((40, 30), density=0.08, rng=rng)
+    pattern = tfjac.SparsityPattern(matrix)
+    for entries, colours in [
+        (matrix.toarray() != 0, pattern.column_colours),
+        (matrix.toarray().T != 0, pattern.row_colours),
+    ]:
+        for row in entries:
+            assert len(set(colours[row])) == row.sum()
+
+
+def test_order_of_columns_where_pairs_are_many(monkeypatch):
+    from tfjac.jacobians.sparsity import colouring
+
+    monkeypatch.setattr(colouring, "MOST_PAIRS", 0)
+    band = scipy.sparse.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(30, 30))
+    np.testing.assert_array_equal(colouring.colours_of_columns(band), np.arange(30) % 3)
+
+
+def test_row_of_ones_is_taken_in_reverse(rng):
+    x = numbers(rng, 40)
+    pattern, jacobian = found(lambda x: tf.concat([tf.reduce_sum(x**3)[None], x[:1] * x[1:2]], 0), x)
+    assert (pattern.mode, pattern.num_colours) == ("reverse", 2)
+    assert np.count_nonzero(jacobian) == 42
+
+
+def test_newton_converges_on_burgers(rng):
+    """Newton's method with SciPy's sparse solver, eagerly on a variable."""
+    u = tf.Variable(numbers(rng, 50))
+    step = tf.function(lambda: (burgers(u) + u - 1.0, tfjac.sparse_jacobian(burgers(u) + u - 1.0, u)))
+    pattern = tfjac.sparsity(lambda: burgers(u) + u - 1.0, u)
+    for _ in range(8):
+        residual, jacobian = step()
+        u.assign_sub(scipy.sparse.linalg.spsolve(pattern.csr(jacobian.values).tocsc(), residual.numpy()))
+    assert np.abs(residual).max() < 1e-10
+
+
+def test_refusals(rng):
+    x = tf.Variable(numbers(rng, 4))
+    with pytest.raises(ValueError, match=r"mode must be one of .* Received: 'backward'"):
+        tfjac.sparse_jacobian(lambda: x**2, x, mode="backward")
+    with pytest.raises(ValueError, match=r"shape \(4, 4\).*Received: a pattern of shape \(3, 4\)"):
+        tfjac.sparse_jacobian(lambda: x**2, x, pattern=np.ones([3, 4]))
+    with pytest.raises(ValueError, match="does not depend on this x"):
+        tfjac.sparsity(lambda: tf.stop_gradient(x) * x[0], [x, tf.Variable(1.0)])
+    with pytest.raises(TypeError, match="same dtype"):
+        y = tf.Variable(1.0)
+        tfjac.sparse_jacobian(lambda: x**2 + tf.cast(y, tf.float64), [x, y])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def open_shape(x):
+        return tfjac.sparse_jacobian(x**2, x).values
+
+    with pytest.raises(ValueError, match="needs static shapes"):
+        open_shape(tf.ones([3]))

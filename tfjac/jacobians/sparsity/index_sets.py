@@ -1,0 +1,81 @@
+"""Index sets: for each element of a tensor, the elements of x that it depends on.
+
+They are kept as a boolean matrix [elements of the tensor, elements of x]. What an op does to them is the chain rule: a
+product with the boolean matrix of the op's own dependencies. The functions here are the few such products that all
+ops are made of.
+"""
+
+import math
+
+import numpy as np
+import scipy.sparse
+
+
+def links(rows, columns, shape):
+    """Return the boolean matrix with an entry at each `(rows[k], columns[k])`."""
+    ones = np.ones(len(rows), bool)
+    return scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)
+
+
+def empty(rows, columns):
+    """Return the matrix without entries."""
+    return scipy.sparse.csr_array((rows, columns), dtype=bool)
+
+
+def union(parts):
+    """Unite index sets of the same tensor."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def picked(pattern, numbers):
+    """Return the index sets of a tensor whose element k is element `numbers[k]`, or nothing where that is negative."""
+    numbers = np.asarray(numbers).reshape(-1)
+    kept = np.flatnonzero(numbers >= 0)
+    return links(kept, numbers[kept], (len(numbers), pattern.shape[0])) @ pattern
+
+
+def collected(pattern, groups, num_groups):
+    """Return the union of the index sets of each group; element k is of group `groups[k]`, of none where negative."""
+    groups = np.asarray(groups).reshape(-1)
+    kept = np.flatnonzero(groups >= 0)
+    return links(groups[kept], kept, (num_groups, len(groups))) @ pattern
+
+
+def linked(pattern, labels, shape, out_labels, out_shape):
+    """Return the index sets of a tensor that depends on all elements with the same place on the axes they share.
+
+    Args:
+        pattern: index sets of the input.
+        labels, out_labels: one label per axis of the input and of the output. An axis whose label the other lacks is
+            summed over, or spread along; a label of None is shared with none.
+        shape, out_shape: sizes of the axes.
+    """
+    if labels == out_labels and None not in labels:
+        return pattern
+    shared = [label for label in labels if label is not None and label in out_labels]
+    sizes = [shape[labels.index(label)] for label in shared]
+    groups = numbered(labels, shape, shared, sizes)
+    if len(shared) < len(labels):
+        pattern = collected(pattern, groups, math.prod(sizes))
+        groups = np.arange(pattern.shape[0])
+    places = numbered(out_labels, out_shape, shared, sizes)
+    return picked(pattern, np.argsort(groups)[places])
+
+
+def numbered(labels, shape, kept, sizes):
+    """For each element of a tensor, row-major, the flat number of its place on the axes `kept` of these sizes."""
+    total, stride = np.zeros(shape, np.int64), 1
+    for label, size in zip(reversed(kept), reversed(sizes)):
+        along = [1] * len(shape)
+        along[labels.index(label)] = size
+        total = total + stride * np.arange(size).reshape(along)
+        stride *= size
+    return total.reshape(-1)
+
+
+def axis_names(rank, prefix=""):
+    """Return labels for the axes of a tensor, counted from the right, so that broadcasting aligns them."""
+    return [f"{prefix}{rank - k}" for k in range(rank)]

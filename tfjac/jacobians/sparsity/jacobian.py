@@ -1,0 +1,132 @@
+"""A sparse Jacobian from few products, one for each colour of its columns or rows."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import in_graph
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.linearise import pull_back, push_forward
+from tfjac.jacobians.nests import like
+from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
+from tfjac.jacobians.sparsity.propagation import num_elements, pattern_between, targets_and_sources
+
+
+@tf.autograph.experimental.do_not_convert
+def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None):
+    """Return the Jacobian ∂ys/∂xs as a sparse matrix, from as many products as it has colours.
+
+    Columns that have no row in common get one colour. One product J·v with the sum of their unit vectors holds all of
+    their entries, each in a place of its own ("forward"); likewise rows with Jᵀ·u ("reverse"). A tridiagonal matrix
+    needs three products, the five-point stencil of a grid five, whatever their size.
+
+    Neither way is short for a matrix with both a full row and a full column.
+
+    Args:
+        ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
+            another; or a callable without arguments that returns it.
+        xs: a variable, a tensor of that `tf.function`, or a nest of them, whose elements then follow one another. With
+            a callable, an eager tensor that it uses.
+        pattern: a `SparsityPattern`, or a matrix `[elements of ys, elements of xs]` with entries where the Jacobian
+            may differ from zero, where they are known beforehand; found with `sparsity` where left out. One that
+            lacks entries gives wrong values, which nothing here can notice.
+        mode: "forward", "reverse", or "auto" for the one that needs fewer products.
+        chunk_size: how many products are live at once; all where None. Smaller is slower; the result is the same.
+        memory_budget: in place of `chunk_size`: bytes that the products may take at once, by the sizes of the tensors
+            between xs and ys.
+
+    Returns:
+        A `tf.SparseTensor` `[elements of ys, elements of xs]` in row-major order, in the dtype of xs, with all entries
+        of the pattern, zero or not. `SparsityPattern.csr(result.values)` makes it a SciPy matrix.
+
+    Raises:
+        ValueError: for a pattern of another shape, an unknown mode, or a wrong chunk size; and as `sparsity`.
+        TypeError: for xs of several dtypes; and as `sparsity`.
+        LookupError: with mode="forward", where an op's gradient has no gradient itself.
+
+    Cost: the number of colours times a backward pass ("reverse") or about two ("forward"), vectorised; memory, that
+    number times the activations of ys.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {MODES}. Received: {mode!r}")
+    passes_at_once(chunk_size, memory_budget, lambda: 1)
+    made, dtype = {}, _dtype(xs)
+
+    def compute(ys):
+        flat_ys, sources = targets_and_sources(ys, xs)
+        sizes = [num_elements(x) for x in tf.nest.flatten(xs)]
+        made["pattern"] = _checked(pattern, flat_ys, sizes) or pattern_between(sources, sizes, flat_ys)
+        if made["pattern"].num_entries == 0:
+            return tf.zeros([0], dtype)
+        return tf.cast(_values(made["pattern"], mode, flat_ys, sources, (chunk_size, memory_budget)), dtype)
+
+    values = in_graph(compute, ys)
+    found = made["pattern"]
+    return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
+
+
+def _checked(pattern, ys, sizes):
+    if pattern is None:
+        return None
+    pattern = pattern if isinstance(pattern, SparsityPattern) else SparsityPattern(pattern)
+    shape = (sum(num_elements(y) for y in ys), sum(sizes))
+    if pattern.shape != shape:
+        raise ValueError(
+            f"pattern must have a row for each element of ys and a column for each of xs, shape {shape}. "
+            f"Received: a pattern of shape {pattern.shape}"
+        )
+    return pattern
+
+
+def _dtype(xs):
+    dtypes = {like(x).dtype for x in tf.nest.flatten(xs)}
+    if len(dtypes) > 1:
+        raise TypeError(
+            "All xs of one sparse Jacobian must have the same dtype. "
+            f"Received: {sorted(dtype.name for dtype in dtypes)}"
+        )
+    return dtypes.pop()
+
+
+def _values(pattern, mode, ys, sources, limits):
+    """The entries of the pattern, row after row."""
+    if mode != "auto":
+        return _entries(pattern, mode, ys, sources, limits)
+    try:
+        return _entries(pattern, pattern.mode, ys, sources, limits)
+    except LookupError:  # some op's gradient has no gradient, as the products of forward mode need
+        return _entries(pattern, "reverse", ys, sources, limits)
+
+
+def _entries(pattern, mode, ys, sources, limits):
+    """Pick each entry out of the one product that holds it."""
+    product = push_forward(ys, sources) if mode == "forward" else pull_back(ys, sources)
+    colours = pattern.colours(mode)
+    passes = passes_at_once(*limits, lambda: sum(bytes_of_pass(sources, y) for y in ys))
+    stacked = _for_each_colour(product, colours, passes)
+    colour_of, place = (pattern.indices, pattern.rows) if mode == "forward" else (pattern.rows, pattern.indices)
+    length = pattern.shape[0] if mode == "forward" else pattern.shape[1]
+    return tf.gather(tf.reshape(stacked, [-1]), colours[colour_of].astype(np.int64) * length + place)
+
+
+def _for_each_colour(product, colours, passes):
+    """Stack the products with the indicator of each colour: `[colours, length]`."""
+    dtype = product.results[0].dtype
+    indicators = tf.constant(colours)
+
+    def one(colour):
+        return [_flat(product(*_like(tf.cast(tf.equal(indicators, colour), dtype), product.seeds)))]
+
+    length = sum(result.shape.num_elements() for result in product.results)
+    (rows,) = stacked(one, int(colours.max()) + 1, [tf.TensorSpec([length], dtype)], passes)
+    return rows
+
+
+def _like(flat, tensors):
+    """Cut a flat vector into tensors of the shapes and dtypes of `tensors`."""
+    parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
+    return [tf.cast(tf.reshape(part, tensor.shape), tensor.dtype) for part, tensor in zip(parts, tensors)]
+
+
+def _flat(tensors):
+    """Lay tensors one behind the other."""
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
