@@ -1,6 +1,6 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from tfjac.graph._private import copy_op
+from tfjac.graph._private import copy_op, handle_shape
 from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
     SHARED,
@@ -12,6 +12,7 @@ from tfjac.graph.example_axis import (
     examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
@@ -23,6 +24,7 @@ __all__ = [
     "ExampleAxis",
     "ExamplesMix",
     "analyse_examples",
+    "analyse_segments",
     "ancestors",
     "as_tf_variable",
     "between",
@@ -32,6 +34,7 @@ __all__ = [
     "einsum_labels",
     "examples_mix_at",
     "handle_in",
+    "handle_shape",
     "in_graph",
     "inline_calls",
     "references",

@@ -7,6 +7,15 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import handle_data_util as _handle_data
+
+
+def handle_shape(handle):
+    """Return the static shape of the variable that resource `handle` stands for.
+
+    A tensor of dtype resource has shape `[]` itself; what it points to is in its handle data.
+    """
+    return tf.TensorShape(_handle_data.get_resource_handle_data(handle).shape_and_type[0].shape)
 
 
 def is_function_graph(graph):

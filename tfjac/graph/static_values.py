@@ -7,6 +7,8 @@ _ARITHMETIC = {
     "Add": np.add,
     "AddV2": np.add,
     "ConcatV2": lambda *parts: np.concatenate(parts[:-1], axis=parts[-1]),
+    "Equal": np.equal,
+    "FloorDiv": np.floor_divide,
     "FloorMod": np.mod,
     "Greater": np.greater,
     "GreaterEqual": np.greater_equal,
@@ -19,13 +21,15 @@ _ARITHMETIC = {
     "Minimum": np.minimum,
     "Mul": np.multiply,
     "Neg": np.negative,
+    "NotEqual": np.not_equal,
     "Pack": lambda *parts: np.stack(parts),
     "Range": np.arange,
     "Sub": np.subtract,
+    "ZerosLike": np.zeros_like,
 }
 
 
-def static_value(tensor, depth=6, given=None):
+def static_value(tensor, depth=10, given=None):
     """Return the value of `tensor` as an array where the graph fixes it, else None.
 
     Args:
@@ -36,11 +40,13 @@ def static_value(tensor, depth=6, given=None):
     if given and tensor.ref() in given:
         return given[tensor.ref()]
     value = tf.get_static_value(tensor)
-    if value is not None or depth == 0 or tensor.op.type not in _ARITHMETIC:
+    if value is not None or depth == 0 or tensor.op.type not in (*_ARITHMETIC, "Cast"):
         return value
     if tensor.op.type == "Max" and tensor.op.get_attr("keep_dims"):
         return None
     inputs = [static_value(part, depth - 1, given) for part in tensor.op.inputs]
     if any(part is None for part in inputs):
         return None
+    if tensor.op.type == "Cast":
+        return np.asarray(inputs[0]).astype(tensor.dtype.as_numpy_dtype)
     return _ARITHMETIC[tensor.op.type](*inputs)

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.graph import handle_shape
 from tfjac.jacobians.factors import GatherFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product
@@ -19,7 +20,9 @@ def _gather(use):
 def _resource_gather(use):
     if use.op.get_attr("batch_dims") != 0:
         raise NoFactor("only gathering without batch dimensions is covered")
-    return _rows(use, use.op.inputs[1], tf.raw_ops.VariableShape(input=use.weight)[0])
+    shape = handle_shape(use.weight)
+    rows = shape[0] if shape.rank else None
+    return _rows(use, use.op.inputs[1], tf.raw_ops.VariableShape(input=use.weight)[0] if rows is None else rows)
 
 
 def _rows(use, ids, rows):
