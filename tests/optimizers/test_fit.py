@@ -111,6 +111,16 @@ def test_a_batch_with_a_nan_changes_no_bit_and_training_goes_on(jit_compile):
     assert np.isfinite(loss).all() and loss[-1] < loss[0]
 
 
+@pytest.mark.parametrize(("weight", "status"), [(0.0, Status.GRADIENT_TOLERANCE), (-1.0, Status.NOT_FINITE)])
+def test_a_batch_without_weight_or_with_a_negative_one_changes_nothing(weight, status):
+    model = compiled()
+    fit(model, epochs=1)
+    before, damping = weights(model), model.optimizer.current_damping
+    model.train_on_batch(X, Y, sample_weight=np.full(96, weight, "float32"))
+    np.testing.assert_array_equal(weights(model), before)
+    assert model.optimizer.status is status and model.optimizer.current_damping == damping
+
+
 def test_dropout_judges_with_the_mask_of_the_step():
     """The loss of the trial has the same dropout mask as the loss of the linearisation: else gain ratios are noise."""
     keras.utils.set_random_seed(1)
@@ -140,6 +150,52 @@ def test_convolutions():
     )
     losses = fit(compiled(model), epochs=8, batch_size=24, x=images, y=Y[:24])["loss"]
     assert losses[-1] < 0.05 * losses[0]
+
+
+class InnerFunction(layers.Layer):
+    """A layer whose call is a ``tf.function`` of the user's."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(shape[-1], 6))
+
+    @tf.function
+    def call(self, x):
+        return tf.tanh(tf.matmul(x, self.kernel))
+
+
+@tf.function
+def mean_square(y, prediction):
+    return tf.reduce_mean(tf.square(prediction - y))
+
+
+def test_functions_within_the_function():
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([layers.Input((4,)), InnerFunction(), layers.Dense(2)])
+    model.compile(optimizer=LevenbergMarquardt(), loss=mean_square)
+    losses = fit(model, epochs=10)["loss"]
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_masked_recurrent_model_with_two_outputs():
+    keras.utils.set_random_seed(1)
+    tokens = keras.Input((6,))
+    hidden = layers.Embedding(9, 3, mask_zero=True)(tokens)
+    hidden = layers.LSTM(4, return_sequences=True, kernel_regularizer=keras.regularizers.L2(1e-3))(hidden)
+    model = keras.Model(tokens, [layers.Dense(2)(hidden), layers.Dense(1)(layers.LSTM(2)(hidden))])
+    model.compile(LevenbergMarquardt(), loss=["mse", "mse"], loss_weights=[1.0, 0.3])
+    x, targets = (
+        RNG.integers(0, 9, (32, 6)),
+        [RNG.normal(size=size).astype("float32") for size in ((32, 6, 2), (32, 1))],
+    )
+    losses = model.fit(x, targets, batch_size=32, epochs=8, verbose=0).history["loss"]
+    assert (np.diff(losses) <= 0).all() and losses[-1] < 0.9 * losses[0]
+
+
+def test_large_model_on_small_and_large_batches():
+    """Where the batch is open while tracing, the kernel serves small batches and JᵀJ large ones."""
+    model = compiled(mlp(hidden=60))
+    losses = fit(model, epochs=5, batch_size=72)["loss"]
+    assert model.optimizer.solver_used == "kernel or cholesky" and losses[-1] < 0.5 * losses[0]
 
 
 def test_two_outputs_with_weights():

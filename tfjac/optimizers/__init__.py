@@ -4,11 +4,11 @@ from .damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegion
 from .least_squares import least_squares
 from .levenberg_marquardt import LevenbergMarquardt
 from .loss_terms import NotASumOfSquares
+from .records import Report
 from .results import LeastSquaresResult
 from .scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 from .solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
 from .statuses import Status
-from .step import Report
 
 __all__ = [
     "AutoSolver",

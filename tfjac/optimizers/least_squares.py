@@ -6,12 +6,13 @@ from ..graph import as_tf_variable
 from .convergence import status_after, tolerances
 from .damping import get_damping
 from .options import positive, positive_integer
+from .records import Method, State
 from .residuals import residual_objective
 from .results import LeastSquaresResult
 from .scaling import get_scaling
 from .solvers import get_solver
 from .statuses import Status
-from .step import Method, State, take_step
+from .step import take_step
 from .variables import checked_variables
 
 

@@ -6,12 +6,13 @@ import tensorflow as tf
 from ..graph import as_tf_variable
 from .damping import get_damping
 from .options import positive, positive_integer
+from .records import Method, State
 from .refusals import check_replicas, check_tracing, check_trainable, refuse_learning_rate, refuse_options
 from .residuals import loss_objective, residual_objective
 from .scaling import get_scaling
 from .solvers import get_solver
 from .statuses import Status
-from .step import Method, State, take_step
+from .step import take_step
 from .traces import LossOfTrace, TraceCache
 from .variables import checked_variables, variable_name
 

@@ -16,10 +16,16 @@ class Status(enum.IntEnum):
     """Every attempt of the last step was rejected; the variables are as they were, and the damping has grown."""
 
     NOT_FINITE = 2
-    """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed."""
+    """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed.
+
+    A negative sample weight has the same effect: its residual is the root of a negative number.
+    """
 
     GRADIENT_TOLERANCE = 3
-    """Converged: the residuals are orthogonal to every column of the Jacobian to within ``gtol``."""
+    """Converged: the residuals are orthogonal to every column of the Jacobian to within ``gtol``.
+
+    Of a single step: the gradient is exactly zero, as on a batch whose weights are all zero; nothing was changed.
+    """
 
     COST_TOLERANCE = 4
     """Converged: the actual and the predicted reduction of the cost are both below ``ftol`` times the cost."""
@@ -47,7 +53,7 @@ class Status(enum.IntEnum):
 _MESSAGES = {
     Status.RUNNING: "The last step was accepted.",
     Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
-    Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables; nothing was changed.",
+    Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables (or a weight is negative).",
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
     Status.COST_TOLERANCE: "Converged: actual and predicted reduction of the cost are below ftol times the cost.",
     Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
