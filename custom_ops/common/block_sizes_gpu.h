@@ -37,13 +37,17 @@ constexpr int kSmallSystem = 64;
 // Factors handed to a kernel by value: kernel parameters end at 4 KB on all supported CUDA versions.
 constexpr int kFactorsPerLaunch = 32;
 
-// Blocks that fill the largest GPU (132 to 148 multiprocessors, four blocks each). Sums over many rows with fewer tiles than
-// that are cut into segments of at least kShortestSegment rows, added afterwards in a fixed order.
+// Blocks that fill the largest GPU (132 to 148 multiprocessors, four blocks each).
 constexpr int64_t kEnoughBlocks = 528;
+
+#ifndef TFJAC_SMALL_LIMITS
+
+// Sums over many rows with fewer tiles than kEnoughBlocks are cut into segments of at least this many rows, added afterwards
+// in a fixed order.
 constexpr int64_t kShortestSegment = 128;
 
-// Panels of J or of pair products that wait in global memory for cuBLAS: large enough for its full rate, small enough to
-// stay a small share of the memory (and of the second-level cache on Hopper).
+// Panels of J or of pair products that wait in global memory for a product: large enough for cuBLAS' full rate, small enough
+// to stay a small share of the memory.
 constexpr int64_t kPanelBytes = int64_t{64} << 20;
 
 // Floating-point operations above which cuBLAS, with its larger tiles and tensor cores, beats the fused tiles.
@@ -52,11 +56,18 @@ constexpr double kWorthLibrary = 4e9;
 // Multiply-adds that folding the residuals must save to be worth three more launches.
 constexpr double kWorthFolding = 5e7;
 
-// Blocks of a launch. Kernels loop over their tasks, so a smaller number is right as well.
-#ifndef TFJAC_MAX_BLOCKS
-#define TFJAC_MAX_BLOCKS 0x7fffffff
+// Blocks of a launch. Kernels loop over their tasks, so any number is right.
+constexpr int64_t kMaxBlocks = 0x7fffffff;
+
+#else  // for tests: small problems go where large ones go otherwise
+
+constexpr int64_t kShortestSegment = 16;
+constexpr int64_t kPanelBytes = 4096;
+constexpr double kWorthLibrary = 1e5;
+constexpr double kWorthFolding = 0;
+constexpr int64_t kMaxBlocks = 5;
+
 #endif
-constexpr int64_t kMaxBlocks = TFJAC_MAX_BLOCKS;
 
 }  // namespace tfjac
 

@@ -53,7 +53,7 @@ class Arena {
   int64_t used() const { return used_; }
 
  private:
-  char* const memory_;
+  char* memory_;
   int64_t used_ = 0;
 };
 

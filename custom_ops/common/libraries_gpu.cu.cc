@@ -1,0 +1,243 @@
+#include "custom_ops/common/libraries_gpu.h"
+
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "custom_ops/common/api_gpu.h"
+#include "custom_ops/common/launch_gpu.h"
+
+namespace tfjac {
+namespace {
+
+std::atomic<int> library_use{kLibraryWhereFaster};
+
+// Values of the libraries' enumerations, the same from CUDA 11 to 13: row-major lower is their column-major upper.
+constexpr int kNoTranspose = 0, kTranspose = 1, kUpper = 1;
+
+using Handle = void*;
+
+// Open the file that the environment variable names, or one of `names`: first what the process has loaded already.
+void* OpenLibrary(const char* variable, const std::vector<const char*>& names) {
+  if (const char* const wish = std::getenv(variable)) return dlopen(wish, RTLD_NOW | RTLD_LOCAL);
+  for (const int loaded : {RTLD_NOLOAD, 0}) {
+    for (const char* const name : names) {
+      if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL | loaded)) return library;
+    }
+  }
+  return nullptr;
+}
+
+// Set `function` to the library's function of that name; false where there is none.
+template <typename Function>
+bool Find(void* library, const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+template <typename T>
+using Gemm = int(Handle, int, int, int, int, int, const T*, const T*, int, const T*, int, const T*, T*, int);
+template <typename T>
+using Syrk = int(Handle, int, int, int, int, const T*, const T*, int, const T*, T*, int);
+
+struct Cublas {
+  int (*create)(Handle*);
+  int (*set_stream)(Handle, cudaStream_t);
+  Gemm<float>* sgemm;
+  Gemm<double>* dgemm;
+  Syrk<float>* ssyrk;
+  Syrk<double>* dsyrk;
+
+  bool Load() {
+    void* const library = OpenLibrary("TFJAC_CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
+    return library != nullptr && Find(library, "cublasCreate_v2", &create) &&
+           Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSgemm_v2", &sgemm) &&
+           Find(library, "cublasDgemm_v2", &dgemm) && Find(library, "cublasSsyrk_v2", &ssyrk) &&
+           Find(library, "cublasDsyrk_v2", &dsyrk);
+  }
+};
+
+// The 64-bit interface of cuSOLVER, with types as values of cudaDataType.
+struct Cusolver {
+  int (*create)(Handle*);
+  int (*create_params)(Handle*);
+  int (*set_stream)(Handle, cudaStream_t);
+  int (*buffer_size)(Handle, Handle, int, int64_t, int, const void*, int64_t, int, size_t*, size_t*);
+  int (*factorise)(Handle, Handle, int, int64_t, int, void*, int64_t, int, void*, size_t, void*, size_t, int*);
+  int (*solve)(Handle, Handle, int, int64_t, int64_t, int, const void*, int64_t, int, void*, int64_t, int*);
+
+  bool Load() {
+    void* const library = OpenLibrary("TFJAC_CUSOLVER", {"libcusolver.so.11", "libcusolver.so.12"});
+    return library != nullptr && Find(library, "cusolverDnCreate", &create) &&
+           Find(library, "cusolverDnCreateParams", &create_params) &&
+           Find(library, "cusolverDnSetStream", &set_stream) &&
+           Find(library, "cusolverDnXpotrf_bufferSize", &buffer_size) &&
+           Find(library, "cusolverDnXpotrf", &factorise) && Find(library, "cusolverDnXpotrs", &solve);
+  }
+};
+
+// The library, or null where it is not to be had; opened once.
+template <typename Library>
+const Library* Loaded() {
+  static const Library* const loaded = [] {
+    static Library library;
+    return library.Load() ? &library : nullptr;
+  }();
+  return loaded;
+}
+
+// A handle and what belongs to it, one for each device and stream, so that streams do not share a library's workspace.
+// Never destroyed: when a process ends, the driver may be gone before the handles.
+struct Session {
+  Handle handle = nullptr;
+  Handle params = nullptr;
+  std::vector<std::unique_ptr<char[]>> host_buffers;  // the last is the largest; enqueued work may still use the others
+  size_t host_bytes = 0;
+
+  void* HostBuffer(size_t bytes) {
+    if (bytes > host_bytes) {
+      host_buffers.push_back(std::make_unique<char[]>(bytes));
+      host_bytes = bytes;
+    }
+    return host_buffers.empty() ? nullptr : host_buffers.back().get();
+  }
+};
+
+template <typename Library>
+class Sessions {
+ public:
+  // Run use(library, session) with a session of the stream, one thread at a time.
+  template <typename Use>
+  static int With(void* stream, int missing, int error, const Use& use) {
+    const Library* const library = Loaded<Library>();
+    if (library == nullptr) return missing;
+    int device = 0;
+    TFJAC_RETURN_IF_ERROR(cudaGetDevice(&device));
+    static std::mutex mutex;
+    static auto* const sessions = new std::map<std::pair<int, void*>, Session>;
+    const std::lock_guard<std::mutex> lock(mutex);
+    Session& session = (*sessions)[{device, stream}];
+    int status = session.handle == nullptr ? Create(*library, &session) : 0;
+    if (status == 0) status = library->set_stream(session.handle, static_cast<cudaStream_t>(stream));
+    if (status == 0) status = use(*library, session);
+    return status == 0 ? 0 : error + status;
+  }
+
+ private:
+  static int Create(const Cublas& library, Session* session) { return library.create(&session->handle); }
+  static int Create(const Cusolver& library, Session* session) {
+    const int status = library.create(&session->handle);
+    return status == 0 ? library.create_params(&session->params) : status;
+  }
+};
+
+Gemm<float>* GemmOf(const Cublas& library, float) { return library.sgemm; }
+Gemm<double>* GemmOf(const Cublas& library, double) { return library.dgemm; }
+Syrk<float>* SyrkOf(const Cublas& library, float) { return library.ssyrk; }
+Syrk<double>* SyrkOf(const Cublas& library, double) { return library.dsyrk; }
+constexpr int DataType(float) { return CUDA_R_32F; }
+constexpr int DataType(double) { return CUDA_R_64F; }
+
+}  // namespace
+
+bool UseCublas(double operations) {
+  const int use = library_use.load();
+  if (use == kLibraryWhereFaster) return operations >= kWorthLibrary && Loaded<Cublas>() != nullptr;
+  return use == kAlwaysLibrary;
+}
+
+template <typename T>
+int LibraryProduct(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
+                   const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
+  return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
+    const T one = 1, beta = add ? 1 : 0;
+    // Read column by column, everything is transposed: outᵀ = rightᵀ left.
+    return GemmOf(library, T())(session.handle, kNoTranspose, kTranspose, static_cast<int>(columns),
+                                static_cast<int>(rows), static_cast<int>(depth), &one, right,
+                                static_cast<int>(ld_right), left, static_cast<int>(ld_left), &beta, out,
+                                static_cast<int>(ld));
+  });
+}
+
+template <typename T>
+int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
+                  int64_t ld) {
+  return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
+    const T one = 1, beta = add ? 1 : 0;
+    return SyrkOf(library, T())(session.handle, kUpper, kNoTranspose, static_cast<int>(size), static_cast<int>(depth),
+                                &one, panel, static_cast<int>(ld_panel), &beta, out, static_cast<int>(ld));
+  });
+}
+
+template <typename T>
+int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes) {
+  return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
+    size_t on_device = 0, on_host = 0;
+    const int status = library.buffer_size(session.handle, session.params, kUpper, size, DataType(T()), nullptr, size,
+                                           DataType(T()), &on_device, &on_host);
+    *bytes = static_cast<int64_t>(on_device);
+    return status;
+  });
+}
+
+template <typename T>
+int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed) {
+  return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
+    constexpr int type = DataType(T());
+    size_t on_device = 0, on_host = 0;
+    int status = library.buffer_size(session.handle, session.params, kUpper, size, type, matrix, size, type, &on_device,
+                                     &on_host);
+    if (status != 0) return status;
+    status = library.factorise(session.handle, session.params, kUpper, size, type, matrix, size, type, buffer,
+                               static_cast<size_t>(bytes), session.HostBuffer(on_host), on_host, failed);
+    if (status != 0) return status;
+    return library.solve(session.handle, session.params, kUpper, size, 1, type, matrix, size, type, rhs, size,
+                         failed + 1);
+  });
+}
+
+#define INSTANTIATE(T)                                                                                              \
+  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,     \
+                              int64_t);                                                                             \
+  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                        \
+  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                         \
+  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tfjac
+
+const char* tfjac_cuda_error_message(int code) {
+  static thread_local char text[256];
+  if (code == tfjac::kNoCublas || code == tfjac::kNoCusolver) {
+    const bool blas = code == tfjac::kNoCublas;
+    std::snprintf(text, sizeof(text), "%s was not found; install the package %s, or name the file in %s",
+                  blas ? "cuBLAS" : "cuSOLVER", blas ? "nvidia-cublas" : "nvidia-cusolver",
+                  blas ? "TFJAC_CUBLAS" : "TFJAC_CUSOLVER");
+  } else if (code >= tfjac::kCusolverError) {
+    std::snprintf(text, sizeof(text), "cuSOLVER failed with status %d", code - tfjac::kCusolverError);
+  } else if (code >= tfjac::kCublasError) {
+    std::snprintf(text, sizeof(text), "cuBLAS failed with status %d", code - tfjac::kCublasError);
+  } else {
+    const cudaError_t error = static_cast<cudaError_t>(code);
+    std::snprintf(text, sizeof(text), "%s: %s", cudaGetErrorName(error), cudaGetErrorString(error));
+  }
+  return text;
+}
+
+void tfjac_cuda_use_library(int use) { tfjac::library_use.store(use); }
+
+int tfjac_cuda_runtime_version() {
+  int version = 0;
+  (void)cudaRuntimeGetVersion(&version);
+  return version;
+}

@@ -1,0 +1,39 @@
+// cuBLAS and cuSOLVER, opened when first needed: libtfjac_cuda.so is not linked to them and loads without them.
+//
+// Inside a process that has them already (TensorFlow, PyTorch, CuPy) that copy is used, whatever its version; else they are
+// looked for under their usual names. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files. Only
+// functions whose interface has been the same from CUDA 11 to 13 are called.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
+#define TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
+
+#include <cstdint>
+
+namespace tfjac {
+
+// Whether products of `operations` floating-point operations are to go to cuBLAS.
+bool UseCublas(double operations);
+
+// All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31.
+
+// out[rows, columns] = leftᵀ right for left [depth, rows], right [depth, columns].
+template <typename T>
+int LibraryProduct(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
+                   const T* right, int64_t ld_right, bool add, T* out, int64_t ld);
+
+// The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size].
+template <typename T>
+int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
+                  int64_t ld);
+
+// Numbers of device memory that LibraryCholesky wants as `buffer`, in bytes.
+template <typename T>
+int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes);
+
+// Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the lower triangle is read and overwritten by its
+// factor. failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
+template <typename T>
+int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed);
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_

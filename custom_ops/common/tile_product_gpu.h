@@ -1,0 +1,130 @@
+// One tile of a product of two matrices that need not exist: the engine of the CUDA kernels.
+//
+//     tile[x,y] += sum_depth left(depth, x) right(depth, y)
+//
+// A Source says what a matrix [depth, columns] holds: At(column) is what there is to know about a column, Load(cursor, depth)
+// a number in it, kAlongDepth whether neighbours in memory differ in depth (then neighbouring threads do as well). Panels
+// of kPanelDepth rows go through shared memory while the next ones are on their way to registers. All threads of a block
+// call together; sums run over the depth in order.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
+#define TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
+
+#include <cuda_runtime.h>
+
+#include "custom_ops/common/block_sizes_gpu.h"
+#include "custom_ops/common/launch_gpu.h"
+
+namespace tfjac {
+
+template <typename T>
+struct Panels {
+  alignas(16) T left[kPanelDepth][kTileSide + kPanelPadding];
+  alignas(16) T right[kPanelDepth][kTileSide + kPanelPadding];
+};
+
+// A thread's part of a tile: kPerThread rows from row() on by kPerThread columns from column() on.
+template <typename T>
+struct TilePart {
+  T value[kPerThread][kPerThread];
+
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / (kTileSide / kPerThread) * kPerThread; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % (kTileSide / kPerThread) * kPerThread; }
+
+  __device__ void Clear() {
+#pragma unroll
+    for (int u = 0; u < kPerThread; ++u) {
+#pragma unroll
+      for (int v = 0; v < kPerThread; ++v) value[u][v] = T(0);
+    }
+  }
+};
+
+// What one thread moves from a source to the panels: kPerThread numbers a panel.
+template <typename T, typename Source>
+class Stage {
+ public:
+  static_assert(kTileSide * kPanelDepth == kThreads * kPerThread, "the threads cover a panel");
+
+  __device__ Stage(const Source& source, int64_t first_column) : source_(source) {
+#pragma unroll
+    for (int u = 0; u < kCursors; ++u) {
+      inside_[u] = first_column + Column(u) < source.columns;
+      if (inside_[u]) cursor_[u] = source.At(first_column + Column(u));
+    }
+  }
+
+  // Read rows [begin, begin + kPanelDepth) before `end` into registers; zeros beyond the edges.
+  __device__ void Load(int64_t begin, int64_t end) {
+#pragma unroll
+    for (int u = 0; u < kPerThread; ++u) {
+      const int64_t depth = begin + Depth(u);
+      const int c = u < kCursors ? u : 0;
+      value_[u] = inside_[c] && depth < end ? source_.Load(cursor_[c], depth) : T(0);
+    }
+  }
+
+  __device__ void Store(T (*panel)[kTileSide + kPanelPadding]) const {
+#pragma unroll
+    for (int u = 0; u < kPerThread; ++u) panel[Depth(u)][Column(u)] = value_[u];
+  }
+
+ private:
+  static constexpr int kCursors = Source::kAlongDepth ? kPerThread : 1;
+
+  __device__ static int Column(int u) {
+    const int thread = static_cast<int>(threadIdx.x);
+    return Source::kAlongDepth ? thread / kPanelDepth + u * (kThreads / kPanelDepth) : thread % kTileSide;
+  }
+  __device__ static int Depth(int u) {
+    const int thread = static_cast<int>(threadIdx.x);
+    return Source::kAlongDepth ? thread % kPanelDepth : thread / kTileSide + u * (kThreads / kTileSide);
+  }
+
+  const Source& source_;
+  typename Source::Cursor cursor_[kCursors];
+  bool inside_[kCursors];
+  T value_[kPerThread];
+};
+
+template <typename T>
+__device__ inline void AddPanels(const Panels<T>& panels, TilePart<T>* part) {
+  const int row = TilePart<T>::row(), column = TilePart<T>::column();
+#pragma unroll
+  for (int k = 0; k < kPanelDepth; ++k) {
+    T left[kPerThread], right[kPerThread];
+#pragma unroll
+    for (int u = 0; u < kPerThread; ++u) {
+      left[u] = panels.left[k][row + u];
+      right[u] = panels.right[k][column + u];
+    }
+#pragma unroll
+    for (int u = 0; u < kPerThread; ++u) {
+#pragma unroll
+      for (int v = 0; v < kPerThread; ++v) part->value[u][v] += left[u] * right[v];
+    }
+  }
+}
+
+// part += the tile at (x, y) of the product, summed over the depths [begin, end).
+template <typename T, typename Left, typename Right>
+__device__ inline void AddTileProduct(const Left& left, int64_t x, const Right& right, int64_t y, int64_t begin,
+                                      int64_t end, Panels<T>* panels, TilePart<T>* part) {
+  if (begin >= end) return;
+  Stage<T, Left> left_stage(left, x);
+  Stage<T, Right> right_stage(right, y);
+  left_stage.Load(begin, end);
+  right_stage.Load(begin, end);
+  for (int64_t depth = begin; depth < end; depth += kPanelDepth) {
+    __syncthreads();  // the panels of the step before have been used
+    left_stage.Store(panels->left);
+    right_stage.Store(panels->right);
+    __syncthreads();
+    left_stage.Load(depth + kPanelDepth, end);
+    right_stage.Load(depth + kPanelDepth, end);
+    AddPanels(*panels, part);
+  }
+}
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_

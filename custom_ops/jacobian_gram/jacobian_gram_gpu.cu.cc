@@ -1,0 +1,203 @@
+#include "custom_ops/jacobian_gram/jacobian_gram_gpu.h"
+
+#include <vector>
+
+#include "custom_ops/common/launch_gpu.h"
+#include "custom_ops/common/libraries_gpu.h"
+#include "custom_ops/common/product_gpu.h"
+#include "custom_ops/common/sources_gpu.h"
+#include "custom_ops/jacobian_gram/gradient_gpu.h"
+#include "custom_ops/jacobian_gram/pair_blocks_gpu.h"
+#include "custom_ops/jacobian_rows/jacobian_rows_gpu.h"
+
+namespace tfjac {
+namespace {
+
+// Tiles of the product of two spans of columns, with panels made from the factors.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    FusedProductKernel(const __grid_constant__ FactorTable<T> table, Divider m_size, int64_t x, int64_t y,
+                       ProductShape shape, ProductTarget<T> target) {
+  __shared__ Panels<T> panels;
+  ComputeProducts(shape, ColumnsOfJ<T>{table, m_size, x, shape.rows}, ColumnsOfJ<T>{table, m_size, y, shape.columns},
+                  target, &panels);
+}
+
+// Neighbouring columns of J: those of one factor worth folding, or of a run of others.
+struct Span {
+  int64_t begin, columns;
+  int64_t folded;  // the factor, or -1
+};
+
+template <typename T>
+std::vector<Span> SpansOf(const Factors<T>& factors) {
+  std::vector<Span> spans;
+  for (int64_t k = 0; k < factors.count; ++k) {
+    const Factor<T>& f = factors.factor[k];
+    const bool folds = FoldingPays(factors, f);
+    if (Columns(f) == 0) continue;
+    if (folds || spans.empty() || spans.back().folded >= 0) {
+      spans.push_back(Span{f.column, Columns(f), folds ? k : -1});
+    } else {
+      spans.back().columns += Columns(f);
+    }
+  }
+  return spans;
+}
+
+// How JᵀJ is computed, and where in the workspace.
+template <typename T>
+class Plan {
+ public:
+  Plan(const Factors<T>& factors, void* workspace) : factors_(factors), spans_(SpansOf(factors)), arena_(workspace) {
+    const int64_t rows = factors.n * factors.m;
+    bool outer_products = true;
+    for (int64_t k = 0; k < factors.count; ++k) outer_products = outer_products && factors.factor[k].t == 1;
+    for (size_t x = 0; x < spans_.size(); ++x) {
+      for (size_t y = 0; y <= x; ++y) {
+        if (FromPairs(x, y)) continue;
+        operations_ += static_cast<double>(rows) * spans_[x].columns * spans_[y].columns * (x == y ? 1 : 2);
+      }
+    }
+    FactorTable<T> table;
+    const bool one_table = FillTable(factors, 0, [](const Factor<T>&) { return true; }, &table) == factors.count;
+    library_ = UseCublas(operations_);
+    fused_ = outer_products && one_table && !library_;
+    const int64_t line = LargerOf(1, factors.m * (fused_ ? 1 : factors.p));  // numbers of an example
+    const int64_t most = fused_ ? int64_t{1} << 30 : kPanelBytes / static_cast<int64_t>(sizeof(T));
+    chunk_ = LargerOf(1, SmallerOf(factors.n, most / line));
+    panel_ = arena_.Take<T>(fused_ || operations_ == 0 ? 0 : chunk_ * factors.m * factors.p);
+    others_ = arena_.Take<T>((GradientSegments(factors.n, factors.p) - 1) * factors.p);
+    TakeScratch();
+  }
+
+  int64_t bytes() const { return arena_.used(); }
+
+  int Run(void* stream, const T* residual, T* gram, T* gradient) {
+    const size_t number_bytes = sizeof(T), p = static_cast<size_t>(factors_.p);
+    const cudaStream_t cuda_stream = static_cast<cudaStream_t>(stream);
+    const bool empty = factors_.n == 0 || factors_.m == 0;
+    if (empty) TFJAC_RETURN_IF_ERROR(cudaMemsetAsync(gram, 0, p * p * number_bytes, cuda_stream));
+    if (empty || residual == nullptr) {
+      TFJAC_RETURN_IF_ERROR(cudaMemsetAsync(gradient, 0, p * number_bytes, cuda_stream));
+    }
+    if (empty) return 0;
+    if (residual != nullptr) {
+      TFJAC_RETURN_IF_ERROR(LaunchGradient(stream, factors_, residual, gradient, others_));
+    }
+    for (int64_t n = 0; n < factors_.n && operations_ > 0; n += chunk_) {
+      TFJAC_RETURN_IF_ERROR(AddExamples(stream, n, SmallerOf(chunk_, factors_.n - n), gram));
+    }
+    for (size_t x = 0; x < spans_.size(); ++x) {
+      for (size_t y = 0; y <= x; ++y) {
+        if (!FromPairs(x, y)) continue;
+        const PairBlock<T> block = BlockOf(x, y);
+        Arena rest = shared_;
+        TFJAC_RETURN_IF_ERROR(LaunchPairBlock(stream, block, PairWorkspace<T>(block, &rest), gram));
+      }
+    }
+    return Mirror(stream, factors_.p, gram);
+  }
+
+ private:
+  bool FromPairs(size_t x, size_t y) const {
+    return spans_[x].folded >= 0 && spans_[y].folded >= 0 && (x == y || factors_.m > 1);
+  }
+  PairBlock<T> BlockOf(size_t x, size_t y) const {
+    return PairBlock<T>(factors_, factors_.factor[spans_[x].folded], factors_.factor[spans_[y].folded]);
+  }
+  ProductShape ShapeOf(size_t x, size_t y, int64_t examples) const {
+    return {spans_[x].columns, spans_[y].columns, examples * factors_.m, x == y};
+  }
+
+  // The products follow one another, so they share what is left of the workspace.
+  void TakeScratch() {
+    int64_t most = 0;
+    for (size_t x = 0; x < spans_.size(); ++x) {
+      for (size_t y = 0; y <= x; ++y) {
+        Arena one(nullptr);
+        if (FromPairs(x, y)) {
+          PairWorkspace<T>(BlockOf(x, y), &one);
+        } else {
+          one.Take<T>(library_ ? 0 : ShapeOf(x, y, chunk_).scratch());
+        }
+        most = LargerOf(most, one.used());
+      }
+    }
+    shared_ = Arena(arena_.Take<char>(most));
+  }
+
+  // Add the rows of some examples to the blocks that are computed from rows.
+  int AddExamples(void* stream, int64_t n, int64_t examples, T* gram) {
+    std::vector<Factor<T>> storage(factors_.factor, factors_.factor + factors_.count);
+    for (Factor<T>& f : storage) {
+      f.a = RowOfA(f, n, 0, 0);
+      f.d = RowOfD(f, factors_.m, n, 0, 0, 0);
+    }
+    const Factors<T> some{examples, factors_.m, factors_.p, factors_.count, storage.data()};
+    if (!fused_) TFJAC_RETURN_IF_ERROR(LaunchJacobianRows(stream, some, panel_));
+    for (size_t x = 0; x < spans_.size(); ++x) {
+      for (size_t y = 0; y <= x; ++y) {
+        if (!FromPairs(x, y)) TFJAC_RETURN_IF_ERROR(AddBlock(stream, some, x, y, n > 0, gram));
+      }
+    }
+    return 0;
+  }
+
+  int AddBlock(void* stream, const Factors<T>& some, size_t x, size_t y, bool add, T* gram) {
+    const int64_t p = factors_.p;
+    const Span &down = spans_[x], &across = spans_[y];
+    const ProductShape shape = ShapeOf(x, y, some.n);
+    Arena rest = shared_;
+    const ProductTarget<T> target{gram + down.begin * p + across.begin, p, add,
+                                  rest.Take<T>(library_ ? 0 : shape.scratch())};
+    const T *const left = panel_ + down.begin, *const right = panel_ + across.begin;
+    if (library_) {
+      return x == y ? LibrarySquare(stream, down.columns, shape.depth, left, p, add, target.out, p)
+                    : LibraryProduct(stream, down.columns, across.columns, shape.depth, left, p, right, p, add,
+                                     target.out, p);
+    }
+    if (!fused_) {
+      return LaunchProduct(stream, shape, StoredRows<T>{left, p, down.columns}, StoredRows<T>{right, p, across.columns},
+                           target);
+    }
+    FactorTable<T> table;
+    FillTable(some, 0, [](const Factor<T>&) { return true; }, &table);
+    const int64_t tasks = shape.tiles() * shape.segments();
+    TFJAC_RETURN_IF_ERROR(Launch(stream, tasks, FusedProductKernel<T>, table, DividerBy(factors_.m), down.begin,
+                                 across.begin, shape, target));
+    return AddSegments(stream, shape, target);
+  }
+
+  const Factors<T>& factors_;
+  const std::vector<Span> spans_;
+  Arena arena_, shared_{nullptr};
+  double operations_ = 0;  // of the blocks computed from rows
+  bool library_ = false, fused_ = false;
+  int64_t chunk_ = 1;  // examples at a time
+  T *panel_ = nullptr, *others_ = nullptr;
+};
+
+template <typename T>
+int Workspace(const Factors<T>& factors, int64_t* bytes) {
+  *bytes = Plan<T>(factors, nullptr).bytes();
+  return 0;
+}
+
+}  // namespace
+}  // namespace tfjac
+
+int tfjac_cuda_jacobian_gram_workspace_f32(void*, const tfjac::Factors<float>* factors, int64_t* bytes) {
+  return tfjac::Workspace(*factors, bytes);
+}
+int tfjac_cuda_jacobian_gram_workspace_f64(void*, const tfjac::Factors<double>* factors, int64_t* bytes) {
+  return tfjac::Workspace(*factors, bytes);
+}
+int tfjac_cuda_jacobian_gram_f32(void* stream, const tfjac::Factors<float>* factors, const float* residual, float* gram,
+                                 float* gradient, void* workspace) {
+  return tfjac::Plan<float>(*factors, workspace).Run(stream, residual, gram, gradient);
+}
+int tfjac_cuda_jacobian_gram_f64(void* stream, const tfjac::Factors<double>* factors, const double* residual,
+                                 double* gram, double* gradient, void* workspace) {
+  return tfjac::Plan<double>(*factors, workspace).Run(stream, residual, gram, gradient);
+}

@@ -1,0 +1,42 @@
+// JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/api_gpu.h for what launchers share.
+//
+// The kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile by tile of its lower triangle, many terms in one pass.
+// For a factor with one position of use the terms are its groups, and the weights a aᵀ, over examples only; factors that
+// share d share a term. For several positions of use the term is a part of the factor's rows, formed in the workspace,
+// without weights.
+#ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
+#define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
+
+#include "custom_ops/common/api_gpu.h"
+#include "custom_ops/common/factors.h"
+
+// Bytes of workspace. Reads sizes only, besides comparing the pointers d.
+TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Factors<float>* factors,
+                                                       int64_t* bytes);
+TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Factors<double>* factors,
+                                                       int64_t* bytes);
+
+// kernel: [n·m, n·m]; n·m below 2^31.
+TFJAC_API int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Factors<float>* factors, float* kernel,
+                                             void* workspace);
+TFJAC_API int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Factors<double>* factors, double* kernel,
+                                             void* workspace);
+
+namespace tfjac {
+
+inline int JacobianKernelWorkspace(void* stream, const Factors<float>& factors, int64_t* bytes) {
+  return tfjac_cuda_jacobian_kernel_workspace_f32(stream, &factors, bytes);
+}
+inline int JacobianKernelWorkspace(void* stream, const Factors<double>& factors, int64_t* bytes) {
+  return tfjac_cuda_jacobian_kernel_workspace_f64(stream, &factors, bytes);
+}
+inline int LaunchJacobianKernel(void* stream, const Factors<float>& factors, float* kernel, void* workspace) {
+  return tfjac_cuda_jacobian_kernel_f32(stream, &factors, kernel, workspace);
+}
+inline int LaunchJacobianKernel(void* stream, const Factors<double>& factors, double* kernel, void* workspace) {
+  return tfjac_cuda_jacobian_kernel_f64(stream, &factors, kernel, workspace);
+}
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_

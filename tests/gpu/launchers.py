@@ -1,0 +1,148 @@
+"""The launchers of libtfjac_cuda.so through ctypes. Imports neither tfjac nor TensorFlow."""
+
+import ctypes
+
+import numpy as np
+
+from tests.gpu.arrays import Guarded
+
+NEVER_LIBRARY, LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY = 0, 1, 2
+_ALIGNMENT = 256
+
+
+class _Factor(ctypes.Structure):
+    _fields_ = [("a", ctypes.c_void_p), ("d", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64) for name in ("t", "g", "i", "o", "column", "stride_g", "stride_i", "stride_o")
+    ]
+
+
+class _Factors(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("n", "m", "p", "count")] + [("factor", ctypes.POINTER(_Factor))]
+
+
+class _Systems(ctypes.Structure):
+    _fields_ = [("p", ctypes.c_int64), ("k", ctypes.c_int64)] + [
+        (name, ctypes.c_void_p) for name in ("matrix", "rhs", "scaling", "damping")
+    ]
+
+
+class LaunchError(Exception):
+    """A launcher returned an error code."""
+
+
+def _place(layout, sizes):
+    """Give the stride of each axis of a block whose columns are flattened in the order of the layout."""
+    strides, stride = {}, 1
+    for axis in reversed(layout):
+        strides[axis] = stride
+        stride *= max(sizes[axis], 1)
+    return strides
+
+
+class DeviceProblem:
+    """A problem's factors where the launchers can read them."""
+
+    def __init__(self, arrays, problem, dtype):
+        self.n, self.m, self.p, self.dtype = problem.n, problem.m, problem.p, np.dtype(dtype)
+        shared = {}  # arrays that several factors share stay shared
+
+        def put(values):
+            if id(values) not in shared:
+                shared[id(values)] = arrays.put(values.astype(dtype))
+            return shared[id(values)]
+
+        table, column = [], 0
+        self._kept = shared
+        for a, d, layout in zip(problem.a, problem.d, problem.layouts):
+            _, t, g, i = a.shape
+            o = d.shape[-1]
+            strides = _place(layout, {"g": g, "i": i, "o": o})
+            pointers = arrays.pointer(put(a)), arrays.pointer(put(d))
+            table.append(_Factor(*pointers, t, g, i, o, column, strides["g"], strides["i"], strides["o"]))
+            column += g * i * o
+        self._table = (_Factor * len(table))(*table)
+        self.factors = _Factors(self.n, self.m, self.p, len(table), self._table)
+        self._residual = arrays.put(problem.residual.astype(dtype))
+        self.residual = arrays.pointer(self._residual)
+
+
+class Launchers:
+    """The launchers of one library, on arrays of one kind."""
+
+    def __init__(self, path, arrays):
+        self.arrays = arrays
+        self.library = ctypes.CDLL(str(path))
+        self.library.tfjac_cuda_error_message.restype = ctypes.c_char_p
+
+    def problem(self, problem, dtype):
+        """Copy a problem to the device."""
+        return DeviceProblem(self.arrays, problem, dtype)
+
+    def use_library(self, use):
+        """Choose whether JacobianGram uses cuBLAS."""
+        self.library.tfjac_cuda_use_library(use)
+
+    def jacobian_rows(self, problem):
+        """Give J as `[n, m, p]`."""
+        rows = Guarded(self.arrays, (problem.n, problem.m, problem.p), problem.dtype)
+        self.call("jacobian_rows", problem.dtype, ctypes.byref(problem.factors), rows.pointer)
+        return rows.read()
+
+    def jacobian_gram(self, problem, with_residual=True):
+        """Give (JᵀJ, Jᵀ residual)."""
+        gram = Guarded(self.arrays, (problem.p, problem.p), problem.dtype)
+        gradient = Guarded(self.arrays, (problem.p,), problem.dtype)
+        workspace = self.workspace("jacobian_gram", problem.dtype, problem.factors)
+        residual = problem.residual if with_residual else None
+        pointers = (residual, gram.pointer, gradient.pointer, workspace.pointer)
+        self.call("jacobian_gram", problem.dtype, ctypes.byref(problem.factors), *pointers)
+        workspace.read()
+        return gram.read(), gradient.read()
+
+    def jacobian_kernel(self, problem):
+        """Give J Jᵀ as `[n·m, n·m]`."""
+        kernel = Guarded(self.arrays, (problem.n * problem.m,) * 2, problem.dtype)
+        workspace = self.workspace("jacobian_kernel", problem.dtype, problem.factors)
+        pointers = (kernel.pointer, workspace.pointer)
+        self.call("jacobian_kernel", problem.dtype, ctypes.byref(problem.factors), *pointers)
+        workspace.read()
+        return kernel.read()
+
+    def jacobian_row_norms(self, problem):
+        """Give the squared norms of the rows as `[n, m]`."""
+        norms = Guarded(self.arrays, (problem.n, problem.m), problem.dtype)
+        self.call("jacobian_row_norms", problem.dtype, ctypes.byref(problem.factors), norms.pointer)
+        return norms.read()
+
+    def damped_solve(self, matrix, rhs, scaling, damping, dtype):
+        """Give (solution `[k, p]`, success `[k]`)."""
+        inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (matrix, rhs, scaling, damping)]
+        shape = (len(damping), len(rhs))
+        systems = _Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs))
+        solution = Guarded(self.arrays, shape, np.dtype(dtype))
+        success = Guarded(self.arrays, shape[:1], np.dtype(np.int8))
+        workspace = self.workspace("damped_solve", dtype, systems)
+        pointers = (solution.pointer, success.pointer, workspace.pointer)
+        self.call("damped_solve", dtype, ctypes.byref(systems), *pointers)
+        workspace.read()
+        return solution.read(), success.read()
+
+    def workspace(self, op, dtype, sizes):
+        """Allocate the workspace that an op asks for: bytes that make not-a-numbers, with guards."""
+        size = ctypes.c_int64()
+        self.call(f"{op}_workspace", dtype, ctypes.byref(sizes), ctypes.byref(size))
+        workspace = Guarded(self.arrays, (size.value + _ALIGNMENT,), np.dtype(np.int8))
+        workspace.pointer += -workspace.pointer % _ALIGNMENT
+        return workspace
+
+    def call(self, name, dtype, *arguments):
+        """Call a launcher.
+
+        Raises:
+            LaunchError: with its message, if it returns an error code.
+        """
+        function = getattr(self.library, f"tfjac_cuda_{name}_{'f32' if np.dtype(dtype) == np.float32 else 'f64'}")
+        arguments = [ctypes.c_void_p(x) if isinstance(x, int) or x is None else x for x in arguments]
+        code = function(ctypes.c_void_p(self.arrays.stream), *arguments)
+        if code:
+            raise LaunchError(self.library.tfjac_cuda_error_message(code).decode())

@@ -1,0 +1,61 @@
+"""The launchers of the ops on factors against NumPy in float64."""
+
+import numpy as np
+import pytest
+
+from tests.gpu.launchers import ALWAYS_LIBRARY, NEVER_LIBRARY
+from tests.gpu.problems import CASES, Problem, random_case, tolerance
+
+USES = {"own": NEVER_LIBRARY, "library": ALWAYS_LIBRARY}
+
+
+def check(launchers, problem, dtype):
+    on_device, rows = launchers.problem(problem, dtype), problem.rows()
+    found = {
+        "rows": launchers.jacobian_rows(on_device),
+        "kernel": launchers.jacobian_kernel(on_device),
+        "norms": launchers.jacobian_row_norms(on_device),
+    }
+    expected = {"rows": problem.jacobian(), "kernel": rows @ rows.T, "norms": (problem.jacobian() ** 2).sum(-1)}
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], **tolerance(dtype), err_msg=name)
+    np.testing.assert_array_equal(found["kernel"], found["kernel"].T)
+
+
+def check_gram(launchers, problem, dtype):
+    on_device, rows = launchers.problem(problem, dtype), problem.rows()
+    gram, gradient = launchers.jacobian_gram(on_device)
+    np.testing.assert_allclose(gram, rows.T @ rows, **tolerance(dtype))
+    np.testing.assert_allclose(gradient, rows.T @ problem.residual.ravel(), **tolerance(dtype))
+    np.testing.assert_array_equal(gram, gram.T)
+    again, zeros = launchers.jacobian_gram(on_device, with_residual=False)
+    np.testing.assert_array_equal(again, gram)
+    np.testing.assert_array_equal(zeros, 0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_kernel_and_norms(case, launchers, dtype, rng):
+    check(launchers, Problem(rng, *CASES[case]), dtype)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("case", CASES)
+def test_gram(case, use, launchers, dtype, rng):
+    launchers.use_library(USES[use])
+    check_gram(launchers, Problem(rng, *CASES[case]), dtype)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_shapes(seed, launchers, dtype):
+    rng = np.random.default_rng(seed)
+    problem = Problem(rng, *random_case(rng))
+    check(launchers, problem, dtype)
+    check_gram(launchers, problem, dtype)
+
+
+def test_same_bits_every_time(launchers, dtype, rng):
+    on_device = launchers.problem(Problem(rng, *CASES["mlp"]), dtype)
+    for op in (launchers.jacobian_rows, launchers.jacobian_kernel, launchers.jacobian_row_norms):
+        np.testing.assert_array_equal(op(on_device), op(on_device))
+    for first, second in zip(launchers.jacobian_gram(on_device), launchers.jacobian_gram(on_device)):
+        np.testing.assert_array_equal(first, second)
