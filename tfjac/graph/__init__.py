@@ -1,6 +1,6 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from tfjac.graph._private import copy_op, handle_shape
+from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape
 from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
     SHARED,
@@ -29,6 +29,7 @@ __all__ = [
     "as_tf_variable",
     "between",
     "captured_tensor",
+    "compiled_by_xla",
     "copy_op",
     "differentiable_path",
     "einsum_labels",

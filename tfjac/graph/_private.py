@@ -7,6 +7,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import ops as _ops
+from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
 
 
@@ -43,6 +44,14 @@ def function_bodies(op, attribute):
     named = op.get_attr(attribute)
     names = [function.name for function in (named if isinstance(named, list) else [named])]
     return [op.graph._get_function(name).graph for name in names]
+
+
+def compiled_by_xla(graph):
+    """Return whether `graph` is traced for XLA, where sizes must be known when it is compiled.
+
+    `tf.function(jit_compile=True)` leaves no public mark on the graph that it traces.
+    """
+    return _control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
 def outer_graph(graph):

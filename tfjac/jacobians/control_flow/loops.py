@@ -13,7 +13,15 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, analyse_examples, ancestors, examples_mix_at, static_trip_count, transplant
+from tfjac.graph import (
+    SHARED,
+    analyse_examples,
+    ancestors,
+    compiled_by_xla,
+    examples_mix_at,
+    static_trip_count,
+    transplant,
+)
 from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
@@ -41,6 +49,7 @@ class _Loop:
         targets: tensors of the body that a step backwards is taken from.
         recorded: variables whose value before each step is kept.
         steps: the number of steps where the graph fixes it, else None.
+        bound: the number of steps, or an upper bound that XLA can work out; None where arrays grow.
     """
 
     def __init__(self, op, inside):
@@ -53,9 +62,21 @@ class _Loop:
         self.recorded = self._changing(self._needed(self.targets, self.body))
         self.run_on = self._closed(self.recorded + self._needed(inside.condition.outputs, inside.condition))
         self.steps = static_trip_count(op, self.body, inside.condition)
+        self.bound = self.steps if self.steps is not None else self._bound_for_xla()
         lists = [k for k in self.run_on if op.inputs[k].dtype == tf.variant]
         if lists:
             raise examples_mix_at(op, "the loop reads a TensorArray that it writes to")
+
+    def _bound_for_xla(self):
+        if not compiled_by_xla(tf.compat.v1.get_default_graph()):
+            return None
+        bound = self.op.inputs[1]
+        if tf.get_static_value(bound) == -1:
+            raise ValueError(
+                "Under XLA a loop that is differentiated must have a largest number of steps. Pass maximum_iterations "
+                f"to tf.while_loop, or compile without jit_compile. Received: {self.op.name!r} without one"
+            )
+        return bound
 
     @staticmethod
     def _needed(targets, function):
@@ -94,7 +115,7 @@ class _States:
 def _states(loop):
     """Run the loop forwards, keeping the recorded variables as they are before each step."""
     body, variables = loop.body, loop.run_on
-    arrays = [_array(body.inputs[k].dtype, body.inputs[k].shape, loop.steps) for k in loop.recorded]
+    arrays = [_array(body.inputs[k].dtype, body.inputs[k].shape, loop.bound) for k in loop.recorded]
 
     def again(step, values, arrays):
         function = loop.inside.condition
@@ -114,14 +135,14 @@ def _states(loop):
         [body.inputs[k].shape for k in variables],
         [tf.TensorShape([]) for _ in arrays],
     )
-    steps, _, arrays = tf.while_loop(again, run, initial, shapes, maximum_iterations=loop.steps)
+    steps, _, arrays = tf.while_loop(again, run, initial, shapes, maximum_iterations=loop.bound)
     return _States(steps if loop.steps is None else loop.steps, arrays)
 
 
-def _array(dtype, shape, steps):
-    """An array that keeps one tensor per step; it grows where the number of steps is not known."""
-    size = 0 if steps is None else steps
-    return tf.TensorArray(dtype, size, dynamic_size=steps is None, clear_after_read=False, element_shape=shape)
+def _array(dtype, shape, bound):
+    """An array that keeps one tensor per step; it grows where the number of steps has no bound."""
+    size = 0 if bound is None else bound
+    return tf.TensorArray(dtype, size, dynamic_size=bound is None, clear_after_read=False, element_shape=shape)
 
 
 def _cotangents_behind(loop, sweep):
@@ -236,8 +257,8 @@ def _backwards(loop, states, cotangents, traced, step):
     m = axes(cotangents[0])[0] if cotangents else axes(step.lists[step.written[0]].dense)[0]
     sums = [tf.zeros([m, *axes(loop.op.inputs[k])], loop.op.inputs[k].dtype) for k in step.sums]
     _, _, _, read_shapes, _ = traced.structured_outputs
-    reads = [[_array(part.dtype, part.shape, loop.steps) for part in pair] for pair in read_shapes]
-    stacks = [Stack(factor, loop.steps, step.sweep.n, m, _array) for _, factor in step.parts]
+    reads = [[_array(part.dtype, part.shape, loop.bound) for part in pair] for pair in read_shapes]
+    stacks = [Stack(factor, loop.bound, step.sweep.n, m, _array) for _, factor in step.parts]
     held = [stack.begin() for stack in stacks]
 
     def run(t, cotangents, marks, sums, reads, held):
@@ -249,7 +270,7 @@ def _backwards(loop, states, cotangents, traced, step):
         return t - 1, list(before), list(marks), sums, reads, held
 
     initial = (tf.convert_to_tensor(states.steps) - 1, cotangents, marks, sums, reads, held)
-    results = tf.while_loop(lambda t, *_: t >= 0, run, initial, maximum_iterations=loop.steps)
+    results = tf.while_loop(lambda t, *_: t >= 0, run, initial, maximum_iterations=loop.bound)
     _, cotangents, marks, sums, reads, held = results
     factors = [stack.end(each) for stack, each in zip(stacks, held)]
     return cotangents, marks, sums, reads, factors

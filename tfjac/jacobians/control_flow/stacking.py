@@ -14,13 +14,13 @@ class Stack:
 
     Args:
         factor: the factor of one step, in the graph of the step.
-        steps: number of steps, or None.
+        bound: number of steps, an upper bound of it, or None.
         n, m: numbers of examples and outputs, integers or scalar tensors.
-        array: function `(dtype, shape, steps)` that makes a `tf.TensorArray`.
+        array: function `(dtype, shape, bound)` that makes a `tf.TensorArray`.
     """
 
-    def __init__(self, factor, steps, n, m, array):
-        self.factor, self.steps, self.n, self.m, self.array = factor, steps, n, m, array
+    def __init__(self, factor, bound, n, m, array):
+        self.factor, self.bound, self.n, self.m, self.array = factor, bound, n, m, array
         self.added_up = isinstance(factor, DenseFactor)
 
     def begin(self):
@@ -28,7 +28,7 @@ class Stack:
         tensors = self.factor.tensors()
         if self.added_up:
             return [tf.zeros([self.n, self.m, self.factor.j.shape[2]], self.factor.j.dtype)]
-        return [self.array(tensor.dtype, tensor.shape, self.steps) for tensor in tensors]
+        return [self.array(tensor.dtype, tensor.shape, self.bound) for tensor in tensors]
 
     def add(self, step, held, tensors):
         """Return the loop variables with the factor of one step added."""
