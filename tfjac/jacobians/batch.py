@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, analyse_examples, differentiable_path, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked, unless_empty
 from tfjac.jacobians.factorize import check_when_run
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
@@ -74,9 +74,13 @@ def _blocks(y, sources, limits):
         seed = tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *outputs])
         return backward(tf.broadcast_to(seed, [n, *outputs]))
 
-    specs = [tf.TensorSpec(source.shape, result.dtype) for source, result in zip(sources, backward.results)]
     at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
-    stacks = stacked(one_pass, m, specs, at_once)
+    specs = [tf.TensorSpec(source.shape, source.dtype) for source in sources]
+
+    def compute():
+        return stacked(one_pass, m, specs, at_once, backward.vectorises())
+
+    stacks = unless_empty(y, compute, [[m, *axes(s)] for s in sources], [s.dtype for s in sources])
     return [_example_first(stack, outputs, source) for stack, source in zip(stacks, sources)]
 
 

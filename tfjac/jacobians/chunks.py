@@ -6,7 +6,7 @@ from tfjac.graph import differentiable_path
 from tfjac.jacobians.shapes import axes, product
 
 
-def stacked(function, count, specs, chunk_size=None):
+def stacked(function, count, specs, chunk_size=None, vectorised=True):
     """Stack `function(0)`, ..., `function(count - 1)`.
 
     Args:
@@ -14,10 +14,14 @@ def stacked(function, count, specs, chunk_size=None):
         count: number of calls, an integer or a scalar tensor; may be 0.
         specs: list of `tf.TensorSpec`, what `function` returns.
         chunk_size: how many calls are vectorised, and live, at once; all where None.
+        vectorised: False for what `tf.vectorized_map` cannot take: one call after the other.
 
     Returns:
         A list of tensors `[count, ...]`.
     """
+    if not vectorised:
+        specs = [tf.TensorSpec([1, *spec.shape], spec.dtype) for spec in specs]
+        return in_chunks(lambda k: [part[None] for part in function(k[0])], count, specs, chunk_size=1)
     specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs]
     return in_chunks(lambda indices: tf.vectorized_map(function, indices), count, specs, chunk_size)
 
@@ -45,6 +49,28 @@ def in_chunks(function, count, specs, chunk_size=None, axis=0):
 
     parts = tf.map_fn(one_chunk, tf.range(0, some, chunk_size), fn_output_signature=specs, parallel_iterations=1)
     return [_first(_merged(part, axis), count, None, axis) for part in parts]
+
+
+def unless_empty(y, compute, shapes, dtypes):
+    """Return `compute()`, or zeros where y has no elements: `tf.vectorized_map` gets the shapes of nothing wrong.
+
+    Args:
+        y: the tensor that is differentiated.
+        compute: function without arguments that returns a list of tensors.
+        shapes: list of their shapes, each a list of integers and scalar tensors.
+        dtypes: list of their dtypes.
+    """
+
+    def zeros():
+        return [tf.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes)]
+
+    size = product(axes(y))
+    if isinstance(size, int):
+        return compute() if size else zeros()
+    results = tf.cond(size > 0, compute, zeros)
+    for result, shape in zip(results, shapes):
+        result.set_shape([side if isinstance(side, int) else None for side in shape])
+    return results
 
 
 def _resized(spec, axis, size):

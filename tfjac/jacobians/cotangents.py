@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.chunks import in_chunks
+from tfjac.jacobians.chunks import in_chunks, unless_empty
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes, product
 
@@ -33,10 +33,11 @@ def _passes_of(y, tensors):
 
     if isinstance(m, int) and m == 1:
         return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
-    stacked = tf.vectorized_map(one_pass, tf.range(m))
-    for result, tensor in zip(stacked, tensors):
-        result.set_shape([m if isinstance(m, int) else None, *tensor.shape])
-    return stacked
+    shapes, dtypes = [[m, *axes(tensor)] for tensor in tensors], [tensor.dtype for tensor in tensors]
+    stacks = unless_empty(y, lambda: tf.vectorized_map(one_pass, tf.range(m)), shapes, dtypes)
+    for stack, tensor in zip(stacks, tensors):
+        stack.set_shape([m if isinstance(m, int) else None, *tensor.shape])
+    return stacks
 
 
 def _seed(y, k, m):
@@ -66,7 +67,10 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     def chunk(indices):
         return rows(tf.vectorized_map(lambda k: backward(_seed(y, k, m)), indices))
 
-    return in_chunks(chunk, m, specs, chunk_size, axis=1)
+    shapes = [[axes(y)[0], m, spec.shape[2]] for spec in specs]
+    return unless_empty(
+        y, lambda: in_chunks(chunk, m, specs, chunk_size, axis=1), shapes, [spec.dtype for spec in specs]
+    )
 
 
 def gradients_or_zeros(y, tensors, seed, stop=()):

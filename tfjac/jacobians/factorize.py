@@ -12,10 +12,10 @@ from tfjac.graph import (
     handle_in,
     inline_calls,
 )
-from tfjac.jacobians.chunks import stacked
 from tfjac.jacobians.control_flow import has_control_flow, swept_factors
-from tfjac.jacobians.cotangents import cotangents_in_chunks, gradients_or_zeros, stacked_cotangents
+from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
+from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
 from tfjac.jacobians.shapes import axes, product
@@ -47,7 +47,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
     _check(ys, examples_mix)
     sources = [source_in(ys[0].graph, variable) for variable in variables]
     ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
-    _check_connected(ys, variables, sources)
+    check_connected(ys, variables, sources)
     try:
         factors = _by_rules(ys, sources, variables, chunk_size)
     except ExamplesMix as mix:
@@ -61,7 +61,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
             f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
         )
         factors = _row_by_row(ys, sources, variables, chunk_size)
-    return [_in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
 def source_in(graph, variable):
@@ -87,7 +87,7 @@ def _check(ys, examples_mix):
             )
 
 
-def _check_connected(ys, variables, sources):
+def check_connected(ys, variables, sources):
     for variable, source in zip(variables, sources):
         if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
             raise ValueError(
@@ -102,14 +102,14 @@ def _by_rules(ys, sources, variables, chunk_size):
     check_when_run(analysis.assumed, n)
     uses = find_uses(analysis, sources, n)
     if has_control_flow(analysis):
-        return [joined(parts) for parts in swept_factors(ys, sources, analysis, n, _factor)]
+        return [joined(parts) for parts in swept_factors(ys, sources, analysis, n, factor_by_rule)]
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     if chunk_size is None:
         return _factors(uses, sources, outputs, stacked_cotangents(ys, outputs))
 
     def rows(cotangents):
         factors = _factors(uses, sources, outputs, cotangents)
-        return [_in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
+        return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
 
     specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
     parts = [cotangents_in_chunks(y, outputs, rows, specs, chunk_size) for y in ys]
@@ -122,7 +122,7 @@ def _factors(uses, sources, outputs, cotangents):
     parts = [[] for _ in sources]
     for use in uses:
         use.d = of_output[use.output.ref()]
-        factor = _factor(use)
+        factor = factor_by_rule(use)
         for part, source in zip(parts, sources):
             part.append(columns_of_source(factor, use.weight, source))
     return [joined([factor for factor in part if factor is not None]) for part in parts]
@@ -140,7 +140,7 @@ def check_when_run(assumed, n):
         )
 
 
-def _factor(use):
+def factor_by_rule(use):
     try:
         return factor_of(use)
     except NoFactor as reason:
@@ -150,22 +150,23 @@ def _factor(use):
 
 def _row_by_row(ys, sources, variables, chunk_size):
     """One backward pass per output and example: exact whatever the graph does."""
-    specs = [tf.TensorSpec(like(v).shape, like(v).dtype) for v in variables]
+    likes = [like(variable) for variable in variables]
     rows = [[] for _ in sources]
     for y in ys:
         n, *rest = axes(y)
         m = product(rest)
-
-        def one_row(index, y=y, sizes=(n, *rest)):
-            seed = tf.reshape(tf.one_hot(index, product(sizes), dtype=y.dtype), sizes)
-            return gradients_or_zeros(y, sources, seed)
-
-        for part, row in zip(rows, stacked(one_row, n * m, specs, chunk_size)):
-            part.append(tf.reshape(row, [n, m, product(axes(row)[1:])]))
+        connected = [k for k, source in enumerate(sources) if source is y or differentiable_path([source], [y])]
+        blocks = over_basis(
+            pull_back([y], [sources[k] for k in connected]), y, [likes[k] for k in connected], y, chunk_size
+        )
+        blocks = dict(zip(connected, blocks))
+        for k, x in enumerate(likes):
+            q = product(axes(x))
+            rows[k].append(tf.reshape(blocks[k], [n, m, q]) if k in blocks else tf.zeros([n, m, q], x.dtype))
     return [DenseFactor(part[0] if len(part) == 1 else tf.concat(part, 1)) for part in rows]
 
 
-def _in_dtype_of(factor, variable):
+def in_dtype_of(factor, variable):
     return factor.cast(like(variable).dtype)
 
 

@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.factorize import factorize
-from tfjac.jacobians.linearise import pull_back, push_forward
+from tfjac.jacobians.linearise import over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import axes
 from tfjac.jacobians.uses import find_uses
 
 MODES = ("auto", "reverse", "forward")
@@ -123,38 +123,18 @@ def _by_factors(y, sources, xs, limits):
 
 
 def _reverse(y, sources, xs, limits):
-    backward = pull_back([y], sources)
-    rows = stacked(
-        lambda k: backward(basis(k, y)), product(axes(y)), _specs(xs, backward.results), _passes(y, sources, limits)
-    )
-    return [tf.cast(tf.reshape(part, [*axes(y), *axes(x)]), x.dtype) for part, x in zip(rows, xs)]
+    rows = over_basis(pull_back([y], sources), y, xs, y, _passes(y, sources, limits))
+    return [tf.reshape(part, [*axes(y), *axes(x)]) for part, x in zip(rows, xs)]
 
 
 def _forward(y, sources, xs, limits):
     results = []
     for x, source in zip(xs, sources):
-        push = push_forward([y], [source])
-        (columns,) = stacked(
-            lambda k, push=push: push(basis(k, push.seeds[0])),
-            product(axes(x)),
-            _specs([y], push.results),
-            _passes(y, sources, limits),
-        )
-        rank, sizes = x.shape.rank, [*axes(x), *axes(y)]
-        columns = tf.reshape(columns, sizes)
-        order = [*range(rank, len(sizes)), *range(rank)]
-        results.append(tf.cast(tf.transpose(columns, order), x.dtype))
+        (columns,) = over_basis(push_forward([y], [source]), x, [y], y, _passes(y, [source], limits))
+        sizes = [*axes(x), *axes(y)]
+        order = [*range(x.shape.rank, len(sizes)), *range(x.shape.rank)]
+        results.append(tf.cast(tf.transpose(tf.reshape(columns, sizes), order), x.dtype))
     return results
-
-
-def basis(index, tensor):
-    """Return the tensor like `tensor` that is one at flat `index` and zero elsewhere."""
-    sizes = axes(tensor)
-    return tf.reshape(tf.one_hot(index, product(sizes), dtype=tensor.dtype), sizes)
-
-
-def _specs(likes, results):
-    return [tf.TensorSpec(x.shape, result.dtype) for x, result in zip(likes, results)]
 
 
 def _passes(y, sources, limits):

@@ -6,7 +6,11 @@ it is. That keeps traces short, and the gradient of no op is asked for inside a 
 
 import tensorflow as tf
 
-from tfjac.graph import replay
+from tfjac.graph import between, replay
+from tfjac.jacobians.chunks import stacked, unless_empty
+from tfjac.jacobians.shapes import axes, product
+
+CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
 
 class LinearMap:
@@ -25,6 +29,11 @@ class LinearMap:
         present = [result for result in self.results if result is not None]
         applied = iter(replay(present, list(zip(self.seeds, seeds))))
         return [None if result is None else next(applied) for result in self.results]
+
+    def vectorises(self):
+        """Return whether to vectorise the map: for gradients of loops that is slow to trace, and often fails."""
+        present = [result for result in self.results if result is not None]
+        return not any(op.type in CONTROL_FLOW for op in between(self.seeds, present))
 
 
 def pull_back(ys, sources, stop=()):
@@ -64,3 +73,30 @@ def push_forward(ys, sources):
 def dense(gradients):
     """Turn `tf.IndexedSlices` among `gradients` into tensors; None stays None."""
     return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def over_basis(linear, argument, results, y, chunk_size=None):
+    """Apply a linear map to each tensor of the basis of its argument.
+
+    Args:
+        linear: a `LinearMap` of one seed.
+        argument: tensor or variable that the seed is like.
+        results: list of tensors or variables that its results are like.
+        y: the tensor that is differentiated.
+        chunk_size: how many are live at once; all where None.
+
+    Returns:
+        A list of tensors `[argument's size, *result.shape]`.
+    """
+    count = product(axes(argument))
+    specs = [tf.TensorSpec(result.shape, result.dtype) for result in results]
+    shapes = [[count, *axes(result)] for result in results]
+
+    def one(index):
+        basis = tf.reshape(tf.one_hot(index, count, dtype=argument.dtype), axes(argument))
+        return linear(basis)
+
+    def compute():
+        return stacked(one, count, specs, chunk_size, linear.vectorises())
+
+    return unless_empty(y, compute, shapes, [result.dtype for result in results])
