@@ -21,11 +21,15 @@ from tfjac.jacobians import (
     weighted_gradients,
 )
 from tfjac.ops import load_ops, ops_info
+from tfjac.optimizers import LeastSquaresResult, LevenbergMarquardt, Status, least_squares
 
 __all__ = [
     "ExamplesMix",
     "JacobianOperator",
+    "LeastSquaresResult",
+    "LevenbergMarquardt",
     "SparsityPattern",
+    "Status",
     "batch_jacobian",
     "chain",
     "clipped_gradients",
@@ -34,6 +38,7 @@ __all__ = [
     "jacobian",
     "jacobian_operator",
     "jvp",
+    "least_squares",
     "load_ops",
     "ops_info",
     "per_example_gradient_norms",
