@@ -104,7 +104,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None):
     if axes is None:
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
-    wanted = _Wanted(reached, num_examples)
+    wanted = WantedAxes(reached, num_examples)
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
@@ -112,7 +112,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None):
     return ExampleAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
-class _Wanted:
+class WantedAxes:
     """The example axes asked for so far, walking backwards."""
 
     def __init__(self, reached, num_examples):

@@ -9,6 +9,7 @@ from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms,
 from tfjac.jacobians.operator import JacobianOperator, jacobian_operator
 from tfjac.jacobians.per_example import per_example_gradients, per_example_jacobian
 from tfjac.jacobians.products import jvp, vjp
+from tfjac.jacobians.segments import per_segment_gradients, per_segment_jacobian, segment_operator
 from tfjac.jacobians.sparsity import SparsityPattern, sparse_jacobian, sparsity
 
 __all__ = [
@@ -26,6 +27,9 @@ __all__ = [
     "per_example_gradient_norms",
     "per_example_gradients",
     "per_example_jacobian",
+    "per_segment_gradients",
+    "per_segment_jacobian",
+    "segment_operator",
     "sparse_jacobian",
     "sparsity",
     "vjp",

@@ -139,6 +139,11 @@ def jacobian_operator(ys, variables, examples_mix="error"):
 
     Cost: one backward pass for each of the m outputs, vectorised; memory n·(i + m·o) numbers per layer [i,o].
     """
+    return operator_of(ys, variables, lambda ys, flat: factorize(ys, flat, examples_mix))
+
+
+def operator_of(ys, variables, factors_of):
+    """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
     variables = tf.nest.flatten(variables)
     if not variables:
         raise ValueError("variables must hold at least one variable. Received: an empty nest")
@@ -146,7 +151,7 @@ def jacobian_operator(ys, variables, examples_mix="error"):
 
     def compute(ys):
         ys = tf.nest.flatten(ys)
-        factors = factorize(ys, variables, examples_mix)
+        factors = factors_of(ys, variables)
         made["factors"] = factors
         made["m"] = sum(product(axes(y)[1:]) for y in ys)
         return [list(factor.tensors()) for factor in factors], axes(ys[0])[0], made["m"]

@@ -1,0 +1,257 @@
+"""Graph neural networks: Jacobians of each graph of a batch against the same model fed one graph at a time."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+
+SIZES = [3, 1, 5, 2]  # nodes of each graph
+FEATURES, HIDDEN, OUTPUTS = 4, 5, 3
+
+
+def batch_of_graphs(rng, sizes=SIZES):
+    """Random graphs as one long list of nodes and one of edges, edges in no order."""
+    graph_of_node = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
+    senders, receivers = np.nonzero(
+        (graph_of_node[:, None] == graph_of_node) & (rng.random([len(graph_of_node)] * 2) < 0.7)
+    )
+    order = rng.permutation(len(senders))
+    return {
+        "nodes": rng.normal(size=(len(graph_of_node), FEATURES)).astype(np.float32),
+        "kinds": rng.integers(0, 3, len(graph_of_node)).astype(np.int32),
+        "edges": rng.normal(size=(len(senders), 2)).astype(np.float32),
+        "senders": senders[order].astype(np.int32),
+        "receivers": receivers[order].astype(np.int32),
+        "graph_of_node": graph_of_node,
+    }
+
+
+def single(batch, graph):
+    """One graph of the batch as a batch of its own."""
+    nodes = np.flatnonzero(batch["graph_of_node"] == graph)
+    edges = np.flatnonzero(batch["graph_of_node"][batch["senders"]] == graph)
+    return {
+        "nodes": batch["nodes"][nodes],
+        "kinds": batch["kinds"][nodes],
+        "edges": batch["edges"][edges],
+        "senders": (batch["senders"][edges] - nodes[0]).astype(np.int32),
+        "receivers": (batch["receivers"][edges] - nodes[0]).astype(np.int32),
+        "graph_of_node": np.zeros(len(nodes), np.int32),
+    }
+
+
+def dense(units, activation="tanh"):
+    return keras.layers.Dense(units, activation, bias_initializer="normal")
+
+
+class MessagePassing(keras.Model):
+    """Messages from an MLP on both ends of an edge, summed at the receiver; a readout on the sum over nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = keras.layers.Embedding(3, HIDDEN)
+        self.encode, self.read = dense(HIDDEN), dense(OUTPUTS, None)
+        self.message = keras.Sequential([dense(HIDDEN), dense(HIDDEN)])
+        self.update = dense(HIDDEN)
+
+    def call(self, graph, num_graphs):
+        h = self.encode(graph["nodes"]) + self.kinds(graph["kinds"])
+        for _ in range(2):  # the same weights twice
+            ends = [tf.gather(h, graph["senders"]), tf.gather(h, graph["receivers"]), graph["edges"]]
+            messages = self.message(tf.concat(ends, 1))
+            received = tf.math.unsorted_segment_sum(messages, graph["receivers"], tf.shape(h)[0])
+            h = self.update(tf.concat([h, received], 1))
+        return self.read(tf.math.unsorted_segment_mean(h, graph["graph_of_node"], num_graphs))
+
+
+class Convolutional(keras.Model):
+    """Graph convolution: a sparse, normalised adjacency matrix with self loops times nodes times weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.read = dense(HIDDEN, None), dense(HIDDEN, None), dense(OUTPUTS, None)
+
+    def call(self, graph, num_graphs):
+        count = tf.shape(graph["nodes"])[0]
+        loops = tf.stack([tf.range(count)] * 2, 1)
+        entries = tf.concat([tf.stack([graph["receivers"], graph["senders"]], 1), loops], 0)
+        degree = tf.math.unsorted_segment_sum(tf.ones([tf.shape(entries)[0]]), entries[:, 0], count)
+        values = tf.math.rsqrt(tf.gather(degree, entries[:, 0]) * tf.gather(degree, entries[:, 1]))
+        adjacency = tf.SparseTensor(tf.cast(entries, tf.int64), values, tf.cast([count, count], tf.int64))
+        h = tf.nn.relu(tf.sparse.sparse_dense_matmul(adjacency, self.first(graph["nodes"])))
+        h = tf.nn.relu(tf.sparse.sparse_dense_matmul(adjacency, self.second(h)))
+        return self.read(tf.math.unsorted_segment_max(h, graph["graph_of_node"], num_graphs))
+
+
+class Attention(keras.Model):
+    """Attention over the edges into a node, two heads, self loops added to the edges, a context for the whole graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.value = keras.layers.EinsumDense("nf,fhd->nhd", (2, 3), bias_axes="hd")
+        self.score = self.add_weight(shape=(2, 6), initializer="normal", name="score")
+        self.context, self.read = dense(6), dense(OUTPUTS, None)
+
+    def call(self, graph, num_graphs):
+        count = tf.shape(graph["nodes"])[0]
+        h = self.value(graph["nodes"])
+        senders, receivers = (tf.concat([graph[end], tf.range(count)], 0) for end in ("senders", "receivers"))
+        pairs = tf.concat([tf.gather(h, senders), tf.gather(h, receivers)], -1)
+        logits = tf.nn.leaky_relu(tf.reduce_sum(pairs * self.score, -1))
+        logits -= tf.gather(tf.stop_gradient(tf.math.unsorted_segment_max(logits, receivers, count)), receivers)
+        weights = tf.exp(logits)
+        weights /= tf.gather(tf.math.unsorted_segment_sum(weights, receivers, count), receivers)
+        h = tf.scatter_nd(receivers[:, None], weights[:, :, None] * tf.gather(h, senders), tf.shape(h))
+        h = tf.reshape(h, [-1, 6])
+        context = self.context(tf.math.unsorted_segment_mean(h, graph["graph_of_node"], num_graphs))
+        h = tf.tanh(h * tf.gather(context, graph["graph_of_node"]))
+        return self.read(tf.math.unsorted_segment_sum(h, graph["graph_of_node"], num_graphs) + context)
+
+
+MODELS = {"message passing": MessagePassing, "convolution": Convolutional, "attention": Attention}
+
+
+def built(model):
+    keras.utils.set_random_seed(5)
+    model(batch_of_graphs(np.random.default_rng(0)), num_graphs=len(SIZES))
+    return model
+
+
+def one_graph_at_a_time(model, batch, num_graphs):
+    """For each variable `[graphs, outputs, *variable.shape]`, one backward pass per graph and output."""
+    variables = [v.value for v in model.trainable_variables]
+    rows = []
+    for graph in range(num_graphs):
+        with tf.GradientTape(persistent=True) as tape:
+            outputs = tf.unstack(model(single(batch, graph), num_graphs=1)[0])
+        rows.append([tape.gradient(y, variables, unconnected_gradients="zero") for y in outputs])
+    return [
+        np.array([[tf.convert_to_tensor(each[k]) for each in graph] for graph in rows]) for k in range(len(variables))
+    ]
+
+
+@pytest.fixture(params=MODELS, scope="module")
+def case(request):
+    """A model, a batch of graphs, and the Jacobian of each graph."""
+    model, batch = built(MODELS[request.param]()), batch_of_graphs(np.random.default_rng(1))
+    return model, batch, one_graph_at_a_time(model, batch, len(SIZES))
+
+
+def open_shapes(batch):
+    return {key: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for key, value in batch.items()}
+
+
+def assert_all_close(found, expected):
+    assert len(found) == len(expected) > 0
+    for each, wanted in zip(found, expected):
+        np.testing.assert_allclose(each, wanted, rtol=2e-4, atol=5e-5)
+
+
+def test_jacobian(case):
+    model, batch, expected = case
+
+    @tf.function(input_signature=[open_shapes(batch)])
+    def rows(batch):
+        return tfjac.per_segment_jacobian(model(batch, num_graphs=len(SIZES)), model.trainable_variables)
+
+    assert_all_close(rows(batch), expected)
+
+
+def test_operator(case):
+    model, batch, expected = case
+    flat = np.concatenate([rows.reshape(len(SIZES) * OUTPUTS, -1) for rows in expected], 1)
+
+    @tf.function
+    def products():
+        operator = tfjac.segment_operator(model(batch, num_graphs=len(SIZES)), model.trainable_variables)
+        return operator.gram(), operator.kernel(), operator.row_norms()
+
+    gram, kernel, norms = products()
+    np.testing.assert_allclose(gram, flat.T @ flat, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(kernel, flat @ flat.T, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(norms, np.linalg.norm(flat, axis=1), rtol=1e-4)
+
+
+def test_gradients(case):
+    model, batch, expected = case
+
+    def losses():
+        return tf.reduce_sum(model(batch, num_graphs=len(SIZES)), 1)
+
+    found = tfjac.per_segment_gradients(losses, model.trainable_variables)
+    assert_all_close(found, [rows.sum(1) for rows in expected])
+
+
+def test_compiled_by_xla():
+    model, batch = built(Attention()), batch_of_graphs(np.random.default_rng(1))
+
+    @tf.function(jit_compile=True)
+    def rows(batch):
+        return tfjac.per_segment_jacobian(model(batch, num_graphs=len(SIZES)), model.trainable_variables, max_rows=30)
+
+    found = rows({key: tf.constant(value) for key, value in batch.items()})
+    assert_all_close(found, one_graph_at_a_time(model, batch, len(SIZES)))
+
+
+def test_empty_graphs(rng):
+    """A graph without nodes has a Jacobian too: that of its readout."""
+    model = built(MessagePassing())
+    batch = batch_of_graphs(rng, [2, 0, 3])
+    per_graph = tfjac.per_segment_jacobian(lambda: model(batch, num_graphs=3), model.trainable_variables)
+    for variable, rows in zip(model.trainable_variables, per_graph):
+        of_readout = any(variable is each for each in model.read.weights)
+        assert (of_readout and variable.ndim == 1) or not np.any(rows[1])
+        assert np.all(np.isfinite(rows))
+
+
+def test_edge_between_two_graphs_is_refused(rng):
+    model = built(MessagePassing())
+    batch = batch_of_graphs(rng)
+    batch["senders"][0], batch["receivers"][0] = 0, len(batch["nodes"]) - 1
+    with pytest.raises(tf.errors.InvalidArgumentError, match="segments depend on one another"):
+        tfjac.per_segment_jacobian(lambda: model(batch, num_graphs=len(SIZES)), model.trainable_variables)
+
+
+def test_too_many_rows_are_refused(rng):
+    model = built(MessagePassing())
+    batch = batch_of_graphs(rng)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more rows than max_rows"):
+        tfjac.per_segment_jacobian(lambda: model(batch, num_graphs=len(SIZES)), model.trainable_variables, max_rows=2)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda h: h - tf.reduce_mean(h, 0),
+        lambda h: tf.while_loop(lambda k, h: k < 2, lambda k, h: (k + 1, h[::-1]), [0, h])[1],
+    ],
+    ids=["mean over all nodes", "loop"],
+)
+def test_other_mixing_is_refused(mix, rng):
+    layer, batch = dense(HIDDEN), batch_of_graphs(rng)
+
+    def outputs():
+        return tf.math.unsorted_segment_sum(mix(layer(batch["nodes"])), batch["graph_of_node"], len(SIZES))
+
+    outputs()
+    with pytest.raises(tfjac.ExamplesMix, match="examples mix at op"):
+        tfjac.per_segment_jacobian(outputs, layer.trainable_variables)
+
+
+def test_no_variables_are_refused(rng):
+    model, batch = MessagePassing(), batch_of_graphs(rng)
+    with pytest.raises(ValueError, match="at least one variable"):
+        tfjac.per_segment_jacobian(lambda: model(batch, num_graphs=len(SIZES)), model.trainable_variables)
+
+
+def test_without_segments_it_is_the_jacobian_of_each_example(rng):
+    x = tf.constant(rng.normal(size=(6, 4)).astype(np.float32))
+    model = keras.Sequential([dense(3), dense(2)])
+    model(x)
+    for found, wanted in zip(
+        tfjac.per_segment_jacobian(lambda: model(x), model.trainable_variables),
+        tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables),
+    ):
+        np.testing.assert_array_equal(found, wanted)

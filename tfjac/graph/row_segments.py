@@ -1,0 +1,120 @@
+"""Which segment each row of each tensor belongs to, found backwards from results that have one entry per segment.
+
+A batch of graphs is kept as one long list of nodes and one of edges. Most ops work on each row by itself, and the
+rules for examples (`example_rules`) hold with rows in place of examples. The others move rows, and take with them
+which segment a row contributes to (`row_rules`): it is read off the ids and indices of the graph itself.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac.graph.example_axis import SHARED, ExampleAnalysis, WantedAxes, differentiable_path, examples_mix_at
+from tfjac.graph.example_rules import ExampleAxis, NoRule
+from tfjac.graph.row_rules import Rows, input_rows, merged
+from tfjac.graph.traversal import ancestors, references
+
+_PRODUCTS = """
+    BatchMatMul BatchMatMulV2 BatchMatMulV3 Conv2D Conv3D DepthwiseConv2dNative Einsum GatherNd GatherV2 MatMul
+    ResourceGather SparseTensorDenseMatMul
+"""
+
+
+@dataclasses.dataclass
+class SegmentAnalysis(ExampleAnalysis):
+    """An `ExampleAnalysis` in which rows stand for examples.
+
+    Attributes:
+        rows: for the `ref()` of each tensor on the path that carries rows, its `Rows`.
+    """
+
+    rows: dict
+
+    def rows_of(self, tensor):
+        """Return the `Rows` of `tensor`."""
+        return self.rows[tensor.ref()]
+
+
+def analyse_segments(sources, targets, num_segments):
+    """Find the rows of every tensor between `sources` and `targets`, and the segment of each.
+
+    Args:
+        sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
+        targets: list of tensors `[segments, ...]`.
+        num_segments: their number, an integer or a scalar tensor.
+
+    Returns:
+        A `SegmentAnalysis`. Ops that find and check the ids of the segments are added to the graph.
+
+    Raises:
+        ExamplesMix: where rows are combined other than by gathers and segments, or where this cannot be decided.
+    """
+    path = differentiable_path(sources, targets)
+    wanted = _WantedRows(sources, path)
+    segments = Rows(tf.range(num_segments), is_segments=True)
+    for target in targets:
+        wanted.want(target.op, target, ExampleAxis(0))
+        wanted.place(target, segments)
+    for op in reversed(path):
+        wanted.propagate(op)
+    return SegmentAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed, {}, wanted.rows)
+
+
+class _WantedRows(WantedAxes):
+    """The axes and rows asked for so far, walking backwards."""
+
+    def __init__(self, sources, path):
+        super().__init__(references(sources).union(*(references(op.outputs) for op in path)), None)
+        self.sources, self.rows = sources, {}
+
+    def propagate(self, op):
+        wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
+        carrying = [op.outputs[k] for k, axis in wanted.items() if axis is not SHARED]
+        if not carrying:
+            for tensor in op.inputs if wanted else ():
+                if self.reaches(tensor):
+                    self.want(op, tensor, SHARED)
+            return
+        pairs = self._inputs(op, wanted, carrying)
+        self.input_axes[op.name] = [axis for axis, _ in pairs]
+        for tensor, (axis, rows) in zip(op.inputs, pairs):
+            if not self.reaches(tensor):
+                continue
+            self.want(op, tensor, axis)
+            if axis is not SHARED:
+                self.place(tensor, rows)
+                if axis.inner is None:
+                    self.assumed.append((tensor, axis))
+
+    def _inputs(self, op, wanted, carrying):
+        """The axis of each input, and its rows."""
+        rows = self.rows[carrying[0].ref()]
+        if any(self.rows[other.ref()] is not rows for other in carrying):
+            raise examples_mix_at(op, "its outputs belong to different sets of rows")
+        self.num_examples = rows.ids.shape[0]
+        try:
+            moved = input_rows(op, self.axes[carrying[0].ref()], rows, self)
+        except NoRule as missing:
+            raise examples_mix_at(op, str(missing)) from None
+        return moved or [(axis, None if axis is SHARED else rows) for axis in self._from_rule(op, wanted)]
+
+    def place(self, tensor, rows):
+        """Note that the rows of `tensor` are `rows`."""
+        known = self.rows.setdefault(tensor.ref(), rows)
+        if known is not rows:
+            self.rows[tensor.ref()] = merged(known, rows, tensor.op.name)
+
+    def is_weight(self, tensor):
+        """Return whether `tensor` is made of the sources alone, as the table of an embedding is.
+
+        Else it has rows of data: it was multiplied by something else, or depends on an input.
+        """
+        for op in differentiable_path(self.sources, [tensor]):
+            others = [part for part in op.inputs if part.dtype.is_floating and part.ref() not in self.reached]
+            if others and (op.type in _PRODUCTS.split() or any(map(_is_fed, others))):
+                return False
+        return True
+
+
+def _is_fed(tensor):
+    return any(op.type == "Placeholder" and op.outputs[0].dtype.is_floating for op in ancestors([tensor]))

@@ -1,0 +1,61 @@
+"""From results per segment and variables to one factor per variable."""
+
+from tfjac.graph import analyse_segments, inline_calls
+from tfjac.jacobians.cotangents import stacked_cotangents
+from tfjac.jacobians.factorize import check_connected, check_when_run, factor_by_rule, in_dtype_of, source_in
+from tfjac.jacobians.factors import joined
+from tfjac.jacobians.segments.grouping import Grouping, in_segments
+from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.uses import find_uses
+from tfjac.jacobians.weight_paths import columns_of_source
+
+
+def factorize_segments(ys, variables, max_rows=None):
+    """Factor the Jacobian of `ys`, one row group per segment, with respect to `variables`.
+
+    Args:
+        ys: list of tensors `[segments, ...]` of one graph; their outputs follow one another along m.
+        variables: list of `tf.Variable`, `keras.Variable`, or tensors that all segments share.
+        max_rows: see `per_segment_jacobian`.
+
+    Returns:
+        A list of `Factor`, one per variable, in the dtype of the variable, with the segments as examples.
+
+    Raises:
+        ExamplesMix, ValueError: as `per_segment_jacobian`.
+    """
+    if not variables:
+        raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
+    sources = [source_in(ys[0].graph, variable) for variable in variables]
+    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    check_connected(ys, variables, sources)
+    num_segments = axes(ys[0])[0]
+    analysis = analyse_segments(sources, ys, num_segments)
+    for tensor, axis in analysis.assumed:
+        check_when_run([(tensor, axis)], analysis.rows_of(tensor).size)
+    uses = find_uses(analysis, sources, None)
+    cotangents = stacked_cotangents(ys, [use.output for use in uses])
+    grouped = _Groupings(num_segments, max_rows)
+    parts = [[] for _ in sources]
+    for use, d in zip(uses, cotangents):
+        rows = analysis.rows_of(use.output)
+        use.n, use.d = rows.size, d
+        factor = grouped(factor_by_rule(use), rows)
+        for part, source in zip(parts, sources):
+            part.append(columns_of_source(factor, use.weight, source))
+    factors = [joined([factor for factor in part if factor is not None]) for part in parts]
+    return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+
+
+class _Groupings:
+    """Factors of rows to factors of segments, each set of rows sorted once."""
+
+    def __init__(self, num_segments, max_rows):
+        self.num_segments, self.max_rows, self._made = num_segments, max_rows, {}
+
+    def __call__(self, factor, rows):
+        if rows.is_segments:
+            return factor
+        if rows not in self._made:
+            self._made[rows] = Grouping(rows, self.num_segments, self.max_rows)
+        return in_segments(factor, self._made[rows])

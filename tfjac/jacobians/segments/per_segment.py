@@ -1,0 +1,93 @@
+"""Jacobians and gradients of each group of rows with respect to weights."""
+
+import tensorflow as tf
+
+from tfjac.graph import in_graph
+from tfjac.jacobians.nests import like
+from tfjac.jacobians.operator import operator_of
+from tfjac.jacobians.per_example import of_rank_one
+from tfjac.jacobians.segments.factorize import factorize_segments
+from tfjac.jacobians.shapes import axes
+
+
+@tf.autograph.experimental.do_not_convert
+def per_segment_jacobian(ys, variables, max_rows=None):
+    """Return the Jacobian of each segment's outputs with respect to each variable: ∂y[s,...]/∂v.
+
+    A segment is a group of rows, such as a graph in a batch for a graph neural network: its nodes are some rows of one
+    tensor, its edges some rows of another, and y has one entry per graph. Which row belongs to which segment is read
+    off the graph of ops, from the ids that rows are summed by (`tf.math.unsorted_segment_sum` and its like, a product
+    with a sparse matrix) and the indices that they are gathered by; it is not asked for.
+
+        J[s,m,(i,o)] = Σ_{rows e of s} a[e,i] · d[e,m,o]
+
+    This is exact where segments do not depend on one another. Gathers are checked for that when the graph runs: a row
+    that is part of two segments, as an edge between two graphs would make it, is an InvalidArgumentError. Compiled by
+    XLA, which has no assertions, the check is not made, and the caller vouches for it.
+
+    Args:
+        ys: tensor `[segments, *outputs]` of the `tf.function` being traced; or a callable without arguments that
+            returns it.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        max_rows: the most rows (nodes, edges) that any one segment has, where that is known. XLA needs it.
+
+    Returns:
+        A nest like `variables`, each entry `[segments, *outputs, *variable.shape]` in the dtype of the variable.
+
+    Raises:
+        ExamplesMix: where rows are combined otherwise, for example by a mean over all nodes or by batch normalisation
+            in training mode; where segments meet inside a loop or conditional.
+        ValueError, TypeError: as `tfjac.jacobian_operator`.
+
+    Cost: m backward passes, vectorised, and one write of the result. Rows of short segments are padded to the longest:
+    memory segments · longest · (i + m·o) numbers for each layer [i,o].
+    """
+    flat = tf.nest.flatten(variables)
+
+    def compute(y):
+        factors = factorize_segments([y], flat, max_rows)
+        return [tf.reshape(factor.dense(), [*axes(y), *like(v).shape]) for factor, v in zip(factors, flat)]
+
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
+
+
+@tf.autograph.experimental.do_not_convert
+def per_segment_gradients(losses, variables, max_rows=None):
+    """Return the gradient of each segment's loss with respect to each variable.
+
+    Args:
+        losses: tensor `[segments]`, one loss for each; or a callable that returns it.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        max_rows: as in `per_segment_jacobian`.
+
+    Returns:
+        A nest like `variables`, each entry `[segments, *variable.shape]`.
+
+    Raises:
+        ValueError: where `losses` is not of rank 1, and as `per_segment_jacobian`.
+
+    Cost: one backward pass and one write of the result. For the norms alone, `segment_operator(losses,
+    variables).row_norms()` forms no gradient.
+    """
+    return in_graph(lambda y: per_segment_jacobian(of_rank_one(y), variables, max_rows), losses)
+
+
+@tf.autograph.experimental.do_not_convert
+def segment_operator(ys, variables, max_rows=None):
+    """Return the Jacobian of `per_segment_jacobian` as a linear operator that is kept as factors.
+
+    Args:
+        ys: tensor `[segments, ...]`, or a list of such tensors, whose outputs then follow one another along m; or a
+            callable that returns it.
+        variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
+        max_rows: as in `per_segment_jacobian`.
+
+    Returns:
+        A `JacobianOperator` of shape `[segments·m, p]`.
+
+    Raises:
+        ExamplesMix, ValueError, TypeError: as `per_segment_jacobian`.
+
+    Cost: as `tfjac.jacobian_operator`, with all rows of a segment as positions of use.
+    """
+    return operator_of(ys, variables, lambda ys, flat: factorize_segments(ys, flat, max_rows))
