@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from typing import NamedTuple
 
-DEFAULT_CUDA_ARCHITECTURES = "80;90;100;120"
+DEFAULT_CUDA_ARCHITECTURES = "80;90"  # and PTX of the last, for newer ones; any nvcc since 11.8 knows them
 
 
 class BuildError(Exception):

@@ -1,0 +1,21 @@
+#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/jacobian_row_norms/jacobian_row_norms_gpu.h"
+#include "custom_ops/jacobian_row_norms/jacobian_row_norms_kernel.h"
+
+namespace tfjac {
+
+template <typename T>
+class JacobianRowNormsGpuOp : public JacobianRowNormsOp<T> {
+ public:
+  using JacobianRowNormsOp<T>::JacobianRowNormsOp;
+
+ private:
+  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* norms) override {
+    OP_REQUIRES_OK(context,
+                   StatusOfLaunch("JacobianRowNorms", LaunchJacobianRowNorms(StreamOf(context), factors, norms)));
+  }
+};
+
+TFJAC_REGISTER_GPU("TfjacJacobianRowNorms", JacobianRowNormsGpuOp);
+
+}  // namespace tfjac
