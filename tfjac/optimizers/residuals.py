@@ -2,24 +2,15 @@
 
 import warnings
 
-import keras
 import tensorflow as tf
 
-from ..graph import (
-    ExamplesMix,
-    analyse_examples,
-    as_tf_variable,
-    differentiable_path,
-    handle_in,
-    inline_calls,
-    references,
-)
+from ..graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
 from ..jacobians import jacobian_operator
 from .columns import SomeColumns
+from .dependence import check_dependence, dependence
 from .loss_terms import squared_terms
 from .objective import Objective
 from .priors import combined, diagonal_prior
-from .variables import variable_name
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
@@ -40,7 +31,7 @@ def loss_objective(loss, variables):
     """
     handles = _handles(loss.graph, variables)
     (loss,) = inline_calls([loss], depends_on=[handle for handle in handles if handle is not None])
-    _check_dependence([loss], variables, handles, "loss")
+    check_dependence([loss], variables, handles, "loss")
     terms = squared_terms(loss, handles)
     priors, roots = [], []
     for term in terms:
@@ -69,22 +60,23 @@ def residual_objective(residuals, variables):
       ValueError: for residuals that do not depend on one of the variables.
       TypeError: for residuals that are not floating-point tensors.
     """
-    tensors = [_checked(tensor) for tensor in tf.nest.flatten(residuals)]
+    tensors = _checked(tf.nest.flatten(residuals))
     handles = _handles(tensors[0].graph, variables)
     tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
-    _check_dependence(tensors, variables, handles, "residuals")
+    check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
     prior = combined([], _sizes(variables), cost.dtype)
     return Objective(cost, _blocks(tensors, variables, handles), prior, variables)
 
 
-def _checked(tensor):
-    if not tf.is_symbolic_tensor(tensor) or not tensor.dtype.is_floating:
-        raise TypeError(
-            "The residuals must be floating-point tensors computed from the variables, inside the function that was "
-            f"passed. Received: {tensor!r}"
-        )
-    return tensor
+def _checked(tensors):
+    for tensor in tensors or [None]:
+        if not tf.is_symbolic_tensor(tensor) or not tensor.dtype.is_floating:
+            raise TypeError(
+                "The residuals must be floating-point tensors computed from the variables, inside the function that "
+                f"was passed. Received: {tensor!r}"
+            )
+    return tensors
 
 
 def _sizes(variables):
@@ -93,33 +85,6 @@ def _sizes(variables):
 
 def _handles(graph, variables):
     return [handle_in(graph, variable) for variable in variables]
-
-
-def _check_dependence(targets, variables, handles, what):
-    """Refuse variables that the targets do not depend on, and arithmetic in reduced precision."""
-    for variable, handle in zip(variables, handles):
-        if handle is None or not _reaches(handle, targets):
-            raise ValueError(
-                f"The {what} must depend on every variable: the Jacobian has a column for each. Leave the variable "
-                f"out, or set trainable = False on its layer. Received: variable {variable_name(variable)!r}, on which "
-                f"the {what} do{'es' if what == 'loss' else ''} not depend"
-            )
-    dtype = as_tf_variable(variables[0]).dtype
-    for op in differentiable_path(handles, targets):
-        for output in op.outputs:
-            if output.dtype.is_floating and output.dtype != dtype:
-                raise ValueError(
-                    "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the "
-                    "dtype of its variables throughout, float32 or float64, without mixed precision (Keras computes "
-                    f"losses in keras.config.floatx(), here {keras.config.floatx()}). Received: variables of dtype "
-                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name}"
-                )
-
-
-def _reaches(handle, targets):
-    """Return whether a gradient passes from a variable to one of the targets."""
-    outputs = references(output for op in differentiable_path([handle], targets) for output in op.outputs)
-    return bool(outputs & references(targets))
 
 
 def _blocks(tensors, variables, handles):
@@ -134,7 +99,7 @@ def _blocks(tensors, variables, handles):
 
 def _operator(group, variables, handles):
     """Return the Jacobian of a group of tensors, with columns for all variables."""
-    present = [index for index, handle in enumerate(handles) if _reaches(handle, group)]
+    present = sorted(set().union(*dependence(group, handles)))
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
             warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
@@ -163,8 +128,6 @@ def _grouped(tensors, handles):
 def _same_examples(tensors, handles):
     if len({tensor.shape[0] for tensor in tensors}) > 1:
         return False
-    if tensors[0].shape[0] is not None:
-        return True
     try:
         analyse_examples(handles, tensors)
     except ExamplesMix:
