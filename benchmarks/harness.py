@@ -2,11 +2,11 @@
 
 On a shared machine an absolute time means little. So the candidates are timed in turn, round after round and in a
 new order each round, so that whatever slows the machine down for a while slows all of them; what is reported is
-the median and the spread of each, and the ratios between them.
+the median and the spread of each, and the ratios within a round.
 
     cases = {"tfjac": lambda: ..., "tape.jacobian": lambda: ...}
     timings = measure(cases, rounds=15)
-    timings["tfjac"].median, timings["tape.jacobian"].median / timings["tfjac"].median
+    timings["tfjac"].median, ratio(timings["tape.jacobian"], timings["tfjac"])
 """
 
 import dataclasses
@@ -49,6 +49,13 @@ class Timing:
             return (math.nan, math.nan)
         low, high = np.percentile(self.samples, [25, 75])
         return (float(low), float(high))
+
+
+def ratio(timing: Timing, reference: Timing) -> float:
+    """Return the median over the rounds of time over reference's time in the same round; NaN where either failed."""
+    if not timing.samples or not reference.samples:
+        return math.nan
+    return statistics.median(a / b for a, b in zip(timing.samples, reference.samples, strict=True))
 
 
 def wait(result: Any) -> Any:

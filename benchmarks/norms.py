@@ -63,7 +63,7 @@ def gradient_norms(quick: bool):
     model, x, y, losses, example_loss, title, floor = _setting(quick)
     per_example = mapped_gradients(model, x, y, example_loss)
     ways = {
-        "tfjac": lambda: tfjac.jacobian_operator(losses(), model.trainable_variables).row_norms(),
+        "tfjac": lambda: tfjac.per_example_gradient_norms(losses(), model.trainable_variables),
         YARDSTICK: batch_gradient(model, losses),
         "vectorized_map": lambda: _norms(per_example()),
     }
@@ -79,18 +79,13 @@ def clipped_gradients(quick: bool):
     model, x, y, losses, example_loss, title, floor = _setting(quick)
     per_example = mapped_gradients(model, x, y, example_loss)
 
-    def clip_rows():
-        gradients = tfjac.jacobian_operator(losses(), model.trainable_variables)
-        weights = tf.minimum(1.0, CLIP_NORM / gradients.row_norms())
-        return gradients.split(gradients.matvec(weights, adjoint=True))
-
     def clip_mapped():
         gradients = per_example()
         weights = tf.minimum(1.0, CLIP_NORM / _norms(gradients))
         return [tf.tensordot(weights, gradient, 1) for gradient in gradients]
 
     ways = {
-        "tfjac": clip_rows,
+        "tfjac": lambda: tfjac.clipped_gradients(losses(), model.trainable_variables, CLIP_NORM),
         YARDSTICK: batch_gradient(model, losses),
         "vectorized_map": clip_mapped,
     }

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.floors import Machine
-from benchmarks.harness import Timing
+from benchmarks.harness import Timing, ratio
 from benchmarks.questions import Case
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -38,7 +38,7 @@ def describe(
             "quartiles": [_finite(low), _finite(high)],
             "rounds": len(timing.samples),
             "first_call": _finite(timing.first_call),
-            "ratio": _finite(seconds[name] / seconds[first]),
+            "ratio": _finite(ratio(timing, timings[first])),
             "error": timing.error,
         }
         if name in wrong:
@@ -58,8 +58,8 @@ def describe(
     return entry
 
 
-def _reached(ratio: float | None, wanted: float) -> bool | None:
-    return None if ratio is None else ratio >= wanted
+def _reached(measured: float | None, wanted: float) -> bool | None:
+    return None if measured is None else measured >= wanted
 
 
 def _finite(number: float) -> float | None:
@@ -97,19 +97,19 @@ def print_table(name: str, what: str, entries: list[dict[str, Any]], console: Co
                 continue
             mark = " [red]wrong[/red]" if "differs_by" in values else ""
             low, high = values["quartiles"]
-            ratio = "1" if row == 0 else f"{values['ratio']:.3g}" if values["ratio"] is not None else "–"
+            times = "1" if row == 0 else f"{values['ratio']:.3g}" if values["ratio"] is not None else "–"
             table.add_row(
                 title,
                 candidate + mark,
                 duration(values["seconds"]),
                 f"{duration(low)} … {duration(high)}",
-                ratio,
+                times,
                 _verdict(entry, candidate),
                 duration(values["first_call"]),
             )
         if entry["floor_seconds"] is not None:
-            ratio = f"{1 / entry['over_floor']:.2g}" if entry["over_floor"] else ""
-            table.add_row("", "[dim]floor[/dim]", duration(entry["floor_seconds"]), "", ratio, "", "")
+            times = f"{1 / entry['over_floor']:.2g}" if entry["over_floor"] else ""
+            table.add_row("", "[dim]floor[/dim]", duration(entry["floor_seconds"]), "", times, "", "")
         table.add_section()
     (console or Console()).print(table)
 

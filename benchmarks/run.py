@@ -65,8 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"There is no such question; choose from {', '.join(questions)}. Received: {unknown}")
         return 2
     folder = options.output or (None if options.quick else report.RESULTS)
-    speeds = machine()
+    speeds = None
     for name in names:
+        speeds = machine(speeds)
         what = summary(questions[name])
         entries = ask(questions[name], options.quick, speeds, 3 if options.quick else options.rounds)
         report.print_table(name, what, entries, console)

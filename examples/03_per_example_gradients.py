@@ -3,9 +3,9 @@
     python examples/03_per_example_gradients.py
 
 Ten of the 277 training targets of the yacht set are replaced by wrong ones. Two copies of a model are trained with
-the same plain Keras optimizer: one on the mean gradient, one on the mean of gradients that are clipped per example.
-Then the examples are ranked by the norm of their own gradient. The 277 gradients are the rows of a Jacobian, that of
-the losses; `tfjac.jacobian_operator` gives their norms and their weighted sum without forming them.
+the same plain Keras optimizer: one on the sum of the gradients, one on the sum of gradients that are clipped per
+example (`tfjac.clipped_gradients`). Then the examples are ranked by the norm of their own gradient
+(`tfjac.per_example_gradient_norms`). None of the 277 gradients is formed.
 """
 
 import os
@@ -40,7 +40,7 @@ def spoil(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train(x: tf.Tensor, y: tf.Tensor, clipped: bool) -> keras.Model:
-    """Full-batch Adam on the mean of the gradients, each clipped or not."""
+    """Full-batch Adam on the sum of the gradients, each clipped or not."""
     model = build_model()
     optimizer = keras.optimizers.Adam(5e-3)
     variables = model.trainable_variables
@@ -48,12 +48,9 @@ def train(x: tf.Tensor, y: tf.Tensor, clipped: bool) -> keras.Model:
 
     @tf.function
     def step():
-        gradients = tfjac.jacobian_operator(tf.square(model(x) - y), variables)  # one row per example
-        weights = tf.ones([len(x)])
-        if clipped:
-            weights = tf.minimum(weights, CLIP_NORM / gradients.row_norms())
-        mean = gradients.matvec(weights, adjoint=True) / len(x)
-        optimizer.apply(gradients.split(mean), variables)
+        losses = tf.reduce_mean(tf.square(model(x) - y), axis=1)
+        bound = CLIP_NORM if clipped else float("inf")
+        optimizer.apply(tfjac.clipped_gradients(losses, variables, bound), variables)
 
     for _ in range(STEPS):
         step()
@@ -65,7 +62,8 @@ def gradient_norms(model: keras.Model, x: tf.Tensor, y: tf.Tensor) -> np.ndarray
 
     @tf.function
     def norms():
-        return tfjac.jacobian_operator(tf.square(model(x) - y), model.trainable_variables).row_norms()
+        losses = tf.reduce_mean(tf.square(model(x) - y), axis=1)
+        return tfjac.per_example_gradient_norms(losses, model.trainable_variables)
 
     return norms().numpy()
 
@@ -76,7 +74,7 @@ def main() -> dict[str, float]:
     spoiled, wrong = spoil(split.y_train)
     x, y = tf.constant(split.x_train), tf.constant(spoiled)
     results = {}
-    for name, clipped in (("mean of gradients", False), ("mean of clipped gradients", True)):
+    for name, clipped in (("sum of gradients", False), ("sum of clipped gradients", True)):
         model = train(x, y, clipped)
         error = np.sqrt(np.mean(np.square(model.predict(split.x_test, verbose=0) - split.y_test))) * split.target_scale
         suspects = np.argsort(gradient_norms(model, x, y))[-WRONG:]

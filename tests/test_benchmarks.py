@@ -1,6 +1,7 @@
 """The benchmark harness measures, compares and reports; no time is asserted."""
 
 import json
+import math
 import time
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from benchmarks import report, run
 from benchmarks.floors import Floor, Machine
-from benchmarks.harness import measure
+from benchmarks.harness import Timing, measure, ratio
 from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
 
 
@@ -43,6 +44,12 @@ def test_measure_times_quick_calls_several_at_a_time():
 
     measure({"quick": quick}, rounds=3)
     assert count > 300
+
+
+def test_ratio_is_taken_within_rounds():
+    """A slow phase of the machine that hits all candidates does not move the ratio."""
+    assert ratio(Timing((2.0, 20.0, 2.0)), Timing((1.0, 10.0, 1.0))) == 2.0
+    assert math.isnan(ratio(Timing(error="failed"), Timing((1.0,))))
 
 
 def test_floor_is_the_slower_of_writing_and_computing():
