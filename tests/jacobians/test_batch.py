@@ -1,0 +1,106 @@
+"""Jacobians of each example with respect to its own inputs."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians import networks
+from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+
+
+def diagonal(model, x, **kwargs):
+    """∂y[n]/∂x[n], each example in a batch of its own."""
+    return np.concatenate(
+        [full_jacobian(lambda n=n: model(x[n : n + 1], **kwargs)[0], [x])[0][None, :, n] for n in range(len(x))]
+    )
+
+
+@pytest.mark.parametrize("build, shape", [(networks.mlp, (3,)), (networks.grouped_cnn, (4, 4, 3))])
+def test_against_each_example_alone(build, shape, dtype, rng):
+    model = build(dtype.name)
+    x = tf.constant(rng.normal(size=(3, *shape)), dtype)
+    expected = diagonal(model, x)
+    tolerance = 1e-11 if dtype == tf.float64 else 1e-5
+    for jit in (False, True):
+        compute = tf.function(lambda x: tfjac.batch_jacobian(model(x), x), jit_compile=jit)
+        assert_all_close(compute(x), expected, tolerance)
+    assert_all_close(tfjac.batch_jacobian(lambda: model(x), x, chunk_size=1), expected, tolerance)
+
+
+def test_open_and_empty_batch(rng):
+    model = networks.normalised()
+    x = tf.constant(rng.normal(size=(4, 3)))
+    compute = tf.function(
+        lambda x: tfjac.batch_jacobian(model(x), x), input_signature=[tf.TensorSpec((None, 3), tf.float64)]
+    )
+    assert_all_close(compute(x), diagonal(model, x), 1e-12)
+    assert compute(x[:0]).shape == (0, 2, 3)
+
+
+def test_permuted_batch_permutes(rng):
+    model = networks.mlp()
+    x = tf.constant(rng.normal(size=(5, 3)))
+    order = rng.permutation(5)
+    compute = tf.function(lambda x: tfjac.batch_jacobian(model(x), x))
+    assert_all_close(compute(tf.gather(x, order)), compute(x).numpy()[order], 1e-13)
+
+
+def test_training_mode_batch_normalisation_is_refused(rng):
+    """TensorFlow answers, and wrongly: its answer is not the diagonal of the full Jacobian."""
+    model = networks.normalised()
+    x = tf.constant(rng.normal(size=(4, 3)))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = model(x, training=True)
+    theirs = tape.batch_jacobian(y, x).numpy()
+    full = full_jacobian(lambda: model(x, training=True), [x])[0]
+    true_diagonal = np.stack([full[n, :, n] for n in range(4)])
+    assert np.abs(theirs - true_diagonal).max() > 1e-3
+    with pytest.raises(tfjac.ExamplesMix, match="norm"):
+        tfjac.batch_jacobian(lambda: model(x, training=True), x)
+    assert_all_close(tfjac.jacobian(lambda: model(x, training=True), x), full, 1e-10)
+
+
+def test_softmax_over_the_batch_is_refused(rng):
+    x = tf.constant(rng.normal(size=(4, 3)))
+    with pytest.raises(tfjac.ExamplesMix, match=r"Softmax|softmax"):
+        tfjac.batch_jacobian(lambda: tf.nn.softmax(x, axis=0), x)
+
+
+def test_unconnected(rng):
+    """TensorFlow gives zeros unasked."""
+    x, other = tf.constant(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(4, 2)))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.square(other)
+    assert not tape.batch_jacobian(y, x, unconnected_gradients="zero").numpy().any()
+    compute = tf.function(lambda x, z, choice: tfjac.batch_jacobian(tf.square(z), x, choice))
+    assert compute(x, other, "none") is None
+    assert_all_close(compute(x, other, "zero"), np.zeros((4, 2, 3)), 0)
+
+
+def test_nests(rng):
+    x, z = tf.constant(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(4, 3, 2)))
+    compute = tf.function(lambda x, z: tfjac.batch_jacobian({"y": tf.sin(x)[:, None] * z[:, :1, :1]}, {"x": x, "z": z}))
+    blocks = compute(x, z)["y"]
+    for n in range(4):
+        expected = full_jacobian(lambda n=n: tf.sin(x)[n][None] * z[n, :1, :1], [x, z])
+        assert_all_close([blocks["x"][n], blocks["z"][n]], [expected[0][:, :, n], expected[1][:, :, n]], 1e-12)
+
+
+def test_shared_inputs_are_refused(rng):
+    x = tf.constant(rng.normal(size=(3, 3)))
+    with pytest.raises(ValueError, match=r"used by all examples at once.*Received"):
+        tfjac.batch_jacobian(lambda: tf.matmul(tf.ones([4, 3], tf.float64), x), x)
+    with pytest.raises(ValueError, match=r"examples of y along axis 0.*Received"):
+        tfjac.batch_jacobian(lambda: tf.matmul(x, tf.ones([3, 2], tf.float64), transpose_a=True), x)
+    with pytest.raises(ValueError, match="per_example_jacobian; for anything, jacobian"):
+        tfjac.batch_jacobian(lambda: tf.square(x), tf.Variable(x))
+
+
+def test_second_derivatives(rng):
+    """Σ J² of y = x³/3 per element: J = diag(x²), so the gradient of Σ J² is 4x³."""
+    x = tf.constant(rng.normal(size=(4, 3)))
+    energy = tf.function(lambda x: tf.gradients(tf.reduce_sum(tfjac.batch_jacobian(x**3 / 3, x) ** 2), x)[0])
+    assert_all_close(energy(x), 4 * x.numpy() ** 3, 1e-12)

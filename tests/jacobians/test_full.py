@@ -1,0 +1,195 @@
+"""The full Jacobian against one tape.gradient per element."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians import networks
+from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+
+
+@pytest.fixture
+def x(rng):
+    return tf.constant(rng.normal(size=(3, 3)))
+
+
+def tensors_of(model):
+    return [variable.value for variable in model.trainable_variables]
+
+
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
+def test_of_inputs_and_weights(mode, dtype, rng):
+    model = networks.mlp(dtype.name)
+    x = tf.constant(rng.normal(size=(3, 3)), dtype)
+    expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
+    tolerance = 1e-12 if dtype == tf.float64 else 1e-5
+    for jit in (False, True):
+        compute = tf.function(
+            lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
+        )
+        results = compute(x)
+        assert all(result.dtype == dtype for result in results)
+        assert_all_close(results, expected, tolerance)
+
+
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
+def test_chunked_equals_whole(mode, x):
+    """A chunk that divides the number of rows, one that does not, one pass at a time, and by a budget of bytes."""
+    model = networks.mlp()
+    expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
+    for limits in ({"chunk_size": 1}, {"chunk_size": 4}, {"chunk_size": 100}, {"memory_budget": 1000}):
+        compute = tf.function(
+            lambda x, limits=limits: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode, **limits)
+        )
+        assert_all_close(compute(x), expected, 1e-12)
+
+
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
+def test_through_grouped_convolutions(mode, rng):
+    model = networks.grouped_cnn()
+    x = tf.constant(rng.normal(size=(2, 4, 4, 3)))
+    expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
+    for jit in (False, True):
+        compute = tf.function(
+            lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
+        )
+        assert_all_close(compute(x), expected, 1e-11)
+
+
+def test_tensorflow_is_wrong_for_grouped_convolutions(rng):
+    """tape.jacobian merges the rows into the channels and forgets the groups, without a word."""
+    x = tf.constant(rng.normal(size=(2, 3, 3, 4)), tf.float32)
+    kernel = tf.Variable(rng.normal(size=(2, 2, 2, 4)), dtype=tf.float32)
+
+    def output():
+        return tf.nn.conv2d(x, kernel, 1, "VALID")
+
+    def theirs():
+        with tf.GradientTape() as tape:
+            y = output()
+        return tape.jacobian(y, kernel)
+
+    expected = _numeric_jacobian(output, kernel)
+    for mode in ("auto", "reverse", "forward"):
+        assert_all_close(tfjac.jacobian(output, kernel, mode), expected, 1e-3)
+    assert np.abs(tf.function(theirs)().numpy() - expected).max() > 0.1
+
+
+def _numeric_jacobian(function, variable, step=1e-2):
+    value, columns = variable.numpy(), []
+    for index in np.ndindex(*value.shape):
+        moved = []
+        for sign in (1, -1):
+            shifted = value.copy()
+            shifted[index] += sign * step
+            variable.assign(shifted)
+            moved.append(function().numpy())
+        columns.append((moved[0] - moved[1]) / (2 * step))
+    variable.assign(value)
+    return np.moveaxis(np.array(columns), 0, -1).reshape(*columns[0].shape, *value.shape)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 2)])
+def test_outputs_of_any_rank(shape, x):
+    weight = tf.Variable(np.linspace(-1.0, 1.0, 3))
+
+    def y():
+        total = tf.reduce_sum(tf.sin(x * weight))
+        return total * tf.reshape(tf.range(1.0, 1.0 + np.prod(shape), dtype=tf.float64), shape) ** weight[0]
+
+    assert_all_close(tfjac.jacobian(y, [weight]), full_jacobian(y, [weight]), 1e-12)
+
+
+def test_eager_callable_and_eager_inputs(x):
+    model = networks.mlp()
+    expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
+    assert_all_close(tfjac.jacobian(lambda: model(x), [x, *model.trainable_variables]), expected, 1e-12)
+
+
+def test_nests_in_nests_out(x):
+    model = networks.mlp()
+    kernel, bias = model.trainable_variables[:2]
+    xs = {"weights": (kernel, bias.value)}
+
+    def outputs():
+        return {"first": model(x), "second": [tf.reduce_sum(model(x))]}
+
+    result = tf.function(lambda: tfjac.jacobian(outputs, xs))()
+    tf.nest.assert_same_structure(result, {"first": xs, "second": [xs]})
+    variables = [kernel.value, bias.value]
+    assert_all_close(result["first"]["weights"], full_jacobian(lambda: model(x), variables), 1e-12)
+    expected = full_jacobian(lambda: tf.reduce_sum(model(x)), variables)
+    assert_all_close(result["second"][0]["weights"], expected, 1e-12)
+
+
+def test_unconnected(x):
+    """Where tf.batch_jacobian gives zeros unasked, and tape.jacobian None."""
+    weight, unused = tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64), tf.Variable(np.ones((2, 2)))
+
+    def y():
+        return x * weight
+
+    def stopped():
+        return x * tf.stop_gradient(weight) * weight[0]
+
+    used, none = tfjac.jacobian(y, [weight, unused])
+    assert none is None and used.shape == (3, 3, 3)
+    zeros = tfjac.jacobian(y, unused, unconnected_gradients="zero")
+    assert_all_close(zeros, np.zeros((3, 3, 2, 2)), 0)
+    assert_all_close(tfjac.jacobian(stopped, weight), full_jacobian(stopped, [weight])[0], 1e-12)
+    constant = tf.function(lambda x: tfjac.jacobian(tf.stop_gradient(x), x))
+    assert constant(x) is None
+
+
+def test_empty_batch(x):
+    model = networks.normalised()
+    xs = [None, *model.trainable_variables]
+    for mode in ("auto", "reverse", "forward"):
+        compute = tf.function(
+            lambda x, mode=mode: tfjac.jacobian(model(x), [x, *xs[1:]], mode),
+            input_signature=[tf.TensorSpec((None, 3), tf.float64)],
+        )
+        assert_all_close(compute(x), full_jacobian(lambda: model(x), [x, *tensors_of(model)]), 1e-12)
+        shapes = [(0, 2, 0, 3), *((0, 2, *variable.shape) for variable in xs[1:])]
+        assert [tuple(block.shape) for block in compute(x[:0])] == shapes
+
+
+def test_mixing_examples(x):
+    """Nothing is assumed of examples here: training-mode batch normalisation is as good as anything."""
+    model = networks.normalised()
+    xs = [x, *tensors_of(model)]
+    expected = full_jacobian(lambda: model(x, training=True), xs)
+    compute = tf.function(lambda x: tfjac.jacobian(model(x, training=True), [x, *model.trainable_variables]))
+    assert_all_close(compute(x), expected, 1e-10)
+
+
+def test_second_derivatives(x):
+    """The Jacobian of a Jacobian, by tf.gradients inside and by a tape around."""
+    weight = tf.Variable([[0.3, -0.2], [0.5, 0.1], [0.2, 0.7]], dtype=tf.float64)
+    expected = np.zeros((3, 2))
+    for index in np.ndindex(3, 2):  # ½‖J‖² by differences
+        energies = []
+        for sign in (1e-5, -1e-5):
+            moved = tf.constant(weight.numpy() + sign * np.eye(6)[np.ravel_multi_index(index, (3, 2))].reshape(3, 2))
+            rows = full_jacobian(lambda moved=moved: tf.tanh(x @ moved), [moved])[0]
+            energies.append(np.sum(rows**2) / 2)
+        expected[index] = (energies[0] - energies[1]) / 2e-5
+
+    def energy(mode):
+        return tf.reduce_sum(tfjac.jacobian(lambda: tf.tanh(x @ weight), weight, mode) ** 2) / 2
+
+    for mode in ("auto", "reverse", "forward"):
+        inside = tf.function(lambda mode=mode: tf.gradients(energy(mode), weight)[0])()
+        with tf.GradientTape() as tape:
+            around = energy(mode)
+        assert_all_close([inside, tape.gradient(around, weight)], [expected, expected], 1e-8)
+
+
+def test_recurrent_inputs(rng):
+    """Where pfor loses track of the loop's lists, and XLA refuses what pfor makes of them."""
+    cell = tf.keras.layers.LSTM(2, dtype="float64")
+    x = tf.constant(rng.normal(size=(2, 3, 2)))
+    expected = full_jacobian(lambda: cell(x), [x])[0]
+    assert_all_close(tfjac.jacobian(lambda: cell(x), x), expected, 1e-12)
+    assert_all_close(tf.function(lambda x: tfjac.jacobian(cell(x), x), jit_compile=True)(x), expected, 1e-12)

@@ -1,0 +1,134 @@
+"""Norms, clipped and weighted sums of per-example gradients, against one gradient per example."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians import networks
+from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+
+NETWORKS = {
+    "mlp": (networks.mlp, lambda rng: rng.normal(size=(5, 3))),
+    "grouped convolution": (networks.grouped_cnn, lambda rng: rng.normal(size=(4, 4, 4, 3))),
+    "embedding": (networks.embedding, lambda rng: rng.integers(0, 50, (4, 5)).astype("int32")),
+}
+
+
+def setting(name, rng, dtype="float64"):
+    """A model, its losses `[n]` as a function, and the gradient of each example by itself, `[n, *v.shape]` each."""
+    build, draw = NETWORKS[name]
+    model, inputs = build(dtype), draw(rng)
+    x = tf.constant(inputs, tf.int32 if inputs.dtype == np.int32 else dtype)
+
+    def losses():
+        return tf.reduce_sum(tf.square(model(x) - 0.7), axis=1)
+
+    return model, losses, full_jacobian(losses, [v.value for v in model.trainable_variables])
+
+
+def norms_of(gradients):
+    return np.sqrt(sum(np.sum(g.reshape(len(g), -1) ** 2, axis=1) for g in gradients))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_norms(name, compiled, implementation, rng):
+    model, losses, gradients = setting(name, rng)
+    compute = compiled(lambda: tfjac.per_example_gradient_norms(losses, model.trainable_variables))
+    assert_all_close(compute(), norms_of(gradients), 1e-11)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_clipped(name, compiled, rng):
+    model, losses, gradients = setting(name, rng)
+    norms = norms_of(gradients)
+    bound = float(np.median(norms))  # some are clipped, some are not
+    expected = [np.tensordot(np.minimum(1, bound / norms), g, 1) for g in gradients]
+    compute = compiled(lambda: tfjac.clipped_gradients(losses, model.trainable_variables, bound, return_norms=True))
+    results, their_norms = compute()
+    assert_all_close(results, expected, 1e-11)
+    assert_all_close(their_norms, norms, 1e-11)
+
+
+def test_clipped_far_above_is_the_batch_gradient(rng):
+    model, losses, gradients = setting("mlp", rng)
+    results = tfjac.clipped_gradients(losses, model.trainable_variables, 1e9)
+    assert_all_close(results, [g.sum(0) for g in gradients], 1e-12)
+    zero = tfjac.clipped_gradients(losses, model.trainable_variables, 0.0)
+    assert_all_close(zero, [np.zeros(v.shape) for v in model.trainable_variables], 0)
+
+
+def test_a_bound_for_each_example(rng):
+    model, losses, gradients = setting("mlp", rng)
+    bounds = norms_of(gradients) * np.array([0.5, 2.0, 1.0, 0.1, 0.0])
+    expected = [np.tensordot(np.array([0.5, 1.0, 1.0, 0.1, 0.0]), g, 1) for g in gradients]
+    assert_all_close(tfjac.clipped_gradients(losses, model.trainable_variables, bounds), expected, 1e-11)
+
+
+def test_an_example_without_gradient():
+    """0/0 must not come up: the first example's gradient is zero."""
+    weight = tf.Variable([1.0, 2.0])
+    x = tf.constant([[0.0, 0.0], [3.0, 4.0]])
+    gradient = tfjac.clipped_gradients(lambda: tf.reduce_sum(x * weight, 1), weight, 1.0)
+    assert_all_close(gradient, np.array([0.6, 0.8], "float32"), 1e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weighted(name, compiled, rng):
+    model, losses, gradients = setting(name, rng)
+    weights = rng.normal(size=len(gradients[0]))
+    compute = compiled(lambda: tfjac.weighted_gradients(losses, model.trainable_variables, weights))
+    assert_all_close(compute(), [np.tensordot(weights, g, 1) for g in gradients], 1e-11)
+
+
+def test_nests_and_single_precision(rng):
+    model, losses, gradients = setting("mlp", rng, "float32")
+    kernel, bias, *_ = model.trainable_variables
+    results = tfjac.weighted_gradients(losses, {"kernel": kernel, "rest": [bias.value]}, np.ones(5))
+    assert_all_close(results["kernel"], gradients[0].sum(0), 1e-5)
+    assert_all_close(results["rest"][0], gradients[1].sum(0), 1e-5)
+    assert_all_close(tfjac.per_example_gradient_norms(losses, [kernel, bias]), norms_of(gradients[:2]), 1e-5)
+
+
+def test_embedding_is_not_densified():
+    """A table of a million rows: no tensor of the graph has as many entries, other than the table itself."""
+    model = networks.embedding("float32", rows=1_000_000)
+    ids = tf.constant([[3, 3, 7, 999_999, 3], [0, 1, 2, 3, 4]])
+    compute = tf.function(
+        lambda: tfjac.per_example_gradient_norms(lambda: tf.reduce_sum(model(ids), 1), model.trainable_variables)
+    ).get_concrete_function()
+    sizes = {
+        op.name: output.shape.num_elements() or 0
+        for op in compute.graph.get_operations()
+        for output in op.outputs
+        if op.type not in ("ReadVariableOp", "Identity") and output.dtype.is_floating and output.shape.rank is not None
+    }
+    assert max(sizes.values()) < 100_000
+    assert np.all(compute().numpy() > 0)
+
+
+def test_empty_batch(rng):
+    model = networks.mlp()
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 3), tf.float64)])
+    def compute(x):
+        losses, variables = tf.reduce_sum(model(x), axis=1), model.trainable_variables
+        return tfjac.per_example_gradient_norms(losses, variables), tfjac.clipped_gradients(losses, variables, 1.0)
+
+    norms, gradients = compute(tf.zeros([0, 3], tf.float64))
+    assert norms.shape == (0,)
+    assert_all_close(gradients, [np.zeros(v.shape) for v in model.trainable_variables], 0)
+
+
+def test_the_norm_is_differentiated_again(rng):
+    """‖∂L/∂w‖ for L[n] = sin(w·x[n]) is |cos(w·x[n])|·‖x[n]‖; its slope by differences."""
+    x, weight = rng.normal(size=(4, 3)), tf.Variable(rng.normal(size=(3, 1)))
+
+    def total(w):
+        return np.sum(np.abs(np.cos(x @ w)[:, 0]) * np.linalg.norm(x, axis=1))
+
+    with tf.GradientTape() as tape:
+        norms = tf.reduce_sum(tfjac.per_example_gradient_norms(lambda: tf.sin(x @ weight)[:, 0], weight))
+    steps = 1e-6 * np.eye(3)[:, :, None]
+    expected = [(total(weight.numpy() + s) - total(weight.numpy() - s)) / 2e-6 for s in steps]
+    assert_all_close(tape.gradient(norms, weight), np.reshape(expected, (3, 1)), 1e-7)
