@@ -1,0 +1,360 @@
+"""Recurrent layers and users' own loops and conditionals, against one tape.gradient per row."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import tfjac
+from tests.jacobians.oracles import rows_one_at_a_time
+from tests.jacobians.test_layers import assert_equals_oracle, functional, jacobian_and_way, sequential
+
+N, T = 3, 4
+
+
+def two_outputs(*stack, shape=(T, 3)):
+    return sequential(*stack, layers.Dense(2), shape=shape)
+
+
+def flattened(layer, shape):
+    return two_outputs(layer, layers.Flatten(), shape=shape)
+
+
+def encoder_decoder():
+    """The states of one recurrent layer start another."""
+
+    def build(x):
+        _, *states = layers.LSTM(2, return_state=True)(x)
+        return layers.Dense(2)(layers.LSTM(2)(x, initial_state=states))
+
+    return functional((T, 3), build)
+
+
+LAYERS = {
+    "SimpleRNN": lambda: two_outputs(layers.SimpleRNN(3)),
+    "LSTM": lambda: two_outputs(layers.LSTM(3)),
+    "LSTM unrolled": lambda: two_outputs(layers.LSTM(2, unroll=True)),
+    "LSTM with dropout, inference": lambda: two_outputs(layers.LSTM(2, dropout=0.3, recurrent_dropout=0.2)),
+    "LSTM sequences": lambda: two_outputs(layers.LSTM(2, return_sequences=True)),
+    "LSTM encoder and decoder": encoder_decoder,
+    "GRU": lambda: two_outputs(layers.GRU(3)),
+    "GRU reset before": lambda: two_outputs(layers.GRU(2, reset_after=False)),
+    "GRU backwards": lambda: two_outputs(layers.GRU(2, go_backwards=True)),
+    "Bidirectional LSTM": lambda: two_outputs(layers.Bidirectional(layers.LSTM(2))),
+    "Bidirectional GRU sum, LSTM": lambda: sequential(
+        layers.Bidirectional(layers.GRU(2, return_sequences=True), merge_mode="sum"), layers.LSTM(2), shape=(T, 3)
+    ),
+    "stacked, Dense in front": lambda: sequential(
+        layers.Dense(3, "tanh"), layers.LSTM(2, return_sequences=True), layers.SimpleRNN(2), shape=(T, 3)
+    ),
+    "masked": lambda: sequential(layers.Masking(), layers.LSTM(2, return_sequences=True), layers.GRU(2), shape=(T, 3)),
+    "Embedding with a mask": lambda: two_outputs(layers.Embedding(5, 3, mask_zero=True), layers.LSTM(2), shape=(T,)),
+    "RNN of stacked cells": lambda: two_outputs(
+        layers.RNN(layers.StackedRNNCells([layers.LSTMCell(2), layers.GRUCell(2)]))
+    ),
+    "TimeDistributed": lambda: sequential(layers.TimeDistributed(layers.Dense(2)), layers.GRU(2), shape=(T, 3)),
+    "ConvLSTM1D": lambda: flattened(layers.ConvLSTM1D(2, 2), (3, 4, 2)),
+    "ConvLSTM2D": lambda: flattened(layers.ConvLSTM2D(2, 2, padding="same"), (2, 3, 3, 2)),
+}
+
+
+def build(name, dtype, rng):
+    """Make the model and an input for it, with weights moved off their initial values."""
+    keras.utils.set_random_seed(7)
+    keras.config.set_floatx(dtype)
+    try:
+        model = LAYERS[name]()
+    finally:
+        keras.config.set_floatx("float32")
+    for v in model.trainable_variables:
+        v.assign(v + 0.3 * rng.normal(size=v.shape).astype(dtype))
+    shape = (N, *model.inputs[0].shape[1:])
+    if "Embedding" in name:
+        return model, rng.integers(0, 5, shape).astype("float32")
+    x = rng.normal(size=shape).astype(dtype)
+    return model, x * (rng.random((N, T, 1)) > 0.4) if name == "masked" else x
+
+
+def assert_by_rule(model, inputs, variables, batch, tolerance=1e-10, **options):
+    values = [v.value if isinstance(v, keras.Variable) else v for v in variables]
+    oracle = rows_one_at_a_time(model, inputs, values)
+    assert any(np.abs(rows).max() > 1e-3 for rows in oracle)
+    jacobian, way = jacobian_and_way(model, inputs, variables, batch, **options)
+    assert_equals_oracle(jacobian, oracle, variables, tolerance)
+    assert way == "rule"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer(name, rng, record_coverage):
+    model, inputs = build(name, "float64", rng)
+    assert_by_rule(model, inputs.astype("float64"), model.trainable_variables, batch=None)
+    record_coverage(name, "rule")
+
+
+@pytest.mark.parametrize("name", ["LSTM", "masked", "ConvLSTM1D"])
+def test_fixed_batch(name, rng):
+    model, inputs = build(name, "float64", rng)
+    assert_by_rule(model, inputs, model.trainable_variables, batch=N)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "ConvLSTM1D"])
+def test_under_xla_in_single_precision(name, rng):
+    model, inputs = build(name, "float32", rng)
+    options = {"batch": N, "tolerance": 2e-5, "jit_compile": True}
+    assert_by_rule(model, inputs.astype("float32"), model.trainable_variables, **options)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_open_length(jit_compile, rng):
+    model = two_outputs(layers.Masking(), layers.LSTM(2), shape=(None, 3))
+    inputs = rng.normal(size=(N, T, 3)).astype("float32")
+    assert_by_rule(model, inputs, model.trainable_variables, None, tolerance=2e-5, jit_compile=jit_compile)
+
+
+class Function:
+    """A function of an input and weights as a model; `variables` start from the values given."""
+
+    def __init__(self, function, *values):
+        self.function = function
+        self.variables = [tf.Variable(value) for value in values]
+        for k, variable in enumerate(self.variables):
+            variable.path = f"variable {k}"
+
+    def __call__(self, x):
+        return self.function(x, *self.variables)
+
+
+def array_written(x, u, w, b):
+    """A TensorArray written step by step, from inputs that weights made."""
+    x = tf.tanh(tf.matmul(x, u))
+
+    def step(t, h, array):
+        h = tf.tanh(tf.matmul(tf.concat([x[:, t], h], 1), w) + b)
+        return t + 1, h, array.write(t, h)
+
+    array = tf.TensorArray(x.dtype, T)
+    _, _, array = tf.while_loop(lambda t, *_: t < T, step, (0, tf.zeros_like(x[:, 0]), array))
+    return tf.reduce_sum(array.stack(), 0) + array.read(1)
+
+
+def array_overwritten(x, w):
+    """Elements written before the loop, several times in it, and read in several ways."""
+
+    def step(t, h, array):
+        h = tf.tanh(tf.matmul(h, w))
+        return t + 1, h, array.write(t % 3, h).write(4, h * h)
+
+    array = tf.TensorArray(x.dtype, 5, clear_after_read=False, element_shape=[None, 3])
+    array = array.write(0, x).write(3, tf.matmul(x, w))
+    array = tf.while_loop(lambda t, *_: t < 4, step, (1, x, array))[2]
+    return array.read(3) + array.read(4) + array.read(1) * tf.reduce_sum(array.stack(), 0)
+
+
+def loop_in_loop(x, w, v):
+    def outer(i, h):
+        _, g = tf.while_loop(lambda j, _: j < 2, lambda j, g: (j + 1, tf.tanh(tf.matmul(g, w) + x)), (0, h))
+        return i + 1, g + tf.tanh(tf.matmul(h, v))
+
+    return tf.while_loop(lambda i, _: i < 3, outer, (0, x))[1]
+
+
+def counted_by_values(x, w):
+    """The number of steps is known only when it runs."""
+
+    def again(k, h):
+        return (k < 5) & (tf.reduce_sum(tf.abs(w)) * tf.cast(k, w.dtype) < 12.0)
+
+    return tf.while_loop(again, lambda k, h: (k + 1, 0.6 * tf.tanh(tf.matmul(h, w) + x)), (0, x))[1]
+
+
+def by_autograph(x, w):
+    @tf.function
+    def run(x):
+        h = x
+        for t in tf.range(1, 4):
+            h = tf.tanh(tf.matmul(h, w) + tf.cast(t, x.dtype) * x)
+        return h
+
+    return run(x)
+
+
+def weights_made_in_loop(x, w, g):
+    """Weight normalisation inside the loop, and a weight that is another in each step."""
+
+    @tf.function
+    def apply(h, kernel):
+        return tf.tanh(tf.matmul(h, kernel))
+
+    def step(t, h):
+        h = apply(h, tf.transpose(g * w / tf.norm(w, axis=0)))
+        return t + 1, apply(h, w * tf.cast(t + 1, w.dtype))
+
+    return tf.while_loop(lambda t, _: t < 3, step, (0, x))[1]
+
+
+def conditional(x, w, v, b):
+    h = tf.matmul(x, w)
+    return tf.square(
+        tf.cond(
+            tf.reduce_sum(b) > 0,
+            lambda: tf.tanh(tf.matmul(h, v) + b),
+            lambda: tf.sin(tf.matmul(h, v, transpose_b=True)) * b,
+        )
+    )
+
+
+def conditional_in_loop(x, w, v, b):
+    def step(t, h):
+        h = tf.cond(t % 2 == 0, lambda: tf.tanh(tf.matmul(h, w)), lambda: tf.tanh(tf.matmul(h, v) + b))
+        return t + 1, h
+
+    return tf.while_loop(lambda t, _: t < 5, step, (0, x))[1]
+
+
+def switch(x, w, v):
+    ways = [lambda: tf.matmul(x, w), lambda: tf.tanh(tf.matmul(x, v)), lambda: x + w[0]]
+    return tf.switch_case(tf.shape(x)[1] - 2, ways) + 0.1 * tf.matmul(x, w)
+
+
+def scan(x, w):
+    return tf.scan(lambda h, row: tf.tanh(tf.matmul(row + h, w)), tf.transpose(x, [1, 0, 2]), tf.zeros_like(x[:, 0]))[
+        -1
+    ]
+
+
+def mapped_over_time(x, w):
+    return tf.reduce_sum(tf.map_fn(lambda row: tf.tanh(tf.matmul(row, w)), tf.transpose(x, [1, 0, 2])), 0)
+
+
+FUNCTIONS = {
+    "TensorArray written": (array_written, (N, T, 3), (3, 2), (4, 2), (2,)),
+    "TensorArray overwritten": (array_overwritten, (N, 3), (3, 3)),
+    "loop in loop": (loop_in_loop, (N, 3), (3, 3), (3, 3)),
+    "counted by values": (counted_by_values, (N, 3), (3, 3)),
+    "by autograph": (by_autograph, (N, 3), (3, 3)),
+    "weights made in the loop": (weights_made_in_loop, (N, 3), (3, 3), (3,)),
+    "tf.cond": (conditional, (N, 3), (3, 4), (4, 4), (4,)),
+    "tf.cond in a loop": (conditional_in_loop, (N, 3), (3, 3), (3, 3), (3,)),
+    "tf.switch_case": (switch, (N, 3), (3, 3), (3, 3)),
+    "tf.scan": (scan, (N, T, 3), (3, 3)),
+    "tf.map_fn over time": (mapped_over_time, (N, T, 3), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_users_own_control_flow(name, rng, record_coverage):
+    function, *shapes = FUNCTIONS[name]
+    x, *values = (rng.normal(size=shape) for shape in shapes)
+    for sign in (1, -1) if name == "tf.cond" else (1,):
+        model = Function(function, *values[:-1], sign * np.abs(values[-1]))
+        assert_by_rule(model, x, model.variables, batch=None)
+    record_coverage(name, "rule")
+
+
+@pytest.mark.parametrize("name", ["TensorArray written", "loop in loop", "by autograph", "tf.cond in a loop"])
+def test_users_own_control_flow_under_xla(name, rng):
+    function, *shapes = FUNCTIONS[name]
+    x, *values = (rng.normal(size=shape) for shape in shapes)
+    model = Function(function, *values)
+    assert_by_rule(model, x, model.variables, batch=N, jit_compile=True)
+
+
+def test_embedding_gathered_in_a_loop(rng):
+    def model(ids, table, w):
+        def step(t, h):
+            return t + 1, tf.tanh(tf.matmul(h, w) + tf.gather(table, ids[:, t]))
+
+        return tf.while_loop(lambda t, _: t < T, step, (0, tf.zeros([tf.shape(ids)[0], 3], w.dtype)))[1]
+
+    model = Function(model, rng.normal(size=(5, 3)), rng.normal(size=(3, 3)))
+    assert_by_rule(model, rng.integers(0, 5, (N, T)).astype("int32"), model.variables, batch=None)
+
+
+def test_products_without_rows(rng):
+    """The operator of a recurrent model keeps factors, and its products are those of its rows."""
+    model, inputs = build("LSTM", "float64", rng)
+    rows = rows_one_at_a_time(model, inputs, [v.value for v in model.trainable_variables])
+    dense = np.concatenate([block.reshape(2 * N, -1) for block in rows], 1)
+
+    @tf.function
+    def products(x):
+        operator = tfjac.jacobian_operator(model(x), model.trainable_variables)
+        return operator.gram(), operator.kernel(), operator.row_norms()
+
+    gram, kernel, norms = products(inputs)
+    np.testing.assert_allclose(gram, dense.T @ dense, atol=1e-10)
+    np.testing.assert_allclose(kernel, dense @ dense.T, atol=1e-10)
+    np.testing.assert_allclose(norms, np.linalg.norm(dense, axis=1), atol=1e-10)
+
+
+def test_differentiates_again(rng):
+    """The gradient of ‖J‖² by a tape around the function, against central differences."""
+    model, inputs = build("GRU", "float64", rng)
+    weight = model.trainable_variables[1].value
+
+    @tf.function
+    def size(x):
+        jacobian = tfjac.per_example_jacobian(model(x), model.trainable_variables)
+        return tf.add_n([tf.reduce_sum(block**2) for block in jacobian])
+
+    with tf.GradientTape() as tape:
+        value = size(inputs)
+    gradient = tape.gradient(value, weight)
+    direction, step, start = rng.normal(size=weight.shape), 1e-5, weight.numpy()
+    ends = []
+    for sign in (1, -1):
+        weight.assign(start + sign * step * direction)
+        ends.append(size(inputs).numpy())
+    np.testing.assert_allclose(np.sum(gradient * direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+def loop_over_examples(x, w):
+    return tf.map_fn(lambda row: tf.linalg.matvec(w, row), x)
+
+
+def weight_that_changes(x, w):
+    return tf.while_loop(
+        lambda t, *_: t < 3, lambda t, h, k: (t + 1, tf.tanh(tf.matmul(h, k)), k * 0.5), (0, x, tf.identity(w))
+    )[1]
+
+
+def array_read_and_written(x, w):
+    array = tf.TensorArray(x.dtype, T, clear_after_read=False, element_shape=[None, 3]).write(0, x)
+
+    def step(t, array):
+        return t + 1, array.write(t, tf.tanh(tf.matmul(array.read(t - 1), w)))
+
+    return tf.while_loop(lambda t, *_: t < T, step, (1, array))[1].read(3)
+
+
+def noise(x):
+    return tf.random.uniform([], dtype=x.dtype)
+
+
+def random_in_loop(x, w):
+    return tf.while_loop(lambda t, _: t < 3, lambda t, h: (t + 1, tf.matmul(h * noise(x), w)), (0, x))[1]
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (loop_over_examples, "a loop over examples"),
+        (weight_that_changes, "a weight changes from step to step"),
+        (array_read_and_written, "is also read there"),
+        (random_in_loop, "RandomUniform"),
+    ],
+)
+def test_refused_with_the_reason(function, words, rng):
+    model = Function(function, rng.normal(size=(3, 3)))
+    with pytest.raises(tfjac.ExamplesMix, match=words):
+        jacobian_and_way(model, rng.normal(size=(N, 3)), model.variables, None)
+
+
+@pytest.mark.parametrize("function", [loop_over_examples, weight_that_changes, array_read_and_written])
+def test_what_is_refused_works_row_by_row(function, rng):
+    model, x = Function(function, rng.normal(size=(3, 3))), rng.normal(size=(N, 3))
+    oracle = rows_one_at_a_time(model, x, model.variables)
+    jacobian, way = jacobian_and_way(model, x, model.variables, None, examples_mix="full")
+    assert_equals_oracle(jacobian, oracle, model.variables, 1e-10)
+    assert "examples mix" in way
