@@ -243,6 +243,8 @@ LARGER = {
     "unsorted_segment_max",
     "where open",
 }
+
+
 @pytest.mark.parametrize("name", OPS)
 def test_rules(name, rng):
     """Each op: values are right, nothing is missing from the pattern, and nothing is in it that need not be."""
@@ -255,6 +257,38 @@ def test_rules(name, rng):
     assert not missing.any()
     if name not in LARGER:
         assert pattern.num_entries == np.count_nonzero(np.abs(expected) > 1e-8)
+
+
+@tf.custom_gradient
+def rounded(x):
+    """A staircase with the slope of its own derivative's choice: x itself, each from its neighbour."""
+    return tf.round(x), lambda dy: tf.roll(dy * x, -1, 1)
+
+
+def test_custom_gradient_is_followed(rng):
+    """The forward ops have no gradient here at all; the custom one says what depends on what."""
+    x = numbers(rng, 2, 5)
+
+    def both(x):
+        return tf.concat([rounded(x), tf.nn.silu(x)], 0)
+
+    pattern, jacobian = found(both, x)
+    assert pattern.opaque_ops == ()
+    assert pattern.num_entries == 2 * 10
+    np.testing.assert_allclose(
+        jacobian, dense_jacobian(tf.function(lambda x: tf.concat([rounded(x), tf.nn.silu(x)], 0)), x)
+    )
+
+
+def test_op_without_a_rule_by_its_gradient(rng):
+    x = numbers(rng, 6, 3)
+
+    def losses(x):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits([0, 2, 1, 1, 0, 2], x)
+
+    pattern, jacobian = found(losses, x)
+    assert (pattern.opaque_ops, pattern.num_entries, pattern.num_colours) == ((), 18, 1)
+    np.testing.assert_allclose(jacobian, dense_jacobian(losses, x), rtol=1e-9, atol=1e-12)
 
 
 def test_unknown_op_depends_on_everything(rng):

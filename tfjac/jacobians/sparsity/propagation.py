@@ -1,10 +1,13 @@
 """The pattern of a Jacobian, by carrying index sets from x to y through the ops between them."""
 
+import contextlib
+
 import scipy.sparse
 import tensorflow as tf
 
 from tfjac.graph import differentiable_path, in_graph, inline_calls
 from tfjac.jacobians.nests import like, sources_of
+from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
 from tfjac.jacobians.sparsity.fixed_values import FixedValues
 from tfjac.jacobians.sparsity.index_sets import empty
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
@@ -18,7 +21,8 @@ def sparsity(ys, xs):
     For each element of each tensor between xs and ys, the set of elements of xs that it depends on is carried along:
     exactly through ops that act element by element, move elements, reduce, multiply, convolve or scatter, with
     constants taken into account (zeros of a stencil, of a mask, of a differentiation matrix; indices of a gather).
-    An op that is not known is taken to depend on everything, so the pattern may be too large but is never too small.
+    For other ops, and custom gradients, the structure of their gradient is followed. What is then still not known is
+    taken to depend on everything, so the pattern may be too large but is never too small.
 
     Args:
         ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
@@ -85,14 +89,21 @@ def pattern_between(sources, sizes, ys):
             continue
         for output in op.outputs:
             num_elements(output)
-        try:
-            outputs = index_sets_of(step)
-        except NoRule:
+        outputs = _index_sets(step)
+        if outputs is None:
             opaque.append(op.name)
             outputs = all_of_all(step)
         patterns.update({o.ref(): sets for o, sets in zip(op.outputs, outputs) if sets is not None})
     rows = [patterns.get(y.ref(), empty(num_elements(y), sum(sizes))) for y in ys]
     return SparsityPattern(scipy.sparse.vstack(rows, format="csr"), opaque)
+
+
+def _index_sets(step):
+    """The index sets of the outputs by a rule, else from the op's gradient; None where neither knows."""
+    for way in (index_sets_of, lambda step: index_sets_by_gradient(step, pattern_between)):
+        with contextlib.suppress(NoRule):
+            return way(step)
+    return None
 
 
 def _patterns_of_sources(sources, sizes):

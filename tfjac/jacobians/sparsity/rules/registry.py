@@ -72,10 +72,13 @@ def index_sets_of(step):
     """Return the index sets of the outputs of `step.op`.
 
     Raises:
-        NoRule: where nothing is known about ops of this type, or about this use of one.
+        NoRule: where nothing is known about ops of this type, or about this use of one, or where its gradient is a
+            custom one.
     """
     if step.op.type not in _RULES:
         raise NoRule("nothing is known about ops of this type")
+    if "_gradient_op_type" in step.op.node_def.attr:
+        raise NoRule("it has a custom gradient, which may be anything")
     return _RULES[step.op.type](step)
 
 
