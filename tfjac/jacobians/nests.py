@@ -125,16 +125,27 @@ def matching(name, values, structure, references, what):
 
 
 def _matching(name, value, reference, what):
-    given = getattr(value, "dtype", None)
-    try:
-        value = tf.convert_to_tensor(value, reference.dtype)
-    except (ValueError, TypeError) as error:
-        raise TypeError(
-            f"{name} must be floating-point tensors of the dtype of {what}, {reference.dtype.name} here. "
-            f"Received: {type(value).__name__} of dtype {given}"
-        ) from error
+    value = converted(name, value, reference.dtype, what)
     if not value.shape.is_compatible_with(reference.shape):
         raise ValueError(
             f"{name} must have the shapes of {what}: {reference.shape} here. Received: shape {value.shape}"
         )
     return value
+
+
+def converted(name, value, dtype, what):
+    """Convert `value` to a tensor of this dtype.
+
+    Raises:
+        TypeError: where it is a tensor of another dtype, or no numbers.
+    """
+    try:
+        tensor = tf.convert_to_tensor(value, dtype)
+    except (ValueError, TypeError):
+        tensor = None
+    if tensor is None or tensor.dtype != dtype:  # an eager tensor captured by a graph keeps its own
+        raise TypeError(
+            f"{name} must be of the dtype of {what}, {dtype.name} here; cast it. "
+            f"Received: {type(value).__name__} of dtype {getattr(value, 'dtype', None)}"
+        )
+    return tensor

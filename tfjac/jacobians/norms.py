@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import in_graph
 from tfjac.jacobians.factorize import factorize
-from tfjac.jacobians.nests import like, sources_of
+from tfjac.jacobians.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.products import pulled
 
@@ -129,7 +129,7 @@ def _weighted_sum(factor, weights, variable):
 
 def _one_for_each(name, value, losses, scalar_too):
     """Convert `value` to a tensor that fits the losses `[n]`."""
-    tensor = tf.convert_to_tensor(value, losses.dtype)
+    tensor = converted(name, value, losses.dtype, "losses")
     allowed = [losses.shape] + [tf.TensorShape([])] * scalar_too
     if not any(shape.is_compatible_with(tensor.shape) for shape in allowed):
         raise ValueError(
