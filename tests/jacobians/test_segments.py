@@ -195,6 +195,55 @@ def test_compiled_by_xla():
     assert_all_close(found, one_graph_at_a_time(model, batch, len(SIZES)))
 
 
+def ragged(h, graph, num_graphs):
+    return tf.reduce_mean(tf.RaggedTensor.from_value_rowids(h, graph["graph_of_node"], num_graphs), axis=1)
+
+
+def neighbours(h, graph, num_graphs):
+    """A fixed number of neighbours per node: the first and the last node of its graph."""
+    nodes = tf.range(tf.shape(h)[0])
+    ends = [tf.math.segment_min(nodes, graph["graph_of_node"]), tf.math.segment_max(nodes, graph["graph_of_node"])]
+    near = tf.gather(tf.stack(ends, 1), graph["graph_of_node"])  # [nodes, 2]
+    h = h * tf.reduce_sum(tf.sin(tf.gather(h, near)), axis=1)
+    return tf.math.segment_sum(h, graph["graph_of_node"])
+
+
+def chosen(h, graph, num_graphs):
+    """Nodes of one kind only, and a sum scattered into place."""
+    mask = graph["kinds"] != 1
+    kept, of_kept = tf.boolean_mask(h, mask), tf.boolean_mask(graph["graph_of_node"], mask)
+    return tf.tensor_scatter_nd_add(tf.zeros([num_graphs, HIDDEN]), of_kept[:, None], kept**2)
+
+
+def picked(h, graph, num_graphs):
+    """The first node of each graph."""
+    return tf.gather_nd(h**2, tf.math.segment_min(tf.range(tf.shape(h)[0]), graph["graph_of_node"])[:, None])
+
+
+def pairs(h, graph, num_graphs):
+    """Two rows gathered for each node, side by side afterwards."""
+    nodes = tf.range(tf.shape(h)[0])
+    both = tf.reshape(tf.gather(h, tf.repeat(nodes, 2)), [-1, 2, HIDDEN])
+    return tf.math.unsorted_segment_prod(both[:, 0] * tf.cos(both[:, 1]), graph["graph_of_node"], num_graphs)
+
+
+@pytest.mark.parametrize("pool", [ragged, neighbours, chosen, picked, pairs])
+def test_ways_to_move_rows(pool, rng):
+    layer, batch = dense(HIDDEN), batch_of_graphs(rng)
+
+    def outputs(graph, num_graphs):
+        return pool(layer(graph["nodes"]), graph, num_graphs)
+
+    outputs(batch, len(SIZES))
+    found = tfjac.per_segment_jacobian(lambda: outputs(batch, len(SIZES)), layer.trainable_variables)
+    one = tf.function(lambda graph: outputs(graph, 1), input_signature=[open_shapes(batch)])
+    for graph in range(len(SIZES)):
+        with tf.GradientTape(persistent=True) as tape:
+            y = one(single(batch, graph))
+        expected = tape.jacobian(y, layer.trainable_variables, experimental_use_pfor=False)
+        assert_all_close([rows[graph] for rows in found], [rows[0] for rows in expected])
+
+
 def test_empty_graphs(rng):
     """A graph without nodes has a Jacobian too: that of its readout."""
     model = built(MessagePassing())
