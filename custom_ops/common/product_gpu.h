@@ -22,6 +22,9 @@ struct ProductShape {
     const int64_t wanted = CeilingOf(kEnoughBlocks, LargerOf(tiles(), 1));
     return LargerOf(1, SmallerOf(wanted, depth / kShortestSegment));
   }
+  TFJAC_HOST_DEVICE int64_t segment_length() const {
+    return CeilingOf(CeilingOf(depth, segments()), kPanelDepth) * kPanelDepth;
+  }
   // Numbers of scratch memory for the sums of all segments but the first.
   TFJAC_HOST_DEVICE int64_t scratch() const { return (segments() - 1) * rows * columns; }
 };
@@ -39,7 +42,7 @@ template <typename T, typename Left, typename Right>
 __device__ inline void ComputeProducts(const ProductShape& shape, const Left& left, const Right& right,
                                        const ProductTarget<T>& target, Panels<T>* panels) {
   const int64_t segments = shape.segments(), across = LargerOf(shape.tiles_across(), 1);
-  const int64_t length = CeilingOf(CeilingOf(shape.depth, segments), kPanelDepth) * kPanelDepth;
+  const int64_t length = shape.segment_length();
   for (int64_t task = FirstTask(); task < shape.tiles() * segments; task += TaskStep()) {
     const int64_t segment = task % segments, index = task / segments;
     const int64_t tile_row = shape.triangular ? TriangleRow(index) : index / across;

@@ -1,4 +1,4 @@
-"""Arrays that the launchers read and write: in the memory of a GPU by PyTorch or CuPy, or on the host for the emulation."""
+"""Arrays that the launchers read and write: on a GPU by PyTorch or CuPy, or on the host for the emulation."""
 
 import numpy as np
 

@@ -1,17 +1,18 @@
 """Build the CUDA launchers alone, with neither TensorFlow nor tfjac: for a GPU with nvcc, or emulated with g++.
 
-    python -m tests.gpu.build OUTPUT [--emulated] [--small-limits] [--architecture 90] [--line-info]
+    python -m tests.gpu.build FOLDER [--emulated] [--small-limits] [--architecture 90] [--line-info]
 
-Small limits make small problems take the ways that otherwise only large ones take (`block_sizes_gpu.h`).
+Small limits make small problems take the ways that otherwise only large ones take (`block_sizes_gpu.h`). What is up to
+date is not compiled again.
 """
 
 import argparse
-import concurrent.futures
+import contextlib
+import fcntl
 import pathlib
-import subprocess
-import tempfile
 
-from build_tools.toolchain import find_compiler, find_nvcc
+from build_tools.compilation import Step, run_steps
+from build_tools.toolchain import BuildError, find_compiler, find_nvcc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EMULATION = pathlib.Path(__file__).resolve().parent / "emulation"
@@ -19,71 +20,92 @@ SOURCES = sorted((ROOT / "custom_ops").rglob("*_gpu.cu.cc"))
 _COMMON = ("-std=c++17", f"-I{ROOT}")
 
 
-def build_emulated(output: pathlib.Path, small_limits: bool = False, extra: tuple = ()) -> None:
-    """Compile the launchers and their kernels for the host, with the CUDA runtime of `emulation/`."""
-    flags = (*find_compiler().split(), *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall")
-    flags += ("-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
-    sources = [*SOURCES, EMULATION / "fibers.cc"]
-    link = (*find_compiler().split(), "-shared", "-Wl,-z,defs", *extra)
-    _build(output, sources, (*flags, *_limits(small_limits)), link, ("-ldl",))
+def build_emulated(folder: pathlib.Path, small_limits: bool = False, extra: tuple = ()) -> pathlib.Path:
+    """Compile the launchers and their kernels for the host, with the CUDA runtime of `emulation/`.
+
+    Args:
+        folder: where to, and where to keep what is compiled.
+        small_limits: whether small problems are to take the ways of large ones.
+        extra: more flags for the compiler and the linker.
+
+    Returns:
+        The library.
+    """
+    compiler = find_compiler().split()
+    flags = (*compiler, *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
+    flags += ("-Werror", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
+    sources = [*SOURCES, *sorted(EMULATION.glob("*.cc"))]
+    link = (*compiler, "-shared", "-Wl,-z,defs", *extra)
+    return _build(folder, sources, (*flags, *_limits(small_limits)), link)
 
 
-def build_libraries(output: pathlib.Path) -> None:
-    """Compile the host's stand-in for cuBLAS and cuSOLVER."""
-    flags = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall")
-    _run((*find_compiler().split(), *flags, EMULATION / "libraries.cc", "-o", output))
-
-
-def build_cuda(output, small_limits=False, architectures=("native",), line_info=False) -> None:
+def build_cuda(folder, small_limits=False, architectures=("native",), line_info=False) -> pathlib.Path:
     """Compile the launchers with nvcc, whose warnings are errors.
 
+    Args:
+        folder: where to, and where to keep what is compiled.
+        small_limits: whether small problems are to take the ways of large ones.
+        architectures: compute capabilities, as in "90", or "native" for the GPU that is there.
+        line_info: whether the checkers are to name lines.
+
+    Returns:
+        The library.
+
     Raises:
-        RuntimeError: if there is no nvcc, or it fails.
+        BuildError: if there is no nvcc, or it fails.
     """
     nvcc = find_nvcc()
     if nvcc is None:
-        raise RuntimeError("nvcc was not found")
-    if architectures == ("native",):
-        codes = ("-arch=native",)
-    else:
-        codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures)
-    flags = (nvcc.path, *_COMMON, "-O3", "-Werror=all-warnings", "-x", "cu", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall")
-    flags += ("-lineinfo",) if line_info else ()
+        raise BuildError("nvcc was not found")
+    codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures)
+    codes = ("-arch=native",) if architectures == ("native",) else codes
+    flags = (nvcc.path, *_COMMON, "-O3", "-Werror=all-warnings", "-x", "cu")
+    flags += ("-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall", *(("-lineinfo",) if line_info else ()))
     link = (nvcc.path, *codes, "-shared", "-cudart", "static")
-    _build(output, SOURCES, (*flags, *codes, *_limits(small_limits)), link, ("-ldl",))
+    return _build(folder, SOURCES, (*flags, *codes, *_limits(small_limits)), link)
 
 
 def _limits(small):
     return ("-DTFJAC_SMALL_LIMITS",) if small else ()
 
 
-def _build(output, sources, compile_command, link_command, libraries):
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as executor:
-        objects = [pathlib.Path(folder) / f"{k}.o" for k in range(len(sources))]
-        commands = [(*compile_command, "-c", source, "-o", target) for source, target in zip(sources, objects)]
-        list(executor.map(_run, commands))
-        _run((*link_command, "-o", output, *objects, *libraries))
+def _build(folder, sources, compile_command, link_command):
+    steps = []
+    for source in sources:
+        output = folder / f"{source.name.removesuffix('.cc')}.o"
+        listing = ("-MMD", "-MF", output.with_suffix(".d"))
+        steps.append(Step((*compile_command, *listing, "-c", source, "-o", output), output, (source,)))
+    library, objects = folder / "libtfjac_cuda.so", tuple(step.output for step in steps)
+    link = Step((*link_command, "-o", library, *objects, "-ldl"), library, objects)
+    with _only_one(folder):
+        run_steps(steps)
+        run_steps([link])
+    return library
 
 
-def _run(command):
-    finished = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if finished.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command))} failed: {finished.stderr[-4000:]}")
+@contextlib.contextmanager
+def _only_one(folder):
+    """Let one process at a time build into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def main():
+    """Build from the command line, and print the library's path."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("output", type=pathlib.Path)
-    parser.add_argument("--emulated", action="store_true")
-    parser.add_argument("--small-limits", action="store_true")
-    parser.add_argument("--architecture", action="append", help="a compute capability, as in 90; default: this machine's")
-    parser.add_argument("--line-info", action="store_true")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--emulated", action="store_true", help="for the host, with g++")
+    parser.add_argument("--small-limits", action="store_true", help="small problems take the ways of large ones")
+    parser.add_argument("--architecture", action="append", help="as in 90; default: that of the GPU here")
+    parser.add_argument("--line-info", action="store_true", help="so that checkers can name lines")
     arguments = parser.parse_args()
     if arguments.emulated:
-        build_emulated(arguments.output, arguments.small_limits)
+        print(build_emulated(arguments.folder, arguments.small_limits))
     else:
         architectures = tuple(arguments.architecture or ("native",))
-        build_cuda(arguments.output, arguments.small_limits, architectures, arguments.line_info)
+        print(build_cuda(arguments.folder, arguments.small_limits, architectures, arguments.line_info))
 
 
 if __name__ == "__main__":

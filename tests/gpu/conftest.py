@@ -13,6 +13,7 @@ from tests.gpu import build
 from tests.gpu.arrays import HostArrays, gpu_arrays
 from tests.gpu.launchers import LIBRARY_WHERE_FASTER, Launchers
 
+CACHE = build.ROOT / "build" / "gpu_tests"
 VARIANTS = ["emulated", "emulated-small_limits", "emulated-small_limits-falling", "gpu", "gpu-small_limits"]
 
 
@@ -22,38 +23,29 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory):
-    """Give a function that builds each variant of the library at most once."""
-    built = {}
-
-    def library(device, small_limits):
-        if (device, small_limits) not in built:
-            path = tmp_path_factory.mktemp(device) / "libtfjac_cuda.so"
-            (build.build_emulated if device == "emulated" else build.build_cuda)(path, small_limits)
-            built[device, small_limits] = path
-        return built[device, small_limits]
-
-    if gpu_arrays()[0] is None:
-        stand_in = tmp_path_factory.mktemp("libraries") / "libraries.so"
-        build.build_libraries(stand_in)
-        os.environ["TFJAC_CUBLAS"] = os.environ["TFJAC_CUSOLVER"] = str(stand_in)
-    return library
+def gpu():
+    """Give (arrays on the GPU, ""), or (None, why there are none); then the emulation stands in for cuBLAS as well."""
+    arrays, reason = gpu_arrays()
+    if arrays is None:
+        stand_in = str(build.build_emulated(CACHE / "emulated"))
+        os.environ["TFJAC_CUBLAS"] = os.environ["TFJAC_CUSOLVER"] = stand_in
+    return arrays, reason
 
 
 @pytest.fixture(params=VARIANTS)
-def launchers(request, libraries):
+def launchers(request, gpu):
     """Run the test with the launchers of every variant."""
     device, *options = request.param.split("-")
-    if device == "gpu":
-        arrays, reason = gpu_arrays()
-        if arrays is None:
-            message = f"no GPU: {reason}"
-            pytest.fail(f"{message} (--require-gpu was given)") if request.config.getoption(
-                "--require-gpu"
-            ) else pytest.skip(message)
-    else:
-        arrays = HostArrays()
-    launchers = Launchers(libraries(device, "small_limits" in options), arrays)
+    arrays, reason = gpu
+    if device == "gpu" and arrays is None:
+        if request.config.getoption("--require-gpu"):
+            pytest.fail(f"no GPU: {reason} (--require-gpu was given)")
+        pytest.skip(f"no GPU: {reason}")
+    small = "small_limits" in options
+    builder = build.build_emulated if device == "emulated" else build.build_cuda
+    library = os.environ.get("TFJAC_EMULATED_LIBRARY") if device == "emulated" else None  # set by sanitize.py
+    library = library or builder(CACHE / (device + "-small_limits" * small), small)
+    launchers = Launchers(library, HostArrays() if device == "emulated" else arrays)
     if device == "emulated":
         launchers.library.tfjac_emulation_falling("falling" in options)
     yield launchers

@@ -10,7 +10,7 @@ class Problem:
         rng: NumPy generator.
         n: number of examples.
         m: number of residuals of an example.
-        blocks: one (t, g, i, o, layout) per factor; "=" in place of the tuple's o: the d of the factor before.
+        blocks: one (t, g, i, o, layout) per factor; "=" in place of o: with the d of the factor before.
     """
 
     def __init__(self, rng, n, m, blocks):
@@ -48,9 +48,11 @@ CASES = {
     "one_output": (70, 1, [(1, 1, 9, 5, "gio"), (1, 1, 1, "=", "gio"), (1, 1, 5, 1, "gio"), (1, 1, 1, "=", "gio")]),
     "mlp": (33, 3, [(1, 1, 11, 7, "gio"), (1, 1, 1, "=", "gio"), (1, 1, 7, 3, "oig"), (1, 1, 1, "=", "gio")]),
     "wide": (19, 2, [(1, 1, 13, 11, "iog"), (1, 1, 5, 6, "oig"), (1, 1, 1, 67, "gio")]),
+    "two_folds": (20, 3, [(1, 1, 17, 13, "iog"), (1, 1, 14, 16, "gio")]),
     "tall": (150, 1, [(1, 1, 9, 8, "gio")]),
     "positions": (5, 3, [(6, 1, 3, 2, "gio"), (2, 1, 2, 5, "oig"), (1, 1, 4, 3, "goi")]),
     "many_positions": (2, 2, [(70, 1, 5, 4, "gio"), (2, 1, 66, 7, "ogi"), (3, 1, 2, 67, "gio")]),
+    "long_rows": (2, 2, [(20, 1, 30, 30, "gio"), (40, 1, 70, 3, "gio")]),
     "groups": (9, 2, [(3, 2, 3, 2, "igo"), (1, 3, 2, 4, "ogi"), (1, 3, 1, "=", "gio"), (4, 3, 2, 2, "iog")]),
     "many_factors": (6, 2, [(1, 1, 2, 1 + k % 3, "gio") for k in range(35)] + [(2, 1, 1, 2, "gio")] * 2),
     "empty_batch": (0, 2, [(1, 1, 3, 2, "gio"), (3, 1, 2, 2, "gio")]),

@@ -17,7 +17,7 @@ def test_solution(p, count, launchers, dtype, rng):
     solution, success = launchers.damped_solve(spoilt, rhs, scaling, damping, dtype)
     for k in range(count):
         expected = np.linalg.solve(matrix + damping[k] * np.diag(scaling), rhs)
-        np.testing.assert_allclose(solution[k], expected, **({"atol": 1e-3} if dtype == np.float32 else {"atol": 1e-10}))
+        np.testing.assert_allclose(solution[k], expected, atol=1e-3 if dtype == np.float32 else 1e-10)
     np.testing.assert_array_equal(success, np.ones(count))
 
 
