@@ -101,6 +101,27 @@ def test_compiled_by_xla(rng):
     np.testing.assert_allclose(jacobian, dense_jacobian(heat_on_grid, u), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("limit", [{"chunk_size": 2}, {"memory_budget": 2000}])
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_chunks_equal_the_whole(mode, limit, rng):
+    u = numbers(rng, 5, 6)
+    values = tf.function(lambda u, **limit: tfjac.sparse_jacobian(heat_on_grid(u), u, mode=mode, **limit).values)
+    np.testing.assert_allclose(values(u, **limit), values(u), rtol=1e-12)
+
+
+def test_values_can_be_differentiated_again(rng):
+    u = numbers(rng, 6)
+
+    @tf.function
+    def slope(u):
+        with tf.GradientTape() as tape:
+            tape.watch(u)
+            total = tf.reduce_sum(tfjac.sparse_jacobian(u**3 + u[::-1], u).values)
+        return tape.gradient(total, u)
+
+    np.testing.assert_allclose(slope(u), 6.0 * u, rtol=1e-12)
+
+
 def bundle(cameras, points, seen_by, seen):
     """Residuals of bundle adjustment in little: each observation has one camera and one point."""
     camera, point = tf.gather(cameras, seen_by), tf.gather(points, seen)

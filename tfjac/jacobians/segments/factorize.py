@@ -1,6 +1,6 @@
 """From results per segment and variables to one factor per variable."""
 
-from tfjac.graph import analyse_segments, inline_calls
+from tfjac.graph import ExamplesMix, analyse_segments, examples_mix_at, inline_calls
 from tfjac.jacobians.cotangents import stacked_cotangents
 from tfjac.jacobians.factorize import check_connected, check_when_run, factor_by_rule, in_dtype_of, source_in
 from tfjac.jacobians.factors import joined
@@ -30,10 +30,9 @@ def factorize_segments(ys, variables, max_rows=None):
     ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
     check_connected(ys, variables, sources)
     num_segments = axes(ys[0])[0]
-    analysis = analyse_segments(sources, ys, num_segments)
+    analysis, uses = _analysed(sources, ys, num_segments)
     for tensor, axis in analysis.assumed:
         check_when_run([(tensor, axis)], analysis.rows_of(tensor).size)
-    uses = find_uses(analysis, sources, None)
     cotangents = stacked_cotangents(ys, [use.output for use in uses])
     grouped = _Groupings(num_segments, max_rows)
     parts = [[] for _ in sources]
@@ -45,6 +44,19 @@ def factorize_segments(ys, variables, max_rows=None):
             part.append(columns_of_source(factor, use.weight, source))
     factors = [joined([factor for factor in part if factor is not None]) for part in parts]
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+
+
+def _analysed(sources, ys, num_segments):
+    """Where the rows are, and where weights meet them."""
+    try:
+        analysis = analyse_segments(sources, ys, num_segments)
+        return analysis, find_uses(analysis, sources, None)
+    except ExamplesMix as mix:
+        raise examples_mix_at(
+            mix.op,
+            mix.reason + ". Rows of a segment may be combined by gathers, concatenation, sums and extremes over "
+            "segments, scatters and sparse matrices; take the model apart here, or write it with these",
+        ) from None
 
 
 class _Groupings:
