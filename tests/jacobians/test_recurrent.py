@@ -271,6 +271,15 @@ def test_embedding_gathered_in_a_loop(rng):
     assert_by_rule(model, rng.integers(0, 5, (N, T)).astype("int32"), model.variables, batch=None)
 
 
+@pytest.mark.parametrize("name", ["stacked, Dense in front"])
+def test_in_chunks_and_of_nothing(name, rng):
+    model, inputs = build(name, "float64", rng)
+    variables = model.trainable_variables
+    assert_by_rule(model, inputs, variables, batch=N, chunk_size=1)
+    jacobian, _ = jacobian_and_way(model, inputs[:0], variables, batch=None)
+    assert [block.shape for block in jacobian] == [(0, 2, *v.shape) for v in variables]
+
+
 def test_products_without_rows(rng):
     """The operator of a recurrent model keeps factors, and its products are those of its rows."""
     model, inputs = build("LSTM", "float64", rng)

@@ -12,6 +12,7 @@ from tfjac.graph import (
     handle_in,
     inline_calls,
 )
+from tfjac.jacobians.chunks import in_chunks
 from tfjac.jacobians.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
@@ -102,7 +103,7 @@ def _by_rules(ys, sources, variables, chunk_size):
     check_when_run(analysis.assumed, n)
     uses = find_uses(analysis, sources, n)
     if has_control_flow(analysis):
-        return [joined(parts) for parts in swept_factors(ys, sources, analysis, n, factor_by_rule)]
+        return _by_sweep(ys, sources, variables, analysis, n, chunk_size)
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     if chunk_size is None:
         return _factors(uses, sources, outputs, stacked_cotangents(ys, outputs))
@@ -114,6 +115,24 @@ def _by_rules(ys, sources, variables, chunk_size):
     specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
     parts = [cotangents_in_chunks(y, outputs, rows, specs, chunk_size) for y in ys]
     return [DenseFactor(blocks[0] if len(ys) == 1 else tf.concat(blocks, 1)) for blocks in zip(*parts)]
+
+
+def _by_sweep(ys, sources, variables, analysis, n, chunk_size):
+    """Where loops or conditionals are on the way: one walk backwards, or one for each chunk of the outputs."""
+
+    def factors_of(outputs=None):
+        parts = swept_factors(ys, sources, analysis, n, factor_by_rule, outputs)
+        return [joined(factors) for factors in parts]
+
+    if chunk_size is None:
+        return factors_of()
+    specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
+
+    def rows(outputs):
+        return [in_dtype_of(factor, v).dense() for factor, v in zip(factors_of(outputs), variables)]
+
+    m = sum(product(axes(y)[1:]) for y in ys)
+    return [DenseFactor(block) for block in in_chunks(rows, m, specs, chunk_size, axis=1)]
 
 
 def _factors(uses, sources, outputs, cotangents):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, analyse_examples, transplant
+from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.shapes import axes
@@ -33,20 +34,10 @@ def _conditional(op, sweep):
 def _outputs(branches, taken, seeds, n, m):
     """Cotangents of the inputs, and the tensors of all branches' factors: zeros for those that are not taken."""
     cotangents, tensors = taken.traced(seeds)
-    zeros = [[_zeros(factor, n, m) for _, factor in branch.parts] for branch in branches]
+    zeros = [[zero_tensors(factor, n, m) for _, factor in branch.parts] for branch in branches]
     return list(cotangents), [
         [list(parts) for parts in tensors] if branch is taken else of_branch
         for branch, of_branch in zip(branches, zeros)
-    ]
-
-
-def _zeros(factor, n, m):
-    """The tensors of a factor that is zero: n and m lead, whatever follows is static."""
-    tensors = factor.tensors()
-    leads = [[n, m]] if len(tensors) == 1 else [[n], [n, m], []]
-    return [
-        tf.zeros([*lead, *tensor.shape[len(lead) :]], tensor.dtype) if tensor.shape.rank else tf.identity(tensor)
-        for lead, tensor in zip(leads, tensors)
     ]
 
 

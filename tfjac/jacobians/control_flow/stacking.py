@@ -44,6 +44,15 @@ class Stack:
         return self.factor.with_tensors(*(_side_by_side(array, k) for array, k in zip(held, positions)))
 
 
+def zero_tensors(factor, n, m):
+    """Return tensors like those of `factor`, of zeros, in the current graph: n and m lead, an open size becomes 1."""
+    leads = [[n, m]] if isinstance(factor, DenseFactor) else [[n], [n, m], []]
+    return [
+        tf.zeros([*lead, *(1 if size is None else size for size in tensor.shape[len(lead) :])], tensor.dtype)
+        for lead, tensor in zip(leads, factor.tensors())
+    ]
+
+
 def _side_by_side(array, position):
     """Merge the steps `[step, ...]` into axis `position` of each, the step outermost; the last one where it is None."""
     if position is None:

@@ -3,6 +3,7 @@ their registered gradient: loops, conditionals, lists of tensors."""
 
 import tensorflow as tf
 
+from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 from tfjac.jacobians.uses import find_uses
@@ -26,7 +27,7 @@ def has_control_flow(analysis):
     return any(_is_special(op, analysis) for op in analysis.path)
 
 
-def swept_factors(ys, sources, analysis, n, factor_of_use):
+def swept_factors(ys, sources, analysis, n, factor_of_use, outputs=None):
     """Factor the Jacobian of `ys` where loops or conditionals are on the way.
 
     Args:
@@ -35,26 +36,61 @@ def swept_factors(ys, sources, analysis, n, factor_of_use):
         analysis: the `ExampleAnalysis` between them.
         n: number of examples.
         factor_of_use: function from a `Use` with its cotangents to a `Factor`.
+        outputs: `[c]` integers, the outputs whose rows are wanted; all m where left out.
 
     Returns:
         For each source the list of its factors.
 
     Cost: m backward passes, vectorised, in which each loop is run once more forwards, keeping its states.
     """
-    sweep = Sweep(analysis, n, factor_of_use)
     sizes = [product(axes(y)[1:]) for y in ys]
-    for k, y in enumerate(ys):
-        sweep.add(y, _one_hot(y, sum(sizes[:k]), sum(sizes)))
-    sweep.run()
-    found = [[columns_of_source(factor, weight, source) for weight, factor in sweep.parts] for source in sources]
-    return [[factor for factor in factors if factor is not None] for factors in found]
+    outputs = tf.range(sum(sizes)) if outputs is None else outputs
+    found = []
+
+    def compute():
+        sweep = Sweep(analysis, n, factor_of_use)
+        for k, y in enumerate(ys):
+            sweep.add(y, _one_hot(y, outputs - sum(sizes[:k])))
+        sweep.run()
+        parts = [
+            [columns_of_source(factor, weight, _seen_with(weight, source)) for weight, factor in sweep.parts]
+            for source in sources
+        ]
+        found[:] = [[factor for factor in factors if factor is not None] for factors in parts]
+        return [[list(factor.tensors()) for factor in factors] for factors in found]
+
+    if isinstance(n, int) and n > 0:
+        compute()
+        return found
+    return _unless_empty(compute, found, n, axes(outputs)[0])
 
 
-def _one_hot(y, begin, total):
-    """`[m, n, ...]`: one cotangent of y for each of the m outputs, those of y beginning at `begin`."""
+def _seen_with(weight, source):
+    """Return what `source` is in the graph of `weight`, which may be nested in that of `source`."""
+    return source if weight.graph is source.graph else weight.graph.capture(source)
+
+
+def _unless_empty(compute, found, n, m):
+    """What `compute` finds, or zeros where n = 0: `tf.vectorized_map` gets the gradients of empty slices wrong."""
+    traced = tf.function(compute, autograph=False).get_concrete_function()
+
+    def zeros():
+        return [[zero_tensors(factor, n, m) for factor in factors] for factors in found]
+
+    results = tf.cond(n > 0, traced, zeros)
+    for factors, tensors in zip(found, results):
+        for k, parts in enumerate(tensors):
+            shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(parts, factors[k].tensors())]
+            factors[k] = factors[k].with_tensors(*shaped)
+    return found
+
+
+def _one_hot(y, outputs):
+    """`[m, n, ...]`: for each of `outputs` the cotangent that asks for it; zeros for one that is none of y's."""
     n, *rest = axes(y)
-    outputs = tf.one_hot(tf.range(total) - begin, product(rest), dtype=y.dtype)
-    return tf.broadcast_to(tf.reshape(outputs, [total, 1, *rest]), [total, n, *rest])
+    (m,) = axes(outputs)
+    chosen = tf.one_hot(outputs, product(rest), dtype=y.dtype)
+    return tf.broadcast_to(tf.reshape(chosen, [m, 1, *rest]), [m, n, *rest])
 
 
 def _is_special(op, analysis):
