@@ -38,6 +38,16 @@ def test_open_and_empty_batch(rng):
     assert compute(x[:0]).shape == (0, 2, 3)
 
 
+@pytest.mark.parametrize("limits", [{}, {"chunk_size": 1}])
+def test_through_a_loop(limits, rng):
+    cell = tf.keras.layers.GRU(2, dtype="float64")
+    x = tf.constant(rng.normal(size=(3, 4, 2)))
+    expected = diagonal(cell, x)
+    for jit in (False, True):
+        compute = tf.function(lambda x: tfjac.batch_jacobian(cell(x), x, **limits), jit_compile=jit)
+        assert_all_close(compute(x), expected, 1e-12)
+
+
 def test_permuted_batch_permutes(rng):
     model = networks.mlp()
     x = tf.constant(rng.normal(size=(5, 3)))

@@ -142,6 +142,13 @@ def test_unconnected(x):
     assert constant(x) is None
 
 
+def test_diagonal_blocks_keep_what_is_not_finite_apart():
+    """∂√x/∂x is infinite at 0, for that example alone."""
+    x = tf.constant([[0.0], [4.0]], tf.float64)
+    block = tfjac.jacobian(lambda: tf.sqrt(x), x)
+    np.testing.assert_array_equal(block[:, 0, :, 0], [[np.inf, 0.0], [0.0, 0.25]])
+
+
 def test_empty_batch(x):
     model = networks.normalised()
     xs = [None, *model.trainable_variables]

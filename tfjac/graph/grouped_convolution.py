@@ -46,15 +46,24 @@ def convolve_by_groups(op, x, kernel):
     """
     axis = _channel_axis(op) % x.shape.rank
     groups = x.shape[axis] // kernel.shape[-2]
-    names = ["strides", "padding", "data_format", "dilations", *(["explicit_paddings"] if op.type == "Conv2D" else [])]
-    attributes = {name: op.get_attr(name) for name in names}
     parts = [
-        CONVOLUTIONS[op.type](input=part, filter=weight, **attributes)
+        _convolve(op, part, weight)
         for part, weight in zip(_apart(x, axis, groups), _apart(kernel, kernel.shape.rank - 1, groups))
     ]
     stacked = tf.stack(parts, axis=axis)
     sizes = _sizes(stacked)
     return tf.reshape(stacked, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]])
+
+
+def _convolve(op, x, kernel):
+    """The convolution of one group. Dilated ones have no gradient on CPU either, unless batches of phases stand in."""
+    strides, dilations = op.get_attr("strides"), op.get_attr("dilations")
+    padding = op.get_attr("padding")
+    if max(dilations) > 1 and max(strides) == 1 and _channel_axis(op) == -1 and padding in (b"SAME", b"VALID"):
+        return tf.nn.convolution(x, kernel, padding=padding.decode(), dilations=dilations[1:-1])
+    attributes = {name: op.get_attr(name) for name in ("data_format", "explicit_paddings") if name in op.node_def.attr}
+    convolution = CONVOLUTIONS[op.type]
+    return convolution(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding, **attributes)
 
 
 @tf.RegisterGradient(GRADIENT)

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, analyse_examples, differentiable_path, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked, unless_empty
+from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
+from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factorize import check_when_run
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
@@ -56,32 +57,60 @@ def _of_one(y, x, sources, unconnected, limits):
     for name, tensor in [("ys", y), *(("x", tensor) for tensor in tensors)]:
         _check_rank(name, tensor)
     connected = [s for s in sources if s is not None and (s is y or differentiable_path([s], [y]))]
-    blocks = iter(_blocks(y, connected, limits) if connected else [])
+    blocks = iter(example_blocks(y, connected, limits) if connected else [])
     results = [next(blocks) if any(s is c for c in connected) else None for s in sources]
     return packed(x, results, [_zeros_of(y, tensor) for tensor in tensors], unconnected)
 
 
-def _blocks(y, sources, limits):
+def example_blocks(y, sources, limits):
+    """Compute ∂y[n]/∂s[n] for each source s, `[n, *outputs, *inputs]`.
+
+    Args:
+        y: tensor `[n, ...]`.
+        sources: list of tensors `[n, ...]` that y depends on.
+        limits: pair of `chunk_size` and `memory_budget`, as in `jacobian`.
+
+    Raises:
+        ExamplesMix, ValueError: as `batch_jacobian`.
+    """
     analysis = analyse_examples(sources, [y])
     for source in sources:
         _check_axis(source, analysis.axis(source))
     check_when_run(analysis.assumed, axes(y)[0])
-    backward = pull_back([y], sources)
-    n, *outputs = axes(y)
-    m = product(outputs)
-
-    def one_pass(k):  # output k of every example at once: they do not meet on the way back
-        seed = tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *outputs])
-        return backward(tf.broadcast_to(seed, [n, *outputs]))
-
+    m = product(axes(y)[1:])
+    passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
+    chunk = passes(y, sources, analysis)
+    specs = [tf.TensorSpec([None, *source.shape], source.dtype) for source in sources]
     at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
-    specs = [tf.TensorSpec(source.shape, source.dtype) for source in sources]
+    shapes, dtypes = [[m, *axes(source)] for source in sources], [source.dtype for source in sources]
+    stacks = unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
+    return [_example_first(stack, axes(y)[1:], source) for stack, source in zip(stacks, sources)]
 
-    def compute():
-        return stacked(one_pass, m, specs, at_once, backward.vectorises())
 
-    stacks = unless_empty(y, compute, [[m, *axes(s)] for s in sources], [s.dtype for s in sources])
-    return [_example_first(stack, outputs, source) for stack, source in zip(stacks, sources)]
+def _mapped_passes(y, sources, analysis):
+    """From indices `[c]` of outputs to their cotangents `[c, *s.shape]`, by a vectorised map."""
+    backward = pull_back([y], sources)
+    return lambda indices: tf.vectorized_map(lambda k: backward(_seeds(y, k[None])[0]), indices)
+
+
+def _swept_passes(y, sources, analysis):
+    """The same through loops and conditionals, which are walked backwards for all outputs at once."""
+
+    def cotangents(indices):
+        sweep = Sweep(analysis, axes(y)[0], factor_of_use=None)  # no weight is looked at, so there are no uses
+        sweep.add(y, _seeds(y, indices))
+        sweep.run(carried=sources)
+        return [sweep.cotangent(source) for source in sources]
+
+    return cotangents
+
+
+def _seeds(y, indices):
+    """Ask for these outputs of every example at once, `[c, *y.shape]`: examples do not meet on the way back."""
+    n, *outputs = axes(y)
+    (c,) = axes(indices)
+    chosen = tf.reshape(tf.one_hot(indices, product(outputs), dtype=y.dtype), [c, 1, *outputs])
+    return tf.broadcast_to(chosen, [c, n, *outputs])
 
 
 def _example_first(stack, outputs, source):
@@ -112,6 +141,7 @@ def _check_axis(source, axis):
         )
     if axis != ExampleAxis(0):
         raise ValueError(
-            f"x must have the examples of y along axis 0: one row for each. The graph uses it {axis} instead; "
-            f"rearrange it before. Received: {source.name} of shape {source.shape}"
+            "x must have the examples of y along axis 0, one row for each. The graph has them along axis "
+            f"{axis.axis}, {axis.outer} · n · {axis.inner} rows; rearrange it before. "
+            f"Received: {source.name} of shape {source.shape}"
         )

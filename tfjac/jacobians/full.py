@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.linearise import over_basis, pull_back, push_forward
@@ -25,8 +26,9 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
             eager tensor that it uses.
         mode: "reverse": one backward pass for each element of y; "forward": one forward product for each element of
-            x; "auto": factors of weights where examples are independent along axis 0 of y (one backward pass for each
-            output of an example), else reverse or forward, whichever is less work by static shapes.
+            x; "auto": where examples are proved to be independent along axis 0 of y, one backward pass for each output
+            of an example (the factors of weights, the diagonal blocks of inputs), else reverse or forward, whichever is
+            less work by static shapes.
         unconnected_gradients: "none" gives None where y does not depend on x, "zero" gives zeros.
         chunk_size: how many passes are live at once; all where None. Smaller is slower; the result is the same.
         memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors
@@ -45,7 +47,8 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
     is wrong for their kernels. "forward" is the pull-back of the pull-back, so every op on the way must have second
     derivatives.
 
-    Cost: reverse: Π y.shape backward passes; forward: Π x.shape products at about two forward passes each.
+    Cost: reverse: Π y.shape backward passes; forward: Π x.shape products at about two forward passes each. Through
+    loops these run one after the other, those of "auto" at once.
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}. Received: {mode!r}")
@@ -66,7 +69,7 @@ def _of_one(y, xs, sources, mode, unconnected, limits):
     flat = shaped_like(xs, sources)
     chosen = _ways(y, flat, sources, mode)
     results = [None] * len(sources)
-    for name, way in (("factors", _by_factors), ("reverse", _reverse), ("forward", _forward)):
+    for name, way in (("factors", _by_factors), ("blocks", _by_blocks), ("reverse", _reverse), ("forward", _forward)):
         group = [k for k, choice in enumerate(chosen) if choice == name]
         if group:
             parts = way(y, [sources[k] for k in group], [flat[k] for k in group], limits)
@@ -82,16 +85,14 @@ def _zeros_of(y, x):
 def _ways(y, xs, sources, mode):
     """Choose the way for each x; None where y does not depend on it."""
     connected = [s is not None and (s is y or bool(differentiable_path([s], [y]))) for s in sources]
-    shared = _shared(y, [s for s, path in zip(sources, connected) if path]) if mode == "auto" else []
-    ways = []
-    for x, source, path in zip(xs, sources, connected):
-        if not path:
-            ways.append(None)
-        elif any(source is s for s in shared):
-            ways.append("factors")
-        else:
-            ways.append(_less_work(y, x) if mode == "auto" else mode)
-    return ways
+    if mode != "auto":
+        return [mode if path else None for path in connected]
+    ways = [_by_examples(y, [source]) if path else None for source, path in zip(sources, connected)]
+    for name in ("factors", "blocks"):  # what holds for each may not hold for all together
+        group = [source for source, way in zip(sources, ways) if way == name]
+        if group and _by_examples(y, group) != name:
+            ways = ["mixed" if way == name else way for way in ways]
+    return [_less_work(y, x) if way == "mixed" else way for x, way in zip(xs, ways)]
 
 
 def _less_work(y, x):
@@ -100,26 +101,40 @@ def _less_work(y, x):
     return "reverse" if None in (rows, columns) or 2 * columns >= rows else "forward"
 
 
-def _shared(y, sources):
-    """The sources that all examples share, if y has independent examples along axis 0, as far as can be proved."""
+def _by_examples(y, sources):
+    """What examples along axis 0 of y make of it, as far as can be proved while tracing.
+
+    Returns:
+        "factors" where all examples share the sources, "blocks" where each example has a row of its own of each, else
+        "mixed".
+    """
     if y.shape.rank in (0, None):
-        return []
-    shared = [source for source in sources if _proved_independent(y, [source])]
-    return shared if shared and _proved_independent(y, shared) else []
-
-
-def _proved_independent(y, sources):
+        return "mixed"
     try:
         analysis = analyse_examples(sources, [y])
+        axes_of_sources = [analysis.axis(source) for source in sources]
+        if not analysis.assumed and all(axis == ExampleAxis(0) for axis in axes_of_sources):
+            return "blocks"
         find_uses(analysis, sources, axes(y)[0])
     except ExamplesMix:
-        return False
-    return not analysis.assumed
+        return "mixed"
+    return "mixed" if analysis.assumed else "factors"
 
 
 def _by_factors(y, sources, xs, limits):
     factors = factorize([y], xs, chunk_size=_passes(y, sources, limits))
     return [tf.reshape(factor.dense(), [*axes(y), *axes(x)]) for factor, x in zip(factors, xs)]
+
+
+def _by_blocks(y, sources, xs, limits):
+    return [_spread(block, y.shape.rank) for block in example_blocks(y, sources, limits)]
+
+
+def _spread(block, rank):
+    """Put ∂y[n]/∂x[n] `[n, *outputs, *inputs]` on the diagonal of zeros `[n, *outputs, n, *inputs]`."""
+    n, *sizes = axes(block)
+    diagonal = tf.reshape(tf.eye(n, dtype=tf.bool), [n, *[1] * (rank - 1), n, *[1] * (len(sizes) - rank + 1)])
+    return tf.where(diagonal, tf.expand_dims(block, rank), tf.zeros([], block.dtype))
 
 
 def _reverse(y, sources, xs, limits):
