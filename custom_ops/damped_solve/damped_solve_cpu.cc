@@ -10,8 +10,8 @@
 namespace tfjac::TFJAC_ISA {
 namespace {
 
-constexpr int64_t kPanel = 128;  // columns factorised at a time
-constexpr int64_t kRows = 128;   // rows of a task
+constexpr int64_t kPanel = 144;  // columns factorised at a time; both are multiples of what Eigen computes at a time
+constexpr int64_t kRows = 192;   // rows of a task
 
 // The lower triangle of the damped matrix, with the right-hand side as row p below it. Factorising A = L Lᵀ then leaves
 // L⁻¹ rhs in that row: the forward substitution comes for free.

@@ -9,6 +9,8 @@
 namespace tfjac::TFJAC_ISA {
 namespace {
 
+constexpr int64_t kSide = 192;  // rows and columns of a tile: two of them stay in the cache; a multiple of what Eigen computes at a time
+
 // The three forms of a factor's part of the kernel.
 enum class Form {
   kHadamard,  // t = 1: (a aᵀ) ∘ (d dᵀ)
@@ -28,16 +30,16 @@ Form FormOf(const Factor<T>& f, int64_t m_size) {
 // The tiles on and below the diagonal, in the order of TriangleIndex.
 static Area TileOf(int64_t index, int64_t size) {
   const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
-  return Area{x * kTile, Smaller(kTile, size - x * kTile), y * kTile, Smaller(kTile, size - y * kTile)};
+  return Area{x * kSide, Smaller(kSide, size - x * kSide), y * kSide, Smaller(kSide, size - y * kSide)};
 }
 
 // Scratch memory of one worker.
 template <typename T>
 struct Scratch {
-  T* tile;      // [kTile, kTile] the result
-  T* products;  // [kTile, kTile] d dᵀ
-  T* weights;   // [kTile + 2, kTile + 2] a aᵀ, by examples
-  T* row;       // [kTile] one row of a aᵀ, by columns of the tile
+  T* tile;      // [kSide, kSide] the result
+  T* products;  // [kSide, kSide] d dᵀ
+  T* weights;   // [kSide + 2, kSide + 2] a aᵀ, by examples
+  T* row;       // [kSide] one row of a aᵀ, by columns of the tile
   T* ghost;     // [largest t², then largest m t o]
   int64_t ghost_pairs;
 };
@@ -65,8 +67,13 @@ void AddHadamard(const Factor<T>* first, const Factor<T>* last, int64_t m_size, 
                  RowOfA(*f, across.begin, 0, g), f->g * f->i, scratch.weights, across.count);
     }
     std::memset(scratch.products, 0, area.rows * area.columns * sizeof(T));
-    AddProduct(area.rows, area.columns, o, T(1), first->d + area.row * ldd + g * o, ldd,
-               first->d + area.column * ldd + g * o, ldd, scratch.products, area.columns);
+    const T* const left = first->d + area.row * ldd + g * o;
+    const T* const right = first->d + area.column * ldd + g * o;
+    if (area.row == area.column) {  // on the diagonal, what lies above it is not used
+      AddSquare(area.rows, o, T(1), left, ldd, scratch.products, area.columns);
+    } else {
+      AddProduct(area.rows, area.columns, o, T(1), left, ldd, right, ldd, scratch.products, area.columns);
+    }
     int64_t expanded = -1;  // the example whose row of weights stands in scratch.row
     for (int64_t r = 0; r < area.rows; ++r) {
       const int64_t n = (area.row + r) / m_size - down.begin;
@@ -124,12 +131,12 @@ bool AddRows(const Runtime& runtime, const Factors<T>& factors, const Factor<T>&
              int64_t slice_columns, T* kernel) {
   const int64_t size = factors.n * factors.m;
   const int64_t inputs = Smaller(f.i, 1 + (slice_columns - 1) / (f.o + 1));  // input features at a time
-  const int64_t row_tasks = Ceiling(size, kTile);
+  const int64_t row_tasks = Ceiling(size, kSide);
   for (int64_t g = 0; g < f.g; ++g) {
     for (int64_t i = 0; i < f.i; i += inputs) {
       const int64_t count = Smaller(inputs, f.i - i), width = count * f.o;
       ForEach(runtime, workers, row_tasks, [&](int64_t task, int64_t) {
-        for (int64_t row = task * kTile; row < Smaller(size, (task + 1) * kTile); ++row) {
+        for (int64_t row = task * kSide; row < Smaller(size, (task + 1) * kSide); ++row) {
           const int64_t n = row / factors.m, m = row % factors.m;
           std::memset(slice + row * width, 0, width * sizeof(T));
           AddTransposedProduct(count, f.o, f.t, RowOfA(f, n, 0, g) + i, f.g * f.i, RowOfD(f, factors.m, n, m, 0, g),
@@ -192,7 +199,7 @@ void AddToTile(const Factors<T>& factors, const Area& area, const Scratch<T>& sc
 template <typename T>
 bool JacobianKernel(const Runtime& runtime, const Factors<T>& factors, T* kernel) {
   const int64_t size = factors.n * factors.m;
-  const int64_t tasks = TriangleSize(Ceiling(size, kTile));
+  const int64_t tasks = TriangleSize(Ceiling(size, kSide));
   double cost = 0;  // per element of the result
   int64_t ghost_pairs = 0, ghost_spread = 0;
   for (int64_t k = 0; k < factors.count; ++k) {
@@ -202,18 +209,18 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& factors, T* kernel
     if (f.t * f.t > ghost_pairs) ghost_pairs = f.t * f.t;
     if (f.t * f.o > ghost_spread) ghost_spread = f.t * f.o;
   }
-  const double tile = static_cast<double>(Smaller(size, kTile));
+  const double tile = static_cast<double>(Smaller(size, kSide));
   const int64_t workers = Workers(runtime, tasks, cost * tile * tile);
   bool started = false;
   if (!AddAllRows(runtime, factors, workers, kernel, &started)) return false;
 
-  const int64_t square = (kTile + 2) * (kTile + 2);
-  const int64_t room = 3 * square + kTile + ghost_pairs + ghost_spread;
+  const int64_t square = (kSide + 2) * (kSide + 2);
+  const int64_t room = 3 * square + kSide + ghost_pairs + ghost_spread;
   T* const memory = static_cast<T*>(runtime.allocate(runtime.self, workers * room * sizeof(T)));
   if (memory == nullptr) return false;
   ForEach(runtime, workers, tasks, [&](int64_t task, int64_t worker) {
     T* const mine = memory + worker * room;
-    const Scratch<T> scratch{mine,         mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kTile,
+    const Scratch<T> scratch{mine,         mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kSide,
                              ghost_pairs};
     const Area area = TileOf(task, size);
     for (int64_t r = 0; r < area.rows; ++r) {

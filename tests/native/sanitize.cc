@@ -1,0 +1,215 @@
+// The CPU kernels without TensorFlow, to be run under AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
+//
+// Every array is allocated to its exact size, so that a read or write past either end is caught; results are compared with
+// loops that follow the definitions. Built once per instruction set.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "custom_ops/damped_solve/damped_solve.h"
+#include "custom_ops/jacobian_gram/jacobian_gram.h"
+#include "custom_ops/jacobian_kernel/jacobian_kernel.h"
+#include "custom_ops/jacobian_row_norms/jacobian_row_norms.h"
+#include "custom_ops/jacobian_rows/jacobian_rows.h"
+
+namespace tfjac {
+namespace {
+
+int failures = 0;
+
+// A runtime with real threads; scratch memory in exact pieces.
+struct TestRuntime {
+  explicit TestRuntime(int64_t threads) : runtime{this, threads, &Run, &Allocate} {}
+
+  static void Run(void*, int64_t workers, void (*body)(void*, int64_t), void* state) {
+    std::vector<std::thread> threads;
+    for (int64_t worker = 0; worker < workers; ++worker) threads.emplace_back(body, state, worker);
+    for (std::thread& thread : threads) thread.join();
+  }
+  static void* Allocate(void* self, int64_t bytes) {
+    void* const memory = std::aligned_alloc(64, (bytes / 64 + 1) * 64);
+    std::memset(memory, 0xff, (bytes / 64 + 1) * 64);  // NaN, should anything read what it has not written
+    static_cast<TestRuntime*>(self)->pieces.emplace_back(memory, &std::free);
+    return memory;
+  }
+
+  std::vector<std::unique_ptr<void, void (*)(void*)>> pieces;
+  Runtime runtime;
+};
+
+double Random() { return 2.0 * std::rand() / RAND_MAX - 1.0; }
+
+template <typename T>
+std::vector<T> RandomVector(int64_t count) {
+  std::vector<T> x(count);
+  for (T& value : x) value = static_cast<T>(Random());
+  return x;
+}
+
+struct BlockSizes {
+  int64_t t, g, i, o;
+  const char* layout;
+};
+
+template <typename T>
+struct Problem {
+  Problem(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
+    int64_t p = 0;
+    for (const BlockSizes& b : blocks) {
+      a.push_back(RandomVector<T>(n * b.t * b.g * b.i));
+      d.push_back(RandomVector<T>(n * m * b.t * b.g * b.o));
+      Factor<T> f{a.back().data(), d.back().data(), b.t, b.g, b.i, b.o, 0, 0, 0, 0};
+      if (!PlaceColumns(b.layout, &f, &p)) std::abort();
+      storage.push_back(f);
+    }
+    factors = Factors<T>{n, m, p, static_cast<int64_t>(storage.size()), storage.data()};
+    residual = RandomVector<T>(n * m);
+  }
+
+  // J by its definition, [n·m, p].
+  std::vector<double> Rows() const {
+    std::vector<double> rows(factors.n * factors.m * factors.p, 0.0);
+    for (const Factor<T>& f : storage) {
+      for (int64_t row = 0; row < factors.n * factors.m; ++row) {
+        for (int64_t c = 0; c < Columns(f); ++c) {
+          const Place place = PlaceOf(f, c);
+          double sum = 0;
+          for (int64_t t = 0; t < f.t; ++t) {
+            sum += static_cast<double>(RowOfA(f, row / factors.m, t, place.g)[place.i]) *
+                   RowOfD(f, factors.m, row / factors.m, row % factors.m, t, place.g)[place.o];
+          }
+          rows[row * factors.p + f.column + c] = sum;
+        }
+      }
+    }
+    return rows;
+  }
+
+  std::vector<std::vector<T>> a, d;
+  std::vector<Factor<T>> storage;
+  Factors<T> factors;
+  std::vector<T> residual;
+};
+
+template <typename T>
+void Compare(const char* what, const std::vector<T>& found, const std::vector<double>& expected) {
+  double scale = 1, worst = 0;
+  for (double x : expected) scale = std::fmax(scale, std::fabs(x));
+  for (size_t k = 0; k < expected.size(); ++k) {
+    const double error = std::fabs(found[k] - expected[k]);
+    worst = error <= worst ? worst : error;  // a NaN counts as worst
+  }
+  const double limit = scale * (sizeof(T) == 4 ? 1e-4 : 1e-12);
+  if (!(worst <= limit)) {
+    std::printf("%s: off by %g, more than %g\n", what, worst, limit);
+    ++failures;
+  }
+}
+
+template <typename T>
+std::vector<double> Product(const std::vector<double>& x, int64_t rows, int64_t columns, bool transposed) {
+  const int64_t size = transposed ? columns : rows, depth = transposed ? rows : columns;
+  std::vector<double> result(size * size, 0.0);
+  for (int64_t r = 0; r < size; ++r) {
+    for (int64_t c = 0; c < size; ++c) {
+      for (int64_t k = 0; k < depth; ++k) {
+        result[r * size + c] += transposed ? x[k * columns + r] * x[k * columns + c] : x[r * columns + k] * x[c * columns + k];
+      }
+    }
+  }
+  return result;
+}
+
+template <typename T>
+void CheckFactors(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
+  const Problem<T> problem(n, m, blocks);
+  const Factors<T>& f = problem.factors;
+  const std::vector<double> expected = problem.Rows();
+  for (int64_t threads : {1, 3}) {
+    TestRuntime test(threads);
+    std::vector<T> rows(n * m * f.p), gram(f.p * f.p), gradient(f.p), kernel(n * m * n * m), norms(n * m);
+    if (!rows.empty()) {
+      TFJAC_ISA::JacobianRows<T>(test.runtime, f, rows.data());
+      Compare("rows", rows, expected);
+    }
+    if (f.p > 5000) continue;  // the loops below would take too long
+    if (f.p > 0) {
+      TFJAC_ISA::JacobianGram<T>(test.runtime, f, problem.residual.data(), gram.data(), gradient.data());
+      Compare("gram", gram, Product<T>(expected, n * m, f.p, true));
+      std::vector<double> transposed(f.p, 0.0);
+      for (int64_t row = 0; row < n * m; ++row) {
+        for (int64_t c = 0; c < f.p; ++c) transposed[c] += expected[row * f.p + c] * problem.residual[row];
+      }
+      Compare("gradient", gradient, transposed);
+    }
+    if (!kernel.empty()) {
+      TFJAC_ISA::JacobianKernel<T>(test.runtime, f, kernel.data());
+      const std::vector<double> products = Product<T>(expected, n * m, f.p, false);
+      Compare("kernel", kernel, products);
+      TFJAC_ISA::JacobianRowNorms<T>(test.runtime, f, norms.data());
+      std::vector<double> diagonal(n * m);
+      for (int64_t row = 0; row < n * m; ++row) diagonal[row] = products[row * (n * m + 1)];
+      Compare("row norms", norms, diagonal);
+    }
+  }
+}
+
+template <typename T>
+void CheckSolve(int64_t p) {
+  std::vector<T> matrix(p * p), rhs = RandomVector<T>(p), scaling(p, T(1)), damping = {T(2), T(-1e6), T(3)};
+  for (int64_t r = 0; r < p; ++r) {
+    for (int64_t c = 0; c < p; ++c) matrix[r * p + c] = c <= r ? T(1) / T(1 + r - c) : T(NAN);  // above: never read
+  }
+  for (int64_t threads : {1, 3}) {
+    TestRuntime test(threads);
+    std::vector<T> solution(3 * p);
+    bool success[3];
+    const DampedSystems<T> systems{p, 3, matrix.data(), rhs.data(), scaling.data(), damping.data()};
+    TFJAC_ISA::DampedSolve<T>(test.runtime, systems, solution.data(), success);
+    if (!success[0] || success[1] != (p == 0) || !success[2]) std::printf("solve: flags at p = %d\n", int(p)), ++failures;
+    for (int64_t j : {0, 2}) {  // the residual of the equations
+      std::vector<T> left(p);
+      for (int64_t r = 0; r < p; ++r) {
+        double sum = damping[j] * solution[j * p + r];
+        for (int64_t c = 0; c < p; ++c) sum += matrix[c <= r ? r * p + c : c * p + r] * solution[j * p + c];
+        left[r] = static_cast<T>(sum);
+      }
+      Compare("solve", left, std::vector<double>(rhs.begin(), rhs.end()));
+    }
+  }
+}
+
+template <typename T>
+void CheckAll() {
+  CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
+  CheckFactors<T>(0, 2, {{1, 1, 3, 2, "gio"}, {4, 1, 3, 2, "gio"}});
+  CheckFactors<T>(2, 0, {{1, 1, 3, 2, "gio"}});
+  CheckFactors<T>(2, 2, {{1, 1, 0, 2, "gio"}, {0, 1, 3, 2, "oig"}, {1, 0, 3, 2, "igo"}});
+  CheckFactors<T>(9, 3, {{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}, {1, 1, 4, 3, "oig"}, {1, 1, 1, 3, "igo"}});
+  CheckFactors<T>(5, 2, {{3, 2, 3, 2, "igo"}, {1, 3, 2, 4, "ogi"}, {7, 1, 2, 9, "iog"}});
+  CheckFactors<T>(260, 1, {{1, 1, 17, 3, "gio"}, {1, 1, 1, 260, "gio"}});                   // blocks of columns
+  CheckFactors<T>(2200, 1, {{1, 1, 3, 2, "gio"}});                                           // segments of rows
+  CheckFactors<T>(12, 3, {{1, 1, 20, 9, "gio"}, {1, 1, 1, 9, "gio"}, {1, 1, 9, 8, "ogi"}});  // residuals folded
+  CheckFactors<T>(7, 1, {{1, 1, 33, 34, "gio"}, {1, 1, 1, 34, "gio"}});                      // pair products
+  CheckFactors<T>(20, 3, {{6, 1, 9, 8, "gio"}, {1, 1, 30, 9, "gio"}, {3, 2, 4, 10, "oig"}}); // rows in chunks
+  CheckFactors<T>(40, 9, {{2, 1, 30, 20, "gio"}, {30, 1, 4, 3, "gio"}});                     // ghost and rows
+  CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                       // many residuals
+  CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                         // past the cache
+  for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
+}
+
+}  // namespace
+}  // namespace tfjac
+
+int main() {
+  tfjac::CheckAll<float>();
+  tfjac::CheckAll<double>();
+  std::printf("%s\n", tfjac::failures ? "FAILED" : "the CPU kernels are right, and the sanitizers found nothing");
+  return tfjac::failures ? 1 : 0;
+}
