@@ -23,7 +23,7 @@ class Problem:
     sum_of_squares: float
 
     def residuals(self, b):
-        """Residuals at the parameters ``b``, a tensor ``[p]`` of float64."""
+        """Residuals at the parameters `b`, a tensor `[p]` of float64."""
         y = np.log(self.y) if self.name == "Nelson" else self.y
         return y - MODELS[self.name](b, tf.constant(self.x))
 

@@ -11,7 +11,7 @@ EPS = np.finfo(np.float64).eps
 class Oracle:
     """Madsen, Nielsen & Tingleff 2004 with a choice of scaling, over residuals with a known Jacobian.
 
-    ``residuals`` and ``jacobian`` are functions of w ``[p]``; Λ is diagonal, ``prior`` ``[p]``, around zero.
+    `residuals` and `jacobian` are functions of w `[p]`; Λ is diagonal, `prior` `[p]`, around zero.
     """
 
     residuals: callable

@@ -1,4 +1,4 @@
-"""LevenbergMarquardt in Keras' ``fit``: plain models, all of Keras' ways to run them, saving and going on."""
+"""LevenbergMarquardt in Keras' `fit`: plain models, all of Keras' ways to run them, saving and going on."""
 
 import keras
 import numpy as np
@@ -153,7 +153,7 @@ def test_convolutions():
 
 
 class InnerFunction(layers.Layer):
-    """A layer whose call is a ``tf.function`` of the user's."""
+    """A layer whose call is a `tf.function` of the user's."""
 
     def build(self, shape):
         self.kernel = self.add_weight(shape=(shape[-1], 6))

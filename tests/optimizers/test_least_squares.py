@@ -151,6 +151,28 @@ def test_gradient_norm():
     np.testing.assert_allclose(result.gradient_norm, np.abs(tape.gradient(cost, x)).max(), rtol=1e-10)
 
 
+def test_covariance_of_a_straight_line():
+    """Against the textbook: s²(XᵀX)⁻¹, for variables in a nest."""
+    t, y = np.arange(9.0), np.array([0.1, 1.2, 1.9, 3.2, 3.8, 5.1, 6.2, 6.8, 8.1])
+    line = {"offset": tf.Variable([0.0], dtype=tf.float64), "slope": tf.Variable(1.0, dtype=tf.float64)}
+    result = least_squares(lambda: line["offset"] + line["slope"] * t - y, line)
+    design = np.stack([np.ones(9), t], axis=1)
+    rss = np.linalg.lstsq(design, y)[1][0]
+    expected = rss / 7 * np.linalg.inv(design.T @ design)
+    np.testing.assert_allclose(result.covariance(), expected, rtol=1e-9)
+    errors = result.standard_errors()
+    np.testing.assert_allclose([errors["offset"][0], errors["slope"]], np.sqrt(np.diag(expected)), rtol=1e-9)
+
+
+def test_covariance_that_is_not_determined():
+    result, _ = run(lambda x: tf.stack([x[0] + x[1] - 2.0, 2 * (x[0] + x[1]) - 4.0, x[0] + x[1]]), [5.0, 3.0])
+    with pytest.raises(ValueError, match=r"do not determine all parameters"):
+        result.covariance()
+    result, _ = run(lambda x: x - 1.0, [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"more residuals than parameters.*Received: 2 residuals, 2 parameters"):
+        result.covariance()
+
+
 def test_bad_arguments():
     x = tf.Variable([1.0, 2.0])
     with pytest.raises(TypeError, match=r"residuals must be a callable.*Received: residuals="):

@@ -32,7 +32,7 @@ class Linear:
         return loss
 
     def reference(self):
-        """r, J, Λ ``[p]`` and w, by hand."""
+        """r, J, Λ `[p]` and w, by hand."""
         a, b = self.a.numpy(), self.b.numpy()
         residual = (self.x @ a @ b - self.y).ravel() / np.sqrt(3)
         to_a = np.einsum("ni,om->nmio", self.x, b).reshape(len(residual), -1)

@@ -1,14 +1,14 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
-from .damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
-from .least_squares import least_squares
-from .levenberg_marquardt import LevenbergMarquardt
-from .loss_terms import NotASumOfSquares
-from .records import Report
-from .results import LeastSquaresResult
-from .scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
-from .solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
-from .statuses import Status
+from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
+from tfjac.optimizers.least_squares import least_squares
+from tfjac.optimizers.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.loss_terms import NotASumOfSquares
+from tfjac.optimizers.records import Report
+from tfjac.optimizers.results import LeastSquaresResult
+from tfjac.optimizers.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
+from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
+from tfjac.optimizers.statuses import Status
 
 __all__ = [
     "AutoSolver",

@@ -5,18 +5,18 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .options import positive
-from .statuses import Status
+from tfjac.optimizers.options import positive
+from tfjac.optimizers.statuses import Status
 
 
 class Tolerances(NamedTuple):
     """The three tolerances; zero switches a test off.
 
     Attributes:
-      cost: ``ftol``: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
-        of them, the least damped, promised no more than ftol·F.
-      step: ``xtol``: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step.
-      gradient: ``gtol``: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
+        cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
+            of them, the least damped, promised no more than ftol·F.
+        step: `xtol`: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step.
+        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
     """
 
     cost: float
@@ -35,7 +35,7 @@ def tolerances(ftol, xtol, gtol, dtype):
 
 
 def status_after(report, limits):
-    """Return the ``Status`` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+    """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
 
     A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
     that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts

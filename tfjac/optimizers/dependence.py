@@ -2,16 +2,16 @@
 
 import keras
 
-from ..graph import as_tf_variable, differentiable_path
-from .variables import variable_name
+from tfjac.graph import as_tf_variable, differentiable_path
+from tfjac.optimizers.variables import variable_name
 
 
 def dependence(targets, handles):
     """Return, for each target, the set of the numbers of the variables from which a gradient passes to it.
 
     Args:
-      targets: list of tensors of one graph.
-      handles: list of the handles of the variables (None for one that the graph never uses).
+        targets: list of tensors of one graph.
+        handles: list of the handles of the variables (None for one that the graph never uses).
 
     Cost: one walk over the graph, whatever the number of variables.
     """
@@ -27,12 +27,12 @@ def check_dependence(targets, variables, handles, what):
     """Refuse variables that the targets do not depend on, and arithmetic in another precision than theirs.
 
     Args:
-      targets: list of tensors of one graph.
-      variables, handles: the variables, and their handles in that graph.
-      what: what the targets are called in messages, "loss" or "residuals".
+        targets: list of tensors of one graph.
+        variables, handles: the variables, and their handles in that graph.
+        what: what the targets are called in messages, "loss" or "residuals".
 
     Raises:
-      ValueError: naming the variable, or the op.
+        ValueError: naming the variable, or the op.
     """
     reached = set().union(*dependence(targets, handles))
     for number, variable in enumerate(variables):

@@ -2,18 +2,18 @@
 
 import tensorflow as tf
 
-from ..graph import as_tf_variable
-from .convergence import status_after, tolerances
-from .damping import get_damping
-from .options import positive, positive_integer
-from .records import Method, State
-from .residuals import residual_objective
-from .results import LeastSquaresResult
-from .scaling import get_scaling
-from .solvers import get_solver
-from .statuses import Status
-from .step import take_step
-from .variables import checked_variables
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.convergence import status_after, tolerances
+from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.records import Method, State
+from tfjac.optimizers.residuals import residual_objective
+from tfjac.optimizers.results import LeastSquaresResult
+from tfjac.optimizers.scaling import get_scaling
+from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.step import take_step
+from tfjac.optimizers.variables import checked_variables
 
 
 def least_squares(
@@ -38,26 +38,26 @@ def least_squares(
     rises, so that the variables are left at the best point found, whatever the status.
 
     Args:
-      residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
-        them. It is traced once, as by ``tf.function``. Where the leading axis is that of independent examples, the
-        Jacobian is found far cheaper.
-      variables: nest of ``tf.Variable`` or ``keras.Variable``, all float32 or all float64.
-      max_steps: at most so many steps.
-      ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
-        ``tfjac.optimizers.convergence``); default √ε of the dtype, zero to switch one off.
-      damping: ``"nielsen"``, ``"multiplicative"``, ``"trust_region"``, or a ``Damping``.
-      scaling: ``"more"``, ``"marquardt"``, ``"identity"``, or a ``Scaling``.
-      solver: ``"auto"``, ``"qr"``, ``"cholesky"``, ``"kernel"``, ``"cg"``, or a ``Solver``.
-      max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
-      min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
-      jit_compile: whether to compile the minimisation with XLA.
+        residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
+            them. It is traced once, as by `tf.function`. Where the leading axis is that of independent examples, the
+            Jacobian is found far cheaper.
+        variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
+        max_steps: at most so many steps.
+        ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
+            `tfjac.optimizers.convergence`); default √ε of the dtype, zero to switch one off.
+        damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
+        scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
+        solver: `"auto"`, `"qr"`, `"cholesky"`, `"kernel"`, `"cg"`, or a `Solver`.
+        max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
+        min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
+        jit_compile: whether to compile the minimisation with XLA.
 
     Returns:
-      A ``LeastSquaresResult``.
+        A `LeastSquaresResult`.
 
     Raises:
-      ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
-        one of the variables. Numerical trouble never raises: it is a status.
+        ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
+            one of the variables. Numerical trouble never raises: it is a status.
 
     Cost: per step, one linearisation, and for each attempt one solve and one evaluation.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
@@ -75,7 +75,8 @@ def least_squares(
     )
     minimise = _minimisation(residuals, flat, method, limits, positive_integer("max_steps", max_steps))
     outcome = tf.function(minimise, jit_compile=jit_compile, autograph=False).get_concrete_function()()
-    return _result(variables, flat, *(tensor.numpy() for tensor in outcome))
+    jacobian = tf.function(lambda: residual_objective(residuals(), flat).to_dense(), autograph=False)
+    return _result(variables, flat, *(tensor.numpy() for tensor in outcome), lambda: jacobian().numpy())
 
 
 def _minimisation(residuals, variables, method, limits, max_steps):
@@ -111,7 +112,7 @@ def _minimisation(residuals, variables, method, limits, max_steps):
     return minimise
 
 
-def _result(variables, flat, status, cost, gradient_norm, steps, evaluations, damping):
+def _result(variables, flat, status, cost, gradient_norm, steps, evaluations, damping, jacobian):
     return LeastSquaresResult(
         x=tf.nest.pack_sequence_as(variables, [as_tf_variable(variable).numpy() for variable in flat]),
         cost=float(cost),
@@ -121,6 +122,7 @@ def _result(variables, flat, status, cost, gradient_norm, steps, evaluations, da
         evaluations=int(evaluations),
         jacobians=int(steps),
         damping=float(damping),
+        jacobian=jacobian,
     )
 
 

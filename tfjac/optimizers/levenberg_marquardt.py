@@ -3,18 +3,24 @@
 import keras
 import tensorflow as tf
 
-from ..graph import as_tf_variable
-from .damping import get_damping
-from .options import positive, positive_integer
-from .records import Method, State
-from .refusals import check_replicas, check_tracing, check_trainable, refuse_learning_rate, refuse_options
-from .residuals import loss_objective, residual_objective
-from .scaling import get_scaling
-from .solvers import get_solver
-from .statuses import Status
-from .step import take_step
-from .traces import LossOfTrace, TraceCache
-from .variables import checked_variables, variable_name
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.records import Method, State
+from tfjac.optimizers.refusals import (
+    check_replicas,
+    check_tracing,
+    check_trainable,
+    refuse_learning_rate,
+    refuse_options,
+)
+from tfjac.optimizers.residuals import loss_objective, residual_objective
+from tfjac.optimizers.scaling import get_scaling
+from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.step import take_step
+from tfjac.optimizers.traces import LossOfTrace, TraceCache
+from tfjac.optimizers.variables import checked_variables, variable_name
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -25,35 +31,35 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         model.fit(x, y, batch_size=len(x), epochs=100)
 
     The residuals are read off the graph of the loss: mean squared errors with sample weights, class weights, masks,
-    several outputs with ``loss_weights`` and L2 regularisers are all exact; any other loss is refused, by the name of
+    several outputs with `loss_weights` and L2 regularisers are all exact; any other loss is refused, by the name of
     the op that is not a square. Each step solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it
     only if the loss fell; otherwise the variables get their bits back and more damping is tried. A batch whose loss
     is not finite changes nothing.
 
     There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches,
-    which the steps fit one by one, use large ones. Needs a graph (``run_eagerly=False``); outside of Keras' ``fit``,
-    use ``minimize``.
+    which the steps fit one by one, use large ones. Needs a graph (`run_eagerly=False`); outside of Keras' `fit`,
+    use `minimize`.
 
     Args:
-      damping: ``"nielsen"``, ``"multiplicative"``, ``"trust_region"``, or a ``Damping``.
-      scaling: ``"identity"``, ``"marquardt"``, ``"more"``, or a ``Scaling``: the matrix D.
-      solver: ``"auto"``, ``"cholesky"``, ``"kernel"``, ``"qr"``, ``"cg"``, or a ``Solver``. What ``"auto"`` chose is
-        ``optimizer.solver_used`` after the first step.
-      max_attempts: at most so many attempts, with growing damping, in one step.
-      min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
-      name: name of the optimizer.
-      **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
+        damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
+        scaling: `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
+        solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"cg"`, or a `Solver`. What `"auto"` chose is
+            `optimizer.solver_used` after the first step.
+        max_attempts: at most so many attempts, with growing damping, in one step.
+        min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
+        name: name of the optimizer.
+        **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
-      status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's
-      variables.
+        status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's
+        variables.
 
     Raises:
-      ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of
-        squares, variables that are not floating-point or that the loss does not depend on, reduced precision, eager
-        execution.
+        ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of
+            squares, variables that are not floating-point or that the loss does not depend on, reduced precision, eager
+            execution.
 
-    Cost: per step, one linearisation (``tfjac.jacobian_operator``), and per attempt one linear solve and one forward
+    Cost: per step, one linearisation (`tfjac.jacobian_operator`), and per attempt one linear solve and one forward
     pass.
     Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004.
     """
@@ -84,7 +90,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     # -------------------------------------------------------------- state
 
     def build(self, variables):
-        """Create the optimizer's state for ``variables``: damping, scaling, counters, last status."""
+        """Create the optimizer's state for `variables`: damping, scaling, counters, last status."""
         if self.built:
             return
         variables = checked_variables(variables)
@@ -124,20 +130,20 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     # -------------------------------------------------------------- a step
 
     def scale_loss(self, loss):
-        """Return ``loss`` as it is, and remember it: the residuals of the step are read off its graph."""
+        """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
         self._loss_of_trace.keep(loss)
         return loss
 
     def finalize_variable_values(self, var_list):
-        """Check, at the end of ``fit``, that there was something to train: Keras takes no step for a frozen model."""
+        """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
 
     def apply(self, grads, trainable_variables=None):
-        """Take one step on the loss that ``scale_loss`` saw in this trace; ``grads`` are not used.
+        """Take one step on the loss that `scale_loss` saw in this trace; `grads` are not used.
 
         Raises:
-          ValueError: outside of a graph, without ``scale_loss`` before, or for a loss that is not a sum of squares.
+            ValueError: outside of a graph, without `scale_loss` before, or for a loss that is not a sum of squares.
         """
         check_tracing()
         check_replicas()
@@ -150,16 +156,16 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     def minimize(self, residuals, variables):
         """Take one step on ½‖residuals()‖².
 
-        Eagerly, ``residuals`` is traced on the first call and the trace used again for the same callable and
-        variables; inside a ``tf.function`` it is traced in place.
+        Eagerly, `residuals` is traced on the first call and the trace used again for the same callable and
+        variables; inside a `tf.function` it is traced in place.
 
         Args:
-          residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
-            them. Where the leading axis is that of independent examples, the Jacobian is found far cheaper.
-          variables: list of ``tf.Variable`` or ``keras.Variable``, the same for every call.
+            residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a
+              nest of them. Where the leading axis is that of independent examples, the Jacobian is found far cheaper.
+            variables: list of `tf.Variable` or `keras.Variable`, the same for every call.
 
         Returns:
-          A ``Report``: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
+            A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
         if not callable(residuals):
             raise TypeError(
@@ -204,7 +210,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @property
     def status(self):
-        """How the last step ended, a ``Status``."""
+        """How the last step ended, a `Status`."""
         return Status(int(self._status.numpy())) if self.built else Status.RUNNING
 
     @property
@@ -230,7 +236,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @property
     def solver_used(self):
-        """Name of the solver; for ``"auto"`` what it chose in the last trace, None before."""
+        """Name of the solver; for `"auto"` what it chose in the last trace, None before."""
         return getattr(self._method.solver, "chosen", self._method.solver.name)
 
     @property
@@ -245,7 +251,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     # -------------------------------------------------------------- configuration
 
     def get_config(self):
-        """Return the arguments of the constructor, as ``from_config`` takes them."""
+        """Return the arguments of the constructor, as `from_config` takes them."""
         return {
             "name": self.name,
             **self._options.serialized(),
@@ -255,7 +261,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """Rebuild from ``get_config()``, without state."""
+        """Rebuild from `get_config()`, without state."""
         objects = {
             key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
             for key, value in config.items()

@@ -10,7 +10,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from ..graph import differentiable_path, references
+from tfjac.graph import differentiable_path, references
 
 FIRST_INPUT = {
     "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape", "ExpandDims", "GatherNd",
@@ -32,10 +32,10 @@ class SquaredTerm:
     """One place in a loss where a square is taken.
 
     Attributes:
-      root: u, the tensor that is squared.
-      weight: c = ∂loss/∂(u²), of the shape of u.
-      uniform: whether c is known to be the same for all elements: everything is summed with nothing in between.
-      op: the op that squares.
+        root: u, the tensor that is squared.
+        weight: c = ∂loss/∂(u²), of the shape of u.
+        uniform: whether c is known to be the same for all elements: everything is summed with nothing in between.
+        op: the op that squares.
     """
 
     root: tf.Tensor
@@ -45,7 +45,7 @@ class SquaredTerm:
 
 
 class NotASumOfSquares(ValueError):
-    """The loss is not a sum of squares; ``op`` is the op at which it stops being one."""
+    """The loss is not a sum of squares; `op` is the op at which it stops being one."""
 
     def __init__(self, op, reason):
         self.op = op
@@ -58,17 +58,17 @@ class NotASumOfSquares(ValueError):
 
 
 def squared_terms(loss, handles):
-    """Find the squares that ``loss`` is a weighted sum of.
+    """Find the squares that `loss` is a weighted sum of.
 
     Args:
-      loss: scalar tensor, without function calls on the way (``inline_calls``).
-      handles: tensors in the graph of ``loss``, the handles of the variables.
+        loss: scalar tensor, without function calls on the way (`inline_calls`).
+        handles: tensors in the graph of `loss`, the handles of the variables.
 
     Returns:
-      A list of ``SquaredTerm``, empty where the loss does not depend on the variables.
+        A list of `SquaredTerm`, empty where the loss does not depend on the variables.
 
     Raises:
-      NotASumOfSquares: naming the op through which a variable enters the loss other than squared.
+        NotASumOfSquares: naming the op through which a variable enters the loss other than squared.
     """
     live = references(handles)
     for op in differentiable_path(handles, [loss]):
@@ -84,7 +84,7 @@ def squared_terms(loss, handles):
 
 @dataclasses.dataclass(frozen=True)
 class _Square:
-    """An op that squares ``root``, times ``factor``."""
+    """An op that squares `root`, times `factor`."""
 
     op: tf.Operation
     root: tf.Tensor
@@ -97,13 +97,13 @@ class _Square:
 
 
 class _Walk:
-    """The walk back from a loss; ``live`` are the tensors that depend on the variables."""
+    """The walk back from a loss; `live` are the tensors that depend on the variables."""
 
     def __init__(self, live):
         self.live = live
 
     def squares_of(self, loss):
-        """Return a dict from the name of each squaring op to its ``_Square``."""
+        """Return a dict from the name of each squaring op to its `_Square`."""
         found, seen = {}, {}
         pending = [(loss, False, 1)]
         while pending:
@@ -124,7 +124,7 @@ class _Walk:
         return found
 
     def _linear_inputs(self, op):
-        """Return the inputs of ``op`` that the walk goes on from, each with the sign that it enters with."""
+        """Return the inputs of `op` that the walk goes on from, each with the sign that it enters with."""
         alive = [index for index, tensor in enumerate(op.inputs) if tensor.ref() in self.live]
         through_first = op.type in FIRST_INPUT and alive == [0]
         through_one = op.type in ONE_INPUT and len(alive) == 1
@@ -142,7 +142,7 @@ _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims
 
 
 def square_root(op):
-    """Return u where ``op`` computes u² (or ½Σu², for L2Loss), else None."""
+    """Return u where `op` computes u² (or ½Σu², for L2Loss), else None."""
     if op.type in ("Square", "L2Loss"):
         return op.inputs[0]
     if op.type == "Mul" and op.inputs[0] is op.inputs[1]:
@@ -154,7 +154,7 @@ def square_root(op):
 
 
 def _sign(op, index):
-    """Return −1 where ``op`` is known to turn the sign of that input, else 1."""
+    """Return −1 where `op` is known to turn the sign of that input, else 1."""
     if op.type == "Neg" or (op.type == "Sub" and index == 1):
         return -1
     if op.type in ("Mul", "RealDiv", "Div", "DivNoNan"):

@@ -2,16 +2,16 @@
 
 
 def resolve(argument, value, choices):
-    """Return the object that ``value`` names, or ``value`` itself where it already is one.
+    """Return the object that `value` names, or `value` itself where it already is one.
 
     Args:
-      argument: name of the argument, for the error.
-      value: a key of ``choices``, or an instance of one of the classes in it.
-      choices: dict from name to class (called without arguments).
+        argument: name of the argument, for the error.
+        value: a key of `choices`, or an instance of one of the classes in it.
+        choices: dict from name to class (called without arguments).
 
     Raises:
-      ValueError: for an unknown name.
-      TypeError: for anything else.
+        ValueError: for an unknown name.
+        TypeError: for anything else.
     """
     names = ", ".join(repr(name) for name in choices)
     if isinstance(value, str):
@@ -29,7 +29,7 @@ def resolve(argument, value, choices):
 
 
 def positive(argument, value, *, below=None):
-    """Return ``value`` as a float; raise ValueError unless it is a number in ``(0, below)``."""
+    """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
     valid = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     if not valid or (below is not None and not value < below):
         limit = "a positive number" if below is None else f"a number between 0 and {below}"
@@ -38,7 +38,7 @@ def positive(argument, value, *, below=None):
 
 
 def positive_integer(argument, value):
-    """Return ``value`` as an int; raise ValueError unless it is an integer of at least one."""
+    """Return `value` as an int; raise ValueError unless it is an integer of at least one."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
     return int(value)

@@ -4,17 +4,17 @@ import dataclasses
 
 import tensorflow as tf
 
-from ..graph import differentiable_path, references
+from tfjac.graph import differentiable_path, references
 
 
 class Prior:
     """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
 
     Attributes:
-      precision: ``[p]``, Λ.
-      gradient: ``[p]``, Λ(w−w₀).
-      per_variable: ``[num_variables]``, Λ of each variable where it is the same for all its elements; else None.
-      is_zero: whether there is no such part (a Python bool).
+        precision: `[p]`, Λ.
+        gradient: `[p]`, Λ(w−w₀).
+        per_variable: `[num_variables]`, Λ of each variable where it is the same for all its elements; else None.
+        is_zero: whether there is no such part (a Python bool).
     """
 
     def __init__(self, precision, gradient, per_variable, is_zero):
@@ -37,13 +37,13 @@ class Prior:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariablePrior:
-    """What one squared term adds to the diagonal, for one variable of ``size`` elements.
+    """What one squared term adds to the diagonal, for one variable of `size` elements.
 
     Attributes:
-      index: which of the variables.
-      precision: ``[size]``, second derivative of the term.
-      gradient: ``[size]``, first derivative.
-      number: scalar, the precision where it is known to be the same for all elements; else None.
+        index: which of the variables.
+        precision: `[size]`, second derivative of the term.
+        gradient: `[size]`, first derivative.
+        number: scalar, the precision where it is known to be the same for all elements; else None.
     """
 
     index: int
@@ -53,11 +53,11 @@ class VariablePrior:
 
 
 def diagonal_prior(term, handles):
-    """Return the ``VariablePrior`` of c·u² where u = α·v + β elementwise, for one variable v; None for anything else.
+    """Return the `VariablePrior` of c·u² where u = α·v + β elementwise, for one variable v; None for anything else.
 
     Args:
-      term: a ``SquaredTerm``.
-      handles: list of the handles of the variables (None for one that the graph never uses).
+        term: a `SquaredTerm`.
+        handles: list of the handles of the variables (None for one that the graph never uses).
     """
     found = _elementwise(term.root, _live([handle for handle in handles if handle is not None], term.root))
     if found is None:
@@ -79,7 +79,7 @@ def _live(handles, root):
 
 
 def _elementwise(root, live):
-    """Follow ``root`` back to the reading of one variable; return it and α ``[size]`` (None for ones), or None."""
+    """Follow `root` back to the reading of one variable; return it and α `[size]` (None for ones), or None."""
     tensor, slope = root, None
     while tensor.op.type != "ReadVariableOp":
         alive = [index for index, x in enumerate(tensor.op.inputs) if x.ref() in live]
@@ -101,7 +101,7 @@ _ELEMENTWISE = {"Add", "AddV2", "Div", "Identity", "Mul", "Neg", "RealDiv", "Res
 
 
 def _factor(op, alive):
-    """Return what ``op`` multiplies its input number ``alive`` by; None for one."""
+    """Return what `op` multiplies its input number `alive` by; None for one."""
     if op.type in ("Mul", "RealDiv", "Div"):
         other = op.inputs[1 - alive]
         return other if op.type == "Mul" else 1 / other
@@ -109,7 +109,7 @@ def _factor(op, alive):
 
 
 def combined(priors, sizes, dtype):
-    """Return the ``Prior`` that a list of ``VariablePrior`` adds up to; ``sizes`` are those of all variables."""
+    """Return the `Prior` that a list of `VariablePrior` adds up to; `sizes` are those of all variables."""
     precision = [tf.zeros([size], dtype) for size in sizes]
     gradient = [tf.zeros([size], dtype) for size in sizes]
     numbers = [tf.zeros([], dtype) for _ in sizes]

@@ -4,19 +4,19 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from .damping import Damping
-from .scaling import Scaling
-from .solvers import Solver
-from .statuses import Status
+from tfjac.optimizers.damping import Damping
+from tfjac.optimizers.scaling import Scaling
+from tfjac.optimizers.solvers import Solver
+from tfjac.optimizers.statuses import Status
 
 
 class Method(NamedTuple):
     """The parts that a step is made of, and its two numbers.
 
     Attributes:
-      damping, scaling, solver: how λ and D are chosen and how the system is solved.
-      max_attempts: at most so many solves and evaluations in one step.
-      min_gain: a step is kept if ρ exceeds this.
+        damping, scaling, solver: how λ and D are chosen and how the system is solved.
+        max_attempts: at most so many solves and evaluations in one step.
+        min_gain: a step is kept if ρ exceeds this.
     """
 
     damping: Damping
@@ -27,7 +27,7 @@ class Method(NamedTuple):
 
 
 class State(NamedTuple):
-    """What one step hands to the next: the damping's scalars, and D ``[p]``; zeros before the first step."""
+    """What one step hands to the next: the damping's scalars, and D `[p]`; zeros before the first step."""
 
     damping: tuple
     scaling: tf.Tensor
@@ -37,19 +37,19 @@ class Report(NamedTuple):
     """What happened in a step; scalars, of the variables' dtype where not said otherwise.
 
     Attributes:
-      cost: F at the variables as the step left them.
-      reduction: by how much F was lowered; for a rejected step, what its last attempt would have gained (may be −∞).
-      predicted: the reduction that the linear model promised for the last attempt.
-      promised: the same for the first attempt, the least damped one.
-      ratio: ρ of the last attempt.
-      damping: λ of the last attempt.
-      gradient_norm: max |g|, before the step.
-      cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2F).
-      step_length: ‖D^½ p‖ of the last attempt.
-      length: ‖D^½ w‖ before the step.
-      attempts: int32, how many times a step was solved for and evaluated.
-      status: int32, a ``Status``: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
-        gradient is exactly zero, so that there is no step to take.
+        cost: F at the variables as the step left them.
+        reduction: by how much F was lowered; for a rejected step, what its last attempt would have gained (may be −∞).
+        predicted: the reduction that the linear model promised for the last attempt.
+        promised: the same for the first attempt, the least damped one.
+        ratio: ρ of the last attempt.
+        damping: λ of the last attempt.
+        gradient_norm: max |g|, before the step.
+        cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2F).
+        step_length: ‖D^½ p‖ of the last attempt.
+        length: ‖D^½ w‖ before the step.
+        attempts: int32, how many times a step was solved for and evaluated.
+        status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
+            gradient is exactly zero, so that there is no step to take.
     """
 
     cost: tf.Tensor
@@ -75,13 +75,13 @@ class Point(NamedTuple):
     """Where a step starts.
 
     Attributes:
-      values: list of the variables' values.
-      scaling: ``[p]``, D.
-      curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
-      length: scalar, ‖D^½ w‖.
-      finite: scalar bool, whether the cost, the gradient and the curvature are finite.
-      stationary: scalar bool, whether the gradient is exactly zero.
-      highest: scalar, the largest λ allowed.
+        values: list of the variables' values.
+        scaling: `[p]`, D.
+        curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
+        length: scalar, ‖D^½ w‖.
+        finite: scalar bool, whether the cost, the gradient and the curvature are finite.
+        stationary: scalar bool, whether the gradient is exactly zero.
+        highest: scalar, the largest λ allowed.
     """
 
     values: list
@@ -99,7 +99,7 @@ class Point(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One attempt within a step, and the damping's state after it; see ``Report`` for the names."""
+    """One attempt within a step, and the damping's state after it; see `Report` for the names."""
 
     attempts: tf.Tensor
     accepted: tf.Tensor

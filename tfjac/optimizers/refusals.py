@@ -26,8 +26,8 @@ def refuse_options(options):
     """Raise for every option that is set, with the reason; options that are off pass.
 
     Raises:
-      ValueError: for an option of Keras optimizers that cannot mean anything here.
-      TypeError: for an argument that no optimizer has.
+        ValueError: for an option of Keras optimizers that cannot mean anything here.
+        TypeError: for an argument that no optimizer has.
     """
     for name, value in options.items():
         if name not in REASONS:

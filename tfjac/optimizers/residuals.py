@@ -4,30 +4,30 @@ import warnings
 
 import tensorflow as tf
 
-from ..graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
-from ..jacobians import jacobian_operator
-from .columns import SomeColumns
-from .dependence import check_dependence, dependence
-from .loss_terms import squared_terms
-from .objective import Objective
-from .priors import combined, diagonal_prior
+from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
+from tfjac.jacobians import jacobian_operator
+from tfjac.optimizers.columns import SomeColumns
+from tfjac.optimizers.dependence import check_dependence, dependence
+from tfjac.optimizers.loss_terms import squared_terms
+from tfjac.optimizers.objective import Objective
+from tfjac.optimizers.priors import combined, diagonal_prior
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
 def loss_objective(loss, variables):
-    """Return the ``Objective`` of a loss that is a sum of squares.
+    """Return the `Objective` of a loss that is a sum of squares.
 
     loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself.
 
     Args:
-      loss: scalar tensor of the graph being traced.
-      variables: list of ``tf.Variable`` or ``keras.Variable``.
+        loss: scalar tensor of the graph being traced.
+        variables: list of `tf.Variable` or `keras.Variable`.
 
     Raises:
-      NotASumOfSquares: a ValueError that names the op through which a variable enters other than squared.
-      ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
+        NotASumOfSquares: a ValueError that names the op through which a variable enters other than squared.
+        ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
     handles = _handles(loss.graph, variables)
     (loss,) = inline_calls([loss], depends_on=[handle for handle in handles if handle is not None])
@@ -49,16 +49,16 @@ def loss_objective(loss, variables):
 
 
 def residual_objective(residuals, variables):
-    """Return the ``Objective`` F = ½‖r‖² of residuals.
+    """Return the `Objective` F = ½‖r‖² of residuals.
 
     Args:
-      residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is
-        that of independent examples, the Jacobian is found far cheaper.
-      variables: list of ``tf.Variable`` or ``keras.Variable``.
+        residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is
+            that of independent examples, the Jacobian is found far cheaper.
+        variables: list of `tf.Variable` or `keras.Variable`.
 
     Raises:
-      ValueError: for residuals that do not depend on one of the variables.
-      TypeError: for residuals that are not floating-point tensors.
+        ValueError: for residuals that do not depend on one of the variables.
+        TypeError: for residuals that are not floating-point tensors.
     """
     tensors = _checked(tf.nest.flatten(residuals))
     handles = _handles(tensors[0].graph, variables)
@@ -88,7 +88,7 @@ def _handles(graph, variables):
 
 
 def _blocks(tensors, variables, handles):
-    """Return pairs of Jacobian operator and residuals ``[rows]``, one for each group of tensors."""
+    """Return pairs of Jacobian operator and residuals `[rows]`, one for each group of tensors."""
     blocks = []
     for group in _grouped([_with_examples(tensor) for tensor in tensors], handles):
         flat = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
@@ -108,7 +108,7 @@ def _operator(group, variables, handles):
 
 
 def _with_examples(tensor):
-    """Return ``tensor`` with a leading axis; a scalar residual is one example."""
+    """Return `tensor` with a leading axis; a scalar residual is one example."""
     return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
 
 

@@ -1,6 +1,6 @@
 """Scalings: the diagonal D in (JᵀJ + λD) p = −g, which says what a long step is for each parameter.
 
-``diagonal`` is diag(JᵀJ) ``[p]``, the squared column norms of J; D has the same units, so that D = diag(JᵀJ) makes the
+`diagonal` is diag(JᵀJ) `[p]`, the squared column norms of J; D has the same units, so that D = diag(JᵀJ) makes the
 step independent of the units of the parameters.
 """
 
@@ -9,7 +9,7 @@ import abc
 import keras
 import tensorflow as tf
 
-from .options import resolve
+from tfjac.optimizers.options import resolve
 
 
 class Scaling(abc.ABC):
@@ -20,7 +20,7 @@ class Scaling(abc.ABC):
 
     @abc.abstractmethod
     def update(self, previous, diagonal):
-        """Return D ``[p]``, positive, from the last D ``[p]`` (zeros at first) and diag(JᵀJ) ``[p]``."""
+        """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
 
     def get_config(self):
         """Return the arguments of the constructor: none."""
@@ -28,7 +28,7 @@ class Scaling(abc.ABC):
 
     @classmethod
     def from_config(cls, config):
-        """Rebuild from ``get_config()``."""
+        """Rebuild from `get_config()`."""
         return cls(**config)
 
 
@@ -73,5 +73,5 @@ SCALINGS = {"identity": IdentityScaling, "marquardt": MarquardtScaling, "more": 
 
 
 def get_scaling(scaling):
-    """Return the ``Scaling`` named ``"identity"``, ``"marquardt"`` or ``"more"``, or the object itself."""
+    """Return the `Scaling` named `"identity"`, `"marquardt"` or `"more"`, or the object itself."""
     return resolve("scaling", scaling, SCALINGS)

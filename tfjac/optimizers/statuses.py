@@ -4,7 +4,7 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """How the last step of an optimizer ended, or why ``least_squares`` stopped.
+    """How the last step of an optimizer ended, or why `least_squares` stopped.
 
     The integer is what is stored in the optimizer's variables, so the order is part of the saved format.
     """
@@ -22,16 +22,16 @@ class Status(enum.IntEnum):
     """
 
     GRADIENT_TOLERANCE = 3
-    """Converged: the residuals are orthogonal to every column of the Jacobian to within ``gtol``.
+    """Converged: the residuals are orthogonal to every column of the Jacobian to within `gtol`.
 
     Of a single step: the gradient is exactly zero, as on a batch whose weights are all zero; nothing was changed.
     """
 
     COST_TOLERANCE = 4
-    """Converged: the actual and the predicted reduction of the cost are both below ``ftol`` times the cost."""
+    """Converged: the actual and the predicted reduction of the cost are both below `ftol` times the cost."""
 
     STEP_TOLERANCE = 5
-    """Converged: the last accepted step is shorter than ``xtol`` times the variables."""
+    """Converged: the last accepted step is shorter than `xtol` times the variables."""
 
     MAX_STEPS = 6
     """The number of steps allowed was used up."""

@@ -6,29 +6,29 @@ F = ½‖r‖² + ½ (w−w₀)ᵀΛ(w−w₀), g = ∇F, step p:
     predicted = −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)
     ρ = (F(w) − F(w + p)) / predicted
 
-ρ above ``min_gain`` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
+ρ above `min_gain` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
 again. What is not finite, or could not be solved, counts as ρ = −∞.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
 import tensorflow as tf
 
-from .damping import Proposal, Verdict
-from .records import Point, Report, State, Trial
-from .statuses import Status
+from tfjac.optimizers.damping import Proposal, Verdict
+from tfjac.optimizers.records import Point, Report, State, Trial
+from tfjac.optimizers.statuses import Status
 
 
 def take_step(objective, state, method):
     """Take one step from the current values of the objective's variables.
 
     Args:
-      objective: an ``Objective``, traced in the current graph.
-      state: a ``State``.
-      method: a ``Method``.
+        objective: an `Objective`, traced in the current graph.
+        state: a `State`.
+        method: a `Method`.
 
     Returns:
-      ``(State, Report)``. The variables hold the new values if the step was accepted, else the same bits as before.
-      From a point that is not finite, or where the gradient is zero, no step is tried, and the state stays as it was.
+        `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
+        From a point that is not finite, or where the gradient is zero, no step is tried, and the state stays as it was.
     """
     return method.solver.run(objective, lambda system: _step(objective, system, state, method))
 
@@ -99,7 +99,7 @@ def judge(reduction, predicted, slope, solved, min_gain):
 
 
 def _solve(system, scaling):
-    """Return ``solve(λ) -> Proposal`` for one linearisation and one D, to be called any number of times."""
+    """Return `solve(λ) -> Proposal` for one linearisation and one D, to be called any number of times."""
     solve = system.solver(scaling)
 
     def proposal(damping):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class LossOfTrace:
-    """The loss seen by ``scale_loss``, until ``apply`` asks for it; one for each thread that traces."""
+    """The loss seen by `scale_loss`, until `apply` asks for it; one for each thread that traces."""
 
     def __init__(self):
         self._losses = {}
@@ -20,7 +20,7 @@ class LossOfTrace:
         """Return the loss of this trace, and forget it.
 
         Raises:
-          ValueError: where there is none, or it is of another graph.
+            ValueError: where there is none, or it is of another graph.
         """
         loss = self._losses.pop(threading.get_ident(), None)
         if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
@@ -38,14 +38,14 @@ class TraceCache:
     """Traced functions by what they were traced from; the least recently used one goes first.
 
     Args:
-      size: how many to keep.
+        size: how many to keep.
     """
 
     def __init__(self, size=8):
         self.size, self._functions = size, collections.OrderedDict()
 
     def get(self, key, make):
-        """Return the function for ``key``, from ``make()`` where there is none yet."""
+        """Return the function for `key`, from `make()` where there is none yet."""
         if key not in self._functions:
             self._functions[key] = make()
             if len(self._functions) > self.size:

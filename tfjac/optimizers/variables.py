@@ -2,16 +2,16 @@
 
 import tensorflow as tf
 
-from ..graph import as_tf_variable
+from tfjac.graph import as_tf_variable
 
 
 def checked_variables(variables):
-    """Return ``variables`` as a list, checked.
+    """Return `variables` as a list, checked.
 
     Raises:
-      ValueError: for none at all, a non-floating or half-precision dtype, mixed dtypes, an open shape, or the same
-        variable twice.
-      TypeError: for what is not a variable.
+        ValueError: for none at all, a non-floating or half-precision dtype, mixed dtypes, an open shape, or the same
+            variable twice.
+        TypeError: for what is not a variable.
     """
     variables = list(variables)
     if not variables:
@@ -40,5 +40,5 @@ def checked_variables(variables):
 
 
 def variable_name(variable):
-    """Return the path of a Keras variable, or the name of a ``tf.Variable``."""
+    """Return the path of a Keras variable, or the name of a `tf.Variable`."""
     return getattr(variable, "path", None) or variable.name

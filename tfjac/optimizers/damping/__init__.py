@@ -1,10 +1,10 @@
 """Dampings: how λ is chosen, lowered after success and raised after failure."""
 
-from ..options import resolve
-from .base import Damping, Proposal, Verdict
-from .multiplicative import MultiplicativeDamping
-from .nielsen import NielsenDamping
-from .trust_region import TrustRegionDamping
+from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.optimizers.damping.multiplicative import MultiplicativeDamping
+from tfjac.optimizers.damping.nielsen import NielsenDamping
+from tfjac.optimizers.damping.trust_region import TrustRegionDamping
+from tfjac.optimizers.options import resolve
 
 __all__ = [
     "Damping",
@@ -20,5 +20,5 @@ DAMPINGS = {"nielsen": NielsenDamping, "multiplicative": MultiplicativeDamping, 
 
 
 def get_damping(damping):
-    """Return the ``Damping`` named ``"nielsen"``, ``"multiplicative"`` or ``"trust_region"``, or the object itself."""
+    """Return the `Damping` named `"nielsen"`, `"multiplicative"` or `"trust_region"`, or the object itself."""
     return resolve("damping", damping, DAMPINGS)

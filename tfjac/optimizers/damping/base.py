@@ -13,17 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..options import positive
+from tfjac.optimizers.options import positive
 
 
 class Proposal(NamedTuple):
     """A step that was solved for.
 
     Attributes:
-      step: ``[p]``, p in (JᵀJ + λD + Λ) p = −g; zeros where it could not be solved.
-      solved: scalar bool, whether it could.
-      damping: scalar, the λ it was solved with.
-      length: scalar, ‖D^½ p‖.
+        step: `[p]`, p in (JᵀJ + λD + Λ) p = −g; zeros where it could not be solved.
+        solved: scalar bool, whether it could.
+        damping: scalar, the λ it was solved with.
+        length: scalar, ‖D^½ p‖.
     """
 
     step: tf.Tensor
@@ -36,10 +36,10 @@ class Verdict(NamedTuple):
     """What became of a proposal; scalars.
 
     Attributes:
-      accepted: bool.
-      ratio: ρ, actual over predicted reduction; −∞ where anything was not finite.
-      slope: gᵀp, the directional derivative of the cost along the step.
-      reduction: F − F(w + p); −∞ where not finite.
+        accepted: bool.
+        ratio: ρ, actual over predicted reduction; −∞ where anything was not finite.
+        slope: gᵀp, the directional derivative of the cost along the step.
+        reduction: F − F(w + p); −∞ where not finite.
     """
 
     accepted: tf.Tensor
@@ -52,8 +52,8 @@ class Damping(abc.ABC):
     """How λ is chosen, lowered after success and raised after failure.
 
     Args:
-      minimum, maximum: bounds of λ as multiples of the curvature κ. Default: ε² and 1/ε of the dtype (below, λ is
-        lost in the rounding of JᵀJ; above, the step is lost in the rounding of the variables).
+        minimum, maximum: bounds of λ as multiples of the curvature κ. Default: ε² and 1/ε of the dtype (below, λ is
+            lost in the rounding of JᵀJ; above, the step is lost in the rounding of the variables).
     """
 
     state_names = ()
@@ -71,14 +71,14 @@ class Damping(abc.ABC):
 
     @abc.abstractmethod
     def propose(self, state, solve, curvature):
-        """Return a ``Proposal``, given ``solve(λ) -> Proposal`` and κ."""
+        """Return a `Proposal`, given `solve(λ) -> Proposal` and κ."""
 
     @abc.abstractmethod
     def update(self, state, proposal, verdict, curvature):
-        """Return the state after ``verdict`` on ``proposal``."""
+        """Return the state after `verdict` on `proposal`."""
 
     def resume(self, state, curvature, length):
-        """Return ``state``, or the first one where it is all zeros."""
+        """Return `state`, or the first one where it is all zeros."""
         fresh = tf.reduce_all([tf.equal(value, 0) for value in state])
         return tuple(tf.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
 
@@ -101,5 +101,5 @@ class Damping(abc.ABC):
 
     @classmethod
     def from_config(cls, config):
-        """Rebuild from ``get_config()``."""
+        """Rebuild from `get_config()`."""
         return cls(**config)

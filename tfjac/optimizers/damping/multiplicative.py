@@ -3,18 +3,18 @@
 import keras
 import tensorflow as tf
 
-from ..options import positive
-from .base import Damping
+from tfjac.optimizers.damping.base import Damping
+from tfjac.optimizers.options import positive
 
 
 @keras.saving.register_keras_serializable("tfjac")
 class MultiplicativeDamping(Damping):
-    """λ falls by one factor after success and rises by another after failure (Marquardt 1963; MATLAB's ``trainlm``).
+    """λ falls by one factor after success and rises by another after failure (Marquardt 1963; MATLAB's `trainlm`).
 
     Args:
-      initial: the first λ as a multiple of the curvature κ.
-      decrease, increase: the factors.
-      minimum, maximum: see ``Damping``.
+        initial: the first λ as a multiple of the curvature κ.
+        decrease, increase: the factors.
+        minimum, maximum: see `Damping`.
     """
 
     state_names = ("damping",)

@@ -3,19 +3,19 @@
 import keras
 import tensorflow as tf
 
-from ..options import positive
-from .base import Damping
+from tfjac.optimizers.damping.base import Damping
+from tfjac.optimizers.options import positive
 
 
 @keras.saving.register_keras_serializable("tfjac")
 class NielsenDamping(Damping):
     """λ follows the gain ratio smoothly (Nielsen 1999; Madsen, Nielsen & Tingleff 2004, eq. 2.21).
 
-    Accepted: λ ← λ·max(⅓, 1 − (2ρ − 1)³), ν ← 2. Rejected: λ ← λν, ν ← 2ν. The first λ is ``initial``·κ.
+    Accepted: λ ← λ·max(⅓, 1 − (2ρ − 1)³), ν ← 2. Rejected: λ ← λν, ν ← 2ν. The first λ is `initial`·κ.
 
     Args:
-      initial: the first λ as a multiple of the curvature κ (τ in the paper).
-      minimum, maximum: see ``Damping``.
+        initial: the first λ as a multiple of the curvature κ (τ in the paper).
+        minimum, maximum: see `Damping`.
     """
 
     state_names = ("damping", "growth")

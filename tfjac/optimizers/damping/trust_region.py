@@ -3,21 +3,21 @@
 import keras
 import tensorflow as tf
 
-from ..options import positive
-from .base import Damping, Proposal
+from tfjac.optimizers.damping.base import Damping, Proposal
+from tfjac.optimizers.options import positive
 
 
 @keras.saving.register_keras_serializable("tfjac")
 class TrustRegionDamping(Damping):
-    """The state is a radius Δ, and λ solves ‖D^½ p(λ)‖ = Δ to within a tenth (Moré 1978; MINPACK ``lmder``, ``lmpar``).
+    """The state is a radius Δ, and λ solves ‖D^½ p(λ)‖ = Δ to within a tenth (Moré 1978; MINPACK `lmder`, `lmpar`).
 
     The Gauss–Newton step (the smallest λ) is taken where it fits. Otherwise 1/‖D^½ p‖, which is nearly linear in λ
     (Hebden 1973), is brought to 1/Δ by the secant method inside a bracket; each trial is one more solve with the same
     JᵀJ. The radius shrinks by interpolation where ρ ≤ ¼, doubles where ρ ≥ ¾.
 
     Args:
-      factor: the first radius as a multiple of ‖D^½ w‖ (``factor`` itself where that is zero).
-      minimum, maximum: see ``Damping``.
+        factor: the first radius as a multiple of ‖D^½ w‖ (`factor` itself where that is zero).
+        minimum, maximum: see `Damping`.
     """
 
     state_names = ("radius", "damping")
@@ -44,7 +44,7 @@ class TrustRegionDamping(Damping):
         )
 
     def _fill(self, radius, guess, solve, curvature):
-        """Find λ with ‖D^½ p(λ)‖ within a tenth of ``radius``."""
+        """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`."""
 
         def outside(count, lower, upper, last, proposal):
             off = tf.abs(proposal.length - radius) > self.tolerance * radius

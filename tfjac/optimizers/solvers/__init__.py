@@ -1,12 +1,12 @@
 """Linear solvers of the damped normal equations (JᵀJ + λD + Λ) p = −g."""
 
-from ..options import resolve
-from .auto import AutoSolver
-from .base import Solver, System
-from .cholesky import CholeskySolver
-from .conjugate_gradient import ConjugateGradientSolver
-from .kernel import KernelSolver
-from .qr import QRSolver
+from tfjac.optimizers.options import resolve
+from tfjac.optimizers.solvers.auto import AutoSolver
+from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.cholesky import CholeskySolver
+from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
+from tfjac.optimizers.solvers.kernel import KernelSolver
+from tfjac.optimizers.solvers.qr import QRSolver
 
 __all__ = [
     "AutoSolver",
@@ -29,5 +29,5 @@ SOLVERS = {
 
 
 def get_solver(solver):
-    """Return the ``Solver`` of that name ("auto", "cholesky", "kernel", "qr", "cg"), or the object itself."""
+    """Return the `Solver` of that name ("auto", "cholesky", "kernel", "qr", "cg"), or the object itself."""
     return resolve("solver", solver, SOLVERS)

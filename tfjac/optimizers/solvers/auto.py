@@ -1,14 +1,14 @@
-"""``"auto"``: the solver that the sizes of the problem ask for."""
+"""`"auto"`: the solver that the sizes of the problem ask for."""
 
 import keras
 import tensorflow as tf
 
-from ..options import positive
-from .base import Solver
-from .cholesky import CholeskySolver
-from .conjugate_gradient import ConjugateGradientSolver
-from .kernel import KernelSolver
-from .qr import QRSolver
+from tfjac.optimizers.options import positive
+from tfjac.optimizers.solvers.base import Solver
+from tfjac.optimizers.solvers.cholesky import CholeskySolver
+from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
+from tfjac.optimizers.solvers.kernel import KernelSolver
+from tfjac.optimizers.solvers.qr import QRSolver
 
 SMALL = 256
 """So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
@@ -21,19 +21,19 @@ QR_ELEMENTS = 2**22
 class AutoSolver(Solver):
     """Chooses by the number of residuals nm, of parameters p, the dtype, and a memory budget.
 
-    - float64, p ≤ 256, nm known and ≥ p, J of at most 2²² elements: ``"qr"``;
-    - p ≤ nm, or p ≤ 256: ``"cholesky"``;
-    - p > nm: ``"kernel"`` (not with a regulariser that weighs the elements of one variable differently);
-    - the matrix that this would need is over the budget: the other of the two, or else ``"cg"``.
+    - float64, p ≤ 256, nm known and ≥ p, J of at most 2²² elements: `"qr"`;
+    - p ≤ nm, or p ≤ 256: `"cholesky"`;
+    - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
+    - the matrix that this would need is over the budget: the other of the two, or else `"cg"`.
 
-    Where the batch size is open while tracing, as in ``fit``, and both would do, both are traced and the batch
+    Where the batch size is open while tracing, as in `fit`, and both would do, both are traced and the batch
     decides as it comes.
 
     Args:
-      memory_budget: bytes that the matrix and its factor may take.
+        memory_budget: bytes that the matrix and its factor may take.
 
     Attributes:
-      chosen: name of the solver of the last trace, ``"kernel or cholesky"`` where the batch decides; None before.
+        chosen: name of the solver of the last trace, `"kernel or cholesky"` where the batch decides; None before.
     """
 
     name = "auto"
@@ -47,7 +47,7 @@ class AutoSolver(Solver):
         return self._candidates(objective)[0].prepare(objective)
 
     def run(self, objective, step):
-        """Run ``step`` with the solver chosen, by static shapes or in the graph."""
+        """Run `step` with the solver chosen, by static shapes or in the graph."""
         candidates = self._candidates(objective)
         self.chosen = " or ".join(solver.name for solver in candidates)
         if len(candidates) == 1:
@@ -60,7 +60,7 @@ class AutoSolver(Solver):
         )
 
     def _candidates(self, objective):
-        """Return the solver, or ``[KernelSolver, CholeskySolver]`` where the number of rows is not known yet."""
+        """Return the solver, or `[KernelSolver, CholeskySolver]` where the number of rows is not known yet."""
         rows, columns = objective.static_num_rows, objective.num_parameters
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
         if objective.dtype == tf.float64 and tall and columns <= SMALL:

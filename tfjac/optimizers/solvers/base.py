@@ -7,8 +7,8 @@ class System(abc.ABC):
     """The linear system (JᵀJ + λD + Λ) p = −g of one linearisation, for any λ and D.
 
     Attributes:
-      gradient: ``[p]``, g = Jᵀr + Λ(w−w₀).
-      diagonal: ``[p]``, diag(JᵀJ).
+        gradient: `[p]`, g = Jᵀr + Λ(w−w₀).
+        diagonal: `[p]`, diag(JᵀJ).
     """
 
     gradient = None
@@ -16,10 +16,10 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def solver(self, scaling):
-        """Return ``solve``: from λ (scalar) to p ``[p]`` and whether it could be solved (scalar bool).
+        """Return `solve`: from λ (scalar) to p `[p]` and whether it could be solved (scalar bool).
 
         Where it could not, p is zeros: nothing raises, nothing that is not finite comes out. What depends on D
-        ``[p]`` (``scaling``) but not on λ is computed here, once.
+        `[p]` (`scaling`) but not on λ is computed here, once.
         """
 
     @abc.abstractmethod
@@ -27,7 +27,7 @@ class System(abc.ABC):
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
 
     def simplify(self, scaling):
-        """Return the D ``[p]`` that this solver can use in place of ``scaling``."""
+        """Return the D `[p]` that this solver can use in place of `scaling`."""
         return scaling
 
 
@@ -39,10 +39,10 @@ class Solver(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, objective):
-        """Return the ``System`` of ``objective`` where it was linearised."""
+        """Return the `System` of `objective` where it was linearised."""
 
     def run(self, objective, step):
-        """Return ``step(system)``; ``"auto"`` decides here which system that is."""
+        """Return `step(system)`; `"auto"` decides here which system that is."""
         return step(self.prepare(objective))
 
     def get_config(self):
@@ -51,5 +51,5 @@ class Solver(abc.ABC):
 
     @classmethod
     def from_config(cls, config):
-        """Rebuild from ``get_config()``."""
+        """Rebuild from `get_config()`."""
         return cls(**config)

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from ...ops import damped_solve
-from .base import Solver, System
+from tfjac.ops import damped_solve
+from tfjac.optimizers.solvers.base import Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -12,7 +12,7 @@ class CholeskySolver(Solver):
     """JᵀJ is formed once per step, without J, and factored once per λ.
 
     Cost: n·p²/2 flops for JᵀJ whatever the number of outputs, p³/3 per λ; memory 2p². Squares the condition number of
-    J: for ill-conditioned problems in float64 use ``"qr"``.
+    J: for ill-conditioned problems in float64 use `"qr"`.
     """
 
     name = "cholesky"

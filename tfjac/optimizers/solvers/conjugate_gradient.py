@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from ..options import positive, positive_integer
-from .base import Solver, System
+from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.solvers.base import Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -12,13 +12,13 @@ class ConjugateGradientSolver(Solver):
     """Solves (JᵀJ + λD + Λ) p = −g with products J·v and Jᵀ·u alone, preconditioned by the diagonal.
 
     An inexact solve still gives a descent direction, and the gain ratio judges it like any other. Stops at ‖residual‖
-    ≤ ``tolerance``·‖g‖ in the norm of the preconditioner, or after ``max_iterations``.
+    ≤ `tolerance`·‖g‖ in the norm of the preconditioner, or after `max_iterations`.
 
     Args:
-      tolerance: relative residual.
-      max_iterations: at most so many products with J and Jᵀ for each λ.
+        tolerance: relative residual.
+        max_iterations: at most so many products with J and Jᵀ for each λ.
 
-    Cost: one J·v and one Jᵀ·u per iteration; memory a few vectors ``[p]``.
+    Cost: one J·v and one Jᵀ·u per iteration; memory a few vectors `[p]`.
     """
 
     name = "cg"

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from ...ops import damped_solve
-from .base import Solver, System
+from tfjac.ops import damped_solve
+from tfjac.optimizers.solvers.base import Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -53,7 +53,7 @@ class _Kernel(System):
         return solve
 
     def _with_prior(self, masses):
-        """The formula above for M = ``masses`` ``[num_variables]``."""
+        """The formula above for M = `masses` `[num_variables]`."""
         inverse = self.objective.spread(1 / masses)
         pull = self.objective.prior.gradient
         kernel = self.objective.kernel(1 / masses)

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from .base import Solver, System
+from tfjac.optimizers.solvers.base import Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
