@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo test lint bench test-gpu sanitize clean distclean
+.PHONY: help install native demo test lint bench test-gpu sanitize-gpu sanitize clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -29,8 +29,13 @@ bench: native  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.native_ops
 
-test-gpu: native  ## the CUDA kernels on this machine's GPU
-	$(RUN) -m pytest tests/gpu --require-gpu
+# On a machine without TensorFlow: make test-gpu GPU_PYTHON=python3, with pytest, NumPy, and PyTorch or CuPy.
+GPU_PYTHON ?= $(RUN)
+test-gpu:  ## the CUDA kernels on this machine's GPU
+	$(GPU_PYTHON) -m pytest --confcutdir=tests/gpu tests/gpu --require-gpu
+
+sanitize-gpu:  ## the same under NVIDIA's memory, race and synchronisation checkers
+	$(GPU_PYTHON) -m tests.gpu.sanitize
 
 sanitize: install  ## the CPU kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(RUN) -m build_tools.sanitize

@@ -20,7 +20,9 @@ class _Factors(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("n", "m", "p", "count")] + [("factor", ctypes.POINTER(_Factor))]
 
 
-class _Systems(ctypes.Structure):
+class Systems(ctypes.Structure):
+    """The sizes and inputs of DampedSolve, as C++ sees them."""
+
     _fields_ = [("p", ctypes.c_int64), ("k", ctypes.c_int64)] + [
         (name, ctypes.c_void_p) for name in ("matrix", "rhs", "scaling", "damping")
     ]
@@ -52,7 +54,6 @@ class DeviceProblem:
             return shared[id(values)]
 
         table, column = [], 0
-        self._kept = shared
         for a, d, layout in zip(problem.a, problem.d, problem.layouts):
             _, t, g, i = a.shape
             o = d.shape[-1]
@@ -64,6 +65,7 @@ class DeviceProblem:
         self.factors = _Factors(self.n, self.m, self.p, len(table), self._table)
         self._residual = arrays.put(problem.residual.astype(dtype))
         self.residual = arrays.pointer(self._residual)
+        self.factors.kept = shared, self._residual  # whoever has the pointers has the arrays
 
 
 class Launchers:
@@ -118,7 +120,7 @@ class Launchers:
         """Give (solution `[k, p]`, success `[k]`)."""
         inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (matrix, rhs, scaling, damping)]
         shape = (len(damping), len(rhs))
-        systems = _Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs))
+        systems = Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs))
         solution = Guarded(self.arrays, shape, np.dtype(dtype))
         success = Guarded(self.arrays, shape[:1], np.dtype(np.int8))
         workspace = self.workspace("damped_solve", dtype, systems)

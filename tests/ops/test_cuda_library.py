@@ -1,0 +1,86 @@
+"""The CUDA library on any machine: it compiles, loads, registers its kernels, and without a GPU fails politely."""
+
+import ctypes
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+from build_tools.toolchain import find_nvcc
+from tests.gpu import build
+from tests.gpu.arrays import HostArrays
+from tests.gpu.launchers import LaunchError, Launchers
+from tests.gpu.problems import Problem
+from tfjac import ops
+
+LIBRARY = pathlib.Path(ops.__file__).parent / "_native" / "libtfjac_cuda.so"
+OPS = ("TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve")
+
+
+@pytest.fixture
+def with_cuda():
+    if not ops.load_ops() or not ops.ops_info().cuda_architectures:
+        pytest.skip("the native ops were built without CUDA kernels")
+
+
+def test_compiles_without_warnings():
+    if find_nvcc() is None:
+        pytest.skip("nvcc was not found")
+    build.build_cuda(build.ROOT / "build" / "cuda_check", architectures=("90",))
+
+
+@pytest.mark.usefixtures("with_cuda")
+@pytest.mark.parametrize("op", OPS)
+def test_kernels_are_registered(op):
+    registered = {
+        (kernel.device_type, tf.as_dtype(kernel.constraint[0].allowed_values.list.type[0]))
+        for kernel in kernels.get_registered_kernels_for_op(op).kernel
+        if kernel.device_type in ("CPU", "GPU")
+    }
+    assert registered == {(device, dtype) for device in ("CPU", "GPU") for dtype in (tf.float32, tf.float64)}
+    assert all("GPU" in devices for devices in ops.ops_info().ops.values())
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_needs_no_tensorflow_and_no_cuda_libraries():
+    needed = subprocess.run(["ldd", LIBRARY], capture_output=True, text=True, check=True).stdout
+    assert not [word for word in ("tensorflow", "cublas", "cusolver", "libcuda", "not found") if word in needed]
+
+
+@pytest.mark.usefixtures("with_cuda")
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU")
+def test_launch_without_a_gpu_is_an_error_with_a_message(rng):
+    launchers = Launchers(LIBRARY, HostArrays())
+    problem = launchers.problem(Problem(rng, 3, 2, [(1, 1, 2, 3, "gio"), (2, 1, 2, 2, "gio")]), np.float32)
+    for op in ("jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms"):
+        with pytest.raises(LaunchError, match="cudaError"):
+            getattr(launchers, op)(problem)
+    with pytest.raises(LaunchError, match="cudaError"):
+        launchers.damped_solve(np.eye(3), np.ones(3), np.ones(3), [1.0], np.float32)
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_missing_solver_is_named():
+    """cuSOLVER is looked for once in a process, so this asks for a file that is not there in another one."""
+    program = "\n".join(
+        [
+            "import ctypes, sys",
+            "library = ctypes.CDLL(sys.argv[1])",
+            "library.tfjac_cuda_error_message.restype = ctypes.c_char_p",
+            "sizes = (ctypes.c_int64 * 6)(100, 1)",
+            "code = library.tfjac_cuda_damped_solve_workspace_f32(None, sizes, (ctypes.c_int64 * 1)())",
+            "print(library.tfjac_cuda_error_message(code).decode())",
+        ]
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, LIBRARY], env={"TFJAC_CUSOLVER": "/nowhere.so"}, capture_output=True, text=True
+    )
+    assert "cuSOLVER was not found" in said.stdout and "TFJAC_CUSOLVER" in said.stdout, said.stderr
+
+
+def test_runtime_version_is_known(with_cuda):
+    assert ctypes.CDLL(str(LIBRARY)).tfjac_cuda_runtime_version() >= 11000
