@@ -3,8 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, handle_in
-from tfjac.graph.variables import captured_tensor
+from tfjac.graph import as_tf_variable, captured_tensor, handle_in
 
 
 def sources_of(xs):
