@@ -48,8 +48,10 @@ def main() -> float:
         print(
             f"  residual sum of squares {2 * float(result.cost):.10e}, certified {problem.residual_sum_of_squares:.10e}"
         )
-        for k, (value, certified, agreeing) in enumerate(zip(found, problem.parameters, digits, strict=True), 1):
-            print(f"  b{k} = {value:18.10e}   certified {certified:18.10e}   {agreeing:4.1f} digits agree")
+        errors, deviations = result.standard_errors(), problem.standard_deviations
+        for k, value in enumerate(found):
+            print(f"  b{k + 1} = {value:17.10e} ± {errors[k]:.4e}", end="   ")
+            print(f"certified {problem.parameters[k]:17.10e} ± {deviations[k]:.4e}   {digits[k]:4.1f} digits agree")
     return float(worst)
 
 

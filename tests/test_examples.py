@@ -75,3 +75,10 @@ def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load):
     assert results["difference"] < 1e-5
     assert results["order"] == pytest.approx(2.0, abs=0.3)
     assert results["reduction"] < 0.7
+
+
+def test_stiff_equation_converges_with_second_order(load):
+    results = load("05_stiff_pde").main()
+    assert results["products"] <= 6
+    assert results["order"] == pytest.approx(2.0, abs=0.25)
+    assert results["error"] < 1e-2
