@@ -209,7 +209,7 @@ bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, T* gram) {
       if (memory == nullptr) memory = static_cast<T*>(runtime.allocate(runtime.self, runtime.threads * room * sizeof(T)));
       if (memory == nullptr) return false;
       const int64_t size = block.folded_size();
-      const bool fold_first = factors.m > 1 && static_cast<double>(size) <= plan.share_of_j();
+      const bool fold_first = factors.m > 1 && size > 0 && static_cast<double>(size) <= plan.share_of_j();
       if (fold_first && size > folded_room) {
         folded = static_cast<T*>(runtime.allocate(runtime.self, size * sizeof(T)));
         if (folded == nullptr) return false;

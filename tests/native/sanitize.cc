@@ -189,6 +189,7 @@ template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
   CheckFactors<T>(0, 2, {{1, 1, 3, 2, "gio"}, {4, 1, 3, 2, "gio"}});
+  CheckFactors<T>(0, 5, {{1, 1, 5, 23, "oig"}, {1, 1, 20, 9, "gio"}});
   CheckFactors<T>(2, 0, {{1, 1, 3, 2, "gio"}});
   CheckFactors<T>(2, 2, {{1, 1, 0, 2, "gio"}, {0, 1, 3, 2, "oig"}, {1, 0, 3, 2, "igo"}});
   CheckFactors<T>(9, 3, {{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}, {1, 1, 4, 3, "oig"}, {1, 1, 1, 3, "igo"}});

@@ -53,6 +53,7 @@ CASES = {
     "one_of_everything": (1, 1, [(1, 1, 1, 1, "gio")]),
     "one_example": (1, 4, [(1, 1, 3, 2, "goi"), (3, 2, 2, 2, "goi")]),
     "empty_batch": (0, 2, [(1, 1, 3, 2, "gio"), (3, 1, 2, 2, "gio"), (1, 1, 1, 2, "gio")]),
+    "empty_batch_of_large_factors": (0, 5, [(1, 1, 5, 23, "oig"), (1, 1, 20, 9, "gio")]),
     "no_residuals": (3, 0, [(1, 1, 3, 2, "gio")]),
     "no_columns": (3, 2, [(1, 1, 0, 2, "gio"), (2, 1, 2, 2, "gio")]),
 }

@@ -31,8 +31,10 @@ def damped_solve(matrix, rhs, scaling, damping):
     matrix, rhs, scaling, damping = (tf.convert_to_tensor(x) for x in (matrix, rhs, scaling, damping))
     _check(matrix, rhs, scaling, damping)
     native = _library.native_op("damped_solve")
-    return tuple(native(matrix=matrix, rhs=rhs, scaling=scaling, damping=damping)) if native else twin(
-        matrix, rhs, scaling, damping
+    return (
+        tuple(native(matrix=matrix, rhs=rhs, scaling=scaling, damping=damping))
+        if native
+        else twin(matrix, rhs, scaling, damping)
     )
 
 
