@@ -101,6 +101,10 @@ def towards_one(weight):
     return 0.3 * tf.reduce_sum(tf.square(weight - 1.0))
 
 
+def times_itself(weight):
+    return 0.1 * tf.reduce_sum(weight * weight)
+
+
 def masked_weights(weight):
     mask = tf.cast(tf.range(weight.shape[-1]) % 2, weight.dtype)
     return 0.3 * tf.reduce_sum(tf.square(tf.broadcast_to(mask, weight.shape) * weight))
@@ -130,6 +134,7 @@ SINGLE = {
     "L1L2 without L1": ({"loss": "mse"}, {}, {"kernel_regularizer": keras.regularizers.L1L2(0.0, 0.1)}),
     "activity": ({"loss": "mse"}, {}, {"activity_regularizer": L2}),
     "prior around one": ({"loss": "mse"}, {}, {"kernel_regularizer": towards_one}),
+    "a variable times itself": ({"loss": "mse"}, {}, {"kernel_regularizer": times_itself}),
     "elementwise prior": ({"loss": "mse"}, {}, {"kernel_regularizer": masked_weights}),
     "dense prior": ({"loss": "mse"}, {}, {"kernel_regularizer": orthogonal}),
     "weighted outputs": ({"loss": weighted_sum}, {}, {}),

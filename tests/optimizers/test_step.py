@@ -65,6 +65,32 @@ def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     assert kinds >= {(True, False), (True, True), (False, True)}, "the script must hold all kinds of steps"
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("solver", ["cholesky", "kernel"])
+def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
+    """The way of `fit`: mean of squares plus 0.05‖pair‖², so that r is scaled by √(2/n) and Λ is 0.1 on the pair."""
+    problem, root = Problem(), np.sqrt(2 / len(T))
+    prior = np.array([0.1, 0.1, 0.0])
+    oracle = Oracle(lambda w: root * residuals(w), lambda w: root * jacobian(w), START, prior, initial=1e-6)
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), solver=solver, max_attempts=3)
+    optimizer.build(problem.variables)
+
+    @tf.function(jit_compile=jit_compile)
+    def train():
+        with tf.GradientTape() as tape:
+            penalty = 0.05 * tf.reduce_sum(tf.square(problem.pair))
+            loss = optimizer.scale_loss(tf.reduce_mean(tf.square(problem.residuals())) + penalty)
+        optimizer.apply(tape.gradient(loss, problem.variables), problem.variables)
+        return loss
+
+    for _ in range(8):
+        np.testing.assert_allclose(train(), oracle.cost(oracle.w), rtol=1e-9)
+        oracle.step()
+        np.testing.assert_allclose(problem.w, oracle.w, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(optimizer.current_damping, oracle.damping, rtol=1e-5)
+    assert optimizer.num_attempts == sum(attempts for _, attempts, *_ in oracle.history) > 8
+
+
 def test_rejected_step_keeps_bits():
     problem = Problem()
     optimizer = LevenbergMarquardt(NielsenDamping(1e-12), max_attempts=1)

@@ -52,7 +52,7 @@ class NotASumOfSquares(ValueError):
         super().__init__(
             "Levenberg-Marquardt needs a loss that is a sum of squares, possibly weighted, such as 'mse', with L2 "
             f"regularisers. Going back from the loss, {reason}. Use loss='mse' or another mean or sum of squares, or "
-            f"call minimize(residuals, variables) with residuals of your own. "
+            "call minimize(residuals, variables) with residuals of your own. "
             f"Received: op {op.name!r} of type {op.type}"
         )
 
@@ -145,12 +145,18 @@ def square_root(op):
     """Return u where `op` computes u² (or ½Σu², for L2Loss), else None."""
     if op.type in ("Square", "L2Loss"):
         return op.inputs[0]
-    if op.type == "Mul" and op.inputs[0] is op.inputs[1]:
+    if op.type == "Mul" and _same(*op.inputs):
         return op.inputs[0]
     if op.type == "SquaredDifference":
         return op.inputs[0] - op.inputs[1]
     exponent = tf.get_static_value(op.inputs[1]) if op.type == "Pow" else None
     return op.inputs[0] if exponent is not None and (exponent == 2).all() else None
+
+
+def _same(one, other):
+    """Return whether two tensors are one, or two readings of one variable, as in `w * w`."""
+    readings = one.op.type == other.op.type == "ReadVariableOp"
+    return one is other or (readings and one.op.inputs[0] is other.op.inputs[0])
 
 
 def _sign(op, index):
