@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, TrustRegionDamping
+from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, StepMonitor, TrustRegionDamping
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -280,6 +280,22 @@ def test_config_round_trip(make):
     serialized = keras.optimizers.serialize(make())
     assert keras.optimizers.deserialize(serialized).get_config() == config
     fit(compiled(mlp(), LevenbergMarquardt.from_config(config)), epochs=1)
+
+
+def test_step_monitor_adds_to_the_logs_and_stops():
+    model = compiled(optimizer=LevenbergMarquardt(max_attempts=1))
+    history = fit(model, epochs=4, batch_size=48, callbacks=[StepMonitor()])
+    optimizer = model.optimizer
+    assert sum(history["accepted_steps"]) == optimizer.num_accepted and max(history["accepted_steps"]) == 2
+    assert history["damping"][-1] == optimizer.current_damping and history["gain_ratio"][-1] == optimizer.last_ratio
+    poisoned = np.full_like(X, np.nan)
+    history = fit(model, epochs=9, x=poisoned, callbacks=[StepMonitor(patience=2)])
+    assert history["accepted_steps"] == [0, 0]
+
+
+def test_step_monitor_needs_levenberg_marquardt():
+    with pytest.raises(TypeError, match=r"Received: a model compiled with Adam"):
+        fit(compiled(optimizer=keras.optimizers.Adam()), epochs=1, callbacks=[StepMonitor()])
 
 
 def test_what_users_can_ask():

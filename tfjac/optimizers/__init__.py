@@ -1,5 +1,6 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
+from tfjac.optimizers.callbacks import StepMonitor
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 from tfjac.optimizers.least_squares import least_squares
 from tfjac.optimizers.levenberg_marquardt import LevenbergMarquardt
@@ -29,6 +30,7 @@ __all__ = [
     "Scaling",
     "Solver",
     "Status",
+    "StepMonitor",
     "TrustRegionDamping",
     "least_squares",
 ]
