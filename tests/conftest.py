@@ -65,3 +65,23 @@ def need_native(request):
     """Skip (or fail) where there are no native ops."""
     if not ops.load_ops():
         skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")
+
+
+@pytest.fixture
+def record_coverage(record_property):
+    """Give a function `(layer, way)` that adds a row to the table of covered layers at the end of the run."""
+    return lambda layer, way: record_property("per-example Jacobian", f"{layer:45s} {way}")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print which layers' per-example Jacobians come from a rule, and which from the fallback."""
+    rows = {
+        row
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for key, row in getattr(report, "user_properties", [])
+        if key == "per-example Jacobian"
+    }
+    if rows:
+        terminalreporter.section("per-example Jacobian of every layer with weights")
+        terminalreporter.write("\n".join(sorted(rows)) + "\n")
