@@ -121,10 +121,8 @@ class Sessions {
     if (library == nullptr) return missing;
     int device = 0;
     TFJAC_RETURN_IF_ERROR(cudaGetDevice(&device));
-    static std::mutex mutex;
-    static auto* const sessions = new std::map<std::pair<int, void*>, Session>;
-    const std::lock_guard<std::mutex> lock(mutex);
-    Session& session = (*sessions)[{device, stream}];
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Session& session = (*sessions_)[{device, stream}];
     int status = session.handle == nullptr ? Create(*library, &session) : 0;
     if (status == 0) status = library->set_stream(session.handle, static_cast<cudaStream_t>(stream));
     if (status == 0) status = use(*library, session);
@@ -137,6 +135,9 @@ class Sessions {
     const int status = library.create(&session->handle);
     return status == 0 ? library.create_params(&session->params) : status;
   }
+
+  static inline std::mutex mutex_;
+  static inline auto* const sessions_ = new std::map<std::pair<int, void*>, Session>;
 };
 
 Gemm<float>* GemmOf(const Cublas& library, float) { return library.sgemm; }

@@ -43,7 +43,7 @@ def check_on_host() -> int:
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
         "TFJAC_EMULATED_LIBRARY": str(library),
     }
-    tests = (*_PYTEST, "-k", "emulated-small_limits-f and not falling")
+    tests = (*_PYTEST, "--capture=no", "-k", "emulated-small_limits-f and not falling")  # a report ends the process
     return subprocess.run(tests, cwd=build.ROOT, env=os.environ | settings).returncode
 
 
