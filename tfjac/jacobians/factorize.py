@@ -56,7 +56,8 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
             raise examples_mix_at(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
-                "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes",
+                "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes; where an "
+                "example is a group of rows, such as a graph, use per_segment_jacobian",
             ) from None
         _warn(
             f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
