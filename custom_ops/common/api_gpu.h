@@ -1,9 +1,10 @@
 // What every launcher of libtfjac_cuda.so has in common. A plain C interface: no CUDA header, no TensorFlow header.
 //
-// A launcher tfjac_cuda_<op>_<f32|f64> takes a cudaStream_t as void*, sizes, device pointers and a workspace in device memory,
-// whose size its companion tfjac_cuda_<op>_workspace_<f32|f64> gives for the same sizes. It enqueues work on the stream, does
-// not wait for it, checks every launch, and returns 0 or an error code for tfjac_cuda_error_message. Results do not
-// depend on what the workspace or the results held before. Results are the same bits in every run on the same GPU.
+// A launcher tfjac_cuda_<op>_<f32|f64> takes a cudaStream_t as void*, sizes, device pointers and a workspace in device
+// memory, whose size its companion tfjac_cuda_<op>_workspace_<f32|f64> gives for the same sizes. It enqueues work on
+// the stream, does not wait for it, checks every launch, and returns 0 or an error code for tfjac_cuda_error_message.
+// Results do not depend on what the workspace or the results held before. Results are the same bits in every run on the
+// same GPU.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
 #define TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
 

@@ -1,6 +1,6 @@
-// Sizes that the CUDA kernels are cut by, all in one place. None depends on the device, so that the order of summation, and
-// with it every bit of a result, is the same on any GPU of one architecture. Chosen for Ampere and Hopper on paper; the
-// measurements to tune them by are made by `python -m benchmarks.gpu_ops`.
+// Sizes that the CUDA kernels are cut by, all in one place. None depends on the device, so that the order of summation,
+// and with it every bit of a result, is the same on any GPU of one architecture. Chosen for Ampere and Hopper on paper;
+// the measurements to tune them by are made by `python -m benchmarks.gpu_ops`.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_BLOCK_SIZES_GPU_H_
 #define TFJAC_CUSTOM_OPS_COMMON_BLOCK_SIZES_GPU_H_
 
@@ -13,8 +13,8 @@ constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 
 // Products of matrices: a block computes a square tile, kPerThread x kPerThread numbers per thread, from panels of
-// kPanelDepth rows in shared memory. 64 rather than 128, because kernels and Gram matrices of some hundred rows must still
-// fill a GPU; larger products go to cuBLAS. Shared memory: 8.5 KB in float32, 17 KB in float64.
+// kPanelDepth rows in shared memory. 64 rather than 128, because kernels and Gram matrices of some hundred rows must
+// still fill a GPU; larger products go to cuBLAS. Shared memory: 8.5 KB in float32, 17 KB in float64.
 constexpr int kTileSide = 64;
 constexpr int kPanelDepth = 16;
 constexpr int kPerThread = 4;
@@ -24,8 +24,8 @@ static_assert(kTileSide * kTileSide == kThreads * kPerThread * kPerThread, "the 
 // and rows stay aligned for vector loads.
 constexpr int kPanelPadding = 4;
 
-// Kernels that give each thread one column (JacobianRows, spreading pairs, the gradient) let it walk down this many rows, so
-// that finding the column's place costs nothing.
+// Kernels that give each thread one column (JacobianRows, spreading pairs, the gradient) let it walk down this many
+// rows, so that finding the column's place costs nothing.
 constexpr int kRowsPerThread = 32;
 
 // Mirroring a triangle: square tiles through shared memory, so that reading and writing both run along rows.
@@ -42,12 +42,12 @@ constexpr int64_t kEnoughBlocks = 528;
 
 #ifndef TFJAC_SMALL_LIMITS
 
-// Sums over many rows with fewer tiles than kEnoughBlocks are cut into segments of at least this many rows, added afterwards
-// in a fixed order.
+// Sums over many rows with fewer tiles than kEnoughBlocks are cut into segments of at least this many rows, added
+// afterwards in a fixed order.
 constexpr int64_t kShortestSegment = 128;
 
-// Panels of J or of pair products that wait in global memory for a product: large enough for cuBLAS' full rate, small enough
-// to stay a small share of the memory.
+// Panels of J or of pair products that wait in global memory for a product: large enough for cuBLAS' full rate, small
+// enough to stay a small share of the memory.
 constexpr int64_t kPanelBytes = int64_t{64} << 20;
 
 // Floating-point operations above which cuBLAS, with its larger tiles and tensor cores, beats the fused tiles.

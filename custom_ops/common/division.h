@@ -1,5 +1,6 @@
-// Division by a number that is known before the loop, as a multiplication and a shift (Granlund & Montgomery 1994, "Division
-// by invariant integers using multiplication", theorem 4.2). Used by the CUDA kernels; exercised by the CPU's tests.
+// Division by a number that is known before the loop, as a multiplication and a shift (Granlund & Montgomery 1994,
+// "Division by invariant integers using multiplication", theorem 4.2). Used by the CUDA kernels; exercised by the CPU's
+// tests.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_DIVISION_H_
 #define TFJAC_CUSTOM_OPS_COMMON_DIVISION_H_
 

@@ -16,7 +16,8 @@ struct FactorTable {
   TFJAC_HOST_DEVICE int64_t columns() const { return first[count]; }
 };
 
-// Put the factors [begin, ...) for which `wanted` holds into the table, as many as it takes. Gives the first one left out.
+// Put the factors [begin, ...) for which `wanted` holds into the table, as many as it takes. Gives the first one left
+// out.
 template <typename T, typename Wanted>
 static inline int64_t FillTable(const Factors<T>& factors, int64_t begin, const Wanted& wanted, FactorTable<T>* table) {
   table->count = 0;

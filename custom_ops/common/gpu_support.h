@@ -14,8 +14,8 @@ void* StreamOf(tensorflow::OpKernelContext* context);
 // The status for what a launcher of `op` returned.
 absl::Status StatusOfLaunch(const char* op, int code);
 
-// Workspace in device memory, for the duration of one Compute and of what it has enqueued: TensorFlow's allocator gives the
-// memory to later work on the same stream only. Null for no bytes.
+// Workspace in device memory, for the duration of one Compute and of what it has enqueued: TensorFlow's allocator gives
+// the memory to later work on the same stream only. Null for no bytes.
 class GpuWorkspace {
  public:
   absl::Status Allocate(tensorflow::OpKernelContext* context, int64_t bytes);

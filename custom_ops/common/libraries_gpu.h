@@ -1,8 +1,8 @@
 // cuBLAS and cuSOLVER, opened when first needed: libtfjac_cuda.so is not linked to them and loads without them.
 //
-// Inside a process that has them already (TensorFlow, PyTorch, CuPy) that copy is used, whatever its version; else they are
-// looked for under their usual names. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files. Only
-// functions whose interface has been the same from CUDA 11 to 13 are called.
+// Inside a process that has them already (TensorFlow, PyTorch, CuPy) that copy is used, whatever its version; else they
+// are looked for under their usual names. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files.
+// Only functions whose interface has been the same from CUDA 11 to 13 are called.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
 #define TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
 
@@ -29,8 +29,8 @@ int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int
 template <typename T>
 int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes);
 
-// Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the lower triangle is read and overwritten by its
-// factor. failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
+// Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the lower triangle is read and overwritten by
+// its factor. failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
 template <typename T>
 int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed);
 

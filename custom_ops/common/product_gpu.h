@@ -6,8 +6,8 @@
 
 namespace tfjac {
 
-// Sizes of a product [rows, columns], a sum over `depth`; triangular: rows == columns, and only tiles on and below the diagonal
-// are computed (the numbers above the diagonal in those tiles are written as well).
+// Sizes of a product [rows, columns], a sum over `depth`; triangular: rows == columns, and only tiles on and below the
+// diagonal are computed (the numbers above the diagonal in those tiles are written as well).
 struct ProductShape {
   int64_t rows, columns, depth;
   bool triangular;
@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // out[row * ld + column] += sum_s scratch[s, row, column], the segments after the first in their order.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) SumSegmentsKernel(ProductShape shape, const T* scratch, T* out, int64_t ld) {
+__global__ void __launch_bounds__(kThreads)
+    SumSegmentsKernel(ProductShape shape, const T* scratch, T* out, int64_t ld) {
   const int64_t size = shape.rows * shape.columns, segments = shape.segments();
   for (int64_t task = FirstTask(); task < CeilingOf(size, kThreads); task += TaskStep()) {
     const int64_t k = task * kThreads + threadIdx.x, row = k / shape.columns, column = k % shape.columns;
@@ -91,7 +92,8 @@ template <typename T>
 int AddSegments(void* stream, const ProductShape& shape, const ProductTarget<T>& target) {
   if (shape.segments() == 1) return 0;
   const int64_t tasks = CeilingOf(shape.rows * shape.columns, kThreads);
-  return Launch(stream, tasks, SumSegmentsKernel<T>, shape, static_cast<const T*>(target.scratch), target.out, target.ld);
+  return Launch(stream, tasks, SumSegmentsKernel<T>, shape, static_cast<const T*>(target.scratch), target.out,
+                target.ld);
 }
 
 // The product, its segments summed. `target.scratch` holds shape.scratch() numbers.

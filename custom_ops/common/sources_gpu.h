@@ -50,8 +50,8 @@ struct PairCursor {
   int64_t ld_left, ld_right;
 };
 
-// Columns of J where every factor has one position of use; depth is the row n * m_size + m, below 2^31. Made inside a kernel: the
-// table is the kernel's parameter.
+// Columns of J where every factor has one position of use; depth is the row n * m_size + m, below 2^31. Made inside a
+// kernel: the table is the kernel's parameter.
 template <typename T>
 struct ColumnsOfJ {
   static constexpr bool kAlongDepth = false;

@@ -2,10 +2,10 @@
 //
 //     tile[x,y] += sum_depth left(depth, x) right(depth, y)
 //
-// A Source says what a matrix [depth, columns] holds: At(column) is what there is to know about a column, Load(cursor, depth)
-// a number in it, kAlongDepth whether neighbours in memory differ in depth (then neighbouring threads do as well). Panels
-// of kPanelDepth rows go through shared memory while the next ones are on their way to registers. All threads of a block
-// call together; sums run over the depth in order.
+// A Source says what a matrix [depth, columns] holds: At(column) is what there is to know about a column, Load(cursor,
+// depth) a number in it, kAlongDepth whether neighbours in memory differ in depth (then neighbouring threads do as
+// well). Panels of kPanelDepth rows go through shared memory while the next ones are on their way to registers. All
+// threads of a block call together; sums run over the depth in order.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
 #define TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
 

@@ -11,7 +11,8 @@ __device__ bool IsFinite(T x) {
   return x - x == T(0);
 }
 
-// The lower triangle of a damped matrix and, as row p below it, the right-hand side: factorising A = L Lᵀ leaves L⁻¹ rhs there.
+// The lower triangle of a damped matrix and, as row p below it, the right-hand side: factorising A = L Lᵀ leaves L⁻¹
+// rhs there.
 template <typename T>
 using SmallMatrix = T[kSmallSystem + 1][kSmallSystem + 1];
 
@@ -31,7 +32,8 @@ __device__ bool LoadSmall(const DampedSystems<T>& systems, T damping, SmallMatri
   return *failed == 0;
 }
 
-// Right-looking Cholesky factorisation, column by column; false, in all threads, where the matrix is not positive definite.
+// Right-looking Cholesky factorisation, column by column; false, in all threads, where the matrix is not positive
+// definite.
 template <typename T>
 __device__ bool FactoriseSmall(int p, SmallMatrix<T>& work) {
   for (int j = 0; j < p; ++j) {
@@ -179,8 +181,8 @@ int tfjac_cuda_damped_solve_workspace_f32(void* stream, const tfjac::DampedSyste
 int tfjac_cuda_damped_solve_workspace_f64(void* stream, const tfjac::DampedSystems<double>* systems, int64_t* bytes) {
   return tfjac::Workspace(stream, *systems, bytes);
 }
-int tfjac_cuda_damped_solve_f32(void* stream, const tfjac::DampedSystems<float>* systems, float* solution, bool* success,
-                                void* workspace) {
+int tfjac_cuda_damped_solve_f32(void* stream, const tfjac::DampedSystems<float>* systems, float* solution,
+                                bool* success, void* workspace) {
   return tfjac::DampedSolve(stream, *systems, solution, success, workspace);
 }
 int tfjac_cuda_damped_solve_f64(void* stream, const tfjac::DampedSystems<double>* systems, double* solution,

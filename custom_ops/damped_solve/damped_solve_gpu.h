@@ -1,7 +1,8 @@
-// DampedSolve on the GPU: the contract of damped_solve.h for device pointers. See common/api_gpu.h for what launchers share.
+// DampedSolve on the GPU: the contract of damped_solve.h for device pointers. See common/api_gpu.h for what launchers
+// share.
 //
-// Systems of up to kSmallSystem unknowns are solved by one block each, in shared memory, all values of the damping in one
-// launch; larger ones by cuSOLVER, one after the other in one copy of the matrix.
+// Systems of up to kSmallSystem unknowns are solved by one block each, in shared memory, all values of the damping in
+// one launch; larger ones by cuSOLVER, one after the other in one copy of the matrix.
 #ifndef TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 #define TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 

@@ -1,11 +1,12 @@
-// JacobianGram on the GPU: the contract of jacobian_gram.h for device pointers. See common/api_gpu.h for what launchers share.
+// JacobianGram on the GPU: the contract of jacobian_gram.h for device pointers. See common/api_gpu.h for what launchers
+// share.
 //
-// The columns are cut into spans: a factor whose residuals are worth folding is one alone, runs of other factors are another.
-// A block of the result is computed either
-//   - from the rows of J: tiles whose panels are made from the factors in shared memory, or, for cuBLAS and for factors with
-//     several positions of use, from rows that are formed some examples at a time; or
-//   - from pair products, for two factors worth folding: sum_n (a_i a_j)(sum_m d_o d_q), a product over the examples alone and,
-//     within one factor, a quarter of the block, from which the others are copied.
+// The columns are cut into spans: a factor whose residuals are worth folding is one alone, runs of other factors are
+// another. A block of the result is computed either
+//   - from the rows of J: tiles whose panels are made from the factors in shared memory, or, for cuBLAS and for factors
+//     with several positions of use, from rows that are formed some examples at a time; or
+//   - from pair products, for two factors worth folding: sum_n (a_i a_j)(sum_m d_o d_q), a product over the examples
+//     alone and, within one factor, a quarter of the block, from which the others are copied.
 // The lower triangle is mirrored at the end.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_
@@ -14,7 +15,8 @@
 #include "custom_ops/common/factors.h"
 
 // Bytes of workspace.
-TFJAC_API int tfjac_cuda_jacobian_gram_workspace_f32(void* stream, const tfjac::Factors<float>* factors, int64_t* bytes);
+TFJAC_API int tfjac_cuda_jacobian_gram_workspace_f32(void* stream, const tfjac::Factors<float>* factors,
+                                                     int64_t* bytes);
 TFJAC_API int tfjac_cuda_jacobian_gram_workspace_f64(void* stream, const tfjac::Factors<double>* factors,
                                                      int64_t* bytes);
 

@@ -2,7 +2,8 @@
 //
 //     gram[(i,o),(j,q)] = sum_n X[n,(i,j)] Y[n,(o,q)]      X = a_k[n,i] a_l[n,j]      Y = sum_m d_k[n,m,o] d_l[n,m,q]
 //
-// Where k = l both X and Y are symmetric in their pairs, so pairs with j <= i and q <= o are enough. For jacobian_gram_gpu.cu.cc.
+// Where k = l both X and Y are symmetric in their pairs, so pairs with j <= i and q <= o are enough. For
+// jacobian_gram_gpu.cu.cc.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 
@@ -54,8 +55,8 @@ struct PairBlock {
   double operations() const { return 2.0 * static_cast<double>(n) * static_cast<double>(product_size()); }
 };
 
-// Give each number of the block its product: gram[(i,o),(j,q)] = products[(i,j),(o,q)], on and below the diagonal of the
-// matrix. A thread per column walks down some rows, whose places the block has looked up before.
+// Give each number of the block its product: gram[(i,o),(j,q)] = products[(i,j),(o,q)], on and below the diagonal of
+// the matrix. A thread per column walks down some rows, whose places the block has looked up before.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     SpreadPairsKernel(const __grid_constant__ PairBlock<T> block, const T* __restrict__ products, T* gram) {

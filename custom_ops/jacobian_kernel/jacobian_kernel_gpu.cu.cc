@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Walks over the factors, collecting terms and launching them some at a time. Made without memory it tells how large the
-// workspace must be.
+// Walks over the factors, collecting terms and launching them some at a time. Made without memory it tells how large
+// the workspace must be.
 template <typename T>
 class Walk {
  public:
@@ -131,7 +131,8 @@ class Walk {
         TFJAC_RETURN_IF_ERROR(LaunchProduct(stream_, ProductShape{factors_.n, factors_.n, f->i, true}, a, a,
                                             ProductTarget<T>{weights, factors_.n, f != first, scratch_}));
       }
-      terms_.term[terms_.count++] = Term<T>{RowOfD(*first, factors_.m, 0, 0, 0, g), first->g * first->o, first->o, weights};
+      const T* const d = RowOfD(*first, factors_.m, 0, 0, 0, g);
+      terms_.term[terms_.count++] = Term<T>{d, first->g * first->o, first->o, weights};
     }
     return 0;
   }
@@ -145,7 +146,8 @@ class Walk {
         if (terms_.count == kFactorsPerLaunch) TFJAC_RETURN_IF_ERROR(Flush());
         Factor<T> f = factor;
         f.stride_g = 0, f.stride_i = f.o, f.stride_o = 1;
-        TFJAC_RETURN_IF_ERROR(LaunchExpansion(stream_, factors_.n, factors_.m, Expansion<T>{f, g, 1, i, count, rows_, width}));
+        const Expansion<T> expansion{f, g, 1, i, count, rows_, width};
+        TFJAC_RETURN_IF_ERROR(LaunchExpansion(stream_, factors_.n, factors_.m, expansion));
         terms_.term[terms_.count++] = Term<T>{rows_, width, width, nullptr};
         TFJAC_RETURN_IF_ERROR(Flush());  // the next slice takes the same place
       }

@@ -1,9 +1,10 @@
-// JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/api_gpu.h for what launchers share.
+// JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/api_gpu.h for what
+// launchers share.
 //
-// The kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile by tile of its lower triangle, many terms in one pass.
-// For a factor with one position of use the terms are its groups, and the weights a aᵀ, over examples only; factors that
-// share d share a term. For several positions of use the term is a part of the factor's rows, formed in the workspace,
-// without weights.
+// The kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile by tile of its lower triangle, many terms in one
+// pass. For a factor with one position of use the terms are its groups, and the weights a aᵀ, over examples only;
+// factors that share d share a term. For several positions of use the term is a part of the factor's rows, formed in
+// the workspace, without weights.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 

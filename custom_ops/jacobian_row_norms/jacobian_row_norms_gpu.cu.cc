@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kThreads)
 // Multiply-adds per row and group: through pairs of positions t² (i + o) / 2, through the row t i o.
 template <typename T>
 TFJAC_HOST_DEVICE bool PairsAreCheaper(const Factor<T>& f) {
-  return static_cast<double>(f.t) * static_cast<double>(f.i + f.o) < 2.0 * static_cast<double>(f.i) * static_cast<double>(f.o);
+  const double t = static_cast<double>(f.t), i = static_cast<double>(f.i), o = static_cast<double>(f.o);
+  return t * (i + o) < 2 * i * o;
 }
 
 // A thread's part of sum_t sum_s (a_t · a_s) (d_t · d_s).

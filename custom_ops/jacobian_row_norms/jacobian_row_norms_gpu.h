@@ -1,8 +1,8 @@
-// JacobianRowNorms on the GPU: the contract of jacobian_row_norms.h for device pointers. See common/api_gpu.h for what launchers
-// share.
+// JacobianRowNorms on the GPU: the contract of jacobian_row_norms.h for device pointers. See common/api_gpu.h for what
+// launchers share.
 //
-// Factors with one position of use: a warp per row of J, ‖a‖² ‖d‖² from one reading. Factors with several: a block per row,
-// tile by tile of either the pairs of positions (t, s) or the row itself, whichever takes fewer multiply-adds.
+// Factors with one position of use: a warp per row of J, ‖a‖² ‖d‖² from one reading. Factors with several: a block per
+// row, tile by tile of either the pairs of positions (t, s) or the row itself, whichever takes fewer multiply-adds.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_GPU_H_
 

@@ -1,7 +1,9 @@
-// JacobianRows on the GPU: the contract of jacobian_rows.h for device pointers. See common/api_gpu.h for what launchers share.
+// JacobianRows on the GPU: the contract of jacobian_rows.h for device pointers. See common/api_gpu.h for what launchers
+// share.
 //
-// Factors with one position of use: a thread per column walks down the rows, reading factors from the cache and writing J
-// once, all factors in one launch. Factors with several: products of tiles, per example and group, of a[t, i] and d[t, (m, o)].
+// Factors with one position of use: a thread per column walks down the rows, reading factors from the cache and writing
+// J once, all factors in one launch. Factors with several: products of tiles, per example and group, of a[t, i] and
+// d[t, (m, o)].
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
 

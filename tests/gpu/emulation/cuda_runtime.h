@@ -1,11 +1,12 @@
-// CUDA on the host, enough of it to run the kernels of custom_ops/ where there is no GPU. Found before the real header of this
-// name when the *_gpu.cu.cc files are compiled by a C++ compiler with this folder first among the include paths.
+// CUDA on the host, enough of it to run the kernels of custom_ops/ where there is no GPU. Found before the real header
+// of this name when the *_gpu.cu.cc files are compiled by a C++ compiler with this folder first among the include
+// paths.
 //
 // Every thread of a block is a fiber, a function with a stack of its own. Blocks run one after the other; the fibers of
-// a block run one after the other as well, each until it reaches a barrier or its end. A missing barrier therefore shows: the
-// threads that run first read what the others have not yet written. Since that depends on who runs first, tests run each
-// kernel twice, the threads in rising and in falling order. A barrier that not all threads of the block (or, for a shuffle,
-// the warp) reach fails the launch, as it would hang on a GPU.
+// a block run one after the other as well, each until it reaches a barrier or its end. A missing barrier therefore
+// shows: the threads that run first read what the others have not yet written. Since that depends on who runs first,
+// tests run each kernel twice, the threads in rising and in falling order. A barrier that not all threads of the block
+// (or, for a shuffle, the warp) reach fails the launch, as it would hang on a GPU.
 #ifndef TFJAC_TESTS_GPU_EMULATION_CUDA_RUNTIME_H_
 #define TFJAC_TESTS_GPU_EMULATION_CUDA_RUNTIME_H_
 

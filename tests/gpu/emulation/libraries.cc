@@ -1,5 +1,5 @@
-// The functions of cuBLAS and cuSOLVER that libraries_gpu.cu.cc calls, written down from their reference: matrices column by
-// column, on the host. Stands in for both libraries where the launchers are tested without a GPU.
+// The functions of cuBLAS and cuSOLVER that libraries_gpu.cu.cc calls, written down from their reference: matrices
+// column by column, on the host. Stands in for both libraries where the launchers are tested without a GPU.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,9 @@ int Gemm(int op_a, int op_b, int m, int n, int k, T alpha, const T* a, int lda, 
     for (int64_t y = 0; y < n; ++y) {
       T sum = 0;
       for (int64_t z = 0; z < k; ++z) {
-        sum += a[op_a == kNoTranspose ? x + z * lda : z + x * lda] * b[op_b == kNoTranspose ? z + y * ldb : y + z * ldb];
+        const int64_t from_a = op_a == kNoTranspose ? x + z * lda : z + x * lda;
+        const int64_t from_b = op_b == kNoTranspose ? z + y * ldb : y + z * ldb;
+        sum += a[from_a] * b[from_b];
       }
       T* const out = c + x + y * ldc;
       *out = alpha * sum + (beta == T(0) ? T(0) : beta * *out);
