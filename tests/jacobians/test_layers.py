@@ -4,6 +4,7 @@ Recurrent layers have a file of their own. The weights are moved off their initi
 mistakes.
 """
 
+import contextlib
 import inspect
 import warnings
 
@@ -197,11 +198,22 @@ MODELS = {
 }
 
 
+@contextlib.contextmanager
+def floating(dtype):
+    """Layers are made in this precision: Keras keeps its policy apart from floatx once it has been asked for."""
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
 def build(name, dtype, rng):
     """Make the model and an input for it, with weights moved off their initial values."""
     keras.utils.set_random_seed(7)
-    keras.config.set_floatx(dtype)
-    try:
+    with floating(dtype):
         model = MODELS[name]()
         if "Embedding" in name or name == "sequences of open length":
             inputs = rng.integers(0, 7, (N, 6)).astype("int32")
@@ -209,8 +221,6 @@ def build(name, dtype, rng):
         else:
             inputs = [rng.normal(size=(N, *(size or 5 for size in x.shape[1:]))).astype(dtype) for x in model.inputs]
             inputs = inputs if len(inputs) > 1 else inputs[0]
-    finally:
-        keras.config.set_floatx("float32")
     for v in model.trainable_variables:
         v.assign(v + 0.3 * rng.normal(size=v.shape).astype(dtype))
     return model, inputs

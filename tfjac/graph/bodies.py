@@ -4,9 +4,14 @@ import dataclasses
 
 from tfjac.graph import _private
 from tfjac.graph.copying import inline_calls
-from tfjac.graph.traversal import ancestors
 
-READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "TensorListReserve", "Assert")
+READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assert", "Placeholder")
+BODIES = {
+    "While": ("cond", "body"),
+    "If": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatefulPartitionedCall": ("f",),
+}
 
 
 @dataclasses.dataclass
@@ -43,12 +48,17 @@ def without_identities(tensor):
     return tensor
 
 
-def cannot_run_again(targets):
-    """Return an op behind `targets` that gives other values, or acts twice, when it runs again; None where none is.
+def cannot_run_again(graph):
+    """Return an op of a body's graph that gives other values, or acts twice, when it runs again; None where none is.
 
-    Random numbers, assignments and Python calls are what is looked for.
+    Random numbers, assignments and Python calls are what is looked for, in the functions that it calls too.
     """
-    for op in ancestors(targets):
-        if op.type not in READS and op.type not in ("While", "If", "Case", "Placeholder") and op.op_def.is_stateful:
-            return op
+    for op in graph.get_operations():
+        if op.type in BODIES:
+            inside = (body for name in BODIES[op.type] for body in _private.function_bodies(op, name))
+            found = next((culprit for culprit in map(cannot_run_again, inside) if culprit is not None), None)
+        else:
+            found = op if op.op_def.is_stateful and op.type not in READS else None
+        if found is not None:
+            return found
     return None

@@ -5,6 +5,8 @@ The example axis of a list is that of its elements.
 
 import dataclasses
 
+import tensorflow as tf
+
 from tfjac.graph.bodies import Body, bodies_of, cannot_run_again, without_identities
 from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
 from tfjac.graph.traversal import ancestors
@@ -92,7 +94,10 @@ def _loop(op, outputs, wanted):
     if SHARED in state.values():
         raise NoRule("a weight changes from step to step of the loop")
     writes = {k: _writes(body, k) for k in state if op.inputs[k].dtype.is_floating is False}
-    _check_can_run_again(body, condition, state)
+    if any(axis is SHARED and op.inputs[k].dtype == tf.variant for k, axis in invariant.items()):
+        raise NoRule("it reads weights from a TensorArray; index the weights themselves with the counter")
+    _check_can_run_again(body)
+    _check_can_run_again(condition)
     wanted.insides[op.name] = LoopInside(body, condition, state, writes, invariant)
     return [state.get(k, invariant.get(k, SHARED)) for k in range(len(op.inputs))]
 
@@ -130,12 +135,11 @@ def _writes(body, k):
     return writes
 
 
-def _check_can_run_again(body, condition, state):
-    culprit = cannot_run_again(body.outputs + condition.outputs)
+def _check_can_run_again(body):
+    culprit = cannot_run_again(body.outputs[0].graph)
     if culprit is not None:
         raise NoRule(
-            f"inside, op {culprit.name!r} of type {culprit.type} gives other values, or acts twice, when a step is "
-            "computed again"
+            f"inside, op {culprit.name!r} of type {culprit.type} gives other values, or acts twice, when it runs again"
         )
 
 
@@ -154,9 +158,7 @@ def _conditional(op, outputs, wanted):
         used = {k: analysis.axis(branch.inputs[k]) for k in reached if analysis.axis(branch.inputs[k]) is not None}
         if any(inputs.setdefault(k, axis) != axis for k, axis in used.items()):
             raise NoRule("its branches use an input in different ways")
-        culprit = cannot_run_again(targets)
-        if culprit is not None:
-            raise NoRule(f"inside, op {culprit.name!r} of type {culprit.type} acts twice when a branch is run again")
+        _check_can_run_again(branch)
         insides.append(BranchInside(branch, used))
     if any(tensor.dtype.is_floating is False for k, tensor in enumerate(op.outputs) if k in outputs) or any(
         axis is not SHARED and not op.inputs[1 + k].dtype.is_floating for k, axis in inputs.items()

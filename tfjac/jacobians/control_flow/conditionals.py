@@ -74,11 +74,12 @@ class _Branch:
             for k, cotangent in zip(self.carried, cotangents)
         ]
         self.parts = []
+        shared = [k for k, axis in self.inside.inputs.items() if axis is SHARED]
         for weight, factor in inner.parts:
-            for k, axis in self.inside.inputs.items():
-                found = columns_of_source(factor, weight, inputs[k]) if axis is SHARED else None
-                if found is not None:
-                    self.parts.append((k, _of_static_size(found)))
+            columns = [(k, columns_of_source(factor, weight, inputs[k])) for k in shared]
+            found = [(k, _of_static_size(column)) for k, column in columns if column is not None]
+            assert found, f"lost the path from {weight.name!r} to the weights"
+            self.parts += found
         return cotangents, [factor.tensors() for _, factor in self.parts]
 
 

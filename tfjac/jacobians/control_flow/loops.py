@@ -238,6 +238,7 @@ class _Step:
             return [(old, factor)]
         weights = [k for k, axis in self.loop.inside.invariant.items() if axis is SHARED]
         columns = [(k, columns_of_source(factor, weight, copied[k])) for k in weights if k in copied]
+        assert any(found is not None for _, found in columns), f"lost the path from {weight.name!r} to the weights"
         return [(self.loop.body.inputs[k], found) for k, found in columns if found is not None]
 
 
@@ -297,5 +298,6 @@ def _hand_over(loop, sweep, step, final, lists):
         if op.outputs[k] is not None and sweep.cotangent(op.outputs[k]) is not None:
             sweep.add(op.inputs[k], sweep.cotangent(op.outputs[k]))
     weights = [weight for weight, _ in step.parts]
-    mapping = transplant(weights, loop.values(loop.body, [], []))
+    with op.graph.as_default():  # which the sweep may be nested in
+        mapping = transplant(weights, loop.values(loop.body, [], []))
     sweep.parts += [(mapping[weight.ref()], factor) for weight, factor in zip(weights, factors)]

@@ -45,43 +45,44 @@ def swept_factors(ys, sources, analysis, n, factor_of_use, outputs=None):
     """
     sizes = [product(axes(y)[1:]) for y in ys]
     outputs = tf.range(sum(sizes)) if outputs is None else outputs
-    found = []
+    sweep = Sweep(analysis, n, factor_of_use)
 
     def compute():
-        sweep = Sweep(analysis, n, factor_of_use)
         for k, y in enumerate(ys):
             sweep.add(y, _one_hot(y, outputs - sum(sizes[:k])))
         sweep.run()
-        parts = [
-            [columns_of_source(factor, weight, _seen_with(weight, source)) for weight, factor in sweep.parts]
-            for source in sources
-        ]
-        found[:] = [[factor for factor in factors if factor is not None] for factors in parts]
-        return [[list(factor.tensors()) for factor in factors] for factors in found]
+        return [list(factor.tensors()) for _, factor in sweep.parts]
 
     if isinstance(n, int) and n > 0:
         compute()
-        return found
-    return _unless_empty(compute, found, n, axes(outputs)[0])
+    else:
+        _unless_empty(compute, sweep, axes(outputs)[0])
+    return _by_source(sweep.parts, sources)
 
 
-def _seen_with(weight, source):
-    """Return what `source` is in the graph of `weight`, which may be nested in that of `source`."""
-    return source if weight.graph is source.graph else weight.graph.capture(source)
-
-
-def _unless_empty(compute, found, n, m):
-    """What `compute` finds, or zeros where n = 0: `tf.vectorized_map` gets the gradients of empty slices wrong."""
+def _unless_empty(compute, sweep, m):
+    """Run `compute`, but find zeros where n = 0: `tf.vectorized_map` gets the gradients of empty slices wrong."""
     traced = tf.function(compute, autograph=False).get_concrete_function()
 
     def zeros():
-        return [[zero_tensors(factor, n, m) for factor in factors] for factors in found]
+        return [zero_tensors(factor, sweep.n, m) for _, factor in sweep.parts]
 
-    results = tf.cond(n > 0, traced, zeros)
-    for factors, tensors in zip(found, results):
-        for k, parts in enumerate(tensors):
-            shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(parts, factors[k].tensors())]
-            factors[k] = factors[k].with_tensors(*shaped)
+    results = tf.cond(sweep.n > 0, traced, zeros)
+    for k, tensors in enumerate(results):
+        weight, factor = sweep.parts[k]
+        shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(tensors, factor.tensors())]
+        sweep.parts[k] = weight, factor.with_tensors(*shaped)
+
+
+def _by_source(parts, sources):
+    """Turn factors with respect to shared tensors into those of the sources that these are computed from."""
+    found = [[] for _ in sources]
+    for weight, factor in parts:
+        columns = [columns_of_source(factor, weight, source) for source in sources]
+        if all(column is None for column in columns):
+            raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
+        for factors, column in zip(found, columns):
+            factors += [] if column is None else [column]
     return found
 
 
