@@ -69,7 +69,7 @@ def check_factors(a, d, layouts=None):
     a = [_tensor(x, rank=4) for x in a]
     d = [_tensor(x, rank=5) for x in d]
     dtypes = {x.dtype for x in a + d}
-    if len(dtypes) > 1 or not dtypes <= set(DTYPES):
+    if len(dtypes) > 1 or not dtypes.issubset(DTYPES):
         names = sorted(dtype.name for dtype in dtypes)
         raise TypeError(f"All factors must be float32, or all float64; cast them to one dtype. Received: {names}")
     _check_shapes(a, d)
@@ -77,29 +77,36 @@ def check_factors(a, d, layouts=None):
 
 
 def _tensor(x, rank):
-    x = tf.convert_to_tensor(x)
+    x = x if isinstance(x, tf.Tensor) else tf.convert_to_tensor(x)
     return tf.ensure_shape(x, [None] * rank) if x.shape.rank is None else x
 
 
 def _check_shapes(a, d):
-    n, m = a[0].shape[:1], d[0].shape[1:2]
-    for k, (x, y) in enumerate(zip(a, d)):
-        if x.shape.rank != 4 or y.shape.rank != 5:
+    """Compare sizes as plain lists: TensorShape's own comparisons would dominate the time of a small eager call."""
+    of_a, of_d = [x.shape.as_list() for x in a], [y.shape.as_list() for y in d]
+    for k, (x, y) in enumerate(zip(of_a, of_d)):
+        if len(x) != 4 or len(y) != 5:
             raise ValueError(
                 f"Factor {k} must have a[n,t,g,i] of rank 4 and d[n,m,t,g,o] of rank 5. "
-                f"Received: shapes {x.shape} and {y.shape}"
+                f"Received: shapes {a[k].shape} and {d[k].shape}"
             )
-        agree = x.shape[1:3].is_compatible_with(y.shape[2:4])
-        if not (agree and n.is_compatible_with(x.shape[:1]) and n.is_compatible_with(y.shape[:1])):
+        if x[:3] == [y[0], y[2], y[3]] and y[:2] == of_d[0][:2]:
+            continue
+        if not (_may_equal(x[0], y[0], of_d[0][0]) and _may_equal(x[1], y[2]) and _may_equal(x[2], y[3])):
             raise ValueError(
                 f"a[n,t,g,i] and d[n,m,t,g,o] of factor {k} must agree in t and g, and all factors in n. "
-                f"Received: shapes {x.shape} and {y.shape}, n = {n[0]} in factor 0"
+                f"Received: shapes {a[k].shape} and {d[k].shape}, d {d[0].shape} in factor 0"
             )
-        if not m.is_compatible_with(y.shape[1:2]):
+        if not _may_equal(y[1], of_d[0][1]):
             raise ValueError(
-                f"All factors must have the same number m of residuals, the second axis of d[n,m,t,g,o]. "
-                f"Received: {y.shape} in factor {k} and {d[0].shape} in factor 0"
+                "All factors must have the same number m of residuals, the second axis of d[n,m,t,g,o]. "
+                f"Received: {d[k].shape} in factor {k} and {d[0].shape} in factor 0"
             )
+
+
+def _may_equal(*sizes):
+    known = [size for size in sizes if size is not None]
+    return not known or known.count(known[0]) == len(known)
 
 
 def expand(a, d, layout):
