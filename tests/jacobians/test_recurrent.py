@@ -384,6 +384,20 @@ def test_refused_with_the_reason(function, words, rng):
         jacobian_and_way(model, rng.normal(size=(N, 3)), model.variables, None)
 
 
+def test_variables_assigned_after_the_loop(rng):
+    model, x = Function(counted_by_values, rng.normal(size=(3, 3))), rng.normal(size=(N, 3))
+    (w,) = model.variables
+
+    @tf.function
+    def too_late(x):
+        y = model(x)
+        w.assign_add(tf.ones_like(w))
+        return tfjac.per_example_jacobian(y, [w])
+
+    with pytest.raises(ValueError, match="assigned after it"):
+        too_late(x)
+
+
 @pytest.mark.parametrize("function", [loop_over_examples, weights_in_an_array])
 def test_what_is_refused_works_row_by_row(function, rng):
     model, x = Function(function, rng.normal(size=(3, 3))), rng.normal(size=(N, 3))

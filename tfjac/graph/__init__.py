@@ -14,7 +14,7 @@ from tfjac.graph.example_axis import (
 from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
-from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.traversal import ancestors, between, references, stands_before
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
 
@@ -40,6 +40,7 @@ __all__ = [
     "inline_calls",
     "references",
     "replay",
+    "stands_before",
     "static_trip_count",
     "transplant",
 ]

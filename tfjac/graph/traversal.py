@@ -51,3 +51,9 @@ def between(sources, targets):
             path.append(op)
             reached |= references(op.outputs)
     return path
+
+
+def stands_before(op, other):
+    """Return whether `op` was added to their graph before `other`."""
+    names = (each.name for each in op.graph.get_operations())
+    return next(name for name in names if name in (op.name, other.name)) == op.name

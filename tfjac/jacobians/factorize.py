@@ -19,7 +19,7 @@ from tfjac.jacobians.factors import DenseFactor, joined
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import axes, check_when_run, product
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_source
 
@@ -146,18 +146,6 @@ def _factors(uses, sources, outputs, cotangents):
         for part, source in zip(parts, sources):
             part.append(columns_of_source(factor, use.weight, source))
     return [joined([factor for factor in part if factor is not None]) for part in parts]
-
-
-def check_when_run(assumed, n):
-    """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them."""
-    for tensor, axis in assumed:
-        size = tf.shape(tensor)[axis.axis]
-        block = axis.outer * n * (1 if axis.inner is None else axis.inner)
-        whole = size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
-        tf.debugging.Assert(
-            whole,
-            [f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Received:", size, n],
-        )
 
 
 def factor_by_rule(use):

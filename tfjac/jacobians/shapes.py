@@ -53,3 +53,15 @@ def split_labels(labels, axis):
     """Return the labels of `split_examples(tensor, axis)` for a tensor with these labels, the example's left out."""
     before, behind = labels[: axis.axis], labels[axis.axis + 1 :]
     return [*before, *(["outer"] if axis.outer != 1 else []), *(["inner"] if axis.inner != 1 else []), *behind]
+
+
+def check_when_run(assumed, n):
+    """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them."""
+    for tensor, axis in assumed:
+        size = tf.shape(tensor)[axis.axis]
+        block = axis.outer * n * (1 if axis.inner is None else axis.inner)
+        whole = size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
+        tf.debugging.Assert(
+            whole,
+            [f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Received:", size, n],
+        )

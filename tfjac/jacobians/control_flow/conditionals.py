@@ -6,7 +6,7 @@ from tfjac.graph import SHARED, analyse_examples, transplant
 from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors import DenseFactor
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.shapes import axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_source
 
 
@@ -63,6 +63,7 @@ class _Branch:
         targets = [mapping[target.ref()] for target in self.targets]
         sources = [inputs[k] for k in self.inside.inputs]
         analysis = analyse_examples(sources, targets, self.axes, n if isinstance(n, int) else None)
+        check_when_run(analysis.assumed, n)
         inner = Sweep(analysis, n, self.sweep.factor_of_use)
         for target, seed in zip(targets, seeds):
             inner.add(target, seed)

@@ -19,18 +19,20 @@ from tfjac.graph import (
     ancestors,
     compiled_by_xla,
     examples_mix_at,
+    stands_before,
     static_trip_count,
     transplant,
 )
 from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.shapes import axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_source
 
 
 @handler("While", "StatelessWhile")
 def _loop(op, sweep):
+    _check_not_assigned(op)
     loop = _Loop(op, sweep.analysis.insides[op.name])
     states = _states(loop)
     cotangents, lists = _cotangents_behind(loop, sweep)
@@ -38,6 +40,18 @@ def _loop(op, sweep):
     traced = step.trace(states, cotangents)
     final = _backwards(loop, states, cotangents, traced, step)
     _hand_over(loop, sweep, step, final, lists)
+
+
+def _check_not_assigned(op):
+    """The loop runs again and reads its variables again, so they must still be what they were."""
+    for handle in op.inputs:
+        assignments = [user for user in handle.consumers() if user.type.startswith(("Assign", "Resource"))]
+        later = [user for user in assignments if user.type not in ("ResourceGather", "ResourceGatherNd")]
+        if handle.dtype == tf.resource and later and stands_before(op, later[-1]):
+            raise ValueError(
+                "The loop on the way to ys reads a variable that is assigned after it. Take the Jacobian before the "
+                f"assignment. Received: loop {op.name!r}, assignment {later[-1].name!r}"
+            )
 
 
 class _Loop:
@@ -194,6 +208,7 @@ class _Step:
         analysis = analyse_examples(
             sources, [seed for seed, _ in seeds], axes_of_seeds, n if isinstance(n, int) else None
         )
+        check_when_run(analysis.assumed, n)
         inner = Sweep(analysis, n, self.sweep.factor_of_use)
         for tensor, cotangent in seeds:
             inner.add(tensor, cotangent)
