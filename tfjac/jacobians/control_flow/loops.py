@@ -9,22 +9,12 @@ The factors of all steps, side by side along t, are the factor of the loop: the 
 the loop, whatever is asked of the Jacobian.
 """
 
-import dataclasses
-
 import tensorflow as tf
 
-from tfjac.graph import (
-    SHARED,
-    analyse_examples,
-    ancestors,
-    compiled_by_xla,
-    examples_mix_at,
-    stands_before,
-    static_trip_count,
-    transplant,
-)
+from tfjac.graph import SHARED, analyse_examples, transplant
 from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
+from tfjac.jacobians.control_flow.states import Loop, check_not_assigned, recorded_states, step_array
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.shapes import axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_source
@@ -32,131 +22,14 @@ from tfjac.jacobians.weight_paths import columns_of_source
 
 @handler("While", "StatelessWhile")
 def _loop(op, sweep):
-    _check_not_assigned(op)
-    loop = _Loop(op, sweep.analysis.insides[op.name])
-    states = _states(loop)
+    check_not_assigned(op)
+    loop = Loop(op, sweep.analysis.insides[op.name])
+    states = recorded_states(loop)
     cotangents, lists = _cotangents_behind(loop, sweep)
     step = _Step(loop, sweep, lists)
     traced = step.trace(states, cotangents)
     final = _backwards(loop, states, cotangents, traced, step)
     _hand_over(loop, sweep, step, final, lists)
-
-
-def _check_not_assigned(op):
-    """The loop runs again and reads its variables again, so they must still be what they were."""
-    for handle in op.inputs:
-        assignments = [user for user in handle.consumers() if user.type.startswith(("Assign", "Resource"))]
-        later = [user for user in assignments if user.type not in ("ResourceGather", "ResourceGatherNd")]
-        if handle.dtype == tf.resource and later and stands_before(op, later[-1]):
-            raise ValueError(
-                "The loop on the way to ys reads a variable that is assigned after it. Take the Jacobian before the "
-                f"assignment. Received: loop {op.name!r}, assignment {later[-1].name!r}"
-            )
-
-
-class _Loop:
-    """A loop op and the roles of its variables, by index.
-
-    Attributes:
-        float_states, list_states: variables that carry examples and change from step to step.
-        writes: pairs of a list state and an op that writes to it in a step, last one first.
-        targets: tensors of the body that a step backwards is taken from.
-        recorded: variables whose value before each step is kept.
-        steps: the number of steps where the graph fixes it, else None.
-        bound: the number of steps, or an upper bound that XLA can work out; None where arrays grow.
-    """
-
-    def __init__(self, op, inside):
-        self.op, self.inside, self.body = op, inside, inside.body
-        self.float_states = [k for k in inside.state if k not in inside.writes]
-        self.list_states = list(inside.writes)
-        self.writes = [(k, write) for k, writes in inside.writes.items() for write in writes]
-        written = [tensor for _, write in self.writes for tensor in write.inputs[1:]]
-        self.targets = [self.body.outputs[k] for k in self.float_states] + written
-        self.recorded = self._changing(self._needed(self.targets, self.body))
-        self.run_on = self._closed(self.recorded + self._needed(inside.condition.outputs, inside.condition))
-        self.steps = static_trip_count(op, self.body, inside.condition)
-        self.bound = self.steps if self.steps is not None else self._bound_for_xla()
-        lists = [k for k in self.run_on if op.inputs[k].dtype == tf.variant]
-        if lists:
-            raise examples_mix_at(op, "the loop reads a TensorArray that it writes to")
-
-    def _bound_for_xla(self):
-        if not compiled_by_xla(tf.compat.v1.get_default_graph()):
-            return None
-        bound = self.op.inputs[1]
-        if tf.get_static_value(bound) == -1:
-            raise ValueError(
-                "Under XLA a loop that is differentiated must have a largest number of steps. Pass maximum_iterations "
-                f"to tf.while_loop, or compile without jit_compile. Received: {self.op.name!r} without one"
-            )
-        return bound
-
-    @staticmethod
-    def _needed(targets, function):
-        ops = {op.name for op in ancestors(targets)}
-        return [k for k, tensor in enumerate(function.inputs) if tensor.op.name in ops]
-
-    def _changing(self, variables):
-        return [k for k in variables if self.body.outputs[k] is not self.body.inputs[k]]
-
-    def _closed(self, variables):
-        """The changing ones of `variables`, and what these depend on from step to step."""
-        closed = set(self._changing(variables))
-        while True:
-            needed = self._changing(self._needed([self.body.outputs[k] for k in closed], self.body))
-            if closed.issuperset(needed):
-                return sorted(closed)
-            closed |= set(needed)
-
-    def values(self, function, variables, tensors):
-        """Pairs of each parameter of a function of the loop and what stands for it: of `variables`, `tensors`."""
-        given = dict(zip(variables, tensors))
-        same = [k for k, output in enumerate(self.body.outputs) if output is self.body.inputs[k]]
-        graph = tf.compat.v1.get_default_graph()
-        pairs = [(function.inputs[k], tensor) for k, tensor in given.items()]
-        return pairs + [(function.inputs[k], graph.capture(self.op.inputs[k])) for k in same]
-
-
-@dataclasses.dataclass
-class _States:
-    """What the loop, run forwards, leaves behind: the number of steps, and an array per recorded variable."""
-
-    steps: int | tf.Tensor
-    arrays: list
-
-
-def _states(loop):
-    """Run the loop forwards, keeping the recorded variables as they are before each step."""
-    body, variables = loop.body, loop.run_on
-    arrays = [_array(body.inputs[k].dtype, body.inputs[k].shape, loop.bound) for k in loop.recorded]
-
-    def again(step, values, arrays):
-        function = loop.inside.condition
-        (decision,) = function.outputs
-        return transplant([decision], loop.values(function, variables, values))[decision.ref()]
-
-    def run(step, values, arrays):
-        given = dict(zip(variables, values))
-        arrays = [array.write(step, given[k]) for array, k in zip(arrays, loop.recorded)]
-        outputs = [body.outputs[k] for k in variables]
-        mapping = transplant(outputs, loop.values(body, variables, values))
-        return step + 1, [mapping[output.ref()] for output in outputs], arrays
-
-    initial = (tf.constant(0), [loop.op.inputs[k] for k in variables], arrays)
-    shapes = (
-        tf.TensorShape([]),
-        [body.inputs[k].shape for k in variables],
-        [tf.TensorShape([]) for _ in arrays],
-    )
-    steps, _, arrays = tf.while_loop(again, run, initial, shapes, maximum_iterations=loop.bound)
-    return _States(steps if loop.steps is None else loop.steps, arrays)
-
-
-def _array(dtype, shape, bound):
-    """An array that keeps one tensor per step; it grows where the number of steps has no bound."""
-    size = 0 if bound is None else bound
-    return tf.TensorArray(dtype, size, dynamic_size=bound is None, clear_after_read=False, element_shape=shape)
 
 
 def _cotangents_behind(loop, sweep):
@@ -177,7 +50,7 @@ class _Step:
         written: indices of the lists for which marks of overwritten elements are carried.
         sums: indices of the invariant floats whose cotangents are added up over the steps.
         reads: indices of the invariant lists, one for each pair of an index and a cotangent that a step gives.
-        parts: pairs of a shared tensor of the body (or the index of an input) and the `Stack` of a factor.
+        parts: pairs of a shared tensor of the body and the `Factor` that belongs to it, in the graph of the step.
     """
 
     def __init__(self, loop, sweep, lists):
@@ -249,7 +122,7 @@ class _Step:
     def _part(self, weight, factor, mapping, copied):
         """Tie a factor to the tensor of the body that `weight` copies, where that is the same in all steps."""
         old = next((reference.deref() for reference, new in mapping.items() if new is weight), None)
-        if old is not None and not self.loop._changing(self.loop._needed([old], self.loop.body)):
+        if old is not None and not self.loop.changing(self.loop.needed([old], self.loop.body)):
             return [(old, factor)]
         weights = [k for k, axis in self.loop.inside.invariant.items() if axis is SHARED]
         columns = [(k, columns_of_source(factor, weight, copied[k])) for k in weights if k in copied]
@@ -273,8 +146,8 @@ def _backwards(loop, states, cotangents, traced, step):
     m = axes(cotangents[0])[0] if cotangents else axes(step.lists[step.written[0]].dense)[0]
     sums = [tf.zeros([m, *axes(loop.op.inputs[k])], loop.op.inputs[k].dtype) for k in step.sums]
     _, _, _, read_shapes, _ = traced.structured_outputs
-    reads = [[_array(part.dtype, part.shape, loop.bound) for part in pair] for pair in read_shapes]
-    stacks = [Stack(factor, loop.bound, step.sweep.n, m, _array) for _, factor in step.parts]
+    reads = [[step_array(part.dtype, part.shape, loop.bound) for part in pair] for pair in read_shapes]
+    stacks = [Stack(factor, loop.bound, step.sweep.n, m) for _, factor in step.parts]
     held = [stack.begin() for stack in stacks]
 
     def run(t, cotangents, marks, sums, reads, held):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.jacobians.control_flow.states import step_array
 from tfjac.jacobians.factors import DenseFactor, GatherFactor, OuterFactor
 from tfjac.jacobians.shapes import axes
 
@@ -16,11 +17,10 @@ class Stack:
         factor: the factor of one step, in the graph of the step.
         bound: number of steps, an upper bound of it, or None.
         n, m: numbers of examples and outputs, integers or scalar tensors.
-        array: function `(dtype, shape, bound)` that makes a `tf.TensorArray`.
     """
 
-    def __init__(self, factor, bound, n, m, array):
-        self.factor, self.bound, self.n, self.m, self.array = factor, bound, n, m, array
+    def __init__(self, factor, bound, n, m):
+        self.factor, self.bound, self.n, self.m = factor, bound, n, m
         self.added_up = isinstance(factor, DenseFactor)
 
     def begin(self):
@@ -28,7 +28,7 @@ class Stack:
         tensors = self.factor.tensors()
         if self.added_up:
             return [tf.zeros([self.n, self.m, self.factor.j.shape[2]], self.factor.j.dtype)]
-        return [self.array(tensor.dtype, tensor.shape, self.bound) for tensor in tensors]
+        return [step_array(tensor.dtype, tensor.shape, self.bound) for tensor in tensors]
 
     def add(self, step, held, tensors):
         """Return the loop variables with the factor of one step added."""
