@@ -198,7 +198,7 @@ def _draw_case(axis, entry: dict[str, Any]) -> None:
     times = [t for t in [row["seconds"] for row in rows] + [entry["floor_seconds"]] if t]
     axis.set_xscale("log")
     if times:
-        axis.set_xlim(min(times) * 0.5, max(times) * 6)
+        axis.set_xlim(min(times) * 0.5, max(times) * 12)
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.grid(axis="x", color="#e2e8f0", linewidth=0.7)
