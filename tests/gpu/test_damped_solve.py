@@ -33,11 +33,24 @@ def test_indefinite_matrix_fails_until_damped(p, launchers, dtype, rng):
 
 @pytest.mark.parametrize("p", [3, 90])
 def test_what_is_not_finite_is_a_flag(p, launchers, dtype, rng):
-    good = [positive_definite(rng, p), np.ones(p), np.ones(p), np.array([1.0, 1.0])]
+    good = [positive_definite(rng, p), np.ones(p), np.ones(p), np.ones(7)]
     for which, place in [(0, (1, 1)), (0, (p - 1, p // 2)), (1, 0), (2, p - 1), (3, 0)]:
         for value in (np.nan, np.inf, -np.inf):
             inputs = [x.copy() for x in good]
             inputs[which][place] = value
             solution, success = launchers.damped_solve(*inputs, dtype)
-            np.testing.assert_array_equal(success, [0, which == 3], err_msg=f"{value} in input {which}")
+            np.testing.assert_array_equal(success, [0] + [which == 3] * 6, err_msg=f"{value} in input {which}")
             np.testing.assert_array_equal(solution[0], np.zeros(p))
+            if which == 3:
+                assert np.all(np.any(solution[1:] != 0, axis=1))
+
+
+@pytest.mark.parametrize("p", [3, 60, 90])
+def test_overflow_of_one_number_is_a_flag(p, launchers, dtype):
+    tiny, large = (1e-36, 1e10) if dtype == np.float32 else (1e-300, 1e100)
+    matrix, rhs = np.eye(p), np.ones(p)
+    matrix[0, 0], rhs[0] = tiny, large
+    solution, success = launchers.damped_solve(matrix, rhs, np.ones(p), [0.0] + [1.0] * 6, dtype)
+    np.testing.assert_array_equal(success, [0] + [1] * 6)
+    np.testing.assert_array_equal(solution[0], np.zeros(p))
+    np.testing.assert_allclose(solution[1:], np.tile(np.linalg.solve(matrix + np.eye(p), rhs), (6, 1)), rtol=1e-5)
