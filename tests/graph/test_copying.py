@@ -172,3 +172,21 @@ def test_inlining_leaves_alone_what_does_not_depend(data):
         return y
 
     trace(data, data)
+
+
+def test_a_call_whose_variable_is_assigned_afterwards_is_refused(data, weight):
+    """The copy of its body would read the new value: a Jacobian at another point than that of ys."""
+
+    @tf.function
+    def inner(x):
+        return tf.tanh(tf.matmul(x, weight))
+
+    @tf.function
+    def program(x):
+        y = inner(x)
+        weight.assign(2.0 * weight)
+        with pytest.raises(ValueError, match=r"assigned after it.*before the assignment.*Received"):
+            inline_calls([y])
+        return y
+
+    program(data)

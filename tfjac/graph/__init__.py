@@ -1,6 +1,7 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
 from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape
+from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
     SHARED,
@@ -14,7 +15,7 @@ from tfjac.graph.example_axis import (
 from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
-from tfjac.graph.traversal import ancestors, between, references, stands_before
+from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
 
@@ -29,6 +30,7 @@ __all__ = [
     "as_tf_variable",
     "between",
     "captured_tensor",
+    "check_not_assigned_since",
     "compiled_by_xla",
     "copy_op",
     "differentiable_path",
@@ -40,7 +42,6 @@ __all__ = [
     "inline_calls",
     "references",
     "replay",
-    "stands_before",
     "static_trip_count",
     "transplant",
 ]

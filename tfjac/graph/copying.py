@@ -1,6 +1,7 @@
 """Copying part of a graph: replay it with other values, or inline the functions it calls."""
 
 from tfjac.graph import _private, grouped_convolution
+from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 
@@ -48,6 +49,9 @@ def inline_calls(targets, depends_on=None):
     Returns:
         A list of tensors like `targets`; the same tensors where there is no call. Costs one copy of the ops between
         the first call and the targets; ops with side effects keep running once, in the original call.
+
+    Raises:
+        ValueError: where a variable that a call reads is assigned after it: the copy would read the new value.
     """
     path = ancestors(targets) if depends_on is None else between(depends_on, targets)
     grouped_convolution.differentiate_by_groups(path)
@@ -56,6 +60,8 @@ def inline_calls(targets, depends_on=None):
         return list(targets)
     mapping = {}
     call_ops = [op for op in path if op.type in CALLS]
+    for call in call_ops:
+        check_not_assigned_since(call)
     below = {op.name for op in between(calls, targets)} | {op.name for op in call_ops}
     _copy([op for op in path if op.name in below], mapping)
     return [mapping.get(target.ref(), target) for target in targets]

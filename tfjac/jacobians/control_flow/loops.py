@@ -11,10 +11,10 @@ the loop, whatever is asked of the Jacobian.
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, analyse_examples, transplant
+from tfjac.graph import SHARED, analyse_examples, check_not_assigned_since, transplant
 from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
-from tfjac.jacobians.control_flow.states import Loop, check_not_assigned, recorded_states, step_array
+from tfjac.jacobians.control_flow.states import Loop, recorded_states, step_array
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.shapes import axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_source
@@ -22,7 +22,7 @@ from tfjac.jacobians.weight_paths import columns_of_source
 
 @handler("While", "StatelessWhile")
 def _loop(op, sweep):
-    check_not_assigned(op)
+    check_not_assigned_since(op)
     loop = Loop(op, sweep.analysis.insides[op.name])
     states = recorded_states(loop)
     cotangents, lists = _cotangents_behind(loop, sweep)

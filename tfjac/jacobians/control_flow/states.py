@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import ancestors, compiled_by_xla, examples_mix_at, stands_before, static_trip_count, transplant
+from tfjac.graph import ancestors, compiled_by_xla, examples_mix_at, static_trip_count, transplant
 
 
 class Loop:
@@ -112,15 +112,3 @@ def step_array(dtype, shape, bound):
     """An array that keeps one tensor per step; it grows where the number of steps has no bound."""
     size = 0 if bound is None else bound
     return tf.TensorArray(dtype, size, dynamic_size=bound is None, clear_after_read=False, element_shape=shape)
-
-
-def check_not_assigned(op):
-    """The loop runs again and reads its variables again, so they must still be what they were."""
-    for handle in op.inputs:
-        assignments = [user for user in handle.consumers() if user.type.startswith(("Assign", "Resource"))]
-        later = [user for user in assignments if user.type not in ("ResourceGather", "ResourceGatherNd")]
-        if handle.dtype == tf.resource and later and stands_before(op, later[-1]):
-            raise ValueError(
-                "The loop on the way to ys reads a variable that is assigned after it. Take the Jacobian before the "
-                f"assignment. Received: loop {op.name!r}, assignment {later[-1].name!r}"
-            )
