@@ -6,7 +6,8 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))  # pip's build isolation leaves it out
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # pip's build isolation leaves it out
 
 from build_tools.native import INFO, LIBRARIES, build
 
@@ -20,20 +21,20 @@ class BuildNative(build_ext):
     """Build the libraries that TensorFlow loads: they are no Python extensions, but travel like one."""
 
     def build_extension(self, ext):
-        build(self._folder(ext))
-
-    def get_outputs(self):
-        return [str(self._folder(ext) / name) for ext in self.extensions for name in (*LIBRARIES, INFO)]
+        build(self._folder(ext, pathlib.Path(self.build_lib)))
 
     def copy_extensions_to_source(self):
-        """Nothing to copy: in place, `build_extension` writes to the source tree."""
+        """Build in place, as for an editable installation; what has just been built is not compiled again."""
+        for ext in self.extensions:
+            build(self._folder(ext, ROOT))
 
-    def _folder(self, ext):
-        return pathlib.Path(self.get_ext_fullpath(ext.name)).parent
+    def get_outputs(self):
+        folders = [self._folder(ext, pathlib.Path(self.build_lib)) for ext in self.extensions]
+        return [str(folder / name) for folder in folders for name in (*LIBRARIES, INFO) if (folder / name).is_file()]
 
-    def get_ext_fullpath(self, name):
-        root = pathlib.Path(__file__).resolve().parent if self.inplace else pathlib.Path(self.build_lib)
-        return str(root.joinpath(*name.split(".")))
+    @staticmethod
+    def _folder(ext, root):
+        return root.joinpath(*ext.name.split(".")).parent
 
 
 class PlatformWheel(bdist_wheel):
