@@ -4,7 +4,6 @@ Recurrent layers have a file of their own. The weights are moved off their initi
 mistakes.
 """
 
-import contextlib
 import inspect
 import warnings
 
@@ -16,6 +15,7 @@ from keras import layers
 
 import tfjac
 from tests.jacobians.oracles import rows_one_at_a_time
+from tests.precision import floating
 
 N = 3
 
@@ -196,18 +196,6 @@ MODELS = {
     "inner tf.function": lambda: flat(InnerFunction(), shape=(5,)),
     "residual network": residual_network,
 }
-
-
-@contextlib.contextmanager
-def floating(dtype):
-    """Layers are made in this precision: Keras keeps its policy apart from floatx once it has been asked for."""
-    keras.config.set_floatx(dtype)
-    keras.config.set_dtype_policy(dtype)
-    try:
-        yield
-    finally:
-        keras.config.set_floatx("float32")
-        keras.config.set_dtype_policy("float32")
 
 
 def build(name, dtype, rng):

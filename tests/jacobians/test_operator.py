@@ -8,6 +8,7 @@ from keras import layers
 
 import tfjac
 from tests.jacobians.oracles import rows_one_at_a_time
+from tests.precision import floating
 
 N = 4
 
@@ -33,11 +34,8 @@ MODELS = {
 def problem(request, rng):
     """A model in float64, its input, its variables, and its dense Jacobian [n·m, p] from the oracle."""
     keras.utils.set_random_seed(3)
-    keras.config.set_floatx("float64")
-    try:
+    with floating("float64"):
         model = MODELS[request.param]()
-    finally:
-        keras.config.set_floatx("float32")
     if request.param == "embedding":
         x = rng.integers(0, 40, (N, 6)).astype("int32")
     else:

@@ -8,7 +8,8 @@ from keras import layers
 
 import tfjac
 from tests.jacobians.oracles import rows_one_at_a_time
-from tests.jacobians.test_layers import assert_equals_oracle, floating, functional, jacobian_and_way, sequential
+from tests.jacobians.test_layers import assert_equals_oracle, functional, jacobian_and_way, sequential
+from tests.precision import floating
 
 N, T = 3, 4
 

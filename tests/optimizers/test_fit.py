@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, StepMonitor, TrustRegionDamping
 
 layers = keras.layers
@@ -73,16 +74,11 @@ def test_steps_per_execution_changes_nothing(jit_compile):
 
 
 def test_float64_model_with_sample_weights():
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")
-    try:
+    with floating("float64"):
         model = compiled(mlp(), LevenbergMarquardt(scaling="more"))
         losses = fit(model, epochs=20, sample_weight=np.linspace(0, 1, 96))["loss"]
         assert losses[-1] < 0.02 * losses[0]
         assert model.optimizer.current_damping > 0
-    finally:
-        keras.config.set_floatx("float32")
-        keras.config.set_dtype_policy("float32")
 
 
 def test_minimum_of_a_linear_model_with_l2_is_that_of_the_normal_equations():
