@@ -39,6 +39,20 @@ static inline void StreamFence() {
 #endif
 }
 
+// Copy past the cache, save for the parts of cache lines at both ends. StreamFence() is the caller's.
+template <typename T>
+static inline void StreamCopy(T* to, const T* from, int64_t count) {
+  char* out = reinterpret_cast<char*>(to);
+  const char* in = reinterpret_cast<const char*>(from);
+  int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  const int64_t gap = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(out) & 63);
+  const int64_t head = gap < bytes ? gap : bytes;
+  std::memcpy(out, in, head);
+  out += head, in += head, bytes -= head;
+  for (; bytes >= 64; bytes -= 64, out += 64, in += 64) StreamLine(out, in);
+  std::memcpy(out, in, bytes);
+}
+
 // A sequence of numbers on its way to memory: collected in a small buffer, written by whole cache lines.
 template <typename T>
 class StreamWriter {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "custom_ops/common/stream.h"
+
 namespace tfjac::TFJAC_ISA {
 
 static inline int64_t Smaller(int64_t x, int64_t y) { return x < y ? x : y; }
@@ -38,6 +40,27 @@ static inline void StoreTile(const T* tile, const Area& area, int64_t size, T* m
     std::memcpy(matrix + (area.row + r) * size + area.column, tile + r * area.columns, area.columns * sizeof(T));
   }
   Mirror(area, size, matrix);
+}
+
+// The same for a matrix that does not fit in the cache, past it. `spare` has room for the tile.
+template <typename T>
+static inline void StreamTile(const T* tile, const Area& area, int64_t size, T* spare, T* matrix) {
+  if (area.row == area.column) return StoreTile(tile, area, size, matrix);
+  constexpr int64_t kBlock = 16;
+  for (int64_t c = 0; c < area.columns; c += kBlock) {
+    for (int64_t r = 0; r < area.rows; ++r) {
+      for (int64_t v = c; v < Smaller(c + kBlock, area.columns); ++v) {
+        spare[v * area.rows + r] = tile[r * area.columns + v];
+      }
+    }
+  }
+  for (int64_t r = 0; r < area.rows; ++r) {
+    StreamCopy(matrix + (area.row + r) * size + area.column, tile + r * area.columns, area.columns);
+  }
+  for (int64_t c = 0; c < area.columns; ++c) {
+    StreamCopy(matrix + (area.column + c) * size + area.row, spare + c * area.rows, area.rows);
+  }
+  StreamFence();
 }
 
 }  // namespace tfjac::TFJAC_ISA

@@ -218,6 +218,7 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& factors, T* kernel
   const int64_t room = 3 * square + kSide + ghost_pairs + ghost_spread;
   T* const memory = static_cast<T*>(runtime.allocate(runtime.self, workers * room * sizeof(T)));
   if (memory == nullptr) return false;
+  const bool stream = size * size * static_cast<int64_t>(sizeof(T)) >= kWorthStreaming;
   ForEach(runtime, workers, tasks, [&](int64_t task, int64_t worker) {
     T* const mine = memory + worker * room;
     const Scratch<T> scratch{mine,         mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kSide,
@@ -232,7 +233,11 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& factors, T* kernel
       }
     }
     AddToTile(factors, area, scratch);
-    StoreTile(scratch.tile, area, size, kernel);
+    if (stream) {
+      StreamTile(scratch.tile, area, size, scratch.products, kernel);
+    } else {
+      StoreTile(scratch.tile, area, size, kernel);
+    }
   });
   return true;
 }

@@ -202,6 +202,7 @@ void CheckAll() {
   CheckFactors<T>(40, 9, {{2, 1, 30, 20, "gio"}, {30, 1, 4, 3, "gio"}});                     // ghost and rows
   CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                       // many residuals
   CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                         // past the cache
+  CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                            // a kernel past the cache
   for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
 }
 

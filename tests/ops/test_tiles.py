@@ -26,6 +26,7 @@ KERNEL_CASES = {
     "residuals_across_tiles": (60, 7, [(1, 1, 12, 5, "gio"), (1, 1, 1, 5, "gio"), (1, 3, 4, 5, "gio")]),
     "more_residuals_than_a_tile": (2, 300, [(1, 1, 4, 3, "gio"), (2, 1, 2, 2, "gio")]),
     "one_residual": (517, 1, [(1, 1, 3, 4, "gio"), (1, 1, 1, 900, "gio")]),
+    "past_the_cache": (151, 7, [(1, 1, 5, 4, "gio"), (1, 1, 1, 3, "gio")]),
     "ghost": (70, 5, [(3, 2, 40, 30, "gio"), (1, 1, 6, 4, "gio")]),
     "rows_in_slices": (90, 3, [(40, 1, 50, 30, "gio"), (9, 2, 3, 2, "gio"), (1, 1, 4, 4, "gio")]),
 }
