@@ -28,7 +28,8 @@ print(peak() - before)
 
 def extra_megabytes(**options):
     command = [sys.executable, "-c", SCRIPT, json.dumps(options)]
-    return float(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.splitlines()[-1])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return float(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
