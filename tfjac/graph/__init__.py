@@ -13,6 +13,7 @@ from tfjac.graph.example_axis import (
     examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
 from tfjac.graph.traversal import ancestors, between, references
@@ -41,6 +42,7 @@ __all__ = [
     "in_graph",
     "inline_calls",
     "references",
+    "registering",
     "replay",
     "static_trip_count",
     "transplant",

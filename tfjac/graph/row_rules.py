@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.registration import registering
 
 _RULES = {}
 _NONE = -1  # the segment of a row that contributes to nothing
@@ -46,14 +47,8 @@ def merged(one, other, name):
         return Rows(tf.maximum(one.ids, other.ids))
 
 
-def row_rule(*op_types):
-    """Register a rule for `op_types`."""
-
-    def register(function):
-        _RULES.update(dict.fromkeys(op_types, function))
-        return function
-
-    return register
+row_rule = registering(_RULES)
+"""Register a rule for `op_types`."""
 
 
 def input_rows(op, axis, rows, wanted):

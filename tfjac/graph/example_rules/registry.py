@@ -7,6 +7,8 @@ op with a body of its own is given the axes of the outputs as a dict by index, i
 
 import dataclasses
 
+from tfjac.graph.registration import registering
+
 SHARED = "shared"
 _RULES, _BODY_RULES = {}, {}
 
@@ -43,25 +45,12 @@ def known_shape(wanted, tensor):
     return shape
 
 
-def rule(*op_types):
-    """Register a rule for `op_types`."""
-
-    def register(function):
-        for op_type in op_types:
-            _RULES[op_type] = function
-        return function
-
-    return register
+rule = registering(_RULES)
+"""Register a rule for `op_types`."""
 
 
-def body_rule(*op_types):
-    """Register a rule for `op_types` that have bodies, whose outputs may carry examples in different ways."""
-
-    def register(function):
-        _BODY_RULES.update(dict.fromkeys(op_types, function))
-        return function
-
-    return register
+body_rule = registering(_BODY_RULES)
+"""Register a rule for `op_types` that have bodies, whose outputs may carry examples in different ways."""
 
 
 def input_axes(op, wanted_outputs, wanted):

@@ -3,6 +3,7 @@ their registered gradient: loops, conditionals, lists of tensors."""
 
 import tensorflow as tf
 
+from tfjac.graph import registering
 from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
@@ -12,14 +13,8 @@ from tfjac.jacobians.weight_paths import columns_of_source
 _HANDLERS = {}
 
 
-def handler(*op_types):
-    """Register a function `(op, sweep)` that takes the cotangents of the op's outputs on to its inputs."""
-
-    def register(function):
-        _HANDLERS.update(dict.fromkeys(op_types, function))
-        return function
-
-    return register
+handler = registering(_HANDLERS)
+"""Register a function `(op, sweep)` that takes the cotangents of the op's outputs on to its inputs."""
 
 
 def has_control_flow(analysis):

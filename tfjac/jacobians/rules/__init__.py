@@ -7,7 +7,7 @@ takes over.
 
 from tfjac.jacobians.rules import convolution, elementwise, gather, products
 from tfjac.jacobians.rules.fallback import factor_by_op_gradient
-from tfjac.jacobians.rules.registry import NoFactor, factor_of, has_rule
+from tfjac.jacobians.rules.registry import NoFactor, factor_of
 
 __all__ = [
     "NoFactor",
@@ -16,6 +16,5 @@ __all__ = [
     "factor_by_op_gradient",
     "factor_of",
     "gather",
-    "has_rule",
     "products",
 ]

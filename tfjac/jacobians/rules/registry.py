@@ -1,5 +1,7 @@
 """The table from op type to rule."""
 
+from tfjac.graph import registering
+
 _RULES = {}
 
 
@@ -7,20 +9,8 @@ class NoFactor(Exception):
     """The rule does not cover this use; the message says why."""
 
 
-def rule(*op_types):
-    """Register a rule for `op_types`."""
-
-    def register(function):
-        for op_type in op_types:
-            _RULES[op_type] = function
-        return function
-
-    return register
-
-
-def has_rule(op_type):
-    """Return whether there is a rule for ops of this type."""
-    return op_type in _RULES
+rule = registering(_RULES)
+"""Register a rule for `op_types`."""
 
 
 def factor_of(use):

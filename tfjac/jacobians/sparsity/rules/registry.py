@@ -8,6 +8,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac.graph import registering
 from tfjac.jacobians.sparsity.fixed_values import FixedValues
 from tfjac.jacobians.sparsity.index_sets import linked, union
 
@@ -57,15 +58,8 @@ class Step:
         return linked(self.patterns[k], labels, self.shape(k), out_labels, self.out_shape(output))
 
 
-def rule(*op_types):
-    """Register a rule for `op_types`."""
-
-    def register(function):
-        for op_type in op_types:
-            _RULES[op_type] = function
-        return function
-
-    return register
+rule = registering(_RULES)
+"""Register a rule for `op_types`."""
 
 
 def index_sets_of(step):
