@@ -96,9 +96,11 @@ def _build_all(cuda_wish):
         cuda, cuda_info = [], {"cuda_reason": str(error)}
     ops, xla = _compile_steps(compiler, tensorflow.directory, with_cuda=bool(cuda))
     run_steps([*ops, *xla])
-    links = [_link_ops(compiler, tensorflow.directory, ops, cuda), _link_xla(compiler, tensorflow.directory, xla)]
-    run_steps(links)
-    return [*cuda, *(link.output for link in links)], info | cuda_info
+    ops_library = _link_ops(compiler, tensorflow.directory, ops, cuda)
+    xla_library = _link_xla(compiler, tensorflow.directory, xla, ops_library.output)
+    run_steps([ops_library])
+    run_steps([xla_library])
+    return [*cuda, ops_library.output, xla_library.output], info | cuda_info
 
 
 def _build_cuda(compiler, wish):
@@ -121,7 +123,7 @@ def _build_cuda(compiler, wish):
         steps.append(Step(command, output, (source,)))
     run_steps(steps)
     libraries = (f"-L{nvcc.library_directory}", "-lcudart_static", "-lpthread", "-ldl", "-lrt")
-    link = _link(compiler, "libtfjac_cuda.so", steps, ("-Wl,-soname,libtfjac_cuda.so", *libraries))
+    link = _link(compiler, "libtfjac_cuda.so", steps, libraries)
     run_steps([link])
     return [link.output], {"cuda_compiler": nvcc.version, "cuda_architectures": list(nvcc.architectures)}
 
@@ -173,13 +175,14 @@ def _link_ops(compiler, tensorflow, steps, cuda):
     return _link(compiler, "libtfjac.so", steps, (*beside, f"-L{tensorflow}", "-l:libtensorflow_framework.so.2"))
 
 
-def _link_xla(compiler, tensorflow, steps):
-    libraries = (f"-L{tensorflow}", "-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2")
+def _link_xla(compiler, tensorflow, steps, ops):
+    beside = (ops, "-Wl,-rpath,$ORIGIN")
+    libraries = (*beside, f"-L{tensorflow}", "-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2")
     return _link(compiler, "libtfjac_xla.so", steps, libraries)
 
 
 def _link(compiler, name, steps, libraries):
     output = CACHE / "lib" / name
     objects = tuple(step.output for step in steps)
-    flags = ("-shared", "-s", "-Wl,--exclude-libs,ALL", "-Wl,-z,defs")
+    flags = ("-shared", "-s", f"-Wl,-soname,{name}", "-Wl,--exclude-libs,ALL", "-Wl,-z,defs")
     return Step((*compiler.split(), *flags, "-o", output, *objects, *libraries), output, objects)

@@ -1,5 +1,9 @@
+#include <cstdlib>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "custom_ops/common/xla_support.h"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
 #include "xla/hlo/builder/lib/constants.h"
@@ -57,6 +61,33 @@ xla::XlaOp ZeroLike(xla::XlaOp x) {
 xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes) {
   const xla::PrimitiveType type = x.builder()->GetShape(x).value().element_type();
   return xla::Reduce(x, ZeroLike(x), xla::CreateScalarAddComputation(type, x.builder()), axes);
+}
+
+bool MayCallKernels(const tensorflow::XlaOpKernelContext* context) {
+  const char* const wish = std::getenv("TFJAC_XLA");
+  if (wish != nullptr && std::strcmp(wish, "hlo") == 0) return false;
+  return context->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+}
+
+absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::XlaOp> operands, const xla::Shape& result,
+                                      const std::string& attributes) {
+  std::vector<xla::Shape> shapes;
+  for (const xla::XlaOp operand : operands) {
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape, operand.builder()->GetShape(operand));
+    shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(shape.element_type(), shape.dimensions()));
+  }
+  const char* const dtype = shapes[0].element_type() == xla::F32 ? "_f32" : "_f64";
+  return xla::CustomCallWithLayout(operands[0].builder(), absl::StrCat("tfjac_", name, dtype), operands, result, shapes,
+                                   attributes, /*has_side_effect=*/false, /*output_operand_aliasing=*/{},
+                                   /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+                                   xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+}
+
+std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors) {
+  std::vector<xla::XlaOp> operands;
+  for (const XlaFactor& f : factors) operands.push_back(f.a);
+  for (const XlaFactor& f : factors) operands.push_back(f.d);
+  return operands;
 }
 
 LateXlaRegistrar::LateXlaRegistrar(const char* op,

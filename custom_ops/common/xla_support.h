@@ -1,5 +1,6 @@
 // What the XLA kernels share. Each lowers its op to plain HLO, in the form that the twin in tfjac/ops/<op>.py takes for the
-// same sizes, so that it compiles for every backend.
+// same sizes, so that it compiles for every backend. On the CPU, where XLA's own Cholesky factorisation and products of
+// matrices fall far behind, some call the op's kernel instead: see xla_call.h.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 #define TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 
@@ -9,7 +10,12 @@
 #include "absl/strings/string_view.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "xla/ffi/api/ffi.h"
 #include "xla/hlo/builder/xla_builder.h"
+
+namespace xla::ffi {
+const XLA_FFI_Api* GetXlaFfiApi();  // of libtensorflow_framework; the header that declares it is not in the wheel
+}
 
 namespace tfjac {
 
@@ -41,6 +47,18 @@ xla::XlaOp ExpandFactor(const XlaFactor& f);
 xla::XlaOp ZeroLike(xla::XlaOp x);
 xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes);
 
+// Whether a program that is being compiled may call CPU kernels: on the CPU, unless the environment variable TFJAC_XLA is
+// "hlo", which keeps programs free of calls into this process, so that they can be exported.
+bool MayCallKernels(const tensorflow::XlaOpKernelContext* context);
+
+// Call the handler tfjac_<name>_f32 or _f64, by the dtype of the first operand; all buffers are row-major. `attributes` is a
+// dictionary in the syntax of MLIR. `result` is a tuple where there are several results.
+absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::XlaOp> operands, const xla::Shape& result,
+                                      const std::string& attributes);
+
+// The a of all factors, then the d of all.
+std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors);
+
 // Registers an XLA kernel in a process that has compiled with XLA before this library was loaded: TensorFlow copies the
 // kernels that REGISTER_XLA_OP names to the devices of the compiler once, at the first compilation.
 class LateXlaRegistrar {
@@ -54,5 +72,12 @@ class LateXlaRegistrar {
   REGISTER_XLA_OP(Name(op), Kernel);                      \
   static const ::tfjac::LateXlaRegistrar late_##Kernel(   \
       op, [](tensorflow::OpKernelConstruction* context) -> tensorflow::OpKernel* { return new Kernel(context); })
+
+// Register the handlers of one op's CPU kernel, which libtfjac.so defines.
+#define TFJAC_REGISTER_XLA_CALL(name)                                                                    \
+  extern "C" XLA_FFI_Error* tfjac_##name##_f32(XLA_FFI_CallFrame*);                                     \
+  extern "C" XLA_FFI_Error* tfjac_##name##_f64(XLA_FFI_CallFrame*);                                     \
+  XLA_FFI_REGISTER_HANDLER(xla::ffi::GetXlaFfiApi(), "tfjac_" #name "_f32", "Host", tfjac_##name##_f32); \
+  XLA_FFI_REGISTER_HANDLER(xla::ffi::GetXlaFfiApi(), "tfjac_" #name "_f64", "Host", tfjac_##name##_f64)
 
 #endif  // TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_

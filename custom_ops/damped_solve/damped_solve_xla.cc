@@ -52,6 +52,21 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
                     "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
                     matrix_shape.ToString(), ", rhs ", rhs_shape.ToString(), ", scaling ", scaling_shape.ToString(),
                     ", damping ", damping_shape.ToString())));
+    std::vector<int64_t> sizes(damping_shape.dimensions().begin(), damping_shape.dimensions().end());
+    sizes.push_back(p);
+    if (p * k > 0 && MayCallKernels(context)) {
+      const auto shape = [](xla::PrimitiveType type, absl::Span<const int64_t> sizes) {
+        return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, sizes);
+      };
+      const xla::Shape solution = shape(rhs_shape.element_type(), sizes);
+      const xla::Shape success = shape(xla::PRED, damping_shape.dimensions());
+      OP_REQUIRES_VALUE(const xla::XlaOp results, context,
+                        CallKernel("damped_solve",
+                                   {context->Input(0), context->Input(1), context->Input(2), context->Input(3)},
+                                   xla::ShapeUtil::MakeTupleShape({solution, success}), /*attributes=*/""));
+      for (int result : {0, 1}) context->SetOutput(result, xla::GetTupleElement(results, result));
+      return;
+    }
     const xla::Shape square = xla::ShapeUtil::MakeShape(xla::S32, {p, p});
     const xla::XlaOp row = xla::Iota(context->builder(), square, 0), column = xla::Iota(context->builder(), square, 1);
     const xla::XlaOp matrix = context->Input(0);
@@ -65,13 +80,12 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
       solutions = xla::ConcatInDim(context->builder(), {solutions, xla::Reshape(solved.solution, {1, p})}, 0);
       successes = xla::ConcatInDim(context->builder(), {successes, xla::Reshape(solved.success, {1})}, 0);
     }
-    std::vector<int64_t> sizes(damping_shape.dimensions().begin(), damping_shape.dimensions().end());
-    context->SetOutput(1, xla::Reshape(successes, sizes));
-    sizes.push_back(p);
+    context->SetOutput(1, xla::Reshape(successes, damping_shape.dimensions()));
     context->SetOutput(0, xla::Reshape(solutions, sizes));
   }
 };
 
+TFJAC_REGISTER_XLA_CALL(damped_solve);
 TFJAC_REGISTER_XLA_OP("TfjacDampedSolve", DampedSolveXlaOp);
 
 }  // namespace tfjac

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "custom_ops/common/xla_support.h"
 
 namespace tfjac {
@@ -51,48 +52,70 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
     OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, layouts_));
+    OP_REQUIRES_VALUE(const std::vector<xla::XlaOp> residual, context, Residual(context, factors[0]));
+    int64_t p = 0;
+    for (const XlaFactor& f : factors) p += f.columns();
+    if (p > 0 && MayCallKernels(context)) {
+      OP_REQUIRES_VALUE(const xla::XlaOp results, context, Call(factors, residual, p));
+      for (int k : {0, 1}) context->SetOutput(k, xla::GetTupleElement(results, k));
+    } else {
+      context->SetOutput(0, Gram(factors));
+      context->SetOutput(1, residual.empty() ? xla::Broadcast(ZeroLike(factors[0].a), {p})
+                                             : Gradient(factors, residual[0]));
+    }
+  }
+
+ private:
+  // No tensor or one, [n, m].
+  static absl::StatusOr<std::vector<xla::XlaOp>> Residual(tensorflow::XlaOpKernelContext* context, const XlaFactor& f) {
+    std::vector<xla::XlaOp> residual;
+    std::vector<tensorflow::TensorShape> shapes;
+    TF_RETURN_IF_ERROR(context->InputList("residual", &residual, &shapes));
+    if (residual.empty() || shapes[0] == tensorflow::TensorShape({f.n, f.m})) return residual;
+    return absl::InvalidArgumentError(
+        absl::StrCat("`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
+                     shapes[0].DebugString(), ", n = ", f.n, " and m = ", f.m));
+  }
+
+  absl::StatusOr<xla::XlaOp> Call(const std::vector<XlaFactor>& factors, const std::vector<xla::XlaOp>& residual,
+                                  int64_t p) const {
+    std::vector<xla::XlaOp> operands = OperandsOf(factors);
+    operands.insert(operands.end(), residual.begin(), residual.end());
+    TF_ASSIGN_OR_RETURN(const xla::Shape operand, operands[0].builder()->GetShape(operands[0]));
+    const auto shape = [&](absl::Span<const int64_t> sizes) {
+      return xla::ShapeUtil::MakeShapeWithDescendingLayout(operand.element_type(), sizes);
+    };
+    return CallKernel("jacobian_gram", operands, xla::ShapeUtil::MakeTupleShape({shape({p, p}), shape({p})}),
+                      absl::StrCat("{count = ", factors.size(), " : i64, layouts = \"", absl::StrJoin(layouts_, ""),
+                                   "\"}"));
+  }
+
+  static xla::XlaOp Gram(const std::vector<XlaFactor>& factors) {
     std::vector<xla::XlaOp> rows;
     bool fold = false;
     for (const XlaFactor& k : factors) {
       rows.push_back(ExpandFactor(k));
       for (const XlaFactor& l : factors) fold = fold || FoldingPays(k, l);
     }
-    if (fold) {
-      context->SetOutput(0, GramByPairs(factors, rows));
-    } else {
-      const xla::XlaOp whole = xla::ConcatInDim(context->builder(), rows, 2);
-      context->SetOutput(0, FullEinsum(whole, whole, "nmp,nmq->pq"));
-    }
-    OP_REQUIRES_VALUE(const xla::XlaOp gradient, context, Gradient(context, factors));
-    context->SetOutput(1, gradient);
+    if (fold) return GramByPairs(factors, rows);
+    const xla::XlaOp whole = xla::ConcatInDim(rows[0].builder(), rows, 2);
+    return FullEinsum(whole, whole, "nmp,nmq->pq");
   }
 
- private:
-  static absl::StatusOr<xla::XlaOp> Gradient(tensorflow::XlaOpKernelContext* context,
-                                             const std::vector<XlaFactor>& factors) {
-    std::vector<xla::XlaOp> residual;
-    std::vector<tensorflow::TensorShape> shapes;
-    TF_RETURN_IF_ERROR(context->InputList("residual", &residual, &shapes));
-    int64_t p = 0;
-    for (const XlaFactor& f : factors) p += f.columns();
-    if (residual.empty()) return xla::Broadcast(ZeroLike(factors[0].a), {p});
-    if (shapes[0] != tensorflow::TensorShape({factors[0].n, factors[0].m})) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
-                       shapes[0].DebugString(), ", n = ", factors[0].n, " and m = ", factors[0].m));
-    }
+  static xla::XlaOp Gradient(const std::vector<XlaFactor>& factors, xla::XlaOp residual) {
     std::vector<xla::XlaOp> parts;
     for (const XlaFactor& f : factors) {
-      const xla::XlaOp summed = FullEinsum(f.d, residual[0], "nmtgo,nm->ntgo");
+      const xla::XlaOp summed = FullEinsum(f.d, residual, "nmtgo,nm->ntgo");
       const xla::XlaOp part = FullEinsum(f.a, summed, absl::StrCat("ntgi,ntgo->", f.layout));
       parts.push_back(xla::Reshape(part, {f.columns()}));
     }
-    return xla::ConcatInDim(context->builder(), parts, 0);
+    return xla::ConcatInDim(residual.builder(), parts, 0);
   }
 
   std::vector<std::string> layouts_;
 };
 
+TFJAC_REGISTER_XLA_CALL(jacobian_gram);
 TFJAC_REGISTER_XLA_OP("TfjacJacobianGram", JacobianGramXlaOp);
 
 }  // namespace tfjac

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "custom_ops/common/xla_support.h"
 
 namespace tfjac {
@@ -31,13 +32,23 @@ class JacobianKernelXlaOp : public tensorflow::XlaOpKernel {
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
     OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, {}));
+    const int64_t size = factors[0].n * factors[0].m;
+    if (size > 0 && MayCallKernels(context)) {
+      const xla::Shape shape =
+          xla::ShapeUtil::MakeShapeWithDescendingLayout(context->input_xla_type(0), {size, size});
+      OP_REQUIRES_VALUE(const xla::XlaOp kernel, context,
+                        CallKernel("jacobian_kernel", OperandsOf(factors), shape,
+                                   absl::StrCat("{count = ", factors.size(), " : i64}")));
+      context->SetOutput(0, kernel);
+      return;
+    }
     xla::XlaOp sum = KernelOf(factors[0]);
     for (size_t k = 1; k < factors.size(); ++k) sum = sum + KernelOf(factors[k]);
-    const int64_t size = factors[0].n * factors[0].m;
     context->SetOutput(0, xla::Reshape(sum, {size, size}));
   }
 };
 
+TFJAC_REGISTER_XLA_CALL(jacobian_kernel);
 TFJAC_REGISTER_XLA_OP("TfjacJacobianKernel", JacobianKernelXlaOp);
 
 }  // namespace tfjac

@@ -1,0 +1,91 @@
+#include "custom_ops/common/xla_call.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+
+namespace tfjac {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+// The workers of one CallRuntime::Run. Threads of the pool take workers from it, and so does the caller, until none is left;
+// so it is done even where the pool never gets to its tasks, as when the caller occupies its only thread.
+struct Team {
+  const int64_t workers;
+  void (*const body)(void*, int64_t);
+  void* const state;
+  std::atomic<int64_t> next{0};
+  std::mutex mutex;
+  std::condition_variable all_done;
+  int64_t done = 0;
+
+  void Work() {
+    int64_t worker;
+    while ((worker = next.fetch_add(1)) < workers) {
+      body(state, worker);
+      std::lock_guard<std::mutex> lock(mutex);
+      if (++done == workers) all_done.notify_one();
+    }
+  }
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    all_done.wait(lock, [this] { return done == workers; });
+  }
+};
+
+}  // namespace
+
+CallRuntime::CallRuntime(xla::ffi::ThreadPool pool) : pool_(pool) {
+  const int64_t threads = pool.num_threads();
+  runtime_ = Runtime{this, threads > 0 ? threads : 1, &CallRuntime::Run, &CallRuntime::Allocate};
+}
+
+void CallRuntime::Run(void* self, int64_t workers, void (*body)(void*, int64_t), void* state) {
+  // Shared with tasks that may run after this function has returned, and find nothing left to do.
+  const std::shared_ptr<Team> team(new Team{workers, body, state});
+  for (int64_t helper = 1; helper < workers; ++helper) {
+    static_cast<CallRuntime*>(self)->pool_.Schedule([team] { team->Work(); });
+  }
+  team->Work();
+  team->Wait();
+}
+
+void CallRuntime::Free::operator()(void* memory) const { ::operator delete(memory, kAlignment); }
+
+void* CallRuntime::Allocate(void* self, int64_t bytes) {
+  void* const memory = ::operator new(bytes > 0 ? bytes : 1, kAlignment, std::nothrow);
+  if (memory != nullptr) static_cast<CallRuntime*>(self)->scratch_.emplace_back(memory);
+  return memory;
+}
+
+template <typename T>
+void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::string_view layouts, OpFactors<T>* factors) {
+  factors->storage.resize(count);
+  const auto sizes = [&](int64_t index) { return operands.get<xla::ffi::AnyBuffer>(index)->dimensions(); };
+  int64_t p = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    Factor<T>& f = factors->storage[k];
+    f.a = CallOperand<T>(operands, k);
+    f.d = CallOperand<T>(operands, count + k);
+    f.t = sizes(k)[1];
+    f.g = sizes(k)[2];
+    f.i = sizes(k)[3];
+    f.o = sizes(count + k)[4];
+    PlaceColumns(layouts.empty() ? "gio" : std::string(layouts.substr(3 * k, 3)).c_str(), &f, &p);
+  }
+  factors->view = Factors<T>{sizes(count)[0], sizes(count)[1], p, count, factors->storage.data()};
+}
+
+template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<float>*);
+template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<double>*);
+
+xla::ffi::Error CallStatus(bool enough_memory, const char* op) {
+  if (enough_memory) return xla::ffi::Error::Success();
+  return xla::ffi::Error(XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, std::string(OutOfScratch(op).message()));
+}
+
+}  // namespace tfjac

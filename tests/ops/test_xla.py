@@ -1,0 +1,105 @@
+"""Programs compiled by XLA: on the CPU they call the native kernels, unless plain HLO is asked for."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.ops.factors import CASES, Problem
+from tests.ops.test_damped_solve import positive_definite
+from tests.ops.test_processes import run
+from tests.ops.test_values import check, every_op
+from tfjac import ops
+
+pytestmark = pytest.mark.usefixtures("need_native")
+
+
+@pytest.fixture
+def plain_hlo(monkeypatch):
+    monkeypatch.setenv("TFJAC_XLA", "hlo")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_in_plain_hlo(case, dtype, rng, plain_hlo):
+    problem = Problem(rng, *CASES[case])
+    compute = tf.function(every_op(problem.layouts), jit_compile=True)
+    check(compute(*problem.tensors(dtype), tf.constant(problem.residual, dtype)), problem, dtype)
+
+
+@pytest.mark.parametrize("p", [0, 1, 200])
+def test_damped_solve_in_plain_hlo(p, dtype, rng, plain_hlo):
+    matrix, damping = positive_definite(rng, p) - 0.1 * np.eye(p), np.array([0.0, 0.3, np.nan, 2.0])
+    inputs = [tf.constant(x, dtype) for x in (matrix, np.ones(p), np.ones(p), damping)]
+    solution, success = tf.function(ops.damped_solve, jit_compile=True)(*inputs)
+    lowest = np.linalg.eigvalsh(matrix).min(initial=np.inf)
+    good = [lowest + x > 0 for x in damping]  # not with NaN
+    np.testing.assert_array_equal(success, np.array(good) if p else True)
+    for k in np.flatnonzero(good):
+        expected = np.linalg.solve(matrix + damping[k] * np.eye(p), np.ones(p))
+        np.testing.assert_allclose(solution[k], expected, rtol=2e-3 if dtype == tf.float32 else 1e-8)
+    np.testing.assert_array_equal(tf.boolean_mask(solution, ~success), 0)
+
+
+@pytest.mark.parametrize("lowering", ["call", "hlo"])
+def test_what_is_compiled(lowering, rng, monkeypatch):
+    monkeypatch.setenv("TFJAC_XLA", lowering)
+    problem = Problem(rng, *CASES["mlp"])
+    a, d = problem.tensors(tf.float32)
+
+    @tf.function(jit_compile=True)
+    def compute(a, d):
+        gram, gradient = ops.jacobian_gram(a, d, problem.layouts)
+        return ops.damped_solve(gram, gradient, gradient, tf.constant(1.0)), ops.jacobian_kernel(a, d)
+
+    text = compute.experimental_get_compiler_ir(a, d)(stage="hlo")
+    for op in ("jacobian_gram", "jacobian_kernel", "damped_solve"):
+        assert (f"tfjac_{op}_f32" in text) == (lowering == "call")
+
+
+def test_same_bits_as_outside_of_xla(dtype, rng):
+    problem = Problem(rng, 300, 3, [(1, 1, 30, 20, "gio"), (1, 1, 1, 20, "gio"), (5, 2, 4, 3, "igo")])
+    a, d = problem.tensors(dtype)
+    residual = tf.constant(problem.residual, dtype)
+
+    def compute(a, d, residual):
+        gram, gradient = ops.jacobian_gram(a, d, problem.layouts, residual)
+        return gram, gradient, ops.jacobian_kernel(a, d)
+
+    outside, inside = (tf.function(compute, jit_compile=jit)(a, d, residual) for jit in (False, True))
+    for x, y in zip(outside, inside):
+        np.testing.assert_array_equal(x, y)
+    system = outside[0], outside[1], tf.ones_like(outside[1]), tf.constant([0.5, 3.0], dtype)
+    outside, inside = (tf.function(ops.damped_solve, jit_compile=jit)(*system) for jit in (False, True))
+    assert np.all(inside[1])
+    np.testing.assert_array_equal(outside[0], inside[0])
+
+
+ONE_THREAD = """
+import concurrent.futures, json
+import numpy as np
+import tensorflow as tf
+from tfjac import ops
+tf.config.threading.set_intra_op_parallelism_threads({threads})
+tf.config.threading.set_inter_op_parallelism_threads({threads})
+rng = np.random.default_rng(0)
+a, d = [tf.constant(rng.normal(size=(900, 1, 1, 30)))], [tf.constant(rng.normal(size=(900, 1, 1, 1, 20)))]
+
+@tf.function(jit_compile=True)
+def step(a, d):
+    gram, gradient = ops.jacobian_gram([a], [d], ["gio"], tf.ones([900, 1], tf.float64))
+    return ops.damped_solve(gram, gradient, tf.ones_like(gradient), tf.constant(1.0, tf.float64))[0]
+
+program = tf.function(lambda: tf.add_n([step(a[0] * k, d[0]) for k in (1.0, 2.0, 3.0)]))
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    found = list(pool.map(lambda _: program().numpy(), range(12)))
+assert all(np.array_equal(x, found[0]) for x in found)
+rows = (a[0].numpy().reshape(900, 30, 1) * d[0].numpy().reshape(900, 1, 20)).reshape(900, 600)
+right = sum(np.linalg.solve(k * k * rows.T @ rows + np.eye(600), k * rows.sum(0)) for k in (1, 2, 3))
+print(json.dumps(float(np.abs(found[0] - right).max())))
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_calls_on_few_threads(threads):
+    assert json.loads(run(ONE_THREAD.replace("{threads}", str(threads)))) < 1e-10
