@@ -25,7 +25,7 @@ def forward(weights, x):
     return tf.matmul(x, kernel) + bias
 
 
-def tfjac_step(model, x, y):
+def tfjac_step(model, x, y, jit_compile=False):
     """One step from the starting point, with fresh damping: every call does the same work."""
     optimizer = tfjac.LevenbergMarquardt()
     optimizer.build(model.trainable_variables)
@@ -38,10 +38,10 @@ def tfjac_step(model, x, y):
         optimizer.minimize(lambda: model(x) - y, model.trainable_variables)
         return [tf.identity(v) for v in models.values(model)]
 
-    return tf.function(step)
+    return tf.function(step, jit_compile=jit_compile)
 
 
-def tensorflow_graphics_step(model, x, y):
+def tensorflow_graphics_step(model, x, y, jit_compile=False):
     """One iteration of the peer, from the same starting point.
 
     The package can be installed with `--no-deps`: its optimizer needs nothing beyond TensorFlow and six.
@@ -53,7 +53,10 @@ def tensorflow_graphics_step(model, x, y):
     def residuals(*weights):
         return forward(weights, x) - y
 
-    return tf.function(lambda: minimize(residuals, weights, max_iterations=1, regularizer=DAMPING)[1])
+    def step():
+        return minimize(residuals, weights, max_iterations=1, regularizer=DAMPING)[1]
+
+    return tf.function(step, jit_compile=jit_compile)
 
 
 def optimistix_step(model, x, y, linear_solver):
@@ -96,9 +99,10 @@ def lm_step(quick: bool):
     for layers, examples in sizes[:1] if quick else sizes:
         model, x = models.mlp(layers), models.inputs(examples, layers[0])
         y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
-        candidates = {"tfjac": tfjac_step(model, x, y)}
+        candidates = {"tfjac": tfjac_step(model, x, y), "tfjac, XLA": tfjac_step(model, x, y, jit_compile=True)}
         if installed("tensorflow_graphics"):
             candidates["tensorflow-graphics"] = tensorflow_graphics_step(model, x, y)
+            candidates["tensorflow-graphics, XLA"] = tensorflow_graphics_step(model, x, y, jit_compile=True)
         if installed("optimistix") and model.count_params() < 1000:  # beyond, it takes half a minute a step
             candidates |= optimistix_steps(model, x, y)
         title = f"{'-'.join(map(str, layers))}, {examples:,} examples"
