@@ -112,7 +112,7 @@ def test_step_tolerance():
 def test_max_steps():
     result, _ = run(rosenbrock, [-1.2, 1.0], max_steps=3)
     assert result.status is Status.MAX_STEPS and not result.success
-    assert result.steps == result.jacobians == 3 <= result.evaluations
+    assert result.steps == 3 <= result.evaluations and 3 <= result.jacobians <= 4
     assert result.cost < 24.2 / 2 and result.gradient_norm > 0
 
 
@@ -183,5 +183,3 @@ def test_bad_arguments():
         least_squares(lambda: x, x, max_steps=0)
     with pytest.raises(ValueError, match=r"must depend on every variable"):
         least_squares(lambda: x * 2, [x, tf.Variable([3.0])])
-    with pytest.raises(ValueError, match=r"call it outside of tf.function"):
-        tf.function(lambda: least_squares(lambda: x, x))()

@@ -5,7 +5,7 @@ from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamp
 from tfjac.optimizers.least_squares import least_squares
 from tfjac.optimizers.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.loss_terms import NotASumOfSquares
-from tfjac.optimizers.records import Report
+from tfjac.optimizers.records import Outcome, Report
 from tfjac.optimizers.results import LeastSquaresResult
 from tfjac.optimizers.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
@@ -25,6 +25,7 @@ __all__ = [
     "MultiplicativeDamping",
     "NielsenDamping",
     "NotASumOfSquares",
+    "Outcome",
     "QRSolver",
     "Report",
     "Scaling",

@@ -3,19 +3,22 @@
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.callables import call_converted
 from tfjac.optimizers.convergence import status_after, tolerances
 from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.options import positive, positive_integer
-from tfjac.optimizers.records import Method, State
+from tfjac.optimizers.options import positive, positive_integer, recipe
+from tfjac.optimizers.records import Method, Outcome, State
 from tfjac.optimizers.residuals import residual_objective
 from tfjac.optimizers.results import LeastSquaresResult
 from tfjac.optimizers.scaling import get_scaling
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.step import take_step
+from tfjac.optimizers.traces import TraceCache
 from tfjac.optimizers.variables import checked_variables
 
 
+@tf.autograph.experimental.do_not_convert
 def least_squares(
     residuals,
     variables,
@@ -39,8 +42,10 @@ def least_squares(
 
     Args:
         residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
-            them. It is traced once, as by `tf.function`. Where the leading axis is that of independent examples, the
-            Jacobian is found far cheaper.
+            them. It is traced once for the same variables and options, as by `tf.function`, and anew where it reads
+            other objects than before (its free and global variables, the attributes of its object); arrays that
+            changed in place are not noticed. Where the leading axis is that of independent examples, the Jacobian is
+            found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
         max_steps: at most so many steps.
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
@@ -53,19 +58,19 @@ def least_squares(
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:
-        A `LeastSquaresResult`.
+        A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
 
     Raises:
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
             one of the variables. Numerical trouble never raises: it is a status.
 
-    Cost: per step, one linearisation, and for each attempt one solve and one evaluation.
+    Cost: per step, one linearisation, and for each attempt one solve and one evaluation; one more linearisation after
+    the last step. The first call traces, which takes longer than most minimisations.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
     """
-    _check_call(residuals)
+    _check_callable(residuals)
     flat = checked_variables(tf.nest.flatten(variables))
-    dtype = as_tf_variable(flat[0]).dtype
-    limits = tolerances(ftol, xtol, gtol, dtype)
+    limits = tolerances(ftol, xtol, gtol, as_tf_variable(flat[0]).dtype)
     method = Method(
         get_damping(damping),
         get_scaling(scaling),
@@ -73,68 +78,102 @@ def least_squares(
         positive_integer("max_attempts", max_attempts),
         positive("min_gain", min_gain, below=1),
     )
-    minimise = _minimisation(residuals, flat, method, limits, positive_integer("max_steps", max_steps))
-    outcome = tf.function(minimise, jit_compile=jit_compile, autograph=False).get_concrete_function()()
-    jacobian = tf.function(lambda: residual_objective(residuals(), flat).to_dense(), autograph=False)
-    return _result(variables, flat, *(tensor.numpy() for tensor in outcome), lambda: jacobian().numpy())
+    max_steps = positive_integer("max_steps", max_steps)
+
+    def minimisation():
+        minimise = _minimisation(residuals, flat, method, limits, max_steps)
+        return tf.function(minimise, jit_compile=jit_compile, autograph=False)
+
+    if not tf.executing_eagerly():
+        return _packed(minimisation()(), variables)
+    options = (limits, max_steps, *map(recipe, (damping, scaling, solver)), *method[3:], jit_compile)
+    trace = _TRACES.get(residuals, flat, options, lambda: minimisation().get_concrete_function())
+    return _result(_packed(trace(), variables), _jacobian(residuals, flat))
+
+
+_TRACES = TraceCache()
+"""Minimisations traced by eager calls."""
+
+
+def _packed(outcome, variables):
+    """Return the `Outcome` with `x` in the nest of `variables`."""
+    return outcome._replace(x=tf.nest.pack_sequence_as(variables, outcome.x))
 
 
 def _minimisation(residuals, variables, method, limits, max_steps):
-    """Return the function that is traced: from nothing to (status, cost, gradient, steps, evaluations, damping)."""
+    """Return the function that is traced: from nothing to an `Outcome`, with `x` as a list."""
     dtype = as_tf_variable(variables[0]).dtype
     size = sum(variable.shape.num_elements() for variable in map(as_tf_variable, variables))
 
     @tf.function(autograph=False)
-    def step(state):
-        return take_step(residual_objective(residuals(), variables), state, method)
+    def step(state, max_attempts):
+        return take_step(
+            residual_objective(call_converted(residuals), variables), state, method._replace(max_attempts=max_attempts)
+        )
 
-    @tf.function(autograph=False)
-    def cost_and_gradient():
-        cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tf.nest.flatten(residuals())]) / 2
-        gradients = tf.gradients(cost, [as_tf_variable(variable) for variable in variables])
-        return cost, tf.reduce_max([tf.reduce_max(tf.abs(tf.convert_to_tensor(g))) for g in gradients])
+    def unfinished(outcome, state, moved):
+        return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
 
-    def unfinished(status, steps, evaluations, damping, state):
-        return tf.equal(status, int(Status.RUNNING)) & (steps < max_steps)
-
-    def advance(status, steps, evaluations, damping, state):
-        state, report = step(state)
-        return status_after(report, limits), steps + 1, evaluations + report.attempts, report.damping, state
+    def advance(outcome, state, moved):
+        running = _running(outcome)
+        state, report = step(state, tf.where(running, method.max_attempts, 0))
+        return _after(outcome, running, report, limits, max_steps), state, report.accepted
 
     def minimise():
-        zero = tf.zeros([], dtype)
+        zero, none = tf.zeros([], dtype), tf.constant(0)
         state = State(tuple(zero for _ in method.damping.state_names), tf.zeros([size], dtype))
-        start = (tf.constant(int(Status.RUNNING)), tf.constant(0), tf.constant(0), zero, state)
-        status, steps, evaluations, damping, _ = tf.while_loop(unfinished, advance, start)
-        status = tf.where(tf.equal(status, int(Status.RUNNING)), int(Status.MAX_STEPS), status)
-        return status, *cost_and_gradient(), steps, evaluations, damping
+        start = Outcome((), zero, zero, tf.constant(int(Status.RUNNING)), none, none, none, zero)
+        outcome, _, _ = tf.while_loop(unfinished, advance, (start, state, tf.constant(False)))
+        return outcome._replace(x=[as_tf_variable(variable).read_value() for variable in variables])
 
     return minimise
 
 
-def _result(variables, flat, status, cost, gradient_norm, steps, evaluations, damping, jacobian):
+def _running(outcome):
+    return tf.equal(outcome.status, int(Status.RUNNING))
+
+
+def _after(outcome, running, report, limits, max_steps):
+    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
+    steps = outcome.steps + tf.cast(running, tf.int32)
+    status = status_after(report, limits)
+    status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
+    return Outcome(
+        x=(),
+        cost=report.cost,
+        gradient_norm=report.gradient_norm,
+        status=tf.where(running, status, outcome.status),
+        steps=steps,
+        evaluations=outcome.evaluations + report.attempts,
+        jacobians=outcome.jacobians + 1,
+        damping=tf.where(running, report.damping, outcome.damping),
+    )
+
+
+def _result(outcome, jacobian):
+    """Return the `LeastSquaresResult` of the outcome of an eager call."""
     return LeastSquaresResult(
-        x=tf.nest.pack_sequence_as(variables, [as_tf_variable(variable).numpy() for variable in flat]),
-        cost=float(cost),
-        gradient_norm=float(gradient_norm),
-        status=Status(int(status)),
-        steps=int(steps),
-        evaluations=int(evaluations),
-        jacobians=int(steps),
-        damping=float(damping),
+        x=tf.nest.map_structure(lambda tensor: tensor.numpy(), outcome.x),
+        cost=float(outcome.cost),
+        gradient_norm=float(outcome.gradient_norm),
+        status=Status(int(outcome.status)),
+        steps=int(outcome.steps),
+        evaluations=int(outcome.evaluations),
+        jacobians=int(outcome.jacobians),
+        damping=float(outcome.damping),
         jacobian=jacobian,
     )
 
 
-def _check_call(residuals):
+def _jacobian(residuals, variables):
+    """Return the function that computes the Jacobian where the variables are when it is called; traced at most once."""
+    trace = tf.function(lambda: residual_objective(call_converted(residuals), variables).to_dense(), autograph=False)
+    return lambda: trace().numpy()
+
+
+def _check_callable(residuals):
     if not callable(residuals):
         raise TypeError(
             "residuals must be a callable without arguments that reads the variables, so that it can be evaluated "
             f"again elsewhere. Received: residuals={residuals!r}"
-        )
-    if not tf.executing_eagerly():
-        raise ValueError(
-            "least_squares runs a whole minimisation and returns Python numbers: call it outside of tf.function. For "
-            "one step inside a graph use LevenbergMarquardt().minimize(residuals, variables). "
-            "Received: a call while a graph is being traced"
         )

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.callables import call_converted
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.records import Method, State
@@ -156,8 +157,8 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     def minimize(self, residuals, variables):
         """Take one step on ½‖residuals()‖².
 
-        Eagerly, `residuals` is traced on the first call and the trace used again for the same callable and
-        variables; inside a `tf.function` it is traced in place.
+        Eagerly, `residuals` is traced on the first call and the trace used again as long as the callable reads the
+        same objects (arrays that changed in place are not noticed); inside a `tf.function` it is traced in place.
 
         Args:
             residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a
@@ -174,13 +175,14 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             )
         check_replicas()
         variables = self._variables_of_step(tf.nest.flatten(variables))
+
+        def step():
+            return self._advance(residual_objective(call_converted(residuals), variables))
+
         if not tf.executing_eagerly():
-            return self._advance(residual_objective(residuals(), variables))
-        trace = self._traces.get(
-            (residuals, *(id(variable) for variable in variables)),
-            lambda: tf.function(lambda: self._advance(residual_objective(residuals(), variables)), autograph=False),
-        )
-        return trace()
+            return step()
+        trace = lambda: tf.function(step, autograph=False).get_concrete_function()  # noqa: E731
+        return self._traces.get(residuals, variables, None, trace)()
 
     def _advance(self, objective):
         state, report = take_step(objective, self._read_state(), self._method)

@@ -42,3 +42,18 @@ def positive_integer(argument, value):
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
     return int(value)
+
+
+def recipe(value):
+    """Return what an option amounts to, hashable: a name, or the class and the attributes of an object.
+
+    An object with attributes that cannot be hashed stands for itself.
+    """
+    if isinstance(value, str):
+        return value
+    attributes = (type(value), *sorted(vars(value).items()))
+    try:
+        hash(attributes)
+    except TypeError:
+        return value
+    return attributes

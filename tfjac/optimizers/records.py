@@ -1,6 +1,6 @@
 """What a step is given, what it hands on, and what it reports: records of tensors, without behaviour."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -69,6 +69,37 @@ class Report(NamedTuple):
     def accepted(self):
         """Scalar bool: whether the variables moved."""
         return tf.equal(self.status, int(Status.RUNNING))
+
+
+class Outcome(NamedTuple):
+    """What `least_squares` returns inside a `tf.function`: the fields of `LeastSquaresResult`, as tensors.
+
+    It can be returned from the function as it is; `Status(int(outcome.status))` has the name and the message then.
+
+    Attributes:
+        x: the values found, in the nest of the variables; the variables hold them too.
+        cost: scalar, F = ½‖r‖² there.
+        gradient_norm: scalar, max |∂F/∂x| there.
+        status: int32, a `Status`: why it stopped.
+        steps: int32, number of steps, accepted or not.
+        evaluations: int32, number of evaluations of the residuals at trial points.
+        jacobians: int32, number of linearisations.
+        damping: scalar, λ of the last step.
+    """
+
+    x: Any
+    cost: tf.Tensor
+    gradient_norm: tf.Tensor
+    status: tf.Tensor
+    steps: tf.Tensor
+    evaluations: tf.Tensor
+    jacobians: tf.Tensor
+    damping: tf.Tensor
+
+    @property
+    def success(self):
+        """Scalar bool: whether a tolerance was met."""
+        return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged])
 
 
 class Point(NamedTuple):

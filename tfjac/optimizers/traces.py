@@ -2,8 +2,12 @@
 
 import collections
 import threading
+import weakref
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tfjac.optimizers.callables import anchors, objects_read
 
 
 class LossOfTrace:
@@ -35,20 +39,66 @@ class LossOfTrace:
 
 
 class TraceCache:
-    """Traced functions by what they were traced from; the least recently used one goes first.
+    """Traces of functions of the user's, the least recently used of which goes first.
+
+    A trace is used again for the same function, variables and options as long as the function still reads the same
+    objects (`objects_read`). Functions and variables are held weakly: a trace goes when one of them does.
 
     Args:
         size: how many to keep.
     """
 
     def __init__(self, size=8):
-        self.size, self._functions = size, collections.OrderedDict()
+        self.size, self._kept = size, collections.OrderedDict()
 
-    def get(self, key, make):
-        """Return the function for `key`, from `make()` where there is none yet."""
-        if key not in self._functions:
-            self._functions[key] = make()
-            if len(self._functions) > self.size:
-                self._functions.popitem(last=False)
-        self._functions.move_to_end(key)
-        return self._functions[key]
+    def get(self, function, variables, options, trace):
+        """Return what `trace()` returned for this function, these variables and options; call it if it is to be.
+
+        Args:
+            function: callable without arguments.
+            variables: list of the variables.
+            options: hashable.
+            trace: callable without arguments; what it returns must not refer to `function`.
+        """
+        owners = [*anchors(function), *variables]
+        key = (*(id(owner) for owner in owners), options)
+        kept = self._kept.pop(key, None)
+        if kept is None or not (kept.owners.are(owners) and kept.read.are(objects_read(function))):
+            kept = None  # frees the old trace before there is another
+            result = trace()
+            kept = _Kept(result, _Objects(owners, self._forget(key)), _Objects(objects_read(function)))
+        self._kept[key] = kept
+        while len(self._kept) > self.size:
+            self._kept.popitem(last=False)
+        return kept.result
+
+    def _forget(self, key):
+        """Return the callback that drops the entry of `key`."""
+        kept = self._kept
+        return lambda _: kept.pop(key, None)
+
+
+class _Objects:
+    """Objects as they are, known by identity; held weakly where they allow it."""
+
+    def __init__(self, objects, when_gone=None):
+        self._held = [_held(item, when_gone) for item in objects]
+
+    def are(self, objects):
+        """Return whether these are the same objects in the same order."""
+        return len(objects) == len(self._held) and all(held() is item for held, item in zip(self._held, objects))
+
+
+def _held(item, when_gone):
+    try:
+        return weakref.ref(item, when_gone)
+    except TypeError:  # numbers, strings, lists and their like
+        return lambda: item
+
+
+class _Kept(NamedTuple):
+    """A trace, the function and variables that it is of, and what that function read when it was traced."""
+
+    result: Any
+    owners: _Objects
+    read: _Objects

@@ -1,0 +1,100 @@
+"""Functions of the user's that are traced: how they are converted, and what their trace takes for constant."""
+
+import contextlib
+import functools
+import inspect
+import types
+
+import tensorflow as tf
+
+
+def call_converted(function):
+    """Return `function()`, converted by AutoGraph, so that `if` and `for` on tensors work in it, traced in place.
+
+    AutoGraph passes over what is called by functions that it leaves alone, as it does those of this package. In place,
+    rather than as a `tf.function` of its own: the derivatives of control flow are then those of the graph being traced.
+    """
+    return _caller()(function)
+
+
+@functools.cache
+def _caller():
+    return tf.autograph.to_graph(_call)
+
+
+def _call(function):
+    return function()
+
+
+def anchors(function):
+    """Return the objects that make `function` what it is: itself, or for a method, which is made anew each time it is
+    asked for, the object and the function.
+    """
+    return [function.__self__, function.__func__] if inspect.ismethod(function) else [function]
+
+
+def objects_read(function):
+    """Return the objects that `function` reads by name or as attributes, in the order in which they are met.
+
+    Its free and global variables, default arguments, the attributes of its object, and the same for functions and
+    instances of classes of the module that it is defined in. What else it may read (the elements of a list, another
+    module) is not seen.
+    """
+    home = _home(function)
+    found, seen, pending = [], set(), [function]
+    while pending:
+        item = pending.pop()
+        if id(item) not in seen:
+            seen.add(id(item))
+            values = list(_read_directly(_plain(item)))
+            found += values
+            pending += [value for value in values if home in (_module(value), type(value).__module__)]
+    return found
+
+
+def _plain(function):
+    """Return the Python function behind a `tf.function`."""
+    return getattr(function, "python_function", function)
+
+
+def _home(function):
+    """Return the name of the module that a function, or the class of a callable object, is defined in."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(_plain(function), "__module__", None)
+
+
+def _module(value):
+    return getattr(_plain(value), "__module__", None) if callable(value) else None
+
+
+def _read_directly(item):
+    """Give what a function, method, partial or instance refers to itself."""
+    if isinstance(item, types.FunctionType):
+        yield from _free(item)
+        names = _names(item.__code__)
+        yield from (item.__globals__[name] for name in names if name in item.__globals__)
+        yield from (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values())
+    elif inspect.ismethod(item):
+        yield from (item.__func__, item.__self__)
+        yield from _read_directly(item.__self__)
+    elif isinstance(item, functools.partial):
+        yield from (item.func, *item.args, *item.keywords.values())
+    elif not inspect.isclass(item) and not inspect.ismodule(item):
+        yield from getattr(item, "__dict__", {}).values()
+        if callable(item):
+            yield type(item).__call__
+
+
+def _free(function):
+    """Give the contents of the closure, but for names that are not bound yet."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            yield cell.cell_contents
+
+
+@functools.lru_cache(maxsize=256)
+def _names(code):
+    """Return the names, of globals and attributes alike, in code and in the code nested in it."""
+    nested = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return tuple(dict.fromkeys([*code.co_names, *(name for inner in nested for name in _names(inner))]))
