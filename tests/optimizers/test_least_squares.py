@@ -6,7 +6,8 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfjac.optimizers import LeastSquaresResult, NielsenDamping, Status, least_squares
+from tfjac.optimizers import LeastSquaresResult, NielsenDamping, Report, Status, least_squares
+from tfjac.optimizers.convergence import Tolerances, status_after
 
 T = np.linspace(0, 4, 30)
 Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
@@ -171,6 +172,37 @@ def test_covariance_that_is_not_determined():
     result, _ = run(lambda x: x - 1.0, [1.0, 2.0])
     with pytest.raises(ValueError, match=r"more residuals than parameters.*Received: 2 residuals, 2 parameters"):
         result.covariance()
+
+
+def test_a_short_step_that_promises_much_is_no_convergence():
+    """A variable that runs away makes every step look short next to it."""
+
+    def status(predicted):
+        numbers = {name: tf.constant(0.5, tf.float64) for name in Report._fields}
+        report = Report(**numbers)._replace(
+            status=tf.constant(int(Status.RUNNING)),
+            predicted=tf.constant(predicted, tf.float64),
+            step_length=tf.constant(1.0, tf.float64),
+            length=tf.constant(1e6, tf.float64),
+        )
+        return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
+
+    assert status(predicted=1.0) == Status.RUNNING
+    assert status(predicted=1e-5) == Status.STEP_TOLERANCE
+
+
+def test_tolerances_of_numpy():
+    x = tf.Variable([1.0, 0.1], dtype=tf.float64)
+    options = {"ftol": np.float32(1e-3), "xtol": np.float64(0), "gtol": 0, "max_steps": np.int64(50)}
+    assert least_squares(lambda: decay(x), x, **options).status is Status.COST_TOLERANCE
+
+
+def test_residuals_that_no_step_can_be_judged_by():
+    x = tf.Variable([1.0, 2.0], dtype=tf.float64)
+    with pytest.raises(ValueError, match=r"must not assign to a variable.*Received: op 'Assign.*to 'Variable:0'"):
+        least_squares(lambda: x.assign(x / 2) - 3.0, x)
+    with pytest.raises(ValueError, match=r"rank of residuals must be known.*tf.ensure_shape. Received: .*EagerPyFunc"):
+        least_squares(lambda: tf.py_function(lambda value: value - 3.0, [x], tf.float64), x)
 
 
 def test_bad_arguments():

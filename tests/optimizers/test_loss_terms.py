@@ -92,6 +92,19 @@ def product_with_itself(y, prediction):
     return tf.einsum("ni,i->n", error * error, tf.constant([1.0, 2.0, 3.0]))
 
 
+def written_twice(y, prediction):
+    return tf.reduce_mean((prediction - y) * (prediction - y), axis=-1)
+
+
+def differently_random(y, prediction):
+    noisy = [prediction + tf.random.stateless_normal(tf.shape(prediction), seed) for seed in ([1, 2], [3, 4])]
+    return tf.reduce_mean((noisy[0] - y) * (noisy[1] - y), axis=-1)
+
+
+def randomly_random(y, prediction):
+    return tf.reduce_mean((prediction + tf.random.normal([])) * (prediction + tf.random.normal([])), axis=-1)
+
+
 def scalar_residual(y, prediction):
     return tf.square(tf.reduce_mean(prediction - y)) + 0.1 * tf.reduce_mean(tf.square(prediction - y))
 
@@ -141,6 +154,7 @@ SINGLE = {
     "l2_loss": ({"loss": half_sum}, {}, {}),
     "squared_difference": ({"loss": difference}, {}, {}),
     "u * u and einsum": ({"loss": product_with_itself}, {}, {}),
+    "(y - p) * (y - p)": ({"loss": written_twice}, {}, {}),
     "a residual of the whole batch": ({"loss": scalar_residual}, {}, {}),
 }  # fmt: skip
 
@@ -227,9 +241,14 @@ def quartic(y, prediction):
 
 
 REFUSED = {
-    "mae": ("mae", "type Abs"),
-    "huber": (keras.losses.Huber(), "of type"),
-    "cross-entropy": ("categorical_crossentropy", "of type"),
+    "mae": ("mae", "an absolute value, as in 'mae'.*type Abs"),
+    "huber": (keras.losses.Huber(), "an absolute value.*Huber"),
+    "cross-entropy": ("categorical_crossentropy", "a logarithm, as in cross-entropies"),
+    "cross-entropy of logits": (keras.losses.CategoricalCrossentropy(from_logits=True), "a cross-entropy"),
+    "LogCosh": ("log_cosh", "a logarithm, as in LogCosh"),
+    "cosine": ("cosine_similarity", "two different things"),
+    "two noises": (differently_random, "two different things"),
+    "two draws of one noise": (randomly_random, "two different things"),
     "log of cosh": (log_cosh, "type Log"),
     "root": (root_mean_square, "type Sqrt"),
     "subtracted": (subtracted, "a square is subtracted"),
@@ -246,6 +265,7 @@ def test_refused(name):
         observe(mlp(), X, Y, loss=loss)
 
 
-def test_l1_is_refused_by_name():
-    with pytest.raises(NotASumOfSquares, match=r"Abs"):
-        observe(mlp(kernel_regularizer="l1"), X, Y, loss="mse")
+@pytest.mark.parametrize("regularizer", ["l1", keras.regularizers.L1L2(0.1, 0.1), "orthogonal_regularizer"])
+def test_l1_is_refused_by_name(regularizer):
+    with pytest.raises(NotASumOfSquares, match=r"L1, L1L2 and orthogonal regularisers.*Abs"):
+        observe(mlp(kernel_regularizer=regularizer), X, Y, loss="mse")

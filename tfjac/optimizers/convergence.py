@@ -15,7 +15,7 @@ class Tolerances(NamedTuple):
     Attributes:
         cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
             of them, the least damped, promised no more than ftol·F.
-        step: `xtol`: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step.
+        step: `xtol`: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step that promised no more than xtol times the first cost.
         gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
     """
 
@@ -34,18 +34,22 @@ def tolerances(ftol, xtol, gtol, dtype):
     return Tolerances(*(default if value is None else float(value) for value in given.values()))
 
 
-def status_after(report, limits):
+def status_after(report, limits, first_cost):
     """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+
+    A short step is convergence only where it does not promise much either. A parameter of which the residuals are
+    independent but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look
+    short; measured by the first cost, as the last one may be zero but for rounding.
 
     A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
     that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
     there.
     """
-    before = tf.where(report.accepted, report.cost + report.reduction, report.cost)
-    small = limits.cost * before
+    small = limits.cost * report.cost_before
     flat = (report.reduction <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     short = report.accepted & (report.step_length <= limits.step * report.length)
+    short &= report.predicted <= limits.step * first_cost
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
     status = tf.where(short, int(Status.STEP_TOLERANCE), status)

@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.callables import call_converted
 from tfjac.optimizers.convergence import status_after, tolerances
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.options import positive, positive_integer, recipe
@@ -107,23 +106,23 @@ def _minimisation(residuals, variables, method, limits, max_steps):
 
     @tf.function(autograph=False)
     def step(state, max_attempts):
-        return take_step(
-            residual_objective(call_converted(residuals), variables), state, method._replace(max_attempts=max_attempts)
-        )
+        return take_step(residual_objective(residuals, variables), state, method._replace(max_attempts=max_attempts))
 
-    def unfinished(outcome, state, moved):
+    def unfinished(outcome, state, first_cost, moved):
         return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
 
-    def advance(outcome, state, moved):
+    def advance(outcome, state, first_cost, moved):
         running = _running(outcome)
         state, report = step(state, tf.where(running, method.max_attempts, 0))
-        return _after(outcome, running, report, limits, max_steps), state, report.accepted
+        first_cost = tf.where(tf.equal(outcome.steps, 0), report.cost_before, first_cost)
+        status = status_after(report, limits, first_cost)
+        return _after(outcome, running, report, status, max_steps), state, first_cost, report.accepted
 
     def minimise():
         zero, none = tf.zeros([], dtype), tf.constant(0)
         state = State(tuple(zero for _ in method.damping.state_names), tf.zeros([size], dtype))
         start = Outcome((), zero, zero, tf.constant(int(Status.RUNNING)), none, none, none, zero)
-        outcome, _, _ = tf.while_loop(unfinished, advance, (start, state, tf.constant(False)))
+        outcome, *_ = tf.while_loop(unfinished, advance, (start, state, zero, tf.constant(False)))
         return outcome._replace(x=[as_tf_variable(variable).read_value() for variable in variables])
 
     return minimise
@@ -133,10 +132,9 @@ def _running(outcome):
     return tf.equal(outcome.status, int(Status.RUNNING))
 
 
-def _after(outcome, running, report, limits, max_steps):
+def _after(outcome, running, report, status, max_steps):
     """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
     steps = outcome.steps + tf.cast(running, tf.int32)
-    status = status_after(report, limits)
     status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
     return Outcome(
         x=(),
@@ -167,7 +165,7 @@ def _result(outcome, jacobian):
 
 def _jacobian(residuals, variables):
     """Return the function that computes the Jacobian where the variables are when it is called; traced at most once."""
-    trace = tf.function(lambda: residual_objective(call_converted(residuals), variables).to_dense(), autograph=False)
+    trace = tf.function(lambda: residual_objective(residuals, variables).to_dense(), autograph=False)
     return lambda: trace().numpy()
 
 

@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.callables import call_converted
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.records import Method, State
@@ -177,7 +176,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
 
         def step():
-            return self._advance(residual_objective(call_converted(residuals), variables))
+            return self._advance(residual_objective(residuals, variables))
 
         if not tf.executing_eagerly():
             return step()

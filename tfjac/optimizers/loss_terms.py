@@ -26,6 +26,18 @@ ANY_INPUT = {"Add", "AddN", "AddV2", "ConcatV2", "IdentityN", "Pack", "PadV2", "
 ONE_INPUT = {"BatchMatMul", "BatchMatMulV2", "Einsum", "MatMul", "Mul", "MulNoNan"}
 """Linear in one input where the others do not depend on the variables."""
 
+KNOWN_FROM = {
+    "Abs": "an absolute value, as in 'mae', Huber, L1, L1L2 and orthogonal regularisers",
+    "Log": "a logarithm, as in cross-entropies and Poisson",
+    "Log1p": "a logarithm, as in cross-entropies",
+    "Maximum": "a maximum, as in hinge losses",
+    "SoftmaxCrossEntropyWithLogits": "a cross-entropy",
+    "Softplus": "a logarithm, as in LogCosh",
+    "SparseSoftmaxCrossEntropyWithLogits": "a cross-entropy",
+    "Sqrt": "a root, as of a mean of squares: minimise the mean itself",
+}
+"""Where ops that are refused usually come from."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SquaredTerm:
@@ -134,7 +146,8 @@ class _Walk:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
         if op.type in ONE_INPUT:
             raise NotASumOfSquares(op, "two different things that both depend on the variables are multiplied")
-        raise NotASumOfSquares(op, "something that is neither linear nor a square was met")
+        known = f" ({KNOWN_FROM[op.type]})" if op.type in KNOWN_FROM else ""
+        raise NotASumOfSquares(op, f"something that is neither linear nor a square was met{known}")
 
 
 _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims", "Transpose", "Neg"}
@@ -154,9 +167,28 @@ def square_root(op):
 
 
 def _same(one, other):
-    """Return whether two tensors are one, or two readings of one variable, as in `w * w`."""
-    readings = one.op.type == other.op.type == "ReadVariableOp"
-    return one is other or (readings and one.op.inputs[0] is other.op.inputs[0])
+    """Return whether two tensors are one, or the same written twice, as the factors of (y − p) * (y − p) are."""
+    pending, seen = [(one, other)], set()
+    while pending:
+        left, right = pending.pop()
+        if left is right or (left.ref(), right.ref()) in seen:
+            continue
+        seen.add((left.ref(), right.ref()))
+        if not _alike(left, right):
+            return False
+        pending += zip(left.op.inputs, right.op.inputs)
+    return True
+
+
+def _alike(one, other):
+    """Return whether two tensors are the same if the inputs of their ops are."""
+    left, right = one.op, other.op
+    if left.type != right.type or one.value_index != other.value_index or len(left.inputs) != len(right.inputs):
+        return False
+    repeatable = left.type == "Const" or (
+        left.inputs and (left.type == "ReadVariableOp" or not left.op_def.is_stateful)
+    )
+    return repeatable and dict(left.node_def.attr) == dict(right.node_def.attr)
 
 
 def _sign(op, index):

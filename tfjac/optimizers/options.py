@@ -1,5 +1,7 @@
 """Options given by name or as an object: one lookup and one error for damping, scaling and solver alike."""
 
+import numbers
+
 
 def resolve(argument, value, choices):
     """Return the object that `value` names, or `value` itself where it already is one.
@@ -30,7 +32,7 @@ def resolve(argument, value, choices):
 
 def positive(argument, value, *, below=None):
     """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
-    valid = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and value > 0
     if not valid or (below is not None and not value < below):
         limit = "a positive number" if below is None else f"a number between 0 and {below}"
         raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")

@@ -70,6 +70,11 @@ class Report(NamedTuple):
         """Scalar bool: whether the variables moved."""
         return tf.equal(self.status, int(Status.RUNNING))
 
+    @property
+    def cost_before(self):
+        """F before the step."""
+        return tf.where(self.accepted, self.cost + self.reduction, self.cost)
+
 
 class Outcome(NamedTuple):
     """What `least_squares` returns inside a `tf.function`: the fields of `LeastSquaresResult`, as tensors.

@@ -6,11 +6,13 @@ import tensorflow as tf
 
 from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
 from tfjac.jacobians import jacobian_operator
+from tfjac.optimizers.callables import call_converted
 from tfjac.optimizers.columns import SomeColumns
 from tfjac.optimizers.dependence import check_dependence, dependence
 from tfjac.optimizers.loss_terms import squared_terms
 from tfjac.optimizers.objective import Objective
 from tfjac.optimizers.priors import combined, diagonal_prior
+from tfjac.optimizers.variables import variable_name
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
@@ -48,20 +50,23 @@ def loss_objective(loss, variables):
     )
 
 
-def residual_objective(residuals, variables):
-    """Return the `Objective` F = ½‖r‖² of residuals.
+def residual_objective(function, variables):
+    """Return the `Objective` F = ½‖r‖² of the residuals that a function of the user's returns, traced here.
 
     Args:
-        residuals: tensor of any shape of the graph being traced, or a nest of such tensors. Where the leading axis is
-            that of independent examples, the Jacobian is found far cheaper.
+        function: callable without arguments that returns a tensor of any shape, or a nest of tensors. Where the leading
+            axis is that of independent examples, the Jacobian is found far cheaper.
         variables: list of `tf.Variable` or `keras.Variable`.
 
     Raises:
-        ValueError: for residuals that do not depend on one of the variables.
+        ValueError: for residuals that do not depend on one of the variables, or assign to one.
         TypeError: for residuals that are not floating-point tensors.
     """
-    tensors = _checked(tf.nest.flatten(residuals))
-    handles = _handles(tensors[0].graph, variables)
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    tensors = _checked(tf.nest.flatten(call_converted(function)))
+    handles = _handles(graph, variables)
+    _check_not_assigned(graph.get_operations()[before:], variables, handles)
     tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
     check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
@@ -76,7 +81,23 @@ def _checked(tensors):
                 "The residuals must be floating-point tensors computed from the variables, inside the function that "
                 f"was passed. Received: {tensor!r}"
             )
+        if tensor.shape.rank is None:
+            raise ValueError(
+                "The rank of residuals must be known while tracing. Say what their shape is by tf.ensure_shape. "
+                f"Received: {tensor!r}"
+            )
     return tensors
+
+
+def _check_not_assigned(ops, variables, handles):
+    names = {handle.ref(): variable_name(v) for v, handle in zip(variables, handles) if handle is not None}
+    for op in ops:
+        if op.type.startswith("Assign") and op.inputs[0].ref() in names:
+            raise ValueError(
+                "The residuals must not assign to a variable that they are minimised over: where they are evaluated is "
+                "for the steps to say. Assign before the minimisation, or compute with a tensor instead. "
+                f"Received: op {op.name!r} of type {op.type}, which assigns to {names[op.inputs[0].ref()]!r}"
+            )
 
 
 def _sizes(variables):
