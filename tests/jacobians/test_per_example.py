@@ -1,12 +1,17 @@
 """Per-example Jacobians and gradients: properties that hold whatever the model, and what is live at once."""
 
+import warnings
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import layers
 
 import tfjac
 from tests.jacobians import networks
 from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+from tests.precision import floating
 
 LIMITS = [{"chunk_size": 1}, {"chunk_size": 9}, {"memory_budget": 500}]
 
@@ -78,3 +83,70 @@ def test_the_jacobian_is_differentiated_again(rng):
         z = (x @ weight.numpy())[:, 0]
         expected = -np.einsum("n,ni->i", np.sin(z) * np.cos(z) * np.sum(x**2, 1), x)[:, None]
         assert_all_close(tape.gradient(energy, weight), expected, 1e-12)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_weight_behind_a_transpose(order, rng):
+    weight, x = tf.Variable(rng.normal(size=(3, 3))), tf.constant(rng.normal(size=(4, 3)))
+
+    def function():
+        return tf.matmul(x, tf.transpose(weight, order))
+
+    assert_all_close(tfjac.per_example_jacobian(function, [weight]), full_jacobian(function, [weight]), 1e-12)
+
+
+@pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None, 4], tf.float64)]], ids=["static", "open"])
+def test_custom_gradient_with_a_weight_as_argument(signature, rng):
+    kernel, beta = tf.Variable(rng.normal(size=(4, 3))), tf.Variable(0.7, dtype=tf.float64)
+    x = tf.constant(rng.normal(size=(5, 4)))
+
+    def function(x):
+        return tf.reshape(tf.nn.swish(tf.matmul(x, kernel), beta), [tf.shape(x)[0], -1])
+
+    compute = tf.function(lambda x: tfjac.per_example_jacobian(function(x), [kernel, beta]), input_signature=signature)
+    with pytest.warns(UserWarning, match="IdentityN"):
+        results = compute(x)
+    assert_all_close(results, full_jacobian(lambda: function(x), [kernel, beta]), 1e-11)
+
+
+def test_map_over_time_with_an_open_batch(rng):
+    weight, x = tf.Variable(rng.normal(size=(2, 3))), tf.constant(rng.normal(size=(4, 5, 2)))
+
+    def function(x):
+        steps = tf.map_fn(lambda step: tf.tanh(tf.matmul(step, weight)), tf.transpose(x, [1, 0, 2]))
+        return tf.reshape(tf.transpose(steps, [1, 0, 2]), [tf.shape(x)[0], -1])
+
+    signature = [tf.TensorSpec([None, 5, 2], tf.float64)]
+    compute = tf.function(lambda x: tfjac.per_example_jacobian(function(x), [weight]), input_signature=signature)
+    assert_all_close(compute(x), full_jacobian(lambda: function(x), [weight]), 1e-11)
+
+
+ALONE = {
+    "layer_normalised": ((4,), lambda: [layers.Dense(3), layers.LayerNormalization(), layers.Dense(2)]),
+    "group_normalised": ((5, 5, 2), lambda: [layers.Conv2D(4, 3), layers.GroupNormalization(2), layers.Flatten()]),
+    "one_channel": ((6, 1), lambda: [layers.Conv1D(2, 3), layers.Flatten(), layers.Dense(2)]),
+    "one_feature": ((1,), lambda: [layers.Dense(1, "tanh"), layers.Dense(1)]),
+    "recurrent": ((4, 2), lambda: [layers.LSTM(3), layers.Dense(2)]),
+    "one_step": ((1, 1), lambda: [layers.GRU(2), layers.Dense(1)]),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_batch_of_one(name, rng):
+    """Shapes do not tell the axis of the only example from others of size 1, and Keras squeezes it away in LSTMs."""
+    with floating("float64"):
+        shape, body = ALONE[name]
+        model, x = keras.Sequential([keras.Input(shape), *body()]), tf.constant(rng.normal(size=(1, *shape)))
+        variables = [v.value for v in model.trainable_variables]
+        expected = full_jacobian(lambda: model(x), [*variables, x])
+
+        @tf.function
+        def compute(x):
+            y = model(x)
+            return tfjac.per_example_jacobian(y, variables), tfjac.batch_jacobian(y, x)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found, of_inputs = compute(x)
+    assert_all_close(found, expected[:-1], 1e-11)
+    assert_all_close(of_inputs, np.squeeze(expected[-1], axis=len(model.output_shape)), 1e-11)

@@ -134,6 +134,11 @@ class WantedAxes:
         """Return whether a gradient passes from one of `sources` to `target`, in the body of an op of this graph."""
         return _carries_gradient(target.dtype) and bool(differentiable_path(sources, [target]))
 
+    def depends_on_no_data(self, tensor):
+        """Return whether `tensor` is computed from variables and constants alone."""
+        leaves = (op for op in ancestors([tensor]) if not op.inputs)
+        return all(op.type == "Const" or op.outputs[0].dtype == tf.resource for op in leaves)
+
     def analyse_body(self, sources, targets, axes):
         """`analyse_examples` for the body of an op of this graph."""
         return analyse_examples(sources, targets, axes, self.num_examples)
@@ -149,7 +154,7 @@ class WantedAxes:
         else:
             inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
         for tensor, axis in zip(op.inputs, inputs):
-            if axis is not SHARED and axis.inner is None:
+            if axis is not SHARED and axis.inner is None and tensor.dtype != tf.variant:  # a list shows in its elements
                 self.assumed.append((tensor, axis))
             if self.reaches(tensor):
                 self.want(op, tensor, axis)

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.graph import SHARED, ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
 from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factorize import check_when_run
-from tfjac.jacobians.linearise import pull_back
+from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes, product
 
@@ -73,18 +73,28 @@ def example_blocks(y, sources, limits):
     Raises:
         ExamplesMix, ValueError: as `batch_jacobian`.
     """
-    analysis = analyse_examples(sources, [y])
-    for source in sources:
+    stacks = _stacks(y, sources, passes_at_once(*limits, lambda: bytes_of_pass(sources, y)))
+    return [_example_first(stack, axes(y)[1:], source) for stack, source in zip(stacks, sources)]
+
+
+def _stacks(y, sources, at_once):
+    """The cotangents `[m, *s.shape]` of each output of all examples at once."""
+    alone = all(tensor.shape[0] == 1 for tensor in [y, *sources])  # one example has none to mix with
+    try:
+        analysis = analyse_examples(sources, [y])
+    except ExamplesMix:
+        if alone:
+            return over_basis(pull_back([y], sources), y, sources, y, at_once)
+        raise
+    for source in [] if alone else sources:
         _check_axis(source, analysis.axis(source))
     check_when_run(analysis.assumed, axes(y)[0])
     m = product(axes(y)[1:])
     passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
     chunk = passes(y, sources, analysis)
     specs = [tf.TensorSpec([None, *source.shape], source.dtype) for source in sources]
-    at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
     shapes, dtypes = [[m, *axes(source)] for source in sources], [source.dtype for source in sources]
-    stacks = unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
-    return [_example_first(stack, axes(y)[1:], source) for stack, source in zip(stacks, sources)]
+    return unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
 
 
 def _mapped_passes(y, sources, analysis):

@@ -52,16 +52,19 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
     try:
         factors = _by_rules(ys, sources, variables, chunk_size)
     except ExamplesMix as mix:
-        if examples_mix == "error":
+        alone = ys[0].shape[0] == 1  # one example has none to mix with, and its rows cost what they cost by rules
+        if examples_mix == "error" and not alone:
             raise examples_mix_at(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
                 "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes; where an "
                 "example is a group of rows, such as a graph, use per_segment_jacobian",
             ) from None
-        _warn(
-            f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its own."
-        )
+        if not alone:
+            _warn(
+                f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its "
+                "own."
+            )
         factors = _row_by_row(ys, sources, variables, chunk_size)
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 

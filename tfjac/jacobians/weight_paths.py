@@ -32,12 +32,24 @@ def columns_of_source(factor, weight, source):
     if not path:
         return None
     for op in reversed(path):
-        if op.type == "Transpose" and isinstance(factor, OuterFactor) and factor.transposed(weight.shape):
-            factor = factor.transposed(weight.shape)
-        elif op.type not in ORDER_KEEPING:
+        factor_before = _factor_before(op, factor, weight)
+        if factor_before is None:
             return _pulled_back(factor, weight, source)
-        weight = op.inputs[0]
+        factor, weight = factor_before, op.inputs[0]
     return factor
+
+
+def _factor_before(op, factor, weight):
+    """Return the factor with respect to what `op` made `weight` of; None where its columns must be computed."""
+    if op.type in ORDER_KEEPING:
+        return factor
+    if op.type != "Transpose":
+        return None
+    order = tf.get_static_value(op.inputs[1])
+    if order is not None and list(order) == sorted(order):
+        return factor
+    swaps = order is not None and list(order) == [1, 0]
+    return factor.transposed(weight.shape) if swaps and isinstance(factor, OuterFactor) else None
 
 
 def _pulled_back(factor, weight, source):

@@ -1,6 +1,6 @@
 """Ops that act element by element, with broadcasting."""
 
-from tfjac.graph.example_rules.registry import SHARED, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, known_shape, rule
 
 UNARY = """
     Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Cast Ceil CheckNumerics Conj Cos Cosh DebugGradientIdentity
@@ -22,29 +22,45 @@ GRADIENTS = """
 def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
-    return [_aligned(axis, known_shape(wanted, tensor), out) for tensor in op.inputs]
+    return [_aligned(axis, tensor, out, wanted) for tensor in op.inputs]
 
 
 @rule("BroadcastTo")
 def _broadcast_to(op, axis, wanted):
     out = known_shape(wanted, op.outputs[0])
-    return [_aligned(axis, known_shape(wanted, op.inputs[0]), out), SHARED]
+    return [_aligned(axis, op.inputs[0], out, wanted), SHARED]
 
 
-def _aligned(axis, shape, out):
-    """The example axis of an input of this shape, broadcast to `out`.
+def _aligned(axis, tensor, out, wanted):
+    """The example axis of an input that is broadcast to the shape `out`.
 
-    With a static batch of one, size 1 says nothing: an input that has the shape of the output counts as per example.
+    With a static batch of one, size 1 says nothing: what depends on data then counts as per example.
     """
+    shape = known_shape(wanted, tensor)
     position = axis.axis - (len(out) - len(shape))
-    if position < 0 or (shape[position] == 1 and not (out[axis.axis] == 1 and shape == out)):
+    if position < 0 or (shape[position] == 1 and (out[axis.axis] != 1 or wanted.depends_on_no_data(tensor))):
         return SHARED
     return axis.moved(position)
 
 
-@rule("Identity", "IdentityN")
+@rule("Identity")
 def _identity(op, axis, wanted):
-    return [axis] * len(op.inputs)
+    return [axis]
+
+
+@body_rule("IdentityN")
+def _identities(op, outputs, wanted):
+    """Each output is an input; but where this stands for a custom gradient, any input may owe its own to any output."""
+    per_example = {axis for axis in outputs.values() if axis is not SHARED}
+    if len(per_example) > 1:
+        raise NoRule("its outputs carry the examples along different axes")
+    (axis,) = per_example
+    return [outputs.get(k) or _argument(tensor, axis, wanted) for k, tensor in enumerate(op.inputs)]
+
+
+def _argument(tensor, axis, wanted):
+    rank = tensor.shape.rank
+    return SHARED if (rank is not None and rank <= axis.axis) or wanted.depends_on_no_data(tensor) else axis
 
 
 @rule("BiasAdd")

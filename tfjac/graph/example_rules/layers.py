@@ -53,12 +53,21 @@ def _reduce(op, axis, wanted):
     return [axis.moved(position), SHARED]
 
 
-@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2")
+@rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")
 def _along_constant_axes(op, axis, wanted):
-    along, rank = static_value(op.inputs[1]), op.inputs[0].shape.rank
+    along, rank = static_value(op.inputs[-1]), op.inputs[0].shape.rank
     if along is None or rank is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
         raise NoRule("it runs along the axis of the examples")
-    return [axis, SHARED]
+    return [axis] + [SHARED] * (len(op.inputs) - 1)
+
+
+@rule(*(kind + name for kind in ("Segment", "UnsortedSegment") for name in ("Sum", "Mean", "Prod", "Max", "Min")))
+def _segments(op, axis, wanted):
+    """Rows, on the axes that the ids have, are gathered into segments; examples may run along an axis behind."""
+    rank = op.inputs[1].shape.rank
+    if rank is None or axis.axis == 0:
+        raise NoRule("it combines rows of one segment, along the axis of the examples")
+    return [axis.moved(axis.axis + rank - 1)] + [SHARED] * (len(op.inputs) - 1)
 
 
 @rule("TopKV2", "MatrixDiagV3", "MatrixDiagPartV3", "MatrixSetDiagV3", "MatrixBandPart", "Cholesky", "MatrixInverse")

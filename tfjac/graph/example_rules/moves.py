@@ -26,14 +26,24 @@ def _regrouped(op, axis, wanted):
     out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
     before = _times(axis.outer, out[: axis.axis])
     after = _times(axis.inner, out[axis.axis + 1 :])
-    for position in sorted(range(len(shape)), key=lambda index: (shape[index] is not None, shape[index] == 1)):
+    fitting = []
+    for position, size in enumerate(shape):
         outer = _quotient(before, shape[:position])
         inner = _quotient(after, shape[position + 1 :])
-        if outer and inner and _divides(outer * inner, shape[position], wanted.num_examples):
-            return ExampleAxis(position, outer, inner)
+        if outer and inner and _divides(outer * inner, size, wanted.num_examples):
+            fitting.append(ExampleAxis(position, outer, inner))
+    if fitting:
+        return min(fitting, key=lambda axis: _implausible(axis, shape[axis.axis], wanted.num_examples))
     if before == 1 and (after is None or None in shape[1:]) and shape[0] is None:
         return ExampleAxis(0, 1, None)
     raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
+
+
+def _implausible(axis, size, num_examples):
+    """Sort key: open axes first. Those of size 1 last, save where there is one example: any axis would fit then."""
+    if num_examples == 1:
+        return size is not None, axis.outer * axis.inner
+    return size is not None, size == 1
 
 
 def _times(factor, dims):

@@ -1,0 +1,270 @@
+"""Random small programs: a chain of ops on examples, with weights that are themselves computed from variables.
+
+Everything that happens to examples is written per example, so the programs treat examples independently by
+construction; nothing here knows how tfjac reads them.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+DTYPE = tf.float64
+LARGEST = 24  # elements of an example
+ACTIVATIONS = (tf.tanh, tf.sin, tf.nn.gelu, tf.nn.swish, tf.nn.softplus, tf.nn.leaky_relu, tf.nn.softmax)
+
+
+class RandomProgram:
+    """A function of examples `[n, ...]` and the variables it reads.
+
+    Args:
+        seed: the program, the same for the same number.
+
+    Attributes:
+        x: the examples, `[n, ...]`, n from 1 to 3.
+        variables: what the program reads.
+        text: one line per op, for the message of a failing test.
+    """
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.variables = []
+        while not self.variables:
+            self._build()
+
+    def _build(self):
+        self.pool, self.steps, self.text = [], [], []
+        shapes = [self.choose([(3,), (4,), (2, 3), (3, 2)])]
+        self.x = tf.constant(self.rng.normal(size=(self.rng.integers(1, 4), *shapes[0])))
+        while len(self.steps) < self.rng.integers(3, 9) or not self.pool:
+            position = self.rng.integers(len(shapes))
+            op = getattr(self, self.choose(STEPS))
+            made = op(position, shapes)
+            if made is None or np.prod(made[1]) > LARGEST:
+                continue
+            self.steps.append(made[0])
+            shapes.append(tuple(made[1]))
+            self.text.append(f"{op.__name__} of {position}: {made[1]}")
+        self.flat = self.rng.random() < 0.3
+        self.variables = self._connected()
+
+    def __call__(self, x):
+        values = [x]
+        for step in self.steps:
+            values.append(step(values))
+        return tf.reshape(values[-1], [tf.shape(x)[0], -1]) if self.flat else values[-1]
+
+    def _connected(self):
+        """The variables that the result depends on by a gradient."""
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(self(self.x))
+        gradients = tape.gradient(total, self.pool)
+        return [variable for variable, gradient in zip(self.pool, gradients) if gradient is not None]
+
+    def choose(self, options):
+        return options[self.rng.integers(len(options))]
+
+    # ---------------------------------------------------------------- weights
+
+    def variable(self, shape):
+        """A variable of this shape, now and then one that is used elsewhere already."""
+        known = [variable for variable in self.pool if variable.shape.as_list() == list(shape)]
+        if known and self.rng.random() < 0.4:
+            return self.choose(known)
+        self.pool.append(tf.Variable(0.5 * self.rng.normal(size=shape)))
+        return self.pool[-1]
+
+    def weight(self, *shape):
+        """A function without arguments that gives a weight of this shape: a variable, or something made of some."""
+        variable = self.variable
+        if self.rng.random() < 0.5:
+            plain = variable(shape)
+            return lambda: tf.convert_to_tensor(plain)
+        first, *rest = shape
+        way = self.rng.integers(11)
+        if way == 0:
+            order = self.rng.permutation(len(shape))
+            source = variable([shape[k] for k in np.argsort(order)])
+            return lambda: tf.transpose(source, order)
+        if way == 1:
+            source, mask = variable(shape), self.rng.normal(size=shape)
+            return lambda: source * mask
+        if way == 2:
+            source, gain = variable(shape), variable(shape[-1:])
+            return lambda: gain * source / tf.sqrt(0.1 + tf.reduce_sum(source**2, 0, keepdims=True))
+        if way == 3 and first > 1:
+            above, below = variable([1, *rest]), variable([first - 1, *rest])
+            return lambda: tf.concat([above, below], 0)
+        if way == 4:
+            source = variable([first + 2, *rest])
+            return lambda: source[1:-1]
+        if way == 5:
+            source, rows = variable([first + 1, *rest]), self.rng.integers(0, first + 1, first)
+            return lambda: tf.gather(source, rows)
+        if way == 6:
+            source = variable([int(np.prod(shape))])
+            return lambda: tf.reshape(source, shape)
+        if way == 7 and len(shape) == 2:
+            left, right = variable([first, 2]), variable([2, *rest])
+            return lambda: left @ right
+        if way == 8:
+            source, other, mask = variable(shape), variable(shape), self.rng.random(shape) < 0.5
+            return lambda: tf.where(mask, source, tf.tanh(other))
+        if way == 9:
+            source = variable(shape)
+            return lambda: tf.reverse(source, [0])
+        source, shift = variable(shape), variable(shape[-1:])
+        return lambda: tf.square(source) + shift
+
+    # ---------------------------------------------------------------- ops on examples: (function of all values, shape)
+
+    def activation(self, k, shapes):
+        function = self.choose(ACTIVATIONS)
+        return (lambda values: function(values[k])), shapes[k]
+
+    def dense(self, k, shapes):
+        *lead, size = shapes[k]
+        outputs = self.rng.integers(1, 4)
+        weight, contract = self.weight(size, outputs), self.choose([tf.matmul, lambda x, w: tf.tensordot(x, w, 1)])
+        return (lambda values: contract(values[k], weight())), (*lead, outputs)
+
+    def einsum(self, k, shapes):
+        if len(shapes[k]) != 2:
+            return None
+        t, i = shapes[k]
+        outputs = self.rng.integers(1, 4)
+        equation, sizes, result = self.choose(
+            [
+                ("nti,tio->no", (t, i, outputs), (outputs,)),
+                ("nti,tio->nto", (t, i, outputs), (t, outputs)),
+                ("nti,oi->not", (outputs, i), (outputs, t)),
+                ("nti,st->nsi", (outputs, t), (outputs, i)),
+            ]
+        )
+        weight = self.weight(*sizes)
+        return (lambda values: tf.einsum(equation, values[k], weight())), result
+
+    def elementwise(self, k, shapes):
+        shape = shapes[k][-self.rng.integers(1, len(shapes[k]) + 1) :]
+        weight = self.weight(*(1 if self.rng.random() < 0.2 else size for size in shape))
+        function = self.choose([tf.add, tf.multiply, tf.maximum, lambda x, w: w - x, lambda x, w: x / (2 + w**2)])
+        return (lambda values: function(values[k], weight())), shapes[k]
+
+    def normalisation(self, k, shapes):
+        gain, offset = self.weight(shapes[k][-1]), self.weight(shapes[k][-1])
+
+        def normalise(values):
+            mean, variance = tf.nn.moments(values[k], [-1], keepdims=True)
+            return tf.nn.batch_normalization(values[k], mean, variance, offset(), gain(), 1e-2)
+
+        return normalise, shapes[k]
+
+    def convolution(self, k, shapes):
+        if len(shapes[k]) != 2 or shapes[k][0] < 2:
+            return None
+        t, i = shapes[k]
+        outputs, padding = self.rng.integers(1, 4), self.choose(["SAME", "VALID"])
+        weight = self.weight(2, i, outputs)
+        return (lambda values: tf.nn.conv1d(values[k], weight(), 1, padding)), (
+            t - (padding == "VALID"),
+            outputs,
+        )
+
+    def embedding(self, k, shapes):
+        table = self.weight(4, 2)
+
+        def look_up(values):
+            ids = tf.math.floormod(tf.cast(tf.floor(3 * values[k]), tf.int32), 4)
+            return tf.gather(table(), ids)
+
+        return look_up, (*shapes[k], 2)
+
+    def attention(self, k, shapes):
+        if len(shapes[k]) != 2:
+            return None
+        query, key = self.weight(shapes[k][1], 2), self.weight(shapes[k][1], 2)
+
+        def attend(values):
+            x = values[k]
+            scores = tf.matmul(tf.matmul(x, query()), tf.matmul(x, key()), transpose_b=True)
+            return tf.matmul(tf.nn.softmax(scores), x)
+
+        return attend, shapes[k]
+
+    def scan(self, k, shapes):
+        if len(shapes[k]) != 2:
+            return None
+        weight = self.weight(shapes[k][1] + 2, 2)
+
+        def run(values):
+            steps = tf.transpose(values[k], [1, 0, 2])
+            start = tf.zeros([tf.shape(steps)[1], 2], DTYPE)
+            return tf.scan(lambda h, x: tf.tanh(tf.matmul(tf.concat([x, h], 1), weight())), steps, start)[-1]
+
+        return run, (2,)
+
+    def map_over_time(self, k, shapes):
+        if len(shapes[k]) != 2:
+            return None
+        weight = self.weight(shapes[k][1], 2)
+
+        def run(values):
+            steps = tf.transpose(values[k], [1, 0, 2])
+            return tf.transpose(tf.map_fn(lambda x: tf.matmul(x, weight()), steps), [1, 0, 2])
+
+        return run, (shapes[k][0], 2)
+
+    def inner_function(self, k, shapes):
+        weight = self.weight(shapes[k][-1], 2)
+        inner = tf.function(lambda x: tf.nn.relu(tf.tensordot(x, weight(), 1) + 0.1))
+        return (lambda values: inner(values[k])), (*shapes[k][:-1], 2)
+
+    def reshape(self, k, shapes):
+        size = int(np.prod(shapes[k]))
+        rows = self.choose([rows for rows in range(1, size + 1) if size % rows == 0])
+        shape, known = (rows, size // rows), self.rng.random() < 0.5
+        return (
+            lambda values: tf.reshape(values[k], [-1 if known else tf.shape(values[k])[0], *shape]),
+            shape,
+        )
+
+    def move(self, k, shapes):
+        shape, last = shapes[k], len(shapes[k])
+        rows = self.rng.integers(0, shape[-1], 3)
+        return self.choose(
+            [
+                (lambda values: tf.reverse(values[k], [last]), shape),
+                (lambda values: tf.roll(values[k], 1, last), shape),
+                (lambda values: tf.cumsum(values[k], 1), shape),
+                (lambda values: tf.sort(values[k], -1), shape),
+                (lambda values: tf.gather(values[k], rows, axis=-1), (*shape[:-1], 3)),
+                (lambda values: tf.pad(values[k], [[0, 0]] * last + [[1, 1]]), (*shape[:-1], shape[-1] + 2)),
+                (lambda values: tf.tile(values[k], [1] * last + [2]), (*shape[:-1], 2 * shape[-1])),
+                (lambda values: values[k][:, tf.newaxis, ..., : shape[-1]], (1, *shape)),
+                (lambda values: tf.stack([values[k], 2 * values[k]], 1), (2, *shape)),
+                (lambda values: tf.stack(tf.unstack(values[k], axis=last), 1), (shape[-1], *shape[:-1])),
+            ]
+        )
+
+    def reduction(self, k, shapes):
+        function = self.choose([tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_logsumexp])
+        if self.rng.random() < 0.5:
+            return (lambda values: values[k] - function(values[k], -1, keepdims=True)), shapes[k]
+        return None if len(shapes[k]) == 1 else ((lambda values: function(values[k], 1)), shapes[k][1:])
+
+    def merge(self, k, shapes):
+        other = self.choose([j for j, shape in enumerate(shapes) if shape == shapes[k]])
+        *lead, size = shapes[k]
+        return self.choose(
+            [
+                (lambda values: values[k] + tf.sin(values[other]), shapes[k]),
+                (lambda values: values[k] * values[other], shapes[k]),
+                (lambda values: tf.where(values[k] > 0, values[k], values[other]), shapes[k]),
+                (lambda values: tf.concat([values[k], values[other]], -1), (*lead, 2 * size)),
+            ]
+        )
+
+
+STEPS = [
+    *["dense", "einsum", "elementwise", "normalisation", "convolution", "embedding", "attention", "scan"],
+    *["map_over_time", "inner_function", "activation", "reshape", "move", "reduction", "merge"],
+    *["dense", "elementwise", "activation", "move"],  # these twice as often
+]
