@@ -177,18 +177,44 @@ def test_covariance_that_is_not_determined():
 def test_a_short_step_that_promises_much_is_no_convergence():
     """A variable that runs away makes every step look short next to it."""
 
-    def status(predicted):
+    def status(predicted, held=0.0, ratio=0.5):
         numbers = {name: tf.constant(0.5, tf.float64) for name in Report._fields}
         report = Report(**numbers)._replace(
             status=tf.constant(int(Status.RUNNING)),
             predicted=tf.constant(predicted, tf.float64),
             step_length=tf.constant(1.0, tf.float64),
+            held=tf.constant(held, tf.float64),
+            ratio=tf.constant(ratio, tf.float64),
             length=tf.constant(1e6, tf.float64),
         )
         return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
 
     assert status(predicted=1.0) == Status.RUNNING
     assert status(predicted=1e-5) == Status.STEP_TOLERANCE
+    assert status(predicted=1e-5, held=0.9e-5) == Status.STEP_TOLERANCE, "it did not do as it promised"
+    assert status(predicted=1e-5, held=0.9e-5, ratio=1.0) == Status.RUNNING, "longer steps are to come"
+
+
+def test_no_convergence_in_the_steep_part_of_a_valley():
+    """Beale's function from 100 times the usual start: four steps down a wall, then some hundred along a flat valley.
+
+    By the units of the wall, all steps in the valley are short, and the damping of the wall makes the first ones tiny.
+    """
+    x, powers = tf.Variable([100.0, 100.0], dtype=tf.float64), tf.constant([1.0, 2.0, 3.0], tf.float64)
+    result = least_squares(lambda: tf.constant([1.5, 2.25, 2.625], tf.float64) - x[0] * (1 - x[1] ** powers), x)
+    assert result.success and result.cost < 0.2261 and result.steps > 100
+
+
+def test_a_parameter_that_the_residuals_depend_on_by_rounding_only():
+    """The bias before a batch normalisation: it runs away, and next to it all steps look short."""
+    keras.utils.set_random_seed(1)
+    rng = np.random.default_rng(3)
+    data, target = rng.normal(size=(64, 6)).astype("float32"), rng.normal(size=(64, 1)).astype("float32")
+    layers = keras.layers
+    hidden = [layers.Dense(3), layers.BatchNormalization(), layers.Activation("tanh")]
+    model = keras.Sequential([layers.Input((6,)), *hidden, layers.Dense(1)])
+    result = least_squares(lambda: model(data, training=True) - target, model.trainable_variables, max_steps=4)
+    assert result.status is Status.MAX_STEPS, "the residuals are far from orthogonal to the Jacobian's columns"
 
 
 def test_tolerances_of_numpy():

@@ -15,7 +15,8 @@ class Tolerances(NamedTuple):
     Attributes:
         cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
             of them, the least damped, promised no more than ftol·F.
-        step: `xtol`: ‖D^½ p‖ ≤ xtol·‖D^½ w‖ for an accepted step that promised no more than xtol times the first cost.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol
+            times the first cost.
         gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
     """
 
@@ -39,16 +40,19 @@ def status_after(report, limits, first_cost):
 
     A short step is convergence only where it does not promise much either. A parameter of which the residuals are
     independent but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look
-    short; measured by the first cost, as the last one may be zero but for rounding.
+    short; measured by the first cost, as the last one may be zero but for rounding. Lengths are measured by J as it is:
+    by Moré's D, all steps would be short for ever after a start where a parameter had far more influence. And where
+    the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum either.
 
     A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
     that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
     there.
     """
     small = limits.cost * report.cost_before
-    flat = (report.reduction <= small) & (report.predicted <= small) & (report.ratio <= 2)
+    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
+    flat = settled & (report.reduction <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
-    short = report.accepted & (report.step_length <= limits.step * report.length)
+    short = report.accepted & settled & (report.step_length <= limits.step * report.length)
     short &= report.predicted <= limits.step * first_cost
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))

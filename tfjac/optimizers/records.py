@@ -42,11 +42,12 @@ class Report(NamedTuple):
         predicted: the reduction that the linear model promised for the last attempt.
         promised: the same for the first attempt, the least damped one.
         ratio: ρ of the last attempt.
+        held: λ‖D^½ p‖² of the last attempt, the part of what it promised that is due to damping; the rest is ½‖Jp‖².
         damping: λ of the last attempt.
         gradient_norm: max |g|, before the step.
         cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2F).
-        step_length: ‖D^½ p‖ of the last attempt.
-        length: ‖D^½ w‖ before the step.
+        step_length: ‖diag(JᵀJ + Λ)^½ p‖ of the last attempt: by how much it moves the residuals, column by column.
+        length: ‖diag(JᵀJ + Λ)^½ w‖ before the step.
         attempts: int32, how many times a step was solved for and evaluated.
         status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
             gradient is exactly zero, so that there is no step to take.
@@ -57,6 +58,7 @@ class Report(NamedTuple):
     predicted: tf.Tensor
     promised: tf.Tensor
     ratio: tf.Tensor
+    held: tf.Tensor
     damping: tf.Tensor
     gradient_norm: tf.Tensor
     cosine: tf.Tensor
@@ -115,6 +117,7 @@ class Point(NamedTuple):
         scaling: `[p]`, D.
         curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
         length: scalar, ‖D^½ w‖.
+        columns: `[p]`, diag(JᵀJ + Λ).
         finite: scalar bool, whether the cost, the gradient and the curvature are finite.
         stationary: scalar bool, whether the gradient is exactly zero.
         highest: scalar, the largest λ allowed.
@@ -124,6 +127,7 @@ class Point(NamedTuple):
     scaling: tf.Tensor
     curvature: tf.Tensor
     length: tf.Tensor
+    columns: tf.Tensor
     finite: tf.Tensor
     stationary: tf.Tensor
     highest: tf.Tensor
@@ -144,6 +148,7 @@ class Trial(NamedTuple):
     predicted: tf.Tensor
     promised: tf.Tensor
     ratio: tf.Tensor
+    held: tf.Tensor
     step_length: tf.Tensor
     damping: tf.Tensor
     state: tuple
@@ -151,4 +156,4 @@ class Trial(NamedTuple):
     @classmethod
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
-        return cls(tf.constant(0), tf.constant(False), cost, *[tf.zeros_like(cost)] * 6, state)
+        return cls(tf.constant(0), tf.constant(False), cost, *[tf.zeros_like(cost)] * 7, state)

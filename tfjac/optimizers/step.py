@@ -60,6 +60,7 @@ def _point(objective, system, state, method):
         scaling=scaling,
         curvature=curvature,
         length=_norm(objective.flatten(values), scaling),
+        columns=system.diagonal + objective.prior.precision,
         finite=_all_finite(objective.cost, system.gradient, curvature),
         stationary=tf.reduce_all(tf.equal(system.gradient, 0)),
         highest=method.damping.bounds(curvature)[1],
@@ -83,7 +84,8 @@ def _attempt(trial, objective, system, solve, point, method):
         predicted=predicted,
         promised=tf.where(tf.equal(trial.attempts, 0), predicted, trial.promised),
         ratio=verdict.ratio,
-        step_length=proposal.length,
+        held=proposal.damping * tf.square(proposal.length),
+        step_length=_norm(proposal.step, point.columns),
         damping=proposal.damping,
         state=method.damping.update(trial.state, proposal, verdict, point.curvature),
     )
@@ -119,7 +121,7 @@ def _all_finite(*tensors):
 
 
 def _report(last, objective, system, point):
-    columns = tf.sqrt(system.diagonal + objective.prior.precision) * tf.sqrt(2 * objective.cost)
+    products = tf.sqrt(point.columns) * tf.sqrt(2 * objective.cost)
     gradient = tf.abs(system.gradient)
     return Report(
         cost=last.cost,
@@ -127,11 +129,12 @@ def _report(last, objective, system, point):
         predicted=last.predicted,
         promised=last.promised,
         ratio=last.ratio,
+        held=last.held,
         damping=last.damping,
         gradient_norm=tf.reduce_max(gradient),
-        cosine=tf.reduce_max(tf.math.divide_no_nan(gradient, columns)),
+        cosine=tf.reduce_max(tf.math.divide_no_nan(gradient, products)),
         step_length=last.step_length,
-        length=point.length,
+        length=_norm(objective.flatten(point.values), point.columns),
         attempts=last.attempts,
         status=_status(last, point),
     )
