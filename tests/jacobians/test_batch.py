@@ -114,3 +114,15 @@ def test_second_derivatives(rng):
     x = tf.constant(rng.normal(size=(4, 3)))
     energy = tf.function(lambda x: tf.gradients(tf.reduce_sum(tfjac.batch_jacobian(x**3 / 3, x) ** 2), x)[0])
     assert_all_close(energy(x), 4 * x.numpy() ** 3, 1e-12)
+
+
+def test_sizes_that_show_when_it_runs(rng):
+    x = tf.constant(rng.normal(size=(4, 3)))
+
+    def block(x, examples):
+        return tfjac.batch_jacobian(tf.reshape(tf.sin(x), [examples, -1]), x)
+
+    open_batch = tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float64), tf.TensorSpec([], tf.int32)])(block)
+    assert_all_close(open_batch(x, 4), [np.stack([np.diag(np.cos(row)) for row in x.numpy()])], 1e-12)
+    with pytest.raises(tf.errors.InvalidArgumentError):  # two rows of x for each example of y
+        open_batch(x, 2)

@@ -74,7 +74,7 @@ def example_blocks(y, sources, limits):
         ExamplesMix, ValueError: as `batch_jacobian`.
     """
     stacks = _stacks(y, sources, passes_at_once(*limits, lambda: bytes_of_pass(sources, y)))
-    return [_example_first(stack, axes(y)[1:], source) for stack, source in zip(stacks, sources)]
+    return [_example_first(stack, y, source) for stack, source in zip(stacks, sources)]
 
 
 def _stacks(y, sources, at_once):
@@ -86,9 +86,10 @@ def _stacks(y, sources, at_once):
         if alone:
             return over_basis(pull_back([y], sources), y, sources, y, at_once)
         raise
-    for source in [] if alone else sources:
-        _check_axis(source, analysis.axis(source))
-    check_when_run(analysis.assumed, axes(y)[0])
+    if not alone:
+        for source in sources:
+            _check_axis(source, analysis.axis(source))
+        check_when_run(analysis.assumed, axes(y)[0])
     m = product(axes(y)[1:])
     passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
     chunk = passes(y, sources, analysis)
@@ -123,9 +124,9 @@ def _seeds(y, indices):
     return tf.broadcast_to(chosen, [c, n, *outputs])
 
 
-def _example_first(stack, outputs, source):
-    """[m, n, *inputs] to [n, *outputs, *inputs]."""
-    n, *inputs = axes(source)
+def _example_first(stack, y, source):
+    """[m, n, *inputs] to [n, *outputs, *inputs], n that of y: where the source has more rows, this fails."""
+    (n, *outputs), (_, *inputs) = axes(y), axes(source)
     order = [1, 0, *range(2, source.shape.rank + 1)]
     return tf.reshape(tf.transpose(stack, order), [n, *outputs, *inputs])
 
@@ -149,7 +150,7 @@ def _check_axis(source, axis):
             f"per_example_jacobian, which takes tensors too, or jacobian. Received: {source.name} of shape "
             f"{source.shape}"
         )
-    if axis != ExampleAxis(0):
+    if axis not in (ExampleAxis(0), ExampleAxis(0, inner=None)):  # how many rows an example has may show when it runs
         raise ValueError(
             "x must have the examples of y along axis 0, one row for each. The graph has them along axis "
             f"{axis.axis}, {axis.outer} · n · {axis.inner} rows; rearrange it before. "
