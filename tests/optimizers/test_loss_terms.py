@@ -246,15 +246,15 @@ REFUSED = {
     "cross-entropy": ("categorical_crossentropy", "a logarithm, as in cross-entropies"),
     "cross-entropy of logits": (keras.losses.CategoricalCrossentropy(from_logits=True), "a cross-entropy"),
     "LogCosh": ("log_cosh", "a logarithm, as in LogCosh"),
-    "cosine": ("cosine_similarity", "two different things"),
-    "two noises": (differently_random, "two different things"),
-    "two draws of one noise": (randomly_random, "two different things"),
+    "cosine": ("cosine_similarity", "two tensors that both depend"),
+    "two noises": (differently_random, "two tensors that both depend"),
+    "two draws of one noise": (randomly_random, "two tensors that both depend"),
     "log of cosh": (log_cosh, "type Log"),
     "root": (root_mean_square, "type Sqrt"),
     "subtracted": (subtracted, "a square is subtracted"),
     "normalised": (normalised, "a divisor, an index or a shape depends on the variables"),
     "quartic": (quartic, "itself squared"),
-    "product": (lambda y, prediction: prediction[:, 0] * prediction[:, 1], "two different things"),
+    "product": (lambda y, prediction: prediction[:, 0] * prediction[:, 1], "two tensors that both depend"),
 }
 
 

@@ -35,7 +35,14 @@ def test_least_squares_traces_once_for_the_same_function_variables_and_options()
     assert len(line.calls) == 1
 
 
-OPTIONS = {"max_steps": 7, "ftol": 1e-3, "damping": NielsenDamping(0.5), "scaling": "identity", "jit_compile": True}
+def test_standard_errors_are_traced_once():
+    line = Line()
+    errors = [least_squares(line.residuals, line.b).standard_errors() for _ in range(3)]
+    np.testing.assert_allclose(errors, np.std(line.data, ddof=1) / np.sqrt(3), rtol=1e-9)
+    assert len(line.calls) == 2, "the minimisation and the Jacobian"
+
+
+OPTIONS = {"max_steps": 7, "damping": NielsenDamping(0.5), "jit_compile": True}
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -54,7 +54,7 @@ def objects_read(function):
 
 def _plain(function):
     """Return the Python function behind a `tf.function`."""
-    return getattr(function, "python_function", function)
+    return function.python_function if isinstance(function, tf.types.experimental.PolymorphicFunction) else function
 
 
 def _home(function):

@@ -91,7 +91,7 @@ def least_squares(
 
 
 _TRACES = TraceCache()
-"""Minimisations traced by eager calls."""
+"""Minimisations, and Jacobians at their results, traced by eager calls."""
 
 
 def _packed(outcome, variables):
@@ -164,9 +164,13 @@ def _result(outcome, jacobian):
 
 
 def _jacobian(residuals, variables):
-    """Return the function that computes the Jacobian where the variables are when it is called; traced at most once."""
-    trace = tf.function(lambda: residual_objective(residuals, variables).to_dense(), autograph=False)
-    return lambda: trace().numpy()
+    """Return the function that computes the Jacobian where the variables are when it is called."""
+
+    def trace():
+        dense = tf.function(lambda: residual_objective(residuals, variables).to_dense(), autograph=False)
+        return dense.get_concrete_function()
+
+    return lambda: _TRACES.get(residuals, variables, "jacobian", trace)().numpy()
 
 
 def _check_callable(residuals):

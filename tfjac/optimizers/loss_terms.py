@@ -145,7 +145,9 @@ class _Walk:
         if op.type in FIRST_INPUT:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
         if op.type in ONE_INPUT:
-            raise NotASumOfSquares(op, "two different things that both depend on the variables are multiplied")
+            raise NotASumOfSquares(
+                op, "two tensors that both depend on the variables are multiplied, not one by itself elementwise"
+            )
         known = f" ({KNOWN_FROM[op.type]})" if op.type in KNOWN_FROM else ""
         raise NotASumOfSquares(op, f"something that is neither linear nor a square was met{known}")
 

@@ -21,7 +21,8 @@ FEW_ROWS = 1000
 def loss_objective(loss, variables):
     """Return the `Objective` of a loss that is a sum of squares.
 
-    loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself.
+    loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself. Where c is zero, so is r, whatever u: a loss
+    that leaves out missing values by `tf.where` is finite, and so are its residuals.
 
     Args:
         loss: scalar tensor of the graph being traced.
@@ -39,7 +40,7 @@ def loss_objective(loss, variables):
     for term in terms:
         prior = diagonal_prior(term, handles)
         if prior is None:
-            roots.append(tf.sqrt(2 * tf.cast(term.weight, term.root.dtype)) * term.root)
+            roots.append(tf.math.multiply_no_nan(term.root, tf.sqrt(2 * tf.cast(term.weight, term.root.dtype))))
         else:
             priors.append(prior)
     return Objective(
