@@ -93,6 +93,20 @@ def test_missing_labels_that_the_loss_leaves_out():
     assert model.optimizer.num_accepted == 3
 
 
+@pytest.mark.parametrize("solver", ["cholesky", "kernel"])
+def test_a_batch_without_weight_is_no_reason_to_follow_the_regulariser(solver):
+    """Its loss is the regulariser alone, which would take all weights to zero in one step."""
+    keras.utils.set_random_seed(1)
+    hidden = layers.Dense(6, activation="tanh", kernel_regularizer="l2")
+    model = keras.Sequential([layers.Input((4,)), hidden, layers.Dense(1)])
+    model.compile(optimizer=LevenbergMarquardt(solver=solver), loss="mse")
+    fit(model, 3)
+    before, damping = bits(model), model.optimizer.current_damping
+    model.train_on_batch(X, Y, sample_weight=np.zeros(64, "float32"))
+    assert bits(model) == before and model.optimizer.current_damping == damping
+    assert model.optimizer.status is Status.GRADIENT_TOLERANCE
+
+
 @pytest.mark.parametrize("scale", [1e-10, 1.0, 1e10])
 def test_a_model_of_one_parameter_on_any_scale_and_then_nothing_left_to_do(scale):
     model = keras.Sequential([layers.Input((1,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])

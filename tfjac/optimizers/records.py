@@ -50,7 +50,7 @@ class Report(NamedTuple):
         length: ‖diag(JᵀJ + Λ)^½ w‖ before the step.
         attempts: int32, how many times a step was solved for and evaluated.
         status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
-            gradient is exactly zero, so that there is no step to take.
+            gradient is exactly zero, or no residual has weight, so that there is no step to take.
     """
 
     cost: tf.Tensor
@@ -119,7 +119,7 @@ class Point(NamedTuple):
         length: scalar, ‖D^½ w‖.
         columns: `[p]`, diag(JᵀJ + Λ).
         finite: scalar bool, whether the cost, the gradient and the curvature are finite.
-        stationary: scalar bool, whether the gradient is exactly zero.
+        stationary: scalar bool, whether the gradient is exactly zero, or all of J.
         highest: scalar, the largest λ allowed.
     """
 

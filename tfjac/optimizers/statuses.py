@@ -24,7 +24,8 @@ class Status(enum.IntEnum):
     GRADIENT_TOLERANCE = 3
     """Converged: the residuals are orthogonal to every column of the Jacobian to within `gtol`.
 
-    Of a single step: the gradient is exactly zero, as on a batch whose weights are all zero; nothing was changed.
+    Of a single step: the gradient is exactly zero, or J is, as on a batch whose weights are all zero, whatever the
+    regularisers say; nothing was changed.
     """
 
     COST_TOLERANCE = 4

@@ -28,7 +28,8 @@ def take_step(objective, state, method):
 
     Returns:
         `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
-        From a point that is not finite, or where the gradient is zero, no step is tried, and the state stays as it was.
+        From a point that is not finite, where the gradient is zero, or where no residual has weight, no step is tried,
+        and the state stays as it was.
     """
     return method.solver.run(objective, lambda system: _step(objective, system, state, method))
 
@@ -62,9 +63,17 @@ def _point(objective, system, state, method):
         length=_norm(objective.flatten(values), scaling),
         columns=system.diagonal + objective.prior.precision,
         finite=_all_finite(objective.cost, system.gradient, curvature),
-        stationary=tf.reduce_all(tf.equal(system.gradient, 0)),
+        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(objective, system),
         highest=method.damping.bounds(curvature)[1],
     )
+
+
+def _without_data(objective, system):
+    """Return whether there are residuals, but without weight, or none in this batch.
+
+    A regulariser alone would then take all weights to its own minimum, in one step.
+    """
+    return tf.reduce_all(tf.equal(system.diagonal, 0)) if objective.residuals else tf.constant(False)
 
 
 def _attempt(trial, objective, system, solve, point, method):
