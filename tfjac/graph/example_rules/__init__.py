@@ -1,6 +1,6 @@
 """One small rule per op type: which axis of each input carries the examples, given that of the output."""
 
-from tfjac.graph.example_rules import control_flow, elementwise, layers, moves, products
+from tfjac.graph.example_rules import control_flow, elementwise, indexing, layers, linear_algebra, moves, products
 from tfjac.graph.example_rules.products import einsum_labels
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, input_axes
 
@@ -11,8 +11,10 @@ __all__ = [
     "control_flow",
     "einsum_labels",
     "elementwise",
+    "indexing",
     "input_axes",
     "layers",
+    "linear_algebra",
     "moves",
     "products",
 ]

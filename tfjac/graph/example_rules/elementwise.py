@@ -3,14 +3,16 @@
 from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, known_shape, rule
 
 UNARY = """
-    Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Cast Ceil CheckNumerics Conj Cos Cosh DebugGradientIdentity
-    Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Imag Inv LeakyRelu Lgamma Log Log1p Ndtri Neg PreventGradient
-    Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Snapshot Softplus Softsign Sqrt Square Tan
-    Tanh
+    Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
+    BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil CheckNumerics ComplexAbs Conj Cos Cosh Dawsn
+    DebugGradientIdentity Digamma Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin Imag Inv
+    LeakyRelu Lgamma Log Log1p Ndtri Neg PreventGradient Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign
+    Sin Sinh Snapshot Softplus Softsign Spence Sqrt Square Tan Tanh
 """
 SEVERAL_INPUTS = """
-    Add AddN AddV2 Atan2 ClipByValue Complex Div DivNoNan FloorDiv FloorMod Igamma Igammac Maximum Minimum Mod Mul
-    MulNoNan NextAfter Pow RealDiv Select SelectV2 SquaredDifference Sub TruncateDiv Xdivy Xlog1py Xlogy Zeta
+    Add AddN AddV2 Atan2 Betainc ClipByValue Complex Div DivNoNan FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Igamma IgammaGradA Igammac Maximum Minimum Mod Mul MulNoNan
+    NextAfter Polygamma Pow RealDiv SelectV2 SquaredDifference Sub TruncateDiv Xdivy Xlog1py Xlogy Zeta
 """
 GRADIENTS = """
     EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad
@@ -23,6 +25,14 @@ def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
     return [_aligned(axis, tensor, out, wanted) for tensor in op.inputs]
+
+
+@rule("Select")
+def _select(op, axis, wanted):
+    """No broadcasting: a condition of rank 1 chooses whole rows, along axis 0."""
+    by_row = op.inputs[0].shape.rank == 1 != op.inputs[1].shape.rank
+    condition = SHARED if op.inputs[0].shape.rank == 0 or (by_row and axis.axis != 0) else axis
+    return [condition, axis, axis]
 
 
 @rule("BroadcastTo")

@@ -16,10 +16,14 @@ def _first_axis(carriers):
 
 
 BATCH_FIRST = """
-    AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D FractionalMaxPool LRN MaxPool
-    MaxPool3D ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor SpaceToDepth
+    AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D ExtractImagePatches
+    ExtractVolumePatches FractionalMaxPool ImageProjectiveTransformV3 LRN MaxPool MaxPool3D MaxPoolWithArgmax ResizeArea
+    ResizeBicubic ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate SpaceToDepth
 """
 rule(*BATCH_FIRST.split())(_first_axis({0}))
+rule("AvgPoolGrad", "AvgPool3DGrad")(_first_axis({1}))
+rule("ResizeBicubicGrad", "ResizeBilinearGrad")(_first_axis({0, 1}))
+rule("LRNGrad", *("MaxPool" + name for name in ("Grad", "GradGrad", "3DGrad", "3DGradGrad")))(_first_axis({0, 1, 2}))
 rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")(_first_axis({2}))
 
 
@@ -36,6 +40,18 @@ def _softmax(op, axis, wanted):
     if rank is None or axis.axis == rank - 1:
         raise NoRule("it normalises over the axis of the examples")
     return [axis]
+
+
+@rule("SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+def _cross_entropy(op, axis, wanted):
+    """Losses [n] and gradients [n, classes] of logits [n, classes]; one row of logits or labels may serve all."""
+    if axis.axis != 0:
+        raise NoRule("it normalises over the axis of the examples")
+    rows = known_shape(wanted, op.outputs[0])[0]
+    return [
+        SHARED if known_shape(wanted, tensor)[0] == 1 != rows or wanted.depends_on_no_data(tensor) else axis
+        for tensor in op.inputs
+    ]
 
 
 @rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
@@ -68,13 +84,3 @@ def _segments(op, axis, wanted):
     if rank is None or axis.axis == 0:
         raise NoRule("it combines rows of one segment, along the axis of the examples")
     return [axis.moved(axis.axis + rank - 1)] + [SHARED] * (len(op.inputs) - 1)
-
-
-@rule("TopKV2", "MatrixDiagV3", "MatrixDiagPartV3", "MatrixSetDiagV3", "MatrixBandPart", "Cholesky", "MatrixInverse")
-def _last_axes(op, axis, wanted):
-    """Ops on the trailing axes, with leading axes as a batch."""
-    kept = op.inputs[0].shape.rank
-    kept = None if kept is None else kept - (1 if op.type in ("TopKV2", "MatrixDiagV3") else 2)
-    if kept is None or axis.axis >= kept:
-        raise NoRule("it combines slices along the axis of the examples")
-    return [axis if tensor.shape.rank not in (0, None) else SHARED for tensor in op.inputs]

@@ -123,11 +123,29 @@ def _split(op, axis, wanted):
 
 @rule("Slice")
 def _slice(op, axis, wanted):
-    begin, size = (static_value(tensor) for tensor in op.inputs[1:])
-    whole = begin is not None and size is not None and begin[axis.axis] == 0
-    if not whole or (size[axis.axis] != -1 and size[axis.axis] != op.inputs[0].shape[axis.axis]):
+    """From 0, up to the end; where the trace leaves the size open, that of the input is checked when it runs."""
+    whole, taken = op.inputs[0].shape[axis.axis], _size_taken(op.inputs[2], axis.axis)
+    left_open = taken is None and whole is None and axis.inner is not None
+    if not _starts_at_zero(op.inputs[1], axis.axis) or not (taken == -1 or left_open or taken == whole is not None):
         raise NoRule("it takes a part of the axis of the examples")
     return [axis, SHARED, SHARED]
+
+
+def _starts_at_zero(begin, along):
+    """Whether a slice begins at 0 on axis `along`; a gradient of concat takes its beginnings from ConcatOffset."""
+    if begin.op.type == "ConcatOffset":
+        concatenated = static_value(begin.op.inputs[0])
+        return concatenated is not None and int(concatenated) % begin.shape[0] != along
+    value = tf.get_static_value(begin, partial=True)
+    return value is not None and value[along] == 0
+
+
+def _size_taken(size, along):
+    """The size of a slice on axis `along`; None where the trace leaves it open."""
+    if size.op.type in ("Shape", "ShapeN"):
+        return size.op.inputs[size.value_index].shape[along]
+    value = tf.get_static_value(size, partial=True)
+    return None if value is None else value[along]
 
 
 @rule("StridedSlice")

@@ -1,0 +1,67 @@
+"""Ops that read or write by index: gather and scatter with tuples of indices, updates of a block."""
+
+from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule
+from tfjac.graph.static_values import static_value
+
+
+@rule("GatherNd")
+def _gather_nd(op, axis, wanted):
+    """params[indices[..., :], ...]: examples are in the indices, in an axis of params behind these, or are counted."""
+    indices = op.inputs[1]
+    depth, positions = _depth(indices, wanted)
+    if axis.axis >= positions:
+        return [axis.moved(axis.axis - positions + depth), SHARED]
+    return [axis if _counts_examples(indices, axis) else SHARED, axis]
+
+
+@rule("ScatterNd")
+def _scatter_nd(op, axis, wanted):
+    """Updates [positions, ...behind] are added up at the places that the indices name: [places, ...behind]."""
+    return [SHARED, _behind_places(op.inputs[0], axis, wanted), SHARED]
+
+
+@rule(*("TensorScatter" + name for name in ("Add", "Sub", "Update", "Max", "Min")))
+def _scatter_into(op, axis, wanted):
+    return [axis, SHARED, _behind_places(op.inputs[1], axis, wanted)]
+
+
+def _behind_places(indices, axis, wanted):
+    depth, positions = _depth(indices, wanted)
+    if axis.axis < depth:
+        raise NoRule("it writes to examples by index")
+    return axis.moved(axis.axis - depth + positions)
+
+
+def _depth(indices, wanted):
+    """How many axes the indices go into, and how many axes of positions they have."""
+    shape = known_shape(wanted, indices)
+    if shape[-1] is None:
+        raise NoRule("how deep it indexes is unknown until it runs")
+    return shape[-1], len(shape) - 1
+
+
+def _counts_examples(indices, axis):
+    """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: example n reads from row n."""
+    if axis != ExampleAxis(0) or indices.op.type != "Pack" or indices.shape.rank != 2:
+        return False
+    first = indices.op.inputs[0].op
+    if indices.op.get_attr("axis") % 2 != 1 or first.type != "Range":
+        return False
+    start, step = static_value(first.inputs[0]), static_value(first.inputs[2])
+    return start is not None and step is not None and start == 0 and step == 1
+
+
+@rule("XlaDynamicUpdateSlice")
+def _update_block(op, axis, wanted):
+    """A block replaces a part of the input; along the axis of the examples it must be as long as the input."""
+    size, block = (known_shape(wanted, tensor)[axis.axis] for tensor in op.inputs[:2])
+    if size != block:
+        raise NoRule("it replaces a part of the axis of the examples")
+    return [axis, axis, SHARED]
+
+
+@rule("ReverseSequence")
+def _reverse_sequence(op, axis, wanted):
+    if op.get_attr("seq_dim") == axis.axis:
+        raise NoRule("it reverses along the axis of the examples")
+    return [axis, axis.moved(0) if op.get_attr("batch_dim") == axis.axis else SHARED]

@@ -1,0 +1,55 @@
+"""Ops on the trailing axes, with the leading ones as a batch: matrices and Fourier transforms."""
+
+from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+from tfjac.graph.static_values import static_value
+
+VECTORS = "FFT IFFT RFFT IRFFT MatrixDiagV3 TopKV2 Cross"
+MATRICES = """
+    Cholesky CholeskyGrad FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant Lu MatrixBandPart MatrixDeterminant
+    MatrixDiagPartV3 MatrixExponential MatrixInverse MatrixLogarithm MatrixSetDiagV3 MatrixSquareRoot Qr
+    SelfAdjointEigV2 Svd
+"""
+VOLUMES = "FFT3D IFFT3D RFFT3D IRFFT3D"
+NUMBERS = {"fft_length", "k", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}
+KEPT_APART = "it combines slices along the axis of the examples"
+
+
+def _trailing(count):
+    """A rule for ops that work on the last `count` axes of their first input, and on its leading axes one by one."""
+
+    def trailing(op, axis, wanted):
+        if axis.axis >= len(known_shape(wanted, op.inputs[0])) - count:
+            raise NoRule(KEPT_APART)
+        return [SHARED if argument.name in NUMBERS else axis for argument in op.op_def.input_arg]
+
+    return trailing
+
+
+rule(*VECTORS.split())(_trailing(1))
+rule(*MATRICES.split())(_trailing(2))
+rule(*VOLUMES.split())(_trailing(3))
+
+
+@rule("FFTND", "IFFTND", "RFFTND", "IRFFTND")
+def _fourier(op, axis, wanted):
+    along, rank = static_value(op.inputs[2]), len(known_shape(wanted, op.inputs[0]))
+    if along is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
+        raise NoRule(KEPT_APART)
+    return [axis, SHARED, SHARED]
+
+
+@rule("MatrixSolve", "MatrixTriangularSolve", "BandedTriangularSolve")
+def _solve(op, axis, wanted):
+    """[..., rows, rows] and [..., rows, columns]: examples are in a leading axis, broadcast, or in the columns."""
+    out = known_shape(wanted, op.outputs[0])
+    if axis.axis == len(out) - 1:
+        return [SHARED, axis.moved(len(known_shape(wanted, op.inputs[1])) - 1)]
+    if axis.axis == len(out) - 2:
+        raise NoRule("the examples are the unknowns of a system of equations")
+    result = []
+    for tensor in op.inputs:
+        shape = known_shape(wanted, tensor)
+        position = axis.axis - (len(out) - len(shape))
+        shared = position < 0 or (shape[position] == 1 and out[axis.axis] != 1)
+        result.append(SHARED if shared else axis.moved(position))
+    return result
