@@ -143,6 +143,22 @@ def test_inlining_nested_functions_and_their_gradients(data, weight):
     np.testing.assert_allclose(gradient_of_inlined, gradient)
 
 
+@pytest.mark.parametrize("everything", [False, True])
+def test_inlining_of_calls_with_ops_between_them(data, everything):
+    inner = tf.function(lambda x: tf.tanh(x) + 1.0)
+
+    @tf.function
+    def program(x):
+        y = inner(2.0 * inner(x))
+        (inlined,) = inline_calls([y], depends_on=None if everything else [x])
+        assert not any("PartitionedCall" in op.type for op in ancestors([inlined]))
+        return y, inlined
+
+    y, inlined = program(data)
+    np.testing.assert_allclose(inlined, y)
+    np.testing.assert_allclose(inlined, np.tanh(2 * np.tanh(data) + 2) + 1)
+
+
 def test_inlining_keeps_side_effects_single(data):
     counter = tf.Variable(0)
 

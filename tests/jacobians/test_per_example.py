@@ -42,6 +42,20 @@ def test_chunked_under_xla(rng):
     assert_all_close(compute(x), expected, 1e-11)
 
 
+def test_chunked_behind_a_softmax_with_an_open_batch(rng):
+    """`tf.vectorized_map` forgets the rank of the gradient of such a softmax."""
+    table, ids = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.integers(0, 4, (3, 2, 3)))
+
+    def function(ids):
+        return tf.tile(tf.nn.softmax(tf.gather(table, ids)), [1, 1, 1, 2])
+
+    signature = [tf.TensorSpec([None, 2, 3], ids.dtype)]
+    compute = tf.function(
+        lambda ids: tfjac.per_example_jacobian(function(ids), [table], chunk_size=5), input_signature=signature
+    )
+    assert_all_close(compute(ids), full_jacobian(lambda: function(ids), [table]), 1e-12)
+
+
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 3}])
 def test_mixing_examples_in_full(limits, rng):
     model, x = networks.normalised(), tf.constant(rng.normal(size=(4, 3)))

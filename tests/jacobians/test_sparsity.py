@@ -368,6 +368,18 @@ def test_row_of_ones_is_taken_in_reverse(rng):
     assert np.count_nonzero(jacobian) == 42
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_values_through_a_loop(mode, rng):
+    weight, x = tf.Variable(numbers(rng, 6)), tf.constant(numbers(rng, 4, 6))
+
+    def function():
+        return tf.map_fn(lambda row: tf.sin(row * weight), x)
+
+    sparse = tfjac.sparse_jacobian(function, weight, mode=mode)
+    expected = [np.diag(row * np.cos(row * weight.numpy())) for row in x.numpy()]
+    np.testing.assert_allclose(tf.sparse.to_dense(sparse), np.concatenate(expected), atol=1e-12)
+
+
 def test_newton_converges_on_burgers(rng):
     """Newton's method with SciPy's sparse solver, eagerly on a variable."""
     u = tf.Variable(numbers(rng, 50))

@@ -55,16 +55,24 @@ def inline_calls(targets, depends_on=None):
     """
     path = ancestors(targets) if depends_on is None else between(depends_on, targets)
     grouped_convolution.differentiate_by_groups(path)
-    calls = [output for op in path if op.type in CALLS for output in op.outputs]
+    calls = [op for op in path if op.type in CALLS]
     if not calls:
         return list(targets)
-    mapping = {}
-    call_ops = [op for op in path if op.type in CALLS]
-    for call in call_ops:
+    for call in calls:
         check_not_assigned_since(call)
-    below = {op.name for op in between(calls, targets)} | {op.name for op in call_ops}
-    _copy([op for op in path if op.name in below], mapping)
+    mapping = {}
+    _copy(_from_the_first_on(calls, path), mapping)
     return [mapping.get(target.ref(), target) for target in targets]
+
+
+def _from_the_first_on(calls, path):
+    """The ops of `path` that are calls or depend on one."""
+    names, reached, ops = {op.name for op in calls}, set(), []
+    for op in path:
+        if op.name in names or any(tensor.ref() in reached for tensor in op.inputs):
+            reached |= references(op.outputs)
+            ops.append(op)
+    return ops
 
 
 def transplant(targets, values):

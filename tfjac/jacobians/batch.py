@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
+from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty, vectorised_map
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factorize import check_when_run
 from tfjac.jacobians.linearise import over_basis, pull_back
@@ -101,7 +101,8 @@ def _stacks(y, sources, at_once):
 def _mapped_passes(y, sources, analysis):
     """From indices `[c]` of outputs to their cotangents `[c, *s.shape]`, by a vectorised map."""
     backward = pull_back([y], sources)
-    return lambda indices: tf.vectorized_map(lambda k: backward(_seeds(y, k[None])[0]), indices)
+    shapes = [source.shape for source in sources]
+    return lambda indices: vectorised_map(lambda k: backward(_seeds(y, k[None])[0]), indices, shapes)
 
 
 def _swept_passes(y, sources, analysis):

@@ -22,8 +22,26 @@ def stacked(function, count, specs, chunk_size=None, vectorised=True):
     if not vectorised:
         specs = [tf.TensorSpec([1, *spec.shape], spec.dtype) for spec in specs]
         return in_chunks(lambda k: [part[None] for part in function(k[0])], count, specs, chunk_size=1)
+    shapes = [spec.shape for spec in specs]
     specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs]
-    return in_chunks(lambda indices: tf.vectorized_map(function, indices), count, specs, chunk_size)
+    return in_chunks(lambda indices: vectorised_map(function, indices, shapes), count, specs, chunk_size)
+
+
+def vectorised_map(function, indices, shapes):
+    """`tf.vectorized_map`, with the static shapes of the results, which some of its conversions lose.
+
+    Args:
+        function: from a scalar integer tensor to a list of tensors.
+        indices: integer tensor `[c]`.
+        shapes: list of static shapes, one per result.
+
+    Returns:
+        A list of tensors `[c, *shape]`.
+    """
+    results = tf.vectorized_map(function, indices)
+    for result, shape in zip(results, shapes):
+        result.set_shape([indices.shape[0], *shape])
+    return results
 
 
 def in_chunks(function, count, specs, chunk_size=None, axis=0):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.chunks import in_chunks, unless_empty
+from tfjac.jacobians.chunks import in_chunks, unless_empty, vectorised_map
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes, product
 
@@ -34,10 +34,8 @@ def _passes_of(y, tensors):
     if isinstance(m, int) and m == 1:
         return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
     shapes, dtypes = [[m, *axes(tensor)] for tensor in tensors], [tensor.dtype for tensor in tensors]
-    stacks = unless_empty(y, lambda: tf.vectorized_map(one_pass, tf.range(m)), shapes, dtypes)
-    for stack, tensor in zip(stacks, tensors):
-        stack.set_shape([m if isinstance(m, int) else None, *tensor.shape])
-    return stacks
+    static_shapes = [tensor.shape for tensor in tensors]
+    return unless_empty(y, lambda: vectorised_map(one_pass, tf.range(m), static_shapes), shapes, dtypes)
 
 
 def _seed(y, k, m):
@@ -65,7 +63,8 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     backward = pull_back([y], tensors)
 
     def chunk(indices):
-        return rows(tf.vectorized_map(lambda k: backward(_seed(y, k, m)), indices))
+        static_shapes = [tensor.shape for tensor in tensors]
+        return rows(vectorised_map(lambda k: backward(_seed(y, k, m)), indices, static_shapes))
 
     shapes = [[axes(y)[0], m, spec.shape[2]] for spec in specs]
     return unless_empty(

@@ -6,7 +6,7 @@ it is. That keeps traces short, and the gradient of no op is asked for inside a 
 
 import tensorflow as tf
 
-from tfjac.graph import between, replay
+from tfjac.graph import between, handle_shape, replay
 from tfjac.jacobians.chunks import stacked, unless_empty
 from tfjac.jacobians.shapes import axes, product
 
@@ -47,7 +47,8 @@ def pull_back(ys, sources, stop=()):
     Cost: one backward pass for each time that it is applied.
     """
     seeds = [tf.zeros_like(y) for y in ys]
-    return LinearMap(seeds, dense(tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)))
+    gradients = tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)
+    return LinearMap(seeds, _shaped(gradients, sources))
 
 
 def push_forward(ys, sources):
@@ -67,12 +68,22 @@ def push_forward(ys, sources):
     """
     backward = pull_back(ys, sources)
     tangents = [tf.zeros_like(result) for result in backward.results]
-    return LinearMap(tangents, dense(tf.gradients(backward.results, backward.seeds, grad_ys=tangents)))
+    forward = tf.gradients(backward.results, backward.seeds, grad_ys=tangents)
+    return LinearMap(tangents, _shaped(forward, backward.seeds))
 
 
 def dense(gradients):
     """Turn `tf.IndexedSlices` among `gradients` into tensors; None stays None."""
     return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def _shaped(gradients, sources):
+    """Dense gradients with the static shapes of the sources, which gradients of loops forget."""
+    results = dense(gradients)
+    for result, source in zip(results, sources):
+        if result is not None:
+            result.set_shape(handle_shape(source) if source.dtype == tf.resource else source.shape)
+    return results
 
 
 def over_basis(linear, argument, results, y, chunk_size=None):

@@ -117,7 +117,7 @@ def _for_each_colour(product, colours, passes):
         return [_flat(product(*_like(tf.cast(tf.equal(indicators, colour), dtype), product.seeds)))]
 
     length = sum(result.shape.num_elements() for result in product.results)
-    (rows,) = stacked(one, int(colours.max()) + 1, [tf.TensorSpec([length], dtype)], passes)
+    (rows,) = stacked(one, int(colours.max()) + 1, [tf.TensorSpec([length], dtype)], passes, product.vectorises())
     return rows
 
 
