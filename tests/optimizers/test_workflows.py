@@ -107,7 +107,7 @@ def test_a_batch_without_weight_is_no_reason_to_follow_the_regulariser(solver):
     assert model.optimizer.status is Status.GRADIENT_TOLERANCE
 
 
-@pytest.mark.parametrize("scale", [1e-10, 1.0, 1e10])
+@pytest.mark.parametrize("scale", [1e-10, 1e10])
 def test_a_model_of_one_parameter_on_any_scale_and_then_nothing_left_to_do(scale):
     model = keras.Sequential([layers.Input((1,)), layers.Dense(1, use_bias=False, kernel_initializer="ones")])
     model.compile(optimizer=LevenbergMarquardt(), loss="mse")
