@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import types
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -37,8 +39,8 @@ def objects_read(function):
     """Return the objects that `function` reads by name or as attributes, in the order in which they are met.
 
     Its free and global variables, default arguments, the attributes of its object, and the same for functions and
-    instances of classes of the module that it is defined in. What else it may read (the elements of a list, another
-    module) is not seen.
+    instances of classes of the module that it is defined in; the elements of lists, tuples, sets and dicts among these;
+    and behind each NumPy array a digest of its numbers. What else it may read (in another module) is not seen.
     """
     home = _home(function)
     found, seen, pending = [], set(), [function]
@@ -47,8 +49,21 @@ def objects_read(function):
         if id(item) not in seen:
             seen.add(id(item))
             values = list(_read_directly(_plain(item)))
-            found += values
+            found += _with_contents(values, seen=set())
             pending += [value for value in values if home in (_module(value), type(value).__module__)]
+    return found
+
+
+def _with_contents(values, seen):
+    """Return `values` with what is in them: a trace takes the numbers in arrays and lists for constants."""
+    found = []
+    for value in values:
+        found.append(value)
+        if isinstance(value, np.ndarray):
+            found.append(hashlib.blake2b(value.tobytes(), digest_size=16).digest())
+        elif isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen:
+            seen.add(id(value))
+            found += _with_contents(value.values() if isinstance(value, dict) else value, seen)
     return found
 
 

@@ -79,14 +79,18 @@ class TraceCache:
 
 
 class _Objects:
-    """Objects as they are, known by identity; held weakly where they allow it."""
+    """Objects as they are, known by identity (bytes by their value); held weakly where they allow it."""
 
     def __init__(self, objects, when_gone=None):
         self._held = [_held(item, when_gone) for item in objects]
 
     def are(self, objects):
         """Return whether these are the same objects in the same order."""
-        return len(objects) == len(self._held) and all(held() is item for held, item in zip(self._held, objects))
+        return len(objects) == len(self._held) and all(_same(held(), x) for held, x in zip(self._held, objects))
+
+
+def _same(x, y):
+    return x is y or (type(x) is type(y) is bytes and x == y)
 
 
 def _held(item, when_gone):
