@@ -10,11 +10,11 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo test lint bench test-gpu sanitize-gpu sanitize clean distclean
+.PHONY: help install native demo test lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ :/' | awk -F ' : ?' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ :/' | awk -F ' : ?' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Adam
 	$(RUN) examples/01_regression.py
@@ -39,6 +39,12 @@ sanitize-gpu:  ## the same under NVIDIA's memory, race and synchronisation check
 
 sanitize: install  ## the CPU kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(RUN) -m build_tools.sanitize
+
+sanitize-aarch64: install  ## the same, compiled for aarch64 and emulated
+	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64-static >/dev/null \
+	  || { echo "aarch64-linux-gnu-g++ and qemu-aarch64-static are needed: g++-aarch64-linux-gnu, qemu-user-static"; exit 1; }
+	CXX=aarch64-linux-gnu-g++ EMULATOR="qemu-aarch64-static -L /usr/aarch64-linux-gnu" ASAN_OPTIONS=detect_leaks=0 \
+	  $(RUN) -m build_tools.sanitize
 
 install: $(INSTALLED)  ## make .venv with the package in it
 

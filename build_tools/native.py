@@ -12,7 +12,6 @@ Sources are found by their names under custom_ops/, so a new op needs no change 
 import json
 import os
 import pathlib
-import platform
 import shutil
 import sys
 
@@ -23,6 +22,7 @@ from build_tools.toolchain import (
     find_compiler,
     find_nvcc,
     find_tensorflow,
+    target_processor,
 )
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -32,9 +32,7 @@ LIBRARIES = ("libtfjac.so", "libtfjac_xla.so", "libtfjac_cuda.so")
 INFO = "_build_info.json"
 
 _AVX512 = ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mavx2", "-mfma", "-Wno-maybe-uninitialized")
-INSTRUCTION_SETS = {"baseline": ()}
-if platform.machine() == "x86_64":
-    INSTRUCTION_SETS |= {"avx2": ("-mavx2", "-mfma"), "avx512": _AVX512}
+_X86_SETS = {"avx2": ("-mavx2", "-mfma"), "avx512": _AVX512}
 
 _COMMON_FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-Wall", f"-I{ROOT}")
 
@@ -71,6 +69,11 @@ def build(target: pathlib.Path) -> dict:
     return info
 
 
+def instruction_sets(compiler: str) -> dict:
+    """Give the flags of each instruction set to compile the kernels for; "baseline" has none."""
+    return {"baseline": ()} | (_X86_SETS if target_processor(compiler) == "x86_64" else {})
+
+
 def _wish(variable):
     wish = os.environ.get(variable, "auto")
     if wish not in ("auto", "0", "1"):
@@ -85,7 +88,7 @@ def _build_all(cuda_wish):
         "reason": "",
         "tensorflow": tensorflow.version,
         "compiler": compiler_version(compiler),
-        "instruction_sets": list(INSTRUCTION_SETS),
+        "instruction_sets": list(instruction_sets(compiler)),
         "cuda_architectures": [],
     }
     try:
@@ -133,12 +136,13 @@ def _compile_steps(compiler, tensorflow, with_cuda):
     places = (include, include / "external/highwayhash", include / "external/farmhash_archive/src")
     flags = (*compiler.split(), *_COMMON_FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
     flags += tuple(word for place in places for word in ("-isystem", place))
+    sets = instruction_sets(compiler)
     steps, kernels, xla = [], [], []
     for source in sorted(SOURCES.rglob("*.cc")):
         if source.name.endswith("_gpu.cu.cc") or (source.name.endswith("_kernel_gpu.cc") and not with_cuda):
             continue
         if source.name.endswith("_cpu.cc"):
-            for name, machine in INSTRUCTION_SETS.items():
+            for name, machine in sets.items():
                 variant = (*machine, f"-DTFJAC_ISA={name}", f"-DEigen=Eigen_{name}")
                 steps.append(_compile(flags + variant, source, name, weight=len(machine)))
         else:

@@ -34,20 +34,24 @@ class Nvcc(NamedTuple):
 
 
 def find_tensorflow() -> TensorFlow:
-    """Find the installed TensorFlow without importing it.
-
-    pip's build isolation hides the environment's packages from `sys.path` but not from `sysconfig`.
+    """Find TensorFlow without importing it: in the folder TFJAC_TENSORFLOW, or else the installed one.
 
     Raises:
         BuildError: if there is none.
     """
-    spec = importlib.util.find_spec("tensorflow")
-    candidates = [pathlib.Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-    candidates += [pathlib.Path(sysconfig.get_path(kind)) / "tensorflow" for kind in ("platlib", "purelib")]
-    for directory in candidates:
+    chosen = os.environ.get("TFJAC_TENSORFLOW")
+    for directory in [pathlib.Path(chosen)] if chosen else _installed_tensorflows():
         if (directory / "include").is_dir():
             return TensorFlow(directory, _version_beside(directory))
-    raise BuildError("TensorFlow was not found when they were to be compiled")
+    place = f" in {chosen} (TFJAC_TENSORFLOW)" if chosen else ""
+    raise BuildError(f"TensorFlow was not found{place} when they were to be compiled")
+
+
+def _installed_tensorflows() -> list:
+    """List where it may be: pip's build isolation hides packages from `sys.path` but not from `sysconfig`."""
+    spec = importlib.util.find_spec("tensorflow")
+    places = [pathlib.Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    return places + [pathlib.Path(sysconfig.get_path(kind)) / "tensorflow" for kind in ("platlib", "purelib")]
 
 
 def _version_beside(directory: pathlib.Path) -> str:
@@ -74,6 +78,12 @@ def find_compiler() -> str:
 def compiler_version(compiler: str) -> str:
     """Give the first line of what the compiler says about itself."""
     return subprocess.run([*compiler.split(), "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+
+
+def target_processor(compiler: str) -> str:
+    """Name the processor that the compiler compiles for, as x86_64 or aarch64."""
+    said = subprocess.run([*compiler.split(), "-dumpmachine"], capture_output=True, text=True).stdout
+    return said.strip().split("-")[0]
 
 
 def find_nvcc() -> Nvcc | None:
