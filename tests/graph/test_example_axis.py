@@ -10,6 +10,16 @@ from tfjac.graph import SHARED, ExampleAxis, ExamplesMix, analyse_examples
 
 N = 3
 
+
+def square(x):
+    """[n, 4, 5] → [n, 4, 4]"""
+    return tf.matmul(x, x, transpose_b=True)
+
+
+def input_gradient(function, x):
+    return tf.gradients(tf.reduce_sum(function(x) ** 2), x)[0]
+
+
 INDEPENDENT = {
     "elementwise": lambda x: tf.tanh(x) * x + tf.exp(-tf.square(x)) - x / (1.0 + x * x),
     "broadcast from the right": lambda x: x + tf.range(5.0) + tf.reshape(tf.range(4.0), [4, 1]),
@@ -42,6 +52,27 @@ INDEPENDENT = {
         tf.space_to_batch(x[..., None], [2, 1], [[0, 0], [0, 0]]), [2, 1], [[0, 0], [0, 0]]
     ),
     "pooling": lambda x: tf.nn.max_pool2d(x[..., None], 2, 1, "VALID"),
+    "cross-entropy of classes": lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits([1] * N, x[:, 0]),
+    "cross-entropy of distributions": lambda x: tf.nn.softmax_cross_entropy_with_logits(tf.fill([1, 5], 0.2), x[:, 0]),
+    "Fourier transform": lambda x: tf.abs(tf.signal.rfft(x) + 1.0) + tf.math.angle(tf.signal.rfft(x) + 9.0),
+    "matrices": lambda x: tf.linalg.solve(tf.eye(4) * 9.0 + square(x), x) + tf.linalg.det(square(x))[:, None, None],
+    "decompositions": lambda x: tf.linalg.svd(x, compute_uv=False) + tf.linalg.eigvalsh(square(x) + tf.eye(4)),
+    "triangular systems, examples last": lambda x: tf.transpose(
+        tf.linalg.triangular_solve(tf.eye(4), tf.transpose(x[:, :, 0]))
+    ),
+    "columns scattered into": lambda x: tf.transpose(
+        tf.tensor_scatter_nd_add(tf.transpose(x), [[1], [2]], tf.transpose(x)[:2]), [2, 1, 0]
+    ),
+    "columns scattered": lambda x: tf.transpose(tf.scatter_nd([[6], [0]], tf.transpose(x)[:2], [7, 4, tf.shape(x)[0]])),
+    "columns by pairs of indices": lambda x: tf.transpose(tf.gather_nd(tf.transpose(x), [[1, 2], [0, 0]])),
+    "one entry per example": lambda x: tf.gather_nd(x[:, 0], tf.stack([tf.range(tf.shape(x)[0]), [1, 4, 1]], 1)),
+    "sequences reversed": lambda x: tf.reverse_sequence(x, [2, 1, 4], seq_axis=1, batch_axis=0),
+    "from the first example on": lambda x: tf.slice(x, [0, 1, 0], [tf.shape(x)[0], 2, 3]),
+    "quantised": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -2.0, 2.0),
+    "gradient of concat and pooling": lambda x: input_gradient(
+        lambda u: tf.nn.max_pool2d(tf.concat([tf.sin(u), u**3], 2)[..., None], 2, 1, "VALID"), x
+    ),
+    "size made sure": lambda x: tf.ensure_shape(x, [None, 4, 5]),
     "top k": lambda x: tf.math.top_k(x, 2).values,
     "shape used as a number": lambda x: x * tf.cast(tf.shape(x)[0], x.dtype),
     "batch statistics behind stop_gradient": lambda x: x - tf.stop_gradient(tf.reduce_mean(x, 0)),
@@ -62,6 +93,14 @@ MIXING = {
     "padded batch": lambda x: tf.pad(x, [[1, 0], [0, 0], [0, 0]])[:-1],
     "transposed square": lambda x: tf.transpose(tf.reduce_sum(x[:, :N], -1)),
     "normalised by the batch": lambda x: layers.BatchNormalization()(x, training=True),
+    "scattered among examples": lambda x: tf.tensor_scatter_nd_add(x, [[0]], x[1:2]),
+    "pairs of indices into examples": lambda x: tf.gather_nd(x[:, 0], [[1, 2], [0, 1], [2, 0]]),
+    "batch as the unknowns": lambda x: tf.linalg.solve(tf.ones([N, N]) + tf.eye(N), x[:, 0]),
+    "Fourier transform of the batch": lambda x: tf.transpose(
+        tf.abs(tf.signal.fft(tf.cast(tf.transpose(x), tf.complex64)))
+    ),
+    "first examples for all": lambda x: tf.slice(x, [0, 0, 0], [1, 4, 5]) + x,
+    "sequence of examples reversed": lambda x: tf.reverse_sequence(x, [3] * 4, seq_axis=0, batch_axis=1),
     "unknown op": lambda x: tf.raw_ops.Roll(input=x, shift=[1], axis=[0]),
 }
 

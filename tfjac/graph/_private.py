@@ -6,6 +6,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
@@ -43,7 +44,13 @@ def function_bodies(op, attribute):
     """
     named = op.get_attr(attribute)
     names = [function.name for function in (named if isinstance(named, list) else [named])]
-    return [op.graph._get_function(name).graph for name in names]
+    return [_body(op.graph._get_function(name)) for name in names]
+
+
+def _body(function):
+    """The graph of a function; one made by the old `Defun`, as loops in `tf.nn.ctc_loss` are, is only a definition."""
+    graph = getattr(function, "graph", None)
+    return _function_def_to_graph.function_def_to_graph(function.definition) if graph is None else graph
 
 
 def compiled_by_xla(graph):

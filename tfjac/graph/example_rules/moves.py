@@ -125,7 +125,7 @@ def _split(op, axis, wanted):
 def _slice(op, axis, wanted):
     """From 0, up to the end; where the trace leaves the size open, that of the input is checked when it runs."""
     whole, taken = op.inputs[0].shape[axis.axis], _size_taken(op.inputs[2], axis.axis)
-    left_open = taken is None and whole is None and axis.inner is not None
+    left_open = taken is None and axis.inner is not None
     if not _starts_at_zero(op.inputs[1], axis.axis) or not (taken == -1 or left_open or taken == whole is not None):
         raise NoRule("it takes a part of the axis of the examples")
     return [axis, SHARED, SHARED]
@@ -163,6 +163,21 @@ def _strided_slice(op, axis, wanted):
     if entry is not None and not _whole_range(entry, begin, end, strides, masks, shape[source]):
         raise NoRule("it takes a part of the axis of the examples")
     return [axis.moved(source), SHARED, SHARED, SHARED]
+
+
+@rule("StridedSliceGrad")
+def _strided_slice_gradient(op, axis, wanted):
+    """The transpose of a slice: what was taken goes back to its place among zeros."""
+    begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
+    rank, size = op.inputs[0].shape[0], known_shape(wanted, op.outputs[0])[axis.axis]
+    if strides is None or rank is None:
+        raise NoRule("its strides are unknown until it runs")
+    masks = {name: op.get_attr(name + "_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    for target in range(len(known_shape(wanted, op.inputs[4]))):
+        source, entry = _sliced_axis(target, len(strides), rank, masks) or (None, None)
+        if source == axis.axis and (entry is None or _whole_range(entry, begin, end, strides, masks, size)):
+            return [SHARED] * 4 + [axis.moved(target)]
+    raise NoRule("it puts back a part of the axis of the examples")
 
 
 def _sliced_axis(wanted_axis, entries, rank, masks):

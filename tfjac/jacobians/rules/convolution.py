@@ -40,15 +40,17 @@ def _patches_by_position(use):
 def _transposed(use):
     """Kernel [*k, c_out, c_in]: the roles swap, patches of the cotangent meet the plain input."""
     _, kernel, x = use.op.inputs
-    if use.weight_index != 1 or (use.axis.outer, use.axis.inner) != (1, 1):
-        raise NoFactor("the weight is not the kernel, or the examples share the batch axis with something else")
-    m, n, *spatial = axes(use.d)
-    d = tf.reshape(use.d, [m * n, *spatial])
-    patches = _Window(use, kernel.shape, use.output, x).patches(d)
+    if use.weight_index != 1:
+        raise NoFactor("the weight is not the kernel")
+    m, rows, *spatial = axes(use.d)
+    patches = _Window(use, kernel.shape, use.output, x).patches(tf.reshape(use.d, [m * rows, *spatial]))
     _, *positions, k, c_out = axes(patches)
-    t = product(positions)
-    d = tf.transpose(tf.reshape(patches, [m, n, t, 1, k * c_out]), [1, 0, 2, 3, 4])
-    return OuterFactor(tf.reshape(x, [n, t, 1, x.shape[-1]]), d, "goi")
+    t, c_in = product(positions), x.shape[-1]
+    d = use.split_cotangent(tf.reshape(patches, [m, rows, t, k * c_out]))
+    a = use.split(tf.reshape(x, [rows, t, c_in]), use.input_axes[2])
+    t = product(axes(a)[1:-1])
+    n = axes(a)[0]
+    return OuterFactor(tf.reshape(a, [n, t, 1, c_in]), tf.reshape(d, [n, m, t, 1, k * c_out]), "goi")
 
 
 def _by_position(use, groups):

@@ -21,6 +21,15 @@ def _add(use):
     return _summed(use, use.d, _aligned(use))
 
 
+@rule("BroadcastTo", "Tile")
+def _repeated(use):
+    """A weight spelt out for every example, such as the class token of a vision transformer."""
+    aligned = _aligned(use)
+    if use.op.type == "Tile" and any(use.weight.shape[k] != use.output.shape[j] for j, k in aligned.items()):
+        raise NoFactor("it repeats an axis of the weight that is longer than 1")
+    return _summed(use, use.d, aligned)
+
+
 @rule("Sub")
 def _sub(use):
     return _summed(use, use.d if use.weight_index == 0 else -use.d, _aligned(use))
