@@ -14,6 +14,27 @@ namespace {
 
 constexpr double kShareOfJ = 0.04;  // scratch memory that may grow with the problem, as a share of J's
 
+// Scratch memory that one step of the computation after another uses.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(const Runtime& runtime) : runtime_(runtime) {}
+
+  // Memory for `count` numbers, whose contents are lost at the next call; nullptr where there is none left.
+  T* Get(int64_t count) {
+    if (count > count_) {
+      data_ = static_cast<T*>(runtime_.allocate(runtime_.self, count * sizeof(T)));
+      count_ = data_ == nullptr ? 0 : count;
+    }
+    return data_;
+  }
+
+ private:
+  const Runtime& runtime_;
+  T* data_ = nullptr;
+  int64_t count_ = 0;
+};
+
 // Some columns of J, at most kTile: a side of the tiles of the result.
 struct Block {
   int64_t begin, end;
@@ -116,7 +137,7 @@ void ComputeTile(const Plan<T>& plan, int64_t x, int64_t y, int64_t row, int64_t
 // Tiles one by one, each over all rows. Where there are few tiles, the rows are cut into segments that are summed
 // afterwards, so that there is work for several threads; into how many depends on the sizes alone.
 template <typename T>
-bool GramByTiles(const Runtime& runtime, const Plan<T>& plan, T* gram) {
+bool GramByTiles(const Runtime& runtime, const Plan<T>& plan, Scratch<T>* scratch_memory, T* gram) {
   const int64_t p = plan.factors.p, rows = plan.rows(), tiles = TriangleSize(plan.count);
   const int64_t affordable = static_cast<int64_t>(plan.share_of_j() / (static_cast<double>(p) * p));
   const int64_t wanted = Smaller(Smaller(16, Ceiling(rows, 4 * kDepth)), Ceiling(16, tiles));
@@ -129,7 +150,7 @@ bool GramByTiles(const Runtime& runtime, const Plan<T>& plan, T* gram) {
   const int64_t panels = 2 * kDepth * plan.widest, square = plan.widest * plan.widest;
   const int64_t room = panels + square;
   const int64_t sums = segments > 1 ? tasks * square : 0;
-  T* const memory = static_cast<T*>(runtime.allocate(runtime.self, (workers * room + sums) * sizeof(T)));
+  T* const memory = scratch_memory->Get(workers * room + sums);
   if (memory == nullptr) return false;
   T* const partial = memory + workers * room;
 
@@ -196,7 +217,7 @@ bool GramByRows(const Runtime& runtime, const Plan<T>& plan, T* gram) {
 
 // The blocks of the pairs of factors that are made from pair products.
 template <typename T>
-bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, T* gram) {
+bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, Scratch<T>* scratch_memory, T* gram) {
   const Factors<T>& factors = plan.factors;
   const int64_t room = 2 * kDepth * kTile + kTile * kTile;
   T *memory = nullptr, *folded = nullptr;
@@ -206,7 +227,7 @@ bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, T* gram) {
     for (int64_t l = factors.m > 1 ? 0 : k; l <= k; ++l) {
       if (!PairsPay(factors.factor[l], factors.m)) continue;
       const PairBlock<T> block(factors, factors.factor[k], factors.factor[l]);
-      if (memory == nullptr) memory = static_cast<T*>(runtime.allocate(runtime.self, runtime.threads * room * sizeof(T)));
+      memory = scratch_memory->Get(runtime.threads * room);
       if (memory == nullptr) return false;
       const int64_t size = block.folded_size();
       const bool fold_first = factors.m > 1 && size > 0 && static_cast<double>(size) <= plan.share_of_j();
@@ -230,7 +251,8 @@ bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, T* gram) {
 }
 
 template <typename T>
-bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residual, T* gradient) {
+bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residual, Scratch<T>* scratch_memory,
+              T* gradient) {
   if (residual == nullptr) {
     std::memset(gradient, 0, factors.p * sizeof(T));
     return true;
@@ -244,7 +266,7 @@ bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residu
   }
   const int64_t workers = tasks > 0 ? Workers(runtime, tasks, cost / static_cast<double>(tasks)) : 1;
   const int64_t room = kDepth * kTile + kTile * kTile;
-  T* const memory = static_cast<T*>(runtime.allocate(runtime.self, workers * room * sizeof(T)));
+  T* const memory = scratch_memory->Get(workers * room);
   if (memory == nullptr) return false;
   ForEach(runtime, workers, tasks, [&](int64_t task, int64_t worker) {
     const Factor<T>* f = factors.factor;
@@ -259,8 +281,10 @@ bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residu
 template <typename T>
 bool JacobianGram(const Runtime& runtime, const Factors<T>& factors, const T* residual, T* gram, T* gradient) {
   Plan<T> plan{factors, nullptr, nullptr};
-  return MakePlan(runtime, &plan) && (plan.expand ? GramByRows(runtime, plan, gram) : GramByTiles(runtime, plan, gram)) &&
-         GramByPairs(runtime, plan, gram) && Gradient(runtime, factors, residual, gradient);
+  Scratch<T> scratch(runtime);
+  return MakePlan(runtime, &plan) &&
+         (plan.expand ? GramByRows(runtime, plan, gram) : GramByTiles(runtime, plan, &scratch, gram)) &&
+         GramByPairs(runtime, plan, &scratch, gram) && Gradient(runtime, factors, residual, &scratch, gradient);
 }
 
 #define INSTANTIATE(T) template bool JacobianGram(const Runtime&, const Factors<T>&, const T*, T*, T*);
