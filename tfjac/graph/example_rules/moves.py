@@ -123,10 +123,12 @@ def _split(op, axis, wanted):
 
 @rule("Slice")
 def _slice(op, axis, wanted):
-    """From 0, up to the end; where the trace leaves the size open, that of the input is checked when it runs."""
-    whole, taken = op.inputs[0].shape[axis.axis], _size_taken(op.inputs[2], axis.axis)
-    left_open = taken is None and axis.inner is not None
-    if not _starts_at_zero(op.inputs[1], axis.axis) or not (taken == -1 or left_open or taken == whole is not None):
+    """From 0, up to the end. The parts of a gradient of concat have that size by construction, be it open or not."""
+    tensor, begin, size = op.inputs
+    whole, taken = tensor.shape[axis.axis], _size_taken(size, axis.axis)
+    part_of_concat = begin.op.type == "ConcatOffset" and size.op.type == "ShapeN" and None in (taken, whole)
+    reaches_end = taken == -1 or taken == whole is not None or part_of_concat or _is_size_of(tensor, size, axis.axis)
+    if not _starts_at_zero(begin, axis.axis) or not reaches_end:
         raise NoRule("it takes a part of the axis of the examples")
     return [axis, SHARED, SHARED]
 
@@ -144,8 +146,18 @@ def _size_taken(size, along):
     """The size of a slice on axis `along`; None where the trace leaves it open."""
     if size.op.type in ("Shape", "ShapeN"):
         return size.op.inputs[size.value_index].shape[along]
-    value = tf.get_static_value(size, partial=True)
+    value = static_value(size)
+    value = tf.get_static_value(size, partial=True) if value is None else value
     return None if value is None else value[along]
+
+
+def _is_size_of(tensor, size, along):
+    """Whether `size[along]` was packed from `tf.shape(tensor)[along]`."""
+    entry = size.op.inputs[along] if size.op.type == "Pack" else size
+    if entry.op.type != "StridedSlice" or entry.op.inputs[0].op.type != "Shape":
+        return False
+    begin = static_value(entry.op.inputs[1])
+    return entry.op.inputs[0].op.inputs[0] is tensor and begin is not None and begin.tolist() == [along]
 
 
 @rule("StridedSlice")
