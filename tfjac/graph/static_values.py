@@ -40,13 +40,20 @@ def static_value(tensor, depth=10, given=None):
     if given and tensor.ref() in given:
         return given[tensor.ref()]
     value = tf.get_static_value(tensor)
-    if value is not None or depth == 0 or tensor.op.type not in (*_ARITHMETIC, "Cast"):
+    if value is not None or depth == 0 or not (tensor.op.type in (*_ARITHMETIC, "Cast") or _takes_one(tensor.op)):
         return value
     if tensor.op.type == "Max" and tensor.op.get_attr("keep_dims"):
         return None
     inputs = [static_value(part, depth - 1, given) for part in tensor.op.inputs]
     if any(part is None for part in inputs):
         return None
+    if tensor.op.type == "StridedSlice":
+        return inputs[0][inputs[1][0]]
     if tensor.op.type == "Cast":
         return np.asarray(inputs[0]).astype(tensor.dtype.as_numpy_dtype)
     return _ARITHMETIC[tensor.op.type](*inputs)
+
+
+def _takes_one(op):
+    """Whether `op` takes one element of a vector, as in `tf.shape(x)[0]`."""
+    return op.type == "StridedSlice" and op.inputs[0].shape.rank == 1 and op.get_attr("shrink_axis_mask") == 1
