@@ -1,6 +1,6 @@
 """Ops that act element by element, with broadcasting."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, body_rule, known_shape, rule
 
 UNARY = """
     Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
@@ -24,7 +24,7 @@ GRADIENTS = """
 def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
-    return [_aligned(axis, tensor, out, wanted) for tensor in op.inputs]
+    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]
 
 
 @rule("Select")
@@ -38,19 +38,7 @@ def _select(op, axis, wanted):
 @rule("BroadcastTo")
 def _broadcast_to(op, axis, wanted):
     out = known_shape(wanted, op.outputs[0])
-    return [_aligned(axis, op.inputs[0], out, wanted), SHARED]
-
-
-def _aligned(axis, tensor, out, wanted):
-    """The example axis of an input that is broadcast to the shape `out`.
-
-    With a static batch of one, size 1 says nothing: what depends on data then counts as per example.
-    """
-    shape = known_shape(wanted, tensor)
-    position = axis.axis - (len(out) - len(shape))
-    if position < 0 or (shape[position] == 1 and (out[axis.axis] != 1 or wanted.depends_on_no_data(tensor))):
-        return SHARED
-    return axis.moved(position)
+    return [aligned(axis, op.inputs[0], out, wanted), SHARED]
 
 
 @rule("Identity")

@@ -1,6 +1,6 @@
 """Ops on the trailing axes, with the leading ones as a batch: matrices and Fourier transforms."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
 from tfjac.graph.static_values import static_value
 
 VECTORS = "FFT IFFT RFFT IRFFT MatrixDiagV3 TopKV2 Cross"
@@ -46,10 +46,4 @@ def _solve(op, axis, wanted):
         return [SHARED, axis.moved(len(known_shape(wanted, op.inputs[1])) - 1)]
     if axis.axis == len(out) - 2:
         raise NoRule("the examples are the unknowns of a system of equations")
-    result = []
-    for tensor in op.inputs:
-        shape = known_shape(wanted, tensor)
-        position = axis.axis - (len(out) - len(shape))
-        shared = position < 0 or (shape[position] == 1 and out[axis.axis] != 1)
-        result.append(SHARED if shared else axis.moved(position))
-    return result
+    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]

@@ -1,6 +1,6 @@
 """MatMul, BatchMatMul, Einsum."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
 
 
 @rule("MatMul")
@@ -15,13 +15,7 @@ def _batch_matmul(op, axis, wanted):
     out = known_shape(wanted, op.outputs[0])
     if axis.axis >= len(out) - 2:
         return _matrix_product(op, axis, wanted, (op.get_attr("adj_x"), op.get_attr("adj_y")), rank=len(out))
-    result = []
-    for tensor in op.inputs:
-        shape = known_shape(wanted, tensor)
-        position = axis.axis - (len(out) - len(shape))
-        shared = position < 0 or (shape[position] == 1 and out[axis.axis] != 1)
-        result.append(SHARED if shared else axis.moved(position))
-    return result
+    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]
 
 
 def _matrix_product(op, axis, wanted, transposed, rank):

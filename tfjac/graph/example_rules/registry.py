@@ -45,6 +45,18 @@ def known_shape(wanted, tensor):
     return shape
 
 
+def aligned(axis, tensor, out, wanted):
+    """Return the example axis of an input that is broadcast to the shape `out`, aligned from the right.
+
+    With a static batch of one, size 1 says nothing: what depends on data then counts as per example.
+    """
+    shape = known_shape(wanted, tensor)
+    position = axis.axis - (len(out) - len(shape))
+    if position < 0 or (shape[position] == 1 and (out[axis.axis] != 1 or wanted.depends_on_no_data(tensor))):
+        return SHARED
+    return axis.moved(position)
+
+
 rule = registering(_RULES)
 """Register a rule for `op_types`."""
 
