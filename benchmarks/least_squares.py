@@ -140,7 +140,7 @@ def _osborne():
 
 @question("curve-fit")
 def curve_fit(quick: bool):
-    """Whole fits against SciPy; least_squares traces its graph in every call, and that is counted."""
+    """Whole fits against SciPy; least_squares has traced its graph in the first call."""
     from scipy.optimize import least_squares
 
     x, y, start = _osborne()
