@@ -69,12 +69,16 @@ bool MayCallKernels(const tensorflow::XlaOpKernelContext* context) {
   return context->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
 }
 
+xla::Shape RowMajor(xla::PrimitiveType type, absl::Span<const int64_t> sizes) {
+  return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, sizes);
+}
+
 absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::XlaOp> operands, const xla::Shape& result,
                                       const std::string& attributes) {
   std::vector<xla::Shape> shapes;
   for (const xla::XlaOp operand : operands) {
     TF_ASSIGN_OR_RETURN(const xla::Shape shape, operand.builder()->GetShape(operand));
-    shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(shape.element_type(), shape.dimensions()));
+    shapes.push_back(RowMajor(shape.element_type(), shape.dimensions()));
   }
   const char* const dtype = shapes[0].element_type() == xla::F32 ? "_f32" : "_f64";
   return xla::CustomCallWithLayout(operands[0].builder(), absl::StrCat("tfjac_", name, dtype), operands, result, shapes,

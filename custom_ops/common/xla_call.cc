@@ -4,8 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
-
-#include "absl/strings/str_cat.h"
+#include <string>
 
 namespace tfjac {
 namespace {

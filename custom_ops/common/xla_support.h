@@ -51,6 +51,9 @@ xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes);
 // "hlo", which keeps programs free of calls into this process, so that they can be exported.
 bool MayCallKernels(const tensorflow::XlaOpKernelContext* context);
 
+// The shape of a buffer of a call: row-major.
+xla::Shape RowMajor(xla::PrimitiveType type, absl::Span<const int64_t> sizes);
+
 // Call the handler tfjac_<name>_f32 or _f64, by the dtype of the first operand; all buffers are row-major. `attributes` is a
 // dictionary in the syntax of MLIR. `result` is a tuple where there are several results.
 absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::XlaOp> operands, const xla::Shape& result,

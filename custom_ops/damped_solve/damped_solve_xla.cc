@@ -55,11 +55,8 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
     std::vector<int64_t> sizes(damping_shape.dimensions().begin(), damping_shape.dimensions().end());
     sizes.push_back(p);
     if (p * k > 0 && MayCallKernels(context)) {
-      const auto shape = [](xla::PrimitiveType type, absl::Span<const int64_t> sizes) {
-        return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, sizes);
-      };
-      const xla::Shape solution = shape(rhs_shape.element_type(), sizes);
-      const xla::Shape success = shape(xla::PRED, damping_shape.dimensions());
+      const xla::Shape solution = RowMajor(rhs_shape.element_type(), sizes);
+      const xla::Shape success = RowMajor(xla::PRED, damping_shape.dimensions());
       OP_REQUIRES_VALUE(const xla::XlaOp results, context,
                         CallKernel("damped_solve",
                                    {context->Input(0), context->Input(1), context->Input(2), context->Input(3)},

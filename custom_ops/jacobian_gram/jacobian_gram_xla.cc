@@ -82,10 +82,9 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
     std::vector<xla::XlaOp> operands = OperandsOf(factors);
     operands.insert(operands.end(), residual.begin(), residual.end());
     TF_ASSIGN_OR_RETURN(const xla::Shape operand, operands[0].builder()->GetShape(operands[0]));
-    const auto shape = [&](absl::Span<const int64_t> sizes) {
-      return xla::ShapeUtil::MakeShapeWithDescendingLayout(operand.element_type(), sizes);
-    };
-    return CallKernel("jacobian_gram", operands, xla::ShapeUtil::MakeTupleShape({shape({p, p}), shape({p})}),
+    const xla::PrimitiveType type = operand.element_type();
+    const xla::Shape results = xla::ShapeUtil::MakeTupleShape({RowMajor(type, {p, p}), RowMajor(type, {p})});
+    return CallKernel("jacobian_gram", operands, results,
                       absl::StrCat("{count = ", factors.size(), " : i64, layouts = \"", absl::StrJoin(layouts_, ""),
                                    "\"}"));
   }

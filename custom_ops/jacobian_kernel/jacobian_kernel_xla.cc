@@ -34,8 +34,7 @@ class JacobianKernelXlaOp : public tensorflow::XlaOpKernel {
     OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, {}));
     const int64_t size = factors[0].n * factors[0].m;
     if (size > 0 && MayCallKernels(context)) {
-      const xla::Shape shape =
-          xla::ShapeUtil::MakeShapeWithDescendingLayout(context->input_xla_type(0), {size, size});
+      const xla::Shape shape = RowMajor(context->input_xla_type(0), {size, size});
       OP_REQUIRES_VALUE(const xla::XlaOp kernel, context,
                         CallKernel("jacobian_kernel", OperandsOf(factors), shape,
                                    absl::StrCat("{count = ", factors.size(), " : i64}")));

@@ -42,8 +42,8 @@ def least_squares(
     Args:
         residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a nest of
             them. It is traced once for the same variables and options, as by `tf.function`, and anew where it reads
-            other objects than before (its free and global variables, the attributes of its object); arrays that
-            changed in place are not noticed. Where the leading axis is that of independent examples, the Jacobian is
+            other objects than before (its free and global variables, the attributes of its object) or other numbers
+            in arrays and lists among these. Where the leading axis is that of independent examples, the Jacobian is
             found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
         max_steps: at most so many steps.
