@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.optimizers import LevenbergMarquardt, NotASumOfSquares
-from tfjac.optimizers.residuals import loss_objective
+from tfjac.optimizers.problem.residuals import loss_objective
 
 layers = keras.layers
 RNG = np.random.default_rng(3)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.optimizers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver
-from tfjac.optimizers.residuals import loss_objective
+from tfjac.optimizers.problem.residuals import loss_objective
 
 EXACT = [CholeskySolver(), KernelSolver(), QRSolver()]
 DAMPINGS = [1e-6, 0.1]

@@ -1,10 +1,10 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
-from tfjac.optimizers.callbacks import StepMonitor
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
+from tfjac.optimizers.keras.callbacks import StepMonitor
+from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.least_squares import least_squares
-from tfjac.optimizers.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loss_terms import NotASumOfSquares
+from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.records import Outcome, Report
 from tfjac.optimizers.results import LeastSquaresResult
 from tfjac.optimizers.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling

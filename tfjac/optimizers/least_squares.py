@@ -6,15 +6,15 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.convergence import status_after, tolerances
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.options import positive, positive_integer, recipe
+from tfjac.optimizers.problem.residuals import residual_objective
+from tfjac.optimizers.problem.variables import checked_variables
 from tfjac.optimizers.records import Method, Outcome, State
-from tfjac.optimizers.residuals import residual_objective
 from tfjac.optimizers.results import LeastSquaresResult
 from tfjac.optimizers.scaling import get_scaling
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.step import take_step
 from tfjac.optimizers.traces import TraceCache
-from tfjac.optimizers.variables import checked_variables
 
 
 @tf.autograph.experimental.do_not_convert

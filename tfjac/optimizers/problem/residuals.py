@@ -7,12 +7,12 @@ import tensorflow as tf
 from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
 from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.callables import call_converted
-from tfjac.optimizers.columns import SomeColumns
-from tfjac.optimizers.dependence import check_dependence, dependence
-from tfjac.optimizers.loss_terms import squared_terms
-from tfjac.optimizers.objective import Objective
-from tfjac.optimizers.priors import combined, diagonal_prior
-from tfjac.optimizers.variables import variable_name
+from tfjac.optimizers.linearisation.columns import SomeColumns
+from tfjac.optimizers.problem.dependence import check_dependence, dependence
+from tfjac.optimizers.problem.loss_terms import squared_terms
+from tfjac.optimizers.problem.objective import Objective
+from tfjac.optimizers.problem.priors import combined, diagonal_prior
+from tfjac.optimizers.problem.variables import variable_name
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""

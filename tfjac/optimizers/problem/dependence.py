@@ -3,7 +3,7 @@
 import keras
 
 from tfjac.graph import as_tf_variable, differentiable_path
-from tfjac.optimizers.variables import variable_name
+from tfjac.optimizers.problem.variables import variable_name
 
 
 def dependence(targets, handles):

@@ -5,22 +5,22 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.options import positive, positive_integer
-from tfjac.optimizers.records import Method, State
-from tfjac.optimizers.refusals import (
+from tfjac.optimizers.keras.refusals import (
     check_replicas,
     check_tracing,
     check_trainable,
     refuse_learning_rate,
     refuse_options,
 )
-from tfjac.optimizers.residuals import loss_objective, residual_objective
+from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.problem.residuals import loss_objective, residual_objective
+from tfjac.optimizers.problem.variables import checked_variables, variable_name
+from tfjac.optimizers.records import Method, State
 from tfjac.optimizers.scaling import get_scaling
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.step import take_step
 from tfjac.optimizers.traces import LossOfTrace, TraceCache
-from tfjac.optimizers.variables import checked_variables, variable_name
 
 
 @keras.saving.register_keras_serializable("tfjac")

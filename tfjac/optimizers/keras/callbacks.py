@@ -2,7 +2,7 @@
 
 import keras
 
-from tfjac.optimizers.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.statuses import Status
 
