@@ -231,6 +231,12 @@ def test_residuals_that_no_step_can_be_judged_by():
         least_squares(lambda: tf.py_function(lambda value: value - 3.0, [x], tf.float64), x)
 
 
+def test_a_status_prints_as_its_name():
+    status = Status.COST_TOLERANCE
+    assert str(status) == f"{status}" == f"{status!s}" == "COST_TOLERANCE"
+    assert f"{status:>16}" == "  COST_TOLERANCE" and f"{status:d}" == "4" and int(status) == 4
+
+
 def test_bad_arguments():
     x = tf.Variable([1.0, 2.0])
     with pytest.raises(TypeError, match=r"residuals must be a callable.*Received: residuals="):

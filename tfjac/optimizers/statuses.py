@@ -2,6 +2,8 @@
 
 import enum
 
+_NUMERIC = ("b", "d", "n", "o", "x", "X")
+
 
 class Status(enum.IntEnum):
     """How the last step of an optimizer ended, or why `least_squares` stopped.
@@ -39,6 +41,13 @@ class Status(enum.IntEnum):
 
     STALLED = 7
     """No attempt lowered the cost, up to the largest damping: no further progress in this precision."""
+
+    def __str__(self):
+        return self.name
+
+    def __format__(self, spec):
+        """Format the name, or by a numeric format, such as `"d"`, the integer."""
+        return format(int(self) if spec[-1:] in _NUMERIC else self.name, spec)
 
     @property
     def converged(self):
