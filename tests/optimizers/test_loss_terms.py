@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.optimizers import LevenbergMarquardt, NotASumOfSquares
-from tfjac.optimizers.problem.residuals import loss_objective
+from tfjac.optimizers.problem.residuals import problem_of_loss
 
 layers = keras.layers
 RNG = np.random.default_rng(3)
@@ -25,13 +25,14 @@ class Spy(LevenbergMarquardt):
 
     def apply(self, grads, trainable_variables=None):
         loss = self._loss_of_trace.take()
-        objective = loss_objective(loss, self._variables_of_step(trainable_variables))
-        self.prior = objective.prior
-        self.seen[0].assign(objective.flatten([tf.convert_to_tensor(g) for g in grads]))
-        self.seen[1].assign(objective.gradient())
+        problem = problem_of_loss(loss, self._variables_of_step(trainable_variables))
+        linearisation = problem.linearise()
+        self.prior = problem.prior
+        self.seen[0].assign(problem.columns.flatten([tf.convert_to_tensor(g) for g in grads]))
+        self.seen[1].assign(linearisation.gradient())
         self.values[0].assign(loss)
-        self.values[1].assign(tf.reduce_sum(tf.square(objective.residual())) / 2)
-        self.values[2].assign(tf.cast(objective.num_rows, tf.float32))
+        self.values[1].assign(tf.reduce_sum(tf.square(linearisation.residual)) / 2)
+        self.values[2].assign(tf.cast(linearisation.num_rows, tf.float32))
 
 
 def observe(model, x, y, fit=None, **compile_options):

@@ -6,7 +6,7 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.convergence import status_after, tolerances
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.options import positive, positive_integer, recipe
-from tfjac.optimizers.problem.residuals import residual_objective
+from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables
 from tfjac.optimizers.records import Method, Outcome, State
 from tfjac.optimizers.results import LeastSquaresResult
@@ -106,7 +106,7 @@ def _minimisation(residuals, variables, method, limits, max_steps):
 
     @tf.function(autograph=False)
     def step(state, max_attempts):
-        return take_step(residual_objective(residuals, variables), state, method._replace(max_attempts=max_attempts))
+        return take_step(problem_of_residuals(residuals, variables), state, method._replace(max_attempts=max_attempts))
 
     def unfinished(outcome, state, first_cost, moved):
         return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
@@ -166,9 +166,11 @@ def _result(outcome, jacobian):
 def _jacobian(residuals, variables):
     """Return the function that computes the Jacobian where the variables are when it is called."""
 
+    def dense():
+        return problem_of_residuals(residuals, variables).linearise().jacobian.to_dense()
+
     def trace():
-        dense = tf.function(lambda: residual_objective(residuals, variables).to_dense(), autograph=False)
-        return dense.get_concrete_function()
+        return tf.function(dense, autograph=False).get_concrete_function()
 
     return lambda: _TRACES.get(residuals, variables, "jacobian", trace)().numpy()
 

@@ -51,6 +51,7 @@ class Report(NamedTuple):
         attempts: int32, how many times a step was solved for and evaluated.
         status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
             gradient is exactly zero, or no residual has weight, so that there is no step to take.
+        solver: int32, which of `solver.names` solved for it.
     """
 
     cost: tf.Tensor
@@ -66,6 +67,7 @@ class Report(NamedTuple):
     length: tf.Tensor
     attempts: tf.Tensor
     status: tf.Tensor
+    solver: tf.Tensor
 
     @property
     def accepted(self):

@@ -18,11 +18,11 @@ from tfjac.optimizers.records import Point, Report, State, Trial
 from tfjac.optimizers.statuses import Status
 
 
-def take_step(objective, state, method):
-    """Take one step from the current values of the objective's variables.
+def take_step(problem, state, method):
+    """Take one step from the current values of the problem's variables.
 
     Args:
-        objective: an `Objective`, traced in the current graph.
+        problem: a `Problem`, traced in the current graph.
         state: a `State`.
         method: a `Method`.
 
@@ -31,11 +31,21 @@ def take_step(objective, state, method):
         From a point that is not finite, where the gradient is zero, or where no residual has weight, no step is tried,
         and the state stays as it was.
     """
-    return method.solver.run(objective, lambda system: _step(objective, system, state, method))
+    linearisation = problem.linearise()
+    choice = method.solver.choose(linearisation)
+
+    def step(solver):
+        return _step(problem, linearisation, solver, state, method)
+
+    if choice.wide is choice.tall:
+        return step(choice.tall)
+    is_wide = linearisation.num_rows < linearisation.num_parameters
+    return tf.cond(is_wide, lambda: step(choice.wide), lambda: step(choice.tall))
 
 
-def _step(objective, system, state, method):
-    point = _point(objective, system, state, method)
+def _step(problem, linearisation, solver, state, method):
+    system = solver.prepare(linearisation)
+    point = _point(problem, linearisation, system, state, method)
     solve = _solve(system, point.scaling)
 
     def undecided(trial):
@@ -43,52 +53,52 @@ def _step(objective, system, state, method):
         return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
 
     def attempt(trial):
-        return (_attempt(trial, objective, system, solve, point, method),)
+        return (_attempt(trial, problem, system, solve, point, method),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
-    (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(objective.cost, damping),))
+    (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
     new_state = State(last.state, point.scaling)
     new_state = tf.nest.map_structure(lambda new, old: tf.where(point.usable, new, old), new_state, state)
-    return new_state, _report(last, objective, system, point)
+    return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name))
 
 
-def _point(objective, system, state, method):
-    values = objective.values()
+def _point(problem, linearisation, system, state, method):
+    values = problem.values()
     scaling = system.simplify(method.scaling.update(state.scaling, system.diagonal))
     curvature = tf.reduce_max(system.diagonal / scaling)
     return Point(
         values=values,
         scaling=scaling,
         curvature=curvature,
-        length=_norm(objective.flatten(values), scaling),
-        columns=system.diagonal + objective.prior.precision,
-        finite=_all_finite(objective.cost, system.gradient, curvature),
-        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(objective, system),
+        length=_norm(problem.columns.flatten(values), scaling),
+        columns=system.diagonal + linearisation.prior.precision,
+        finite=_all_finite(problem.cost, system.gradient, curvature),
+        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(linearisation, system),
         highest=method.damping.bounds(curvature)[1],
     )
 
 
-def _without_data(objective, system):
+def _without_data(linearisation, system):
     """Return whether there are residuals, but without weight, or none in this batch.
 
     A regulariser alone would then take all weights to its own minimum, in one step.
     """
-    return tf.reduce_all(tf.equal(system.diagonal, 0)) if objective.residuals else tf.constant(False)
+    return tf.reduce_all(tf.equal(system.diagonal, 0)) if linearisation.has_residuals else tf.constant(False)
 
 
-def _attempt(trial, objective, system, solve, point, method):
+def _attempt(trial, problem, system, solve, point, method):
     """Solve, predict, evaluate, judge, keep or restore."""
     proposal = method.damping.propose(trial.state, solve, point.curvature)
     slope = tf.tensordot(system.gradient, proposal.step, 1)
     predicted = -(slope + system.quadratic(proposal.step) / 2)
-    objective.move(point.values, proposal.step)
-    cost = objective.evaluate()
-    verdict = judge(objective.cost - cost, predicted, slope, proposal.solved, method.min_gain)
-    objective.restore_unless(verdict.accepted, point.values)
+    problem.move(point.values, proposal.step)
+    cost = problem.evaluate()
+    verdict = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
+    problem.restore_unless(verdict.accepted, point.values)
     return Trial(
         attempts=trial.attempts + 1,
         accepted=verdict.accepted,
-        cost=tf.where(verdict.accepted, cost, objective.cost),
+        cost=tf.where(verdict.accepted, cost, problem.cost),
         reduction=verdict.reduction,
         predicted=predicted,
         promised=tf.where(tf.equal(trial.attempts, 0), predicted, trial.promised),
@@ -129,8 +139,8 @@ def _all_finite(*tensors):
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
 
 
-def _report(last, objective, system, point):
-    products = tf.sqrt(point.columns) * tf.sqrt(2 * objective.cost)
+def _report(last, problem, system, point, solver):
+    products = tf.sqrt(point.columns) * tf.sqrt(2 * problem.cost)
     gradient = tf.abs(system.gradient)
     return Report(
         cost=last.cost,
@@ -143,9 +153,10 @@ def _report(last, objective, system, point):
         gradient_norm=tf.reduce_max(gradient),
         cosine=tf.reduce_max(tf.math.divide_no_nan(gradient, products)),
         step_length=last.step_length,
-        length=_norm(objective.flatten(point.values), point.columns),
+        length=_norm(problem.columns.flatten(point.values), point.columns),
         attempts=last.attempts,
         status=_status(last, point),
+        solver=tf.constant(solver),
     )
 
 

@@ -13,7 +13,7 @@ from tfjac.optimizers.keras.refusals import (
     refuse_options,
 )
 from tfjac.optimizers.options import positive, positive_integer
-from tfjac.optimizers.problem.residuals import loss_objective, residual_objective
+from tfjac.optimizers.problem.residuals import problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
 from tfjac.optimizers.records import Method, State
 from tfjac.optimizers.scaling import get_scaling
@@ -103,6 +103,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             self._scaling_state = self.add_variable((size,), "zeros", dtype.name, "only_first_replica", name="scaling")
         self._ratio = self._number("gain_ratio", dtype.name)
         self._status = self._number("status", "int32")
+        self._solver = self._number("solver", "int32")
         self._accepted = self._number("accepted_steps", "int64")
         self._attempts = self._number("attempts", "int64")
 
@@ -123,6 +124,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             self._scaling_state.value.assign(state.scaling)
         self._ratio.value.assign(report.ratio)
         self._status.value.assign(report.status)
+        self._solver.value.assign(report.solver)
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
         self._iterations.value.assign_add(1)
@@ -150,7 +152,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         loss = self._loss_of_trace.take()
         variables = self._variables_of_step(trainable_variables)
         with keras.name_scope(self.name):
-            self._advance(loss_objective(loss, variables))
+            self._advance(problem_of_loss(loss, variables))
 
     @tf.autograph.experimental.do_not_convert
     def minimize(self, residuals, variables):
@@ -176,15 +178,15 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
 
         def step():
-            return self._advance(residual_objective(residuals, variables))
+            return self._advance(problem_of_residuals(residuals, variables))
 
         if not tf.executing_eagerly():
             return step()
         trace = lambda: tf.function(step, autograph=False).get_concrete_function()  # noqa: E731
         return self._traces.get(residuals, variables, None, trace)()
 
-    def _advance(self, objective):
-        state, report = take_step(objective, self._read_state(), self._method)
+    def _advance(self, problem):
+        state, report = take_step(problem, self._read_state(), self._method)
         self._write_state(state, report)
         return report
 
@@ -237,8 +239,11 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @property
     def solver_used(self):
-        """Name of the solver; for `"auto"` what it chose in the last trace, None before."""
-        return getattr(self._method.solver, "chosen", self._method.solver.name)
+        """Name of the solver; for `"auto"` the one of the last step, None before the first."""
+        names = self._method.solver.names
+        if len(names) == 1:
+            return names[0]
+        return names[int(self._solver.numpy())] if self.built and int(self.iterations) else None
 
     @property
     def learning_rate(self):

@@ -1,25 +1,18 @@
-"""From a loss, or from residuals, to the objective of a step: blocks of residuals with their Jacobians, and a prior."""
-
-import warnings
+"""From a loss, or from residuals, to the problem of a step: residuals, and a prior."""
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, analyse_examples, as_tf_variable, handle_in, inline_calls
-from tfjac.jacobians import jacobian_operator
+from tfjac.graph import as_tf_variable, handle_in, inline_calls
 from tfjac.optimizers.callables import call_converted
-from tfjac.optimizers.linearisation.columns import SomeColumns
-from tfjac.optimizers.problem.dependence import check_dependence, dependence
+from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.problem.loss_terms import squared_terms
-from tfjac.optimizers.problem.objective import Objective
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
+from tfjac.optimizers.problem.problem import Problem
 from tfjac.optimizers.problem.variables import variable_name
 
-FEW_ROWS = 1000
-"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
-
-def loss_objective(loss, variables):
-    """Return the `Objective` of a loss that is a sum of squares.
+def problem_of_loss(loss, variables):
+    """Return the `Problem` of a loss that is a sum of squares.
 
     loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself. Where c is zero, so is r, whatever u: a loss
     that leaves out missing values by `tf.where` is finite, and so are its residuals.
@@ -43,16 +36,11 @@ def loss_objective(loss, variables):
             roots.append(tf.math.multiply_no_nan(term.root, tf.sqrt(2 * tf.cast(term.weight, term.root.dtype))))
         else:
             priors.append(prior)
-    return Objective(
-        cost=tf.reduce_sum(loss),
-        blocks=_blocks(roots, variables, handles),
-        prior=combined(priors, _sizes(variables), loss.dtype),
-        variables=variables,
-    )
+    return Problem(tf.reduce_sum(loss), roots, combined(priors, _sizes(variables), loss.dtype), variables)
 
 
-def residual_objective(function, variables):
-    """Return the `Objective` F = ½‖r‖² of the residuals that a function of the user's returns, traced here.
+def problem_of_residuals(function, variables):
+    """Return the `Problem` F = ½‖r‖² of the residuals that a function of the user's returns, traced here.
 
     Args:
         function: callable without arguments that returns a tensor of any shape, or a nest of tensors. Where the leading
@@ -71,8 +59,7 @@ def residual_objective(function, variables):
     tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
     check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
-    prior = combined([], _sizes(variables), cost.dtype)
-    return Objective(cost, _blocks(tensors, variables, handles), prior, variables)
+    return Problem(cost, tensors, combined([], _sizes(variables), cost.dtype), variables)
 
 
 def _checked(tensors):
@@ -107,51 +94,3 @@ def _sizes(variables):
 
 def _handles(graph, variables):
     return [handle_in(graph, variable) for variable in variables]
-
-
-def _blocks(tensors, variables, handles):
-    """Return pairs of Jacobian operator and residuals `[rows]`, one for each group of tensors."""
-    blocks = []
-    for group in _grouped([_with_examples(tensor) for tensor in tensors], handles):
-        flat = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
-        residual = flat[0] if len(group) == 1 else tf.concat(flat, axis=1)
-        blocks.append((_operator(group, variables, handles), tf.reshape(residual, [-1])))
-    return blocks
-
-
-def _operator(group, variables, handles):
-    """Return the Jacobian of a group of tensors, with columns for all variables."""
-    present = sorted(set().union(*dependence(group, handles)))
-    with warnings.catch_warnings():
-        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
-            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
-        operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
-    return operator if len(present) == len(variables) else SomeColumns(operator, present, _sizes(variables))
-
-
-def _with_examples(tensor):
-    """Return `tensor` with a leading axis; a scalar residual is one example."""
-    return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
-
-
-def _grouped(tensors, handles):
-    """Group tensors by their examples: those that share them have one operator, so that a kernel sees them together."""
-    groups = []
-    for tensor in tensors:
-        for group in groups:
-            if _same_examples([*group, tensor], handles):
-                group.append(tensor)
-                break
-        else:
-            groups.append([tensor])
-    return groups
-
-
-def _same_examples(tensors, handles):
-    if len({tensor.shape[0] for tensor in tensors}) > 1:
-        return False
-    try:
-        analyse_examples(handles, tensors)
-    except ExamplesMix:
-        return False
-    return True

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import positive
-from tfjac.optimizers.solvers.base import Solver
+from tfjac.optimizers.solvers.base import Choice, Solver
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
@@ -31,48 +31,36 @@ class AutoSolver(Solver):
 
     Args:
         memory_budget: bytes that the matrix and its factor may take.
-
-    Attributes:
-        chosen: name of the solver of the last trace, `"kernel or cholesky"` where the batch decides; None before.
     """
 
     name = "auto"
+    names = tuple(solver.name for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver))
 
     def __init__(self, memory_budget=4 * 2**30):
         self.memory_budget = positive("memory_budget", memory_budget)
-        self.chosen = None
 
-    def prepare(self, objective):
-        """Return the system of the solver chosen by static shapes."""
-        return self._candidates(objective)[0].prepare(objective)
-
-    def run(self, objective, step):
-        """Run `step` with the solver chosen, by static shapes or in the graph."""
-        candidates = self._candidates(objective)
-        self.chosen = " or ".join(solver.name for solver in candidates)
-        if len(candidates) == 1:
-            return candidates[0].run(objective, step)
-        small, large = candidates
-        return tf.cond(
-            objective.num_rows < objective.num_parameters,
-            lambda: small.run(objective, step),
-            lambda: large.run(objective, step),
-        )
-
-    def _candidates(self, objective):
-        """Return the solver, or `[KernelSolver, CholeskySolver]` where the number of rows is not known yet."""
-        rows, columns = objective.static_num_rows, objective.num_parameters
+    def choose(self, linearisation):
+        """Return the `Choice` that static shapes, the dtype and the memory budget lead to."""
+        rows, columns = linearisation.static_num_rows, linearisation.num_parameters
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
-        if objective.dtype == tf.float64 and tall and columns <= SMALL:
-            return [QRSolver()]
+        if linearisation.dtype == tf.float64 and tall and columns <= SMALL:
+            return _always(QRSolver())
         possible = []
-        if objective.prior.has_one_number_per_variable and columns > SMALL and (rows is None or rows < columns):
+        if linearisation.prior.has_one_number_per_variable and columns > SMALL and (rows is None or rows < columns):
             possible.append((KernelSolver(), rows or 0))
         if rows is None or rows >= columns or not possible:
             possible.append((CholeskySolver(), columns))
-        fitting = [solver for solver, size in possible if 2 * size**2 * objective.dtype.size <= self.memory_budget]
-        return fitting or [ConjugateGradientSolver()]
+        fitting = [solver for solver, size in possible if 2 * size**2 * linearisation.dtype.size <= self.memory_budget]
+        return Choice(*fitting) if len(fitting) == 2 else _always(*fitting or [ConjugateGradientSolver()])
+
+    def prepare(self, linearisation):
+        """Return the system of the solver chosen for a J that has no fewer rows than columns."""
+        return self.choose(linearisation).tall.prepare(linearisation)
 
     def get_config(self):
         """Return the arguments of the constructor."""
         return {"memory_budget": self.memory_budget}
+
+
+def _always(solver):
+    return Choice(solver, solver)

@@ -1,6 +1,7 @@
 """What a linear solver is: something that makes a system of one linearisation, and solves it for any damping."""
 
 import abc
+from typing import NamedTuple
 
 
 class System(abc.ABC):
@@ -38,12 +39,17 @@ class Solver(abc.ABC):
     """What the solver is called in the options and in reports."""
 
     @abc.abstractmethod
-    def prepare(self, objective):
-        """Return the `System` of `objective` where it was linearised."""
+    def prepare(self, linearisation):
+        """Return the `System` of a `Linearisation`."""
 
-    def run(self, objective, step):
-        """Return `step(system)`; `"auto"` decides here which system that is."""
-        return step(self.prepare(objective))
+    @property
+    def names(self):
+        """Names of all solvers that `choose` may come to."""
+        return (self.name,)
+
+    def choose(self, linearisation):
+        """Return the `Choice` of solvers for a `Linearisation`: this one, whatever the shape of J."""
+        return Choice(self, self)
 
     def get_config(self):
         """Return the arguments of the constructor."""
@@ -53,3 +59,15 @@ class Solver(abc.ABC):
     def from_config(cls, config):
         """Rebuild from `get_config()`."""
         return cls(**config)
+
+
+class Choice(NamedTuple):
+    """The solvers for the two shapes that J can have where the number of its rows shows only with the batch.
+
+    Attributes:
+        wide: the one for fewer rows than columns.
+        tall: the one for all else; the same object where both will do with one.
+    """
+
+    wide: Solver
+    tall: Solver

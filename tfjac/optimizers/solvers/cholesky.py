@@ -17,18 +17,17 @@ class CholeskySolver(Solver):
 
     name = "cholesky"
 
-    def prepare(self, objective):
+    def prepare(self, linearisation):
         """Form JᵀJ and g."""
-        return _NormalEquations(objective)
+        return _NormalEquations(linearisation)
 
 
 class _NormalEquations(System):
-    def __init__(self, objective):
-        gram, self.gradient = objective.gram_and_gradient()
+    def __init__(self, linearisation):
+        gram, self.gradient = linearisation.gram_and_gradient()
         self.diagonal = tf.linalg.diag_part(gram)
-        self.matrix = (
-            gram if objective.prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + objective.prior.precision)
-        )
+        prior = linearisation.prior
+        self.matrix = gram if prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + prior.precision)
 
     def solver(self, scaling):
         return lambda damping: damped_solve(self.matrix, -self.gradient, scaling, damping)

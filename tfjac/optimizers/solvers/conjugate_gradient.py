@@ -27,9 +27,9 @@ class ConjugateGradientSolver(Solver):
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
 
-    def prepare(self, objective):
+    def prepare(self, linearisation):
         """Take g and diag(JᵀJ)."""
-        return _MatrixFree(objective, self.tolerance, self.max_iterations)
+        return _MatrixFree(linearisation, self.tolerance, self.max_iterations)
 
     def get_config(self):
         """Return the arguments of the constructor."""
@@ -37,14 +37,14 @@ class ConjugateGradientSolver(Solver):
 
 
 class _MatrixFree(System):
-    def __init__(self, objective, tolerance, max_iterations):
-        self.objective, self.tolerance, self.max_iterations = objective, tolerance, max_iterations
-        self.gradient = objective.gradient()
-        self.diagonal = objective.column_norms_squared()
+    def __init__(self, linearisation, tolerance, max_iterations):
+        self.linearisation, self.tolerance, self.max_iterations = linearisation, tolerance, max_iterations
+        self.gradient = linearisation.gradient()
+        self.diagonal = linearisation.diagonal()
 
     def solver(self, scaling):
         def solve(damping):
-            mass = damping * scaling + self.objective.prior.precision
+            mass = damping * scaling + self.linearisation.prior.precision
             step = self._conjugate_gradients(mass, self.diagonal + mass)
             solved = tf.reduce_all(tf.math.is_finite(step))
             return tf.where(solved, step, tf.zeros_like(step)), solved
@@ -61,7 +61,7 @@ class _MatrixFree(System):
             return (count < self.max_iterations) & (energy > limit)
 
         def iterate(count, step, residual, direction, energy):
-            image = self.objective.adjoint(self.objective.matvec(direction)) + mass * direction
+            image = self.linearisation.curvature(direction) + mass * direction
             length = energy / tf.tensordot(direction, image, 1)
             step, residual = step + length * direction, residual - length * image
             preconditioned = residual / preconditioner
@@ -72,4 +72,4 @@ class _MatrixFree(System):
         return tf.while_loop(unfinished, iterate, start)[1]
 
     def quadratic(self, step):
-        return self.objective.quadratic(step)
+        return self.linearisation.quadratic(step)

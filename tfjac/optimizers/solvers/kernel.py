@@ -23,46 +23,47 @@ class KernelSolver(Solver):
 
     name = "kernel"
 
-    def prepare(self, objective):
+    def prepare(self, linearisation):
         """Take g and diag(JᵀJ); the kernel waits for D."""
-        return _Kernel(objective)
+        return _Kernel(linearisation)
 
 
 class _Kernel(System):
-    def __init__(self, objective):
-        objective.prior.require_one_number_per_variable("solver='kernel'")
-        self.objective = objective
-        self.gradient = objective.gradient()
-        self.diagonal = objective.column_norms_squared()
+    def __init__(self, linearisation):
+        linearisation.prior.require_one_number_per_variable("solver='kernel'")
+        self.linearisation, self.prior = linearisation, linearisation.prior
+        self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
+        self.gradient = linearisation.gradient()
+        self.diagonal = linearisation.diagonal()
 
     def simplify(self, scaling):
-        return self.objective.spread(self.objective.averages(scaling))
+        return self.columns.spread(self.columns.averages(scaling))
 
     def solver(self, scaling):
-        scales = self.objective.averages(scaling)
-        if not self.objective.prior.is_zero:
-            return lambda damping: self._with_prior(damping * scales + self.objective.prior.per_variable)
-        kernel = self.objective.kernel(1 / scales)
-        residual, ones = self.objective.residual(), tf.ones_like(kernel[0])
-        inverse = self.objective.spread(1 / scales)
+        scales = self.columns.averages(scaling)
+        if not self.prior.is_zero:
+            return lambda damping: self._with_prior(damping * scales + self.prior.per_variable)
+        kernel = self.linearisation.kernel(1 / scales)
+        residual, ones = self.linearisation.residual, tf.ones_like(kernel[0])
+        inverse = self.columns.spread(1 / scales)
 
         def solve(damping):
             weights, solved = damped_solve(kernel, residual, ones, damping)
-            return _zeros_unless(solved, -inverse * self.objective.adjoint(weights)), solved
+            return _zeros_unless(solved, -inverse * self.adjoint(weights)), solved
 
         return solve
 
     def _with_prior(self, masses):
         """The formula above for M = `masses` `[num_variables]`."""
-        inverse = self.objective.spread(1 / masses)
-        pull = self.objective.prior.gradient
-        kernel = self.objective.kernel(1 / masses)
-        residual = self.objective.residual() - self.objective.matvec(inverse * pull)
+        inverse = self.columns.spread(1 / masses)
+        pull = self.prior.gradient
+        kernel = self.linearisation.kernel(1 / masses)
+        residual = self.linearisation.residual - self.linearisation.jacobian.matvec(inverse * pull)
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
-        return _zeros_unless(solved, -inverse * (pull + self.objective.adjoint(weights))), solved
+        return _zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
 
     def quadratic(self, step):
-        return self.objective.quadratic(step)
+        return self.linearisation.quadratic(step)
 
 
 def _zeros_unless(solved, step):

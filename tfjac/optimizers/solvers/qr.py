@@ -18,19 +18,19 @@ class QRSolver(Solver):
 
     name = "qr"
 
-    def prepare(self, objective):
+    def prepare(self, linearisation):
         """Form J and factor it."""
-        return _StackedJacobian(objective)
+        return _Factored(linearisation)
 
 
-class _StackedJacobian(System):
-    def __init__(self, objective):
-        jacobian = objective.to_dense()
-        self.prior = objective.prior
-        self.gradient = objective.gradient()
+class _Factored(System):
+    def __init__(self, linearisation):
+        jacobian = linearisation.jacobian.to_dense()
+        self.prior = linearisation.prior
+        self.gradient = linearisation.gradient()
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
         orthogonal, self.triangle = tf.linalg.qr(jacobian)
-        self.target = -tf.linalg.matvec(orthogonal, objective.residual(), transpose_a=True)
+        self.target = -tf.linalg.matvec(orthogonal, linearisation.residual, transpose_a=True)
 
     def solver(self, scaling):
         def solve(damping):

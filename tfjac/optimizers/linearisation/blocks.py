@@ -1,0 +1,82 @@
+"""From residuals to their Jacobian: those that share their examples together, as one block."""
+
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import ExamplesMix, analyse_examples, handle_in
+from tfjac.jacobians import jacobian_operator
+from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian
+from tfjac.optimizers.problem.dependence import dependence
+
+FEW_ROWS = 1000
+"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+
+
+def stacked_jacobian(residuals, variables, columns, dtype):
+    """Return the `StackedJacobian` of residuals, and the residuals in the order of its rows.
+
+    Args:
+        residuals: list of tensors of any shape, of the graph being traced; the leading axis is that of examples, where
+            they do not mix.
+        variables: list of variables, all of which some residual depends on.
+        columns: `Columns` of the variables.
+        dtype: of the variables.
+
+    Returns:
+        `(StackedJacobian, r)` with r `[rows]`.
+    """
+    handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped([_with_examples(residual) for residual in residuals], handles)
+    operators = [_operator(group, variables, columns, handles) for group in groups]
+    parts = [_flattened(group) for group in groups]
+    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
+    return jacobian, jacobian.stack(parts)
+
+
+def _operator(group, variables, columns, handles):
+    """Return the Jacobian of a group of tensors, with columns for all variables."""
+    present = sorted(set().union(*dependence(group, handles)))
+    with warnings.catch_warnings():
+        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
+            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
+        operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
+
+
+def _flattened(group):
+    """Return the elements of a group in the order of the rows of its operator: example by example."""
+    rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
+    return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
+
+
+def _size(vector):
+    return tf.size(vector) if vector.shape[0] is None else vector.shape[0]
+
+
+def _with_examples(tensor):
+    """Return `tensor` with a leading axis; a scalar residual is one example."""
+    return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
+
+
+def _grouped(tensors, handles):
+    """Group tensors by their examples: those that share them have one operator, so that a kernel sees them together."""
+    groups = []
+    for tensor in tensors:
+        for group in groups:
+            if _same_examples([*group, tensor], handles):
+                group.append(tensor)
+                break
+        else:
+            groups.append([tensor])
+    return groups
+
+
+def _same_examples(tensors, handles):
+    if len({tensor.shape[0] for tensor in tensors}) > 1:
+        return False
+    try:
+        analyse_examples(handles, tensors)
+    except ExamplesMix:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""The quadratic model of the cost where the variables are."""
+
+import tensorflow as tf
+
+
+class Linearisation:
+    """What r(w+p) ≈ r + Jp makes of F:
+
+        F(w+p) ≈ F + gᵀp + ½ pᵀ(JᵀJ + Λ)p,    g = Jᵀr + Λ(w−w₀)
+
+    J is kept as factors, and each method adds to the graph what it returns when it is called: what no solver asks for
+    costs nothing. Solvers work with g and with products of J; r itself is for those that solve in the space of the
+    residuals, where g = Jᵀr + Λ(w−w₀) is all they may know of it.
+
+    Args:
+        jacobian: `StackedJacobian`.
+        residual: r, `[rows]`.
+        prior: `Prior`, the part with Λ.
+
+    Attributes:
+        jacobian, residual, prior: as given.
+        columns: the `Columns` of J.
+        dtype: of all that it returns.
+    """
+
+    def __init__(self, jacobian, residual, prior):
+        self.jacobian, self.residual, self.prior = jacobian, residual, prior
+        self.columns, self.dtype = jacobian.columns, jacobian.dtype
+
+    # -------------------------------------------------------------- sizes
+
+    @property
+    def num_parameters(self):
+        """Number of columns of J, an integer."""
+        return self.columns.total
+
+    @property
+    def num_rows(self):
+        """Number of rows of J: an integer where the graph fixes it, else a scalar tensor."""
+        return tf.size(self.residual) if self.static_num_rows is None else self.static_num_rows
+
+    @property
+    def static_num_rows(self):
+        """Number of rows of J where the graph fixes it, else None."""
+        return self.residual.shape[0]
+
+    @property
+    def has_residuals(self):
+        """Whether there is anything but a prior, a Python bool."""
+        return bool(self.jacobian.operators)
+
+    # -------------------------------------------------------------- the model
+
+    def gradient(self):
+        """Return g, `[p]`."""
+        return self.jacobian.adjoint(self.residual) + self.prior.gradient
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`, in one pass."""
+        gram, gradient = self.jacobian.gram_and_gradient(self.residual)
+        return gram, gradient + self.prior.gradient
+
+    def diagonal(self):
+        """Return diag(JᵀJ), `[p]`."""
+        return self.jacobian.column_norms_squared()
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v."""
+        return self.jacobian.kernel(scales)
+
+    def curvature(self, vector):
+        """Return JᵀJ v, `[p]`."""
+        return self.jacobian.adjoint(self.jacobian.matvec(vector))
+
+    def quadratic(self, step):
+        """Return pᵀ(JᵀJ + Λ)p, a scalar, by one product with J."""
+        prior = tf.reduce_sum(self.prior.precision * tf.square(step))
+        return tf.reduce_sum(tf.square(self.jacobian.matvec(step))) + prior

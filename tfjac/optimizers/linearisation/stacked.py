@@ -1,0 +1,108 @@
+"""The Jacobians of several blocks of residuals, one below the other, as one."""
+
+import tensorflow as tf
+
+
+class StackedJacobian:
+    """J, of all residuals with respect to all variables; its rows are those of the blocks, one after the other.
+
+    Args:
+        operators: list of the Jacobians of the blocks, each a `JacobianOperator` or `SomeColumns` with columns for all
+            variables. May be empty.
+        rows: list of the number of rows of each, integers or scalar tensors.
+        columns: `Columns`.
+        dtype: what its elements are.
+    """
+
+    def __init__(self, operators, rows, columns, dtype):
+        self.operators, self.rows, self.columns, self.dtype = operators, rows, columns, dtype
+
+    def gram_and_gradient(self, vector):
+        """Return JᵀJ `[p, p]` and Jᵀu `[p]` in one pass; J is not formed."""
+        pairs = [operator.gram_and_gradient(part) for operator, part in self._with_parts(vector)]
+        grams, gradients = zip(*pairs) if pairs else ((), ())
+        return self._sum(grams, rank=2), self._sum(gradients)
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v.
+
+        Within one block J is not formed; between blocks it is.
+        """
+        if len(self.operators) == 1:
+            return self.operators[0].kernel(scales)
+        scaled = self.to_dense() * tf.sqrt(self.columns.spread(scales))
+        return tf.matmul(scaled, scaled, transpose_b=True)
+
+    def column_norms_squared(self):
+        """Return diag(JᵀJ), `[p]`."""
+        return self._sum([tf.square(operator.column_norms()) for operator in self.operators])
+
+    def matvec(self, vector):
+        """Return J v, `[rows]`."""
+        return self.stack([operator.matvec(vector) for operator in self.operators])
+
+    def adjoint(self, vector):
+        """Return Jᵀ u, `[p]`."""
+        return self._sum([operator.matvec(part, adjoint=True) for operator, part in self._with_parts(vector)])
+
+    def to_dense(self):
+        """Return J, `[rows, p]`."""
+        return self.stack([operator.to_dense() for operator in self.operators], self.columns.total)
+
+    def stack(self, parts, *width):
+        """Put what belongs to the blocks, `[rows of the block, width]` or without width, one below the other."""
+        return tf.concat(list(parts) or [tf.zeros([0, *width], self.dtype)], axis=0)
+
+    def _with_parts(self, vector):
+        """Return pairs of each operator and the part of a vector `[rows]` that is about its rows."""
+        return zip(self.operators, tf.split(vector, self.rows) if self.operators else [])
+
+    def _sum(self, parts, rank=1):
+        return tf.add_n(list(parts) or [tf.zeros([self.columns.total] * rank, self.dtype)])
+
+
+class SomeColumns:
+    """A Jacobian operator with columns of zeros added, for variables that its residuals do not depend on.
+
+    Args:
+        operator: `JacobianOperator` with respect to the variables numbered `present`.
+        present: increasing list of indices.
+        columns: `Columns` of all variables.
+    """
+
+    def __init__(self, operator, present, columns):
+        self.operator, self.present, self.columns = operator, present, columns
+
+    def gram_and_gradient(self, residual):
+        """Return JᵀJ `[p, p]` and Jᵀr `[p]`."""
+        gram, gradient = self.operator.gram_and_gradient(residual)
+        return self._widen(self._widen(gram, axis=0), axis=1), self._widen(gradient)
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ, `[rows, rows]`."""
+        return self.operator.kernel(tf.gather(scales, self.present))
+
+    def column_norms(self):
+        """Return the norms of the columns, `[p]`."""
+        return self._widen(self.operator.column_norms())
+
+    def matvec(self, vector, adjoint=False):
+        """Return J v `[rows]`, or Jᵀ u `[p]`."""
+        if adjoint:
+            return self._widen(self.operator.matvec(vector, adjoint=True))
+        parts = tf.split(vector, self.columns.sizes)
+        return self.operator.matvec(tf.concat([parts[index] for index in self.present], axis=0))
+
+    def to_dense(self):
+        """Return J, `[rows, p]`."""
+        return self._widen(self.operator.to_dense(), axis=1)
+
+    def _widen(self, tensor, axis=0):
+        """Put zeros where the missing variables stand along `axis`."""
+        sizes = self.columns.sizes
+        parts = dict(zip(self.present, tf.split(tensor, [sizes[index] for index in self.present], axis=axis)))
+        shape = tf.unstack(tf.shape(tensor))
+        for index, size in enumerate(sizes):
+            if index not in parts:
+                parts[index] = tf.zeros([*shape[:axis], size, *shape[axis + 1 :]], tensor.dtype)
+        return tf.concat([parts[index] for index in range(len(sizes))], axis=axis)

@@ -1,0 +1,50 @@
+"""The function that a step lowers, F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀): where it is, and how to go elsewhere."""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable, replay
+from tfjac.optimizers.linearisation import Columns, Linearisation, stacked_jacobian
+
+
+class Problem:
+    """F, the variables that it is a function of, its linearisation where they are, and its value elsewhere.
+
+    Args:
+        cost: scalar tensor, F as the graph computes it.
+        residuals: list of tensors whose squares, all added, are ‖r‖².
+        prior: a `Prior`, the part with Λ.
+        variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
+    """
+
+    def __init__(self, cost, residuals, prior, variables):
+        self.cost, self.residuals, self.prior, self.variables = cost, residuals, prior, list(variables)
+        self.columns = Columns(variables)
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return [as_tf_variable(variable).read_value() for variable in self.variables]
+
+    def linearise(self):
+        """Return the `Linearisation` of r at the values that the graph computed F from."""
+        jacobian, residual = stacked_jacobian(self.residuals, self.variables, self.columns, self.cost.dtype)
+        return Linearisation(jacobian, residual, self.prior)
+
+    def move(self, start, step):
+        """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
+        for variable, value, change in zip(self.variables, start, self.columns.split(step)):
+            constraint = getattr(variable, "constraint", None)
+            as_tf_variable(variable).assign(value + change if constraint is None else constraint(value + change))
+
+    def evaluate(self):
+        """Return F at what the variables hold at this point of the program: a replay of the graph of the cost."""
+        return tf.ensure_shape(replay([self.cost], reread=self.variables)[0], [])
+
+    def restore_unless(self, accepted, start):
+        """Assign `start` to the variables, bit for bit, unless `accepted`."""
+
+        def restore():
+            for variable, value in zip(self.variables, start):
+                as_tf_variable(variable).assign(value)
+            return False
+
+        tf.cond(accepted, lambda: True, restore)
