@@ -4,17 +4,14 @@ import pathlib
 import sys
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # pip's build isolation leaves it out
 
-from build_tools.native import INFO, LIBRARIES, build
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # setuptools < 70.1
-    from wheel.bdist_wheel import bdist_wheel
+from build_tools.installation import INFO, build
+from build_tools.native import LIBRARIES
 
 
 class BuildNative(build_ext):

@@ -160,7 +160,10 @@ def save_json(name: str, data: dict[str, Any], folder: pathlib.Path = RESULTS) -
 
 
 def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathlib.Path = RESULTS) -> pathlib.Path:
-    """Draw one panel per case: medians as dots, quartiles as bars, the floor as a dashed line."""
+    """Draw one panel per case: medians as dots, quartiles as bars, the floor as a dashed line.
+
+    The file's metadata have the title as text, so that a test can hold it against what is asked today.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     heights = [len(entry["candidates"]) for entry in entries]
     figure, axes = plt.subplots(
@@ -175,7 +178,7 @@ def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathl
         _draw_case(axis, entry)
     figure.suptitle(what.rstrip("."), fontsize=11, x=0.01, ha="left")
     path = folder / f"{name}.png"
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=130, metadata={"Title": what})
     plt.close(figure)
     return path
 

@@ -1,10 +1,9 @@
 """The PEP 517 backend: setuptools, which asks for TensorFlow where it is not installed but ops can be compiled."""
 
-import os
-
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403
 
+from build_tools.settings import read_settings
 from build_tools.toolchain import BuildError, find_compiler, find_tensorflow
 
 TENSORFLOW = "tensorflow>=2.21,<2.22"
@@ -21,14 +20,15 @@ def get_requires_for_build_editable(config_settings=None):
 
 
 def _tensorflow():
-    if os.environ.get("TFJAC_NATIVE") == "0":
+    settings = read_settings()
+    if settings.native == "0":
         return []
     try:
-        find_compiler()
+        find_compiler(settings.compiler)
     except BuildError:
         return []
     try:
-        find_tensorflow()
+        find_tensorflow(settings.tensorflow)
     except BuildError:
         return [TENSORFLOW]
     return []

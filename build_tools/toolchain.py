@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from typing import NamedTuple
-
-DEFAULT_CUDA_ARCHITECTURES = "80;90"  # and PTX of the last, for newer ones; any nvcc since 11.8 knows them
 
 
 class BuildError(Exception):
     """The native libraries cannot be built; the message says why, to be shown to the user."""
+
+
+class ToolMissing(BuildError):
+    """What they are built with is not there."""
 
 
 class TensorFlow(NamedTuple):
@@ -33,18 +36,17 @@ class Nvcc(NamedTuple):
     architectures: tuple
 
 
-def find_tensorflow() -> TensorFlow:
-    """Find TensorFlow without importing it: in the folder TFJAC_TENSORFLOW, or else the installed one.
+def find_tensorflow(chosen: str | None) -> TensorFlow:
+    """Find TensorFlow without importing it: in the folder `chosen`, or else the installed one.
 
     Raises:
-        BuildError: if there is none.
+        ToolMissing: if there is none.
     """
-    chosen = os.environ.get("TFJAC_TENSORFLOW")
     for directory in [pathlib.Path(chosen)] if chosen else _installed_tensorflows():
         if (directory / "include").is_dir():
             return TensorFlow(directory, _version_beside(directory))
     place = f" in {chosen} (TFJAC_TENSORFLOW)" if chosen else ""
-    raise BuildError(f"TensorFlow was not found{place} when they were to be compiled")
+    raise ToolMissing(f"TensorFlow was not found{place} when they were to be compiled")
 
 
 def _installed_tensorflows() -> list:
@@ -63,35 +65,41 @@ def _version_beside(directory: pathlib.Path) -> str:
     raise BuildError(f"no metadata of TensorFlow beside {directory}")
 
 
-def find_compiler() -> str:
-    """Find the C++ compiler: the environment variable CXX, or g++.
+class Compiler(NamedTuple):
+    """The C++ compiler: its command in words, what it says of itself, and the processor it compiles for (x86_64)."""
+
+    command: tuple
+    version: str
+    processor: str
+
+
+def find_compiler(command: Sequence[str]) -> Compiler:
+    """Ask the C++ compiler what it is.
 
     Raises:
-        BuildError: if there is none.
+        ToolMissing: if there is none, or it does not answer.
     """
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler.split()[0]) is None:
-        raise BuildError(f"no C++ compiler ({compiler}) was found when they were to be compiled")
-    return compiler
+    if shutil.which(command[0]) is None:
+        raise ToolMissing(f"no C++ compiler ({' '.join(command)}) was found when they were to be compiled")
+    said = [_answer([*command, question]) for question in ("--version", "-dumpmachine")]
+    if not all(said):
+        raise BuildError(f"{' '.join(command)} does not answer as a C++ compiler does when asked for --version")
+    return Compiler(tuple(command), said[0].splitlines()[0], said[1].split("-")[0])
 
 
-def compiler_version(compiler: str) -> str:
-    """Give the first line of what the compiler says about itself."""
-    return subprocess.run([*compiler.split(), "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+def _answer(command) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
 
 
-def target_processor(compiler: str) -> str:
-    """Name the processor that the compiler compiles for, as x86_64 or aarch64."""
-    said = subprocess.run([*compiler.split(), "-dumpmachine"], capture_output=True, text=True).stdout
-    return said.strip().split("-")[0]
-
-
-def find_nvcc() -> Nvcc | None:
-    """Find nvcc; TFJAC_CUDA_ARCHS ("80;90") names the architectures to compile for.
+def find_nvcc(architectures: tuple) -> Nvcc | None:
+    """Find nvcc, to compile for the given architectures.
 
     Looks in CUDA_HOME, in the packages nvidia-cuda-* of this Python, in PATH and in /usr/local/cuda.
     """
-    homes = [os.environ["CUDA_HOME"]] if "CUDA_HOME" in os.environ else []
+    homes = [os.environ["CUDA_HOME"]] if os.environ.get("CUDA_HOME") else []
     homes += [os.path.join(place, "nvidia", "cu13") for place in (sysconfig.get_path("platlib"), *sys.path)]
     if shutil.which("nvcc"):
         homes.append(_home_of(shutil.which("nvcc")))
@@ -101,9 +109,8 @@ def find_nvcc() -> Nvcc | None:
         folders = [home / "lib64", home / "lib", home / f"targets/{platform.machine()}-linux/lib"]
         library = next((folder for folder in folders if (folder / "libcudart_static.a").is_file()), None)
         if nvcc.is_file() and library:
-            architectures = os.environ.get("TFJAC_CUDA_ARCHS", DEFAULT_CUDA_ARCHITECTURES).replace(",", ";").split(";")
-            version = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True).stdout
-            return Nvcc(str(nvcc), version.strip().splitlines()[-1], library, tuple(filter(None, architectures)))
+            version = _answer([str(nvcc), "--version"]).splitlines() or ["unknown"]
+            return Nvcc(str(nvcc), version[-1], library, architectures)
     return None
 
 

@@ -3,8 +3,8 @@
 import json
 import pathlib
 import re
-import subprocess
-import sys
+
+from tests.processes import run
 
 
 def peak_megabytes() -> float:
@@ -16,8 +16,5 @@ def peak_megabytes() -> float:
 
 
 def run_alone(script: str, *arguments: str):
-    """Runs `script` in a fresh interpreter; its last line, read as JSON."""
-    command = [sys.executable, "-c", script, *arguments]
-    root = pathlib.Path(__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    """Run `script` in a fresh interpreter, and give its last line, read as JSON."""
+    return json.loads(run(script, *arguments).splitlines()[-1])

@@ -46,13 +46,24 @@ def test_nist_file_is_consistent(load):
     np.testing.assert_allclose(residuals @ residuals, problem.residual_sum_of_squares, rtol=1e-9)
 
 
-def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys):
-    """Issue of the foundation: a lower training loss in 100 steps than Adam in the same wall time."""
-    plot = tmp_path / "curve.png"
-    curves = load("01_regression").main(["--steps", "100", "--plot", str(plot)])
-    (lm_seconds, lm_steps, lm_loss), (adam_seconds, _, adam_loss) = (curve[-1] for curve in curves.values())
-    assert lm_steps == 100
-    assert adam_seconds >= lm_seconds
+class Ticks:
+    """A clock that goes on by one second each time it is read: training steps, not the machine, make the time pass."""
+
+    def __init__(self):
+        self.perf_counter = itertools.count(0.0).__next__
+
+
+def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys, monkeypatch):
+    """Issue of the foundation: a lower training loss in 100 steps than Adam in the same time.
+
+    Here that is a compiled call of ten steps for each of Levenberg–Marquardt's, more than the clock on the wall gives.
+    """
+    plot, example = tmp_path / "curve.png", load("01_regression")
+    monkeypatch.setattr(example, "time", Ticks())
+    curves = example.main(["--steps", "100", "--plot", str(plot)])
+    (lm_seconds, lm_steps, lm_loss), (adam_seconds, adam_steps, adam_loss) = (curve[-1] for curve in curves.values())
+    assert lm_steps == 100 and adam_steps == 1000
+    assert adam_seconds == lm_seconds
     assert lm_loss < adam_loss
     losses = [loss for _, _, loss in curves["Levenberg–Marquardt"]]
     assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(losses))

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tfjac.ops._environment import VARIABLES
+
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -28,6 +30,17 @@ def test_relative_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
     assert not missing
+
+
+def test_environment_variables_are_in_one_table():
+    """Those that the code reads are known to the check of their names and values, and explained."""
+    sources = [*ROOT.glob("tfjac/**/*.py"), *ROOT.glob("build_tools/*.py"), *ROOT.glob("tests/**/*.py")]
+    texts = [path.read_text() for path in [*sources, *ROOT.glob("custom_ops/**/*.cc")]]
+    reading = r'(?:environ(?:ment)?(?:\.get\(|\[)|getenv\(|OpenLibrary\()"(TFJAC_[A-Z_]+)"'
+    read = {name for text in texts for name in re.findall(reading, text)}
+    explained = re.findall(r"`(TFJAC_[A-Z_]+)`", (ROOT / "docs" / "native_ops.md").read_text())
+    assert read <= set(VARIABLES) and len(read) > 5
+    assert set(explained) == set(VARIABLES)
 
 
 def test_first_screen_names_the_two_commands():

@@ -1,4 +1,4 @@
-"""tfjac: Jacobians in graph mode, gradient interception and Levenberg–Marquardt for TensorFlow and Keras models."""
+"""tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
 from tfjac.jacobians import (
     ExamplesMix,
@@ -25,6 +25,8 @@ from tfjac.jacobians import (
 )
 from tfjac.ops import load_ops, ops_info
 from tfjac.optimizers import LeastSquaresResult, LevenbergMarquardt, Status, least_squares
+
+__version__ = "0.1.0"
 
 __all__ = [
     "ExamplesMix",

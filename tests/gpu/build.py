@@ -7,14 +7,12 @@ date is not compiled again.
 """
 
 import argparse
-import contextlib
-import fcntl
 import pathlib
 
-from build_tools.compilation import Step, run_steps
+from build_tools.compilation import Step, compile_step, only_one, run_steps
+from build_tools.settings import ROOT, read_settings
 from build_tools.toolchain import BuildError, find_compiler, find_nvcc
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EMULATION = pathlib.Path(__file__).resolve().parent / "emulation"
 SOURCES = sorted((ROOT / "custom_ops").rglob("*_gpu.cu.cc"))
 _COMMON = ("-std=c++17", f"-I{ROOT}")
@@ -31,7 +29,7 @@ def build_emulated(folder: pathlib.Path, small_limits: bool = False, extra: tupl
     Returns:
         The library.
     """
-    compiler = find_compiler().split()
+    compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
     flags += ("-Werror", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
     sources = [*SOURCES, *sorted(EMULATION.glob("*.cc"))]
@@ -54,7 +52,7 @@ def build_cuda(folder, small_limits=False, architectures=("native",), line_info=
     Raises:
         BuildError: if there is no nvcc, or it fails.
     """
-    nvcc = find_nvcc()
+    nvcc = find_nvcc(read_settings().cuda_architectures)
     if nvcc is None:
         raise BuildError("nvcc was not found")
     codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures)
@@ -70,26 +68,15 @@ def _limits(small):
 
 
 def _build(folder, sources, compile_command, link_command):
-    steps = []
-    for source in sources:
-        output = folder / f"{source.name.removesuffix('.cc')}.o"
-        listing = ("-MMD", "-MF", output.with_suffix(".d"))
-        steps.append(Step((*compile_command, *listing, "-c", source, "-o", output), output, (source,)))
-    library, objects = folder / "libtfjac_cuda.so", tuple(step.output for step in steps)
-    link = Step((*link_command, "-o", library, *objects, "-ldl"), library, objects)
-    with _only_one(folder):
-        run_steps(steps)
-        run_steps([link])
+    steps = [
+        compile_step(compile_command, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources
+    ]
+    library, objects, jobs = folder / "libtfjac_cuda.so", tuple(step.output for step in steps), read_settings().jobs
+    link = Step((*link_command, *objects, "-ldl"), library, objects)
+    with only_one(folder):
+        run_steps(steps, jobs)
+        run_steps([link], jobs)
     return library
-
-
-@contextlib.contextmanager
-def _only_one(folder):
-    """Let one process at a time build into the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def main():

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+from build_tools.settings import read_settings
 from tests.gpu import build
 from tests.gpu.conftest import CACHE
 
@@ -36,7 +37,7 @@ def check_on_host() -> int:
     """Run the emulated kernels under the compiler's checkers."""
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
     library = build.build_emulated(CACHE / "sanitized", True, flags)
-    compiler = build.find_compiler().split()[0]
+    compiler = read_settings().compiler[0]
     runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
     settings = {
         "LD_PRELOAD": str(pathlib.Path(runtime).resolve()),

@@ -49,7 +49,7 @@ def test_wrappers(case, implementation):
 
 
 def raw(name):
-    return getattr(_library._library().module, f"tfjac_{name}")
+    return getattr(_library.load().module, f"tfjac_{name}")
 
 
 NATIVE = {

@@ -49,7 +49,7 @@ shape = st.lists(st.integers(0, 3), max_size=6)
     residual=shape,
 )
 def test_shapes_that_do_not_fit(a, d, residual):
-    module = _library._library().module
+    module = _library.load().module
     d = d[: len(a)]
     fits = all(
         len(x) == 4 and len(y) == 5 and x[1:3] == y[2:4] and x[0] == y[0] == d[0][0] and y[1] == d[0][1]
@@ -81,7 +81,7 @@ def test_damped_solve(shapes):
     right = len(rhs) == 1 and scaling == rhs and matrix == rhs * 2 and len(damping) <= 1
     inputs = dict(zip(("matrix", "rhs", "scaling", "damping"), (tf.ones(x) for x in shapes)))
     if right:
-        _library._library().module.tfjac_damped_solve(**inputs)
+        _library.load().module.tfjac_damped_solve(**inputs)
     else:
         with pytest.raises(tf.errors.InvalidArgumentError, match="Received"):
-            _library._library().module.tfjac_damped_solve(**inputs)
+            _library.load().module.tfjac_damped_solve(**inputs)

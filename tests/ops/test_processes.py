@@ -1,34 +1,14 @@
-"""What needs a process of its own: numbers of threads, instruction sets, loading late or elsewhere, SavedModels."""
+"""What needs a process of its own: numbers of threads, instruction sets, loading late."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.ops.factors import Problem
+from tests.processes import run
 from tfjac import ops
-from tfjac.ops import _library
-
-ROOT = pathlib.Path(__file__).parents[2]
-
-
-def run(code, *arguments, **environment):
-    """Run Python code in a fresh process and give what it prints."""
-    finished = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return finished.stdout
-
 
 BITS = """
 import hashlib, json, sys
@@ -123,66 +103,3 @@ def test_inner_function_traced_outside_of_xla(implementation, dtype, rng):
     inside = tf.function(lambda a, d: inner(a, d), jit_compile=True)(a, d)
     for x, y in zip(outside, inside):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
-
-
-RELOAD = """
-import sys
-import numpy as np
-import tensorflow as tf
-import tfjac
-tfjac.load_ops()
-loaded = tf.saved_model.load(sys.argv[1])
-data = np.load(sys.argv[1] + "/data.npz")
-found = loaded.compute(tf.constant(data["a"]), tf.constant(data["d"]))
-for name, value in found.items():
-    np.testing.assert_allclose(value, data[name], rtol=1e-10, atol=1e-12)
-print("same")
-"""
-
-
-def test_saved_model_in_a_fresh_process(implementation, tmp_path, rng):
-    problem = Problem(rng, 6, 2, [(2, 1, 4, 3, "ogi")])
-
-    class Module(tf.Module):
-        @tf.function(
-            input_signature=[tf.TensorSpec([None, 2, 1, 4], tf.float64), tf.TensorSpec([None, 2, 2, 1, 3], tf.float64)]
-        )
-        def compute(self, a, d):
-            gram, gradient = ops.jacobian_gram([a], [d], problem.layouts, d[:, :, 0, 0, 0])
-            solution, _ = ops.damped_solve(gram, gradient, tf.ones_like(gradient), tf.constant(1.0, tf.float64))
-            rows = ops.jacobian_rows([a], [d], problem.layouts)
-            kernel, norms = ops.jacobian_kernel([a], [d]), ops.jacobian_row_norms([a], [d])
-            return {"gram": gram, "solution": solution, "rows": rows, "kernel": kernel, "norms": norms}
-
-    module = Module()
-    folder = str(tmp_path / "model")
-    a, d = (xs[0] for xs in problem.tensors(tf.float64))
-    values = {name: value.numpy() for name, value in module.compute(a, d).items()}
-    tf.saved_model.save(module, folder)
-    np.savez(f"{folder}/data.npz", a=a, d=d, **values)
-    assert run(RELOAD, folder).strip() == "same"
-
-
-@pytest.mark.parametrize(
-    "record, words",
-    [
-        ({"reason": "", "tensorflow": "1.2.3"}, ["1.2.3", tf.__version__]),
-        ({"reason": "no C++ compiler (g++) was found"}, ["no C\\+\\+ compiler"]),
-        (None, ["have not been compiled"]),
-        ({"reason": "", "tensorflow": tf.__version__}, ["does not load"]),
-    ],
-    ids=["other_tensorflow", "no_compiler", "not_built", "broken"],
-)
-def test_one_warning_where_there_is_nothing_to_load(record, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(_library, "NATIVE_DIR", tmp_path)
-    monkeypatch.setattr(_library, "_loaded", None)
-    if record is not None:
-        (tmp_path / "_build_info.json").write_text(json.dumps(record))
-    with pytest.warns(RuntimeWarning, match=".*".join(words)) as caught:
-        assert not ops.load_ops()
-        assert ops.jacobian_row_norms([tf.ones([1, 1, 1, 1])], [tf.ones([1, 1, 1, 1, 1])]) == 1
-    assert len(caught) == 1
-    info = ops.ops_info()
-    assert not info.native and info.reason and not any(info.ops.values())
-    with pytest.raises(RuntimeError, match="not available"), ops.implementation("native"):
-        pass

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.ops.factors import CASES, Problem
 from tests.ops.test_damped_solve import positive_definite
-from tests.ops.test_processes import run
 from tests.ops.test_values import check, every_op
+from tests.processes import run
 from tfjac import ops
 
 pytestmark = pytest.mark.usefixtures("need_native")

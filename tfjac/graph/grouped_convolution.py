@@ -8,6 +8,7 @@ merges the axis of the loop with the channels and forgets the groups. One convol
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.ops._library import register_gradient
 
 GRADIENT = "TfjacConvolutionByGroups"
 CONVOLUTIONS = {"Conv2D": tf.raw_ops.Conv2D, "Conv3D": tf.raw_ops.Conv3D}
@@ -66,7 +67,7 @@ def _convolve(op, x, kernel):
     return convolution(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding, **attributes)
 
 
-@tf.RegisterGradient(GRADIENT)
+@register_gradient(GRADIENT)
 def _gradient(op, cotangent):
     z = convolve_by_groups(op, *op.inputs)
     return tf.gradients(z, list(op.inputs), grad_ys=cotangent)

@@ -12,8 +12,11 @@ A dense block ``j[n,m,q]`` is the factor ``a = ones([n,1,1,1])``, ``d = j[:, :, 
 
 Every op runs as a compiled kernel where the native library could be loaded, and else as its twin, with the same
 results up to rounding. `ops_info` says which, and why; `implementation` chooses for a stretch of code.
+
+The library is loaded with this package, so that SavedModels and graphs that hold its ops find them registered.
 """
 
+from tfjac.ops import _library
 from tfjac.ops._library import OpsInfo, implementation, load_ops, ops_info
 from tfjac.ops.damped_solve import damped_solve
 from tfjac.ops.jacobian_gram import jacobian_gram
@@ -32,3 +35,5 @@ __all__ = [
     "load_ops",
     "ops_info",
 ]
+
+_library.load()

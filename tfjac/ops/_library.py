@@ -5,10 +5,13 @@ import ctypes
 import dataclasses
 import json
 import pathlib
+import re
 import threading
 import warnings
 
 import tensorflow as tf
+
+from tfjac.ops import _environment
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"
 OP_NAMES = ("jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve")
@@ -20,7 +23,9 @@ class OpsInfo:
     """What runs when an op of this package is called.
 
     Attributes:
-        ops: for each op the devices with a native kernel, out of "CPU", "GPU" and "XLA"; empty: the twin runs.
+        ops: for each op the devices on which its native kernel can be used here, out of "CPU", "XLA" and "GPU" (where
+            TensorFlow sees one); empty: the twin runs.
+        compiled: the devices that the library has kernels for, be there such a device or not; empty without a library.
         reason: why there are no native ops; empty where there are.
         tensorflow: version of the running TensorFlow.
         built_for: version of TensorFlow that the library was built for; empty without one.
@@ -29,6 +34,7 @@ class OpsInfo:
     """
 
     ops: dict
+    compiled: tuple
     reason: str
     tensorflow: str
     built_for: str
@@ -41,10 +47,12 @@ class OpsInfo:
         return not self.reason
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Library:
     module: object  # what tf.load_op_library returned; None without native ops
-    info: OpsInfo
+    built: dict  # the record of the build
+    reason: str  # why there is none
+    warned: bool = False
 
 
 _lock = threading.Lock()
@@ -53,15 +61,25 @@ _chosen = threading.local()
 
 
 def load_ops() -> bool:
-    """Load the native library, once, and say whether the native ops are in use.
+    """Say whether the native ops are in use, with a warning, once, if not.
 
-    Called by the first op anyway; call it at the start of a program to have the loading (and its one warning, if
-    there is nothing to load) happen there.
+    They are loaded when the package is imported, so that graphs and SavedModels which hold them find them; this only
+    has the warning come at a time of your choice, and not with the first op.
 
     Returns:
         True where the native ops are in use, False where the twins stand in. `ops_info` gives the reason.
     """
-    return _library().info.native
+    library = load()
+    if library.reason and not library.warned:
+        library.warned = True
+        warnings.warn(
+            f"tfjac runs without its native ops: {library.reason}. Results are the same, computed by plain TensorFlow, "
+            "slower. To compile them, with g++ installed, in a checkout of tfjac: pip install --force-reinstall "
+            "--no-deps .",
+            RuntimeWarning,
+            stacklevel=4,  # who called the op
+        )
+    return not library.reason
 
 
 def ops_info() -> OpsInfo:
@@ -70,7 +88,19 @@ def ops_info() -> OpsInfo:
     Returns:
         An `OpsInfo`.
     """
-    return _library().info
+    library = load()
+    architectures = () if library.reason else tuple(library.built.get("cuda_architectures", ()))
+    compiled = () if library.reason else ("CPU", "XLA", *(("GPU",) if architectures else ()))
+    usable = tuple(device for device in compiled if device != "GPU" or tf.config.get_visible_devices("GPU"))
+    return OpsInfo(
+        ops={name: usable for name in OP_NAMES},
+        compiled=compiled,
+        reason=library.reason,
+        tensorflow=tf.__version__,
+        built_for=library.built.get("tensorflow", ""),
+        instruction_set="" if library.reason else _instruction_set(),
+        cuda_architectures=architectures,
+    )
 
 
 @contextlib.contextmanager
@@ -98,19 +128,41 @@ def implementation(name: str):
 
 def native_op(name: str):
     """Give the function that adds the native op `name`, or None where the twin is to be used."""
-    if getattr(_chosen, "name", None) == "twin":
+    if getattr(_chosen, "name", None) == "twin" or not load_ops():
         return None
-    module = _library().module
-    return None if module is None else getattr(module, "tfjac_" + name, None)
+    return getattr(load().module, "tfjac_" + name, None)
 
 
-def _library() -> _Library:
+def register_gradient(op_type: str):
+    """Register the gradient of an op as `tf.RegisterGradient` does, where no earlier import has done so.
+
+    A process may import the package twice: after its modules were dropped, or from a second copy.
+    """
+
+    def register(function):
+        with contextlib.suppress(KeyError):  # what TensorFlow raises for a type that is registered
+            tf.RegisterGradient(op_type)(function)
+        return function
+
+    return register
+
+
+def load() -> _Library:
+    """Load the library, once, where there is one that can be loaded."""
     global _loaded
     if _loaded is None:
         with _lock:
             if _loaded is None:
+                _check_environment()
                 _loaded = _load()
     return _loaded
+
+
+def _check_environment() -> None:
+    if wrong := _environment.wrong_value():
+        raise ValueError(wrong)
+    if misspelt := _environment.misspelt_name():
+        warnings.warn(misspelt, RuntimeWarning, stacklevel=4)
 
 
 def _load() -> _Library:
@@ -123,42 +175,44 @@ def _load() -> _Library:
             tf.load_library(str(NATIVE_DIR / "libtfjac_xla.so"))
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
-    if reason:
-        warnings.warn(
-            f"tfjac runs without its native ops: {reason}. Results are the same, computed by plain TensorFlow, slower. "
-            "To compile them: pip install --no-build-isolation --force-reinstall --no-deps tfjac, with g++ installed.",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-    return _Library(module, _describe(built, reason))
+    return _Library(module, built, reason)
 
 
 def _build_info() -> dict:
+    path = NATIVE_DIR / "_build_info.json"
     try:
-        return json.loads((NATIVE_DIR / "_build_info.json").read_text())
+        record = json.loads(path.read_text())
+        return record if record["reason"] else {**record, "tensorflow": record["tensorflow"]}
     except FileNotFoundError:
         return {"reason": "they have not been compiled"}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        return {"reason": f"the record of how they were compiled, {path}, cannot be read ({error!r})"}
 
 
 def _why_not(built: dict) -> str:
-    if built.get("reason"):
+    if built["reason"]:
         return built["reason"]
     if built["tensorflow"] != tf.__version__:
         return f"they were compiled for TensorFlow {built['tensorflow']}, and this is TensorFlow {tf.__version__}"
+    return _cut_off(built.get("bytes", {})) or _another_copy()
+
+
+def _cut_off(sizes: dict) -> str:
+    """Say which library is not as long as when it was built: to open such a one can kill the process."""
+    for name, expected in sizes.items():
+        path = NATIVE_DIR / name
+        size = path.stat().st_size if path.is_file() else 0
+        if size != expected:
+            return f"{path} has {size} bytes, and {expected} were built"
     return ""
 
 
-def _describe(built: dict, reason: str) -> OpsInfo:
-    architectures = tuple(built.get("cuda_architectures", ()))
-    devices = () if reason else ("CPU", "XLA", *(("GPU",) if architectures else ()))
-    return OpsInfo(
-        ops={name: devices for name in OP_NAMES},
-        reason=reason,
-        tensorflow=tf.__version__,
-        built_for=built.get("tensorflow", ""),
-        instruction_set="" if reason else _instruction_set(),
-        cuda_architectures=architectures,
-    )
+def _another_copy() -> str:
+    """Say where a library of another copy of this package is loaded: TensorFlow takes every op and kernel once."""
+    maps = pathlib.Path("/proc/self/maps")
+    paths = re.findall(r"/\S.*/libtfjac\.so$", maps.read_text(), re.MULTILINE) if maps.is_file() else ()
+    others = [path for path in paths if path != str((NATIVE_DIR / "libtfjac.so").resolve())]
+    return f"this process has those of another copy of tfjac, {others[0]}" if others else ""
 
 
 def _instruction_set() -> str:

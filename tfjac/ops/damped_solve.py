@@ -88,7 +88,7 @@ def _all_finite(x):
     return tf.reduce_all(tf.math.is_finite(x))
 
 
-@tf.RegisterGradient("TfjacDampedSolve")
+@_library.register_gradient("TfjacDampedSolve")
 def _gradient(op, to_solution, _):
     """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ."""
     matrix, _, scaling, damping = op.inputs

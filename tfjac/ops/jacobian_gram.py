@@ -116,7 +116,7 @@ def _gradient_block(a, d, layout, residual):
     return tf.reshape(block, [-1])
 
 
-@tf.RegisterGradient("TfjacJacobianGram")
+@_library.register_gradient("TfjacJacobianGram")
 def _gradient(op, to_gram, to_gradient):
     count = op.get_attr("K")
     a, d, residual = op.inputs[:count], op.inputs[count : 2 * count], op.inputs[2 * count :]

@@ -67,7 +67,7 @@ def _hadamard(a, d):
     return tf.einsum("nxg,nmxyg->nmxy", tf.einsum("ngi,xgi->nxg", a, a), tf.einsum("nmgo,xygo->nmxyg", d, d))
 
 
-@tf.RegisterGradient("TfjacJacobianKernel")
+@_library.register_gradient("TfjacJacobianKernel")
 def _gradient(op, cotangent):
     a, d = op.inputs[: op.get_attr("K")], op.inputs[op.get_attr("K") :]
     layouts = ["gio"] * len(a)

@@ -53,7 +53,7 @@ def _norms_of_factor(a, d):
     return tf.reduce_sum(_factors.expand(a, d, "gio") ** 2, axis=-1)
 
 
-@tf.RegisterGradient("TfjacJacobianRowNorms")
+@_library.register_gradient("TfjacJacobianRowNorms")
 def _gradient(op, cotangent):
     a, d = op.inputs[: op.get_attr("K")], op.inputs[op.get_attr("K") :]
     layouts = ["gio"] * len(a)

@@ -39,7 +39,7 @@ def twin(a, d, layouts):
     return tf.concat([_factors.expand(x, y, layout) for x, y, layout in zip(a, d, layouts)], axis=-1)
 
 
-@tf.RegisterGradient("TfjacJacobianRows")
+@_library.register_gradient("TfjacJacobianRows")
 def _gradient(op, cotangent):
     a, d = op.inputs[: op.get_attr("K")], op.inputs[op.get_attr("K") :]
     layouts = [layout.decode() for layout in op.get_attr("layouts")]
