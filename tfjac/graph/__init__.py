@@ -1,6 +1,6 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape
+from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape, input_gradients
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
@@ -40,6 +40,7 @@ __all__ = [
     "handle_in",
     "handle_shape",
     "in_graph",
+    "input_gradients",
     "inline_calls",
     "references",
     "registering",

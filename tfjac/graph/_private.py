@@ -99,6 +99,19 @@ def is_differentiable(op):
         return True
 
 
+def input_gradients(op, cotangents):
+    """Return the gradient with respect to each input of `op` by itself, None where there is none.
+
+    `tf.gradients` adds up those of a tensor that is read by several inputs of one op.
+
+    Args:
+        op: an op with a registered gradient.
+        cotangents: one per output, None for outputs that carry no gradient.
+    """
+    gradients = _ops.get_gradient_function(op)(op, *cotangents)
+    return list(gradients) if isinstance(gradients, (list, tuple)) else [gradients]
+
+
 def set_gradient(op, name):
     """Have gradients through `op` taken by the function registered as `name` with `tf.RegisterGradient`.
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 
 
-def in_graph(compute, ys):
+def in_graph(compute, ys, may_be_complex=False):
     """Return `compute(tensors)` with `ys` as tensors of the current graph.
 
     Args:
@@ -13,18 +13,24 @@ def in_graph(compute, ys):
         ys: a tensor, or nest of tensors, of the `tf.function` being traced; or a callable without arguments that
             returns it. A callable is traced in place inside a `tf.function`, and in a new one where this is called
             eagerly: wrap repeated eager calls in a `tf.function` of your own, to trace once.
+        may_be_complex: whether `ys` may be complex, too.
 
     Raises:
         ValueError: for a tensor that is not of the graph being traced.
         TypeError: for what is neither callable nor a floating-point tensor.
     """
+
+
+    def checked(tensors):
+        return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
+
     if callable(ys) and tf.executing_eagerly():
         traced = tf.function(ys)  # with autograph, which the functions of this package themselves do without
-        return tf.function(lambda: compute(tf.nest.map_structure(_checked, traced())), autograph=False)()
-    return compute(tf.nest.map_structure(_checked, ys() if callable(ys) else ys))
+        return tf.function(lambda: compute(checked(traced())), autograph=False)()
+    return compute(checked(ys() if callable(ys) else ys))
 
 
-def _checked(tensor):
+def _checked(tensor, may_be_complex):
     if not tf.is_tensor(tensor):
         raise TypeError(
             "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "
@@ -42,7 +48,12 @@ def _checked(tensor):
             "ys must belong to the tf.function being traced: its graph is read and added to in place. "
             f"Received: {tensor.name} of graph {tensor.graph!r}, while {graph!r} is being traced"
         )
-    if not tensor.dtype.is_floating:
+    if tensor.dtype.is_complex and not may_be_complex:
+        raise TypeError(
+            "ys must be real to have a Jacobian here: take that of tf.math.real(ys) and that of tf.math.imag(ys). "
+            f"(vjp and jvp take complex ys as they are.) Received: {tensor.name} of dtype {tensor.dtype.name}"
+        )
+    if not tensor.dtype.is_floating and not tensor.dtype.is_complex:
         raise TypeError(
             "ys must be of a floating-point dtype to have a Jacobian. "
             f"Received: {tensor.name} of dtype {tensor.dtype.name}"

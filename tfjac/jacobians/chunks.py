@@ -144,7 +144,8 @@ def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
 def bytes_of_pass(sources, y):
     """Estimate what one pass between `sources` and y takes: the bytes of the floating-point tensors on the way."""
     path = differentiable_path(sources, [y])
-    return _bytes_of(output for op in path for output in op.outputs if output.dtype.is_floating)
+    numbers = (output for op in path for output in op.outputs if output.dtype.is_floating or output.dtype.is_complex)
+    return _bytes_of(numbers)
 
 
 def _bytes_of(tensors):

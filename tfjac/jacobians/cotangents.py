@@ -61,10 +61,14 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     """
     m = product(axes(y)[1:])
     backward = pull_back([y], tensors)
+    static_shapes = [tensor.shape for tensor in tensors]
+
+    def one_pass(k):
+        results = backward(_seed(y, k, m))
+        return [tf.zeros_like(z) if result is None else result for z, result in zip(tensors, results)]
 
     def chunk(indices):
-        static_shapes = [tensor.shape for tensor in tensors]
-        return rows(vectorised_map(lambda k: backward(_seed(y, k, m)), indices, static_shapes))
+        return rows(vectorised_map(one_pass, indices, static_shapes))
 
     shapes = [[axes(y)[0], m, spec.shape[2]] for spec in specs]
     return unless_empty(

@@ -17,9 +17,9 @@ from tfjac.jacobians.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
 from tfjac.jacobians.linearise import over_basis, pull_back
-from tfjac.jacobians.nests import like
+from tfjac.jacobians.nests import check_real, like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
-from tfjac.jacobians.shapes import axes, check_when_run, product
+from tfjac.jacobians.shapes import axes, check_when_run, product, wide_dtype
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_source
 
@@ -39,11 +39,12 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
             factors are then dense. All of them where None.
 
     Returns:
-        A list of `Factor`, one per variable, in the dtype of the variable.
+        A list of `Factor`, one per variable, in the dtype of the variable, but in no less than single precision.
 
     Raises:
         ExamplesMix: see `examples_mix`.
         ValueError: for ys without a leading axis, or a variable that no y depends on.
+        TypeError: for a complex variable.
     """
     _check(ys, examples_mix)
     sources = [source_in(ys[0].graph, variable) for variable in variables]
@@ -70,7 +71,12 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
 
 
 def source_in(graph, variable):
-    """Return what stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used."""
+    """Return what stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used.
+
+    Raises:
+        TypeError: for a complex one, and for what is no variable.
+    """
+    check_real("variables", variable)
     if tf.is_symbolic_tensor(variable):
         return variable
     return handle_in(graph, variable)
@@ -116,7 +122,7 @@ def _by_rules(ys, sources, variables, chunk_size):
         factors = _factors(uses, sources, outputs, cotangents)
         return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
 
-    specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
+    specs = _specs(ys, variables)
     parts = [cotangents_in_chunks(y, outputs, rows, specs, chunk_size) for y in ys]
     return [DenseFactor(blocks[0] if len(ys) == 1 else tf.concat(blocks, 1)) for blocks in zip(*parts)]
 
@@ -130,13 +136,18 @@ def _by_sweep(ys, sources, variables, analysis, n, chunk_size):
 
     if chunk_size is None:
         return factors_of()
-    specs = [tf.TensorSpec([ys[0].shape[0], None, like(v).shape.num_elements()], like(v).dtype) for v in variables]
 
     def rows(outputs):
         return [in_dtype_of(factor, v).dense() for factor, v in zip(factors_of(outputs), variables)]
 
     m = sum(product(axes(y)[1:]) for y in ys)
-    return [DenseFactor(block) for block in in_chunks(rows, m, specs, chunk_size, axis=1)]
+    return [DenseFactor(block) for block in in_chunks(rows, m, _specs(ys, variables), chunk_size, axis=1)]
+
+
+def _specs(ys, variables):
+    """What the dense rows `[n,m,q]` of some outputs look like, one `tf.TensorSpec` for each variable."""
+    likes = [like(variable) for variable in variables]
+    return [tf.TensorSpec([ys[0].shape[0], None, x.shape.num_elements()], wide_dtype(x.dtype)) for x in likes]
 
 
 def _factors(uses, sources, outputs, cotangents):

@@ -10,11 +10,21 @@ import abc
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import axes, product, widened
 
 
 class Factor(abc.ABC):
-    """One variable's columns of the Jacobian, kept so that products need not form them."""
+    """One variable's columns of the Jacobian, kept so that products need not form them.
+
+    Its numbers are of single precision or better, whatever the graph computes in. Those with respect to a complex
+    weight are complex, in TensorFlow's convention: the column of w holds ∂y/∂Re w + i·∂y/∂Im w. On the way back to a
+    real variable they become real again (`real`, `imag`); products and norms are of real factors.
+    """
+
+    @property
+    @abc.abstractmethod
+    def dtype(self):
+        """The dtype of the columns."""
 
     @property
     @abc.abstractmethod
@@ -42,8 +52,24 @@ class Factor(abc.ABC):
         """Return a factor of the same kind made of other tensors."""
 
     def cast(self, dtype):
-        """Return the same factor in another floating-point dtype."""
-        return self.with_tensors(*(tf.cast(x, dtype) if x.dtype.is_floating else x for x in self.tensors()))
+        """Return the same factor in another floating-point dtype, but in no less than single precision."""
+        return self._mapped(lambda x: tf.cast(x, dtype))
+
+    def real(self):
+        """Return the real part of the columns as a factor."""
+        return self._mapped(tf.math.real)
+
+    def imag(self):
+        """Return the imaginary part of the columns as a factor."""
+        return self._mapped(tf.math.imag) if self.dtype.is_complex else self.scaled(0)
+
+    def conjugated(self):
+        """Return the complex conjugate of the columns as a factor."""
+        return self._mapped(tf.math.conj)
+
+    def _mapped(self, function):
+        """The factor with `function` of each of its tensors but integers."""
+        return self.with_tensors(*(x if x.dtype.is_integer else function(x) for x in self.tensors()))
 
     @abc.abstractmethod
     def scaled(self, scale):
@@ -55,6 +81,8 @@ class Factor(abc.ABC):
 
     def dense(self):
         """Form the columns: `[n,m,q]`. One write of the result."""
+        if self.dtype.is_complex:
+            return tf.complex(self.real().dense(), self.imag().dense())
         return ops.jacobian_rows(*listed(self))
 
     def kernel(self):
@@ -88,7 +116,11 @@ class OuterFactor(Factor):
     """
 
     def __init__(self, a, d, layout="gio"):
-        self.a, self.d, self.layout = a, d, layout
+        self.a, self.d, self.layout = widened(a), widened(d), layout
+
+    @property
+    def dtype(self):
+        return self.d.dtype
 
     @property
     def num_columns(self):
@@ -123,6 +155,20 @@ class OuterFactor(Factor):
     def with_tensors(self, *tensors):
         return OuterFactor(*tensors, self.layout)
 
+    def real(self):
+        """Re(a·d) = Re a · Re d - Im a · Im d: twice the positions."""
+        if not self.dtype.is_complex:
+            return self
+        a, d = self.a, self.d
+        both = tf.concat([tf.math.real(a), -tf.math.imag(a)], 1), tf.concat([tf.math.real(d), tf.math.imag(d)], 2)
+        return self.with_tensors(*both)
+
+    def imag(self):
+        """Im(a·d) = Re(a · (-i·d))."""
+        if not self.dtype.is_complex:
+            return self.scaled(0)
+        return self.with_tensors(self.a, self.d * tf.constant(-1j, self.dtype)).real()
+
     def scaled(self, scale):
         return OuterFactor(self.a * scale, self.d, self.layout)
 
@@ -147,7 +193,11 @@ class DenseFactor(Factor):
     """The columns themselves, `j[n,m,q]`: biases and scales, and what no rule covers."""
 
     def __init__(self, j):
-        self.j = j
+        self.j = widened(j)
+
+    @property
+    def dtype(self):
+        return self.j.dtype
 
     @property
     def num_columns(self):
@@ -188,7 +238,11 @@ class GatherFactor(Factor):
     """
 
     def __init__(self, ids, d, rows):
-        self.ids, self.d, self.rows = ids, d, rows
+        self.ids, self.d, self.rows = ids, widened(d), rows
+
+    @property
+    def dtype(self):
+        return self.d.dtype
 
     @property
     def num_columns(self):

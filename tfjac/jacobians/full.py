@@ -123,7 +123,7 @@ def _by_examples(y, sources):
 
 def _by_factors(y, sources, xs, limits):
     factors = factorize([y], xs, chunk_size=_passes(y, sources, limits))
-    return [tf.reshape(factor.dense(), [*axes(y), *axes(x)]) for factor, x in zip(factors, xs)]
+    return [tf.cast(tf.reshape(factor.dense(), [*axes(y), *axes(x)]), x.dtype) for factor, x in zip(factors, xs)]
 
 
 def _by_blocks(y, sources, xs, limits):

@@ -6,12 +6,13 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, captured_tensor, handle_in
 
 
-def sources_of(xs):
+def sources_of(xs, may_be_complex=False):
     """Return what stands for each x of the nest `xs` in the graph being traced; None where the graph does not use it.
 
     Args:
         xs: nest of `tf.Variable`, `keras.Variable`, tensors of the graph being traced, or eager tensors that were
             captured by it.
+        may_be_complex: whether they may be complex, too.
 
     Raises:
         TypeError: for anything else, or what is not floating-point.
@@ -20,10 +21,10 @@ def sources_of(xs):
     flat = tf.nest.flatten(xs)
     if not flat:
         raise ValueError("xs must hold at least one variable or tensor. Received: an empty nest")
-    return [_source(x) for x in flat]
+    return [_source(x, may_be_complex) for x in flat]
 
 
-def _source(x):
+def _source(x, may_be_complex):
     graph = tf.compat.v1.get_default_graph()
     if not is_variable(x) and not tf.is_tensor(x):
         raise TypeError(
@@ -31,11 +32,13 @@ def _source(x):
             f"Received: {x!r} of type {type(x).__name__}"
         )
     x = like(x)
-    if not x.dtype.is_floating:
+    if not x.dtype.is_floating and not x.dtype.is_complex:
         raise TypeError(
             "xs must be of a floating-point dtype: there is no derivative with respect to integers. "
             f"Received: a {type(x).__name__} of shape {x.shape} and dtype {x.dtype.name}"
         )
+    if not may_be_complex:
+        check_real("xs", x)
     if isinstance(x, tf.Variable):
         return handle_in(graph, x)
     if not tf.is_symbolic_tensor(x):
@@ -46,6 +49,19 @@ def _source(x):
             f"Received: {x.name} of graph {x.graph!r}, while {graph!r} is being traced"
         )
     return x
+
+
+def check_real(name, x):
+    """Check that x, a variable or tensor that is differentiated with respect to, is not complex.
+
+    Raises:
+        TypeError: with the way out.
+    """
+    if like(x).dtype.is_complex:
+        raise TypeError(
+            f"{name} must be real: make the complex number of two real ones, tf.complex(re, im), and differentiate "
+            f"with respect to these. Received: a {type(x).__name__} of shape {x.shape} and dtype {like(x).dtype.name}"
+        )
 
 
 def like(x):

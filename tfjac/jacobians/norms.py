@@ -7,6 +7,7 @@ from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.products import pulled
+from tfjac.jacobians.shapes import wide_dtype
 
 
 @tf.autograph.experimental.do_not_convert
@@ -35,7 +36,7 @@ def per_example_gradient_norms(losses, variables):
     The derivative of a norm is not finite where the norm is zero.
     """
     flat = tf.nest.flatten(variables)
-    return in_graph(lambda y: _norms(factorize([of_rank_one(y)], flat), y.dtype), losses)
+    return in_graph(lambda y: tf.cast(_norms(factorize([of_rank_one(y)], flat), y.dtype), y.dtype), losses)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -71,10 +72,11 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False):
         bound = _one_for_each("clip_norm", clip_norm, of_rank_one(y), scalar_too=True)
         factors = factorize([y], flat)
         norms = _norms(factors, y.dtype)
+        bound = tf.cast(bound, norms.dtype)
         weights = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
         gradients = [_weighted_sum(factor, weights, v) for factor, v in zip(factors, flat)]
         gradients = tf.nest.pack_sequence_as(variables, gradients)
-        return (gradients, norms) if return_norms else gradients
+        return (gradients, tf.cast(norms, y.dtype)) if return_norms else gradients
 
     return in_graph(compute, losses)
 
@@ -117,14 +119,16 @@ def weighted_gradients(losses, variables, weights):
 
 
 def _norms(factors, dtype):
+    """The norms `[n]` in `dtype`, but in no less than single precision: squares overflow before norms do."""
+    dtype = wide_dtype(dtype)
     return tf.sqrt(tf.add_n([tf.cast(factor.squared_row_norms()[:, 0], dtype) for factor in factors]))
 
 
 def _weighted_sum(factor, weights, variable):
     """Σ_n w[n] J[n,0,q], in the shape of the variable."""
     variable = like(variable)
-    weights = tf.cast(weights, variable.dtype)
-    return tf.reshape(factor.adjoint_matmul(weights[:, None, None]), variable.shape)
+    weights = tf.cast(weights, factor.dtype)
+    return tf.cast(tf.reshape(factor.adjoint_matmul(weights[:, None, None]), variable.shape), variable.dtype)
 
 
 def _one_for_each(name, value, losses, scalar_too):

@@ -13,7 +13,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
     """J[(n,m),p] = ∂y[n,m]/∂θ[p] as a `tf.linalg.LinearOperator`, which is never formed unless asked for.
 
     Rows run over examples, then outputs within an example; columns over the variables in the order given, each
-    flattened row-major. It works wherever TensorFlow takes a linear operator, for example in
+    flattened row-major. Its dtype is that of the variables, float32 for half precision. It works wherever TensorFlow takes a linear operator, for example in
     `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
     """
 
@@ -26,7 +26,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
             num_examples, num_outputs: n and m, integers or scalar tensors.
             name: name of the operator.
         """
-        dtypes = {factor.tensors()[-1 if len(factor.tensors()) == 1 else 1].dtype for factor in factors}
+        dtypes = {factor.dtype for factor in factors}
         if len(dtypes) > 1:
             raise TypeError(
                 "All variables of one operator must have the same dtype; make one operator for each. "

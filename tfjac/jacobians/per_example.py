@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, in_graph
+from tfjac.graph import in_graph
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.factorize import factorize, source_in
+from tfjac.jacobians.nests import like
 from tfjac.jacobians.shapes import axes
 
 
@@ -36,7 +37,7 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
         sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
         factors = factorize([y], flat, examples_mix, at_once)
-        return [tf.reshape(factor.dense(), [*axes(y), *_shape(v)]) for factor, v in zip(factors, flat)]
+        return [tf.cast(tf.reshape(j.dense(), [*axes(y), *like(v).shape]), like(v).dtype) for j, v in zip(factors, flat)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 
@@ -70,7 +71,3 @@ def of_rank_one(losses):
             f"Received: {losses.name} of shape {losses.shape}"
         )
     return losses
-
-
-def _shape(variable):
-    return variable.shape if tf.is_tensor(variable) else as_tf_variable(variable).shape

@@ -25,7 +25,10 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
     Raises:
         ValueError: where `tangents` is no nest like `xs` or a shape differs; for tensors that are eager or of another
             graph.
-        TypeError: for a tangent that cannot be converted to the dtype of its x, ys or xs that are not floating-point.
+        TypeError: for a tangent that cannot be converted to the dtype of its x, ys or xs that are neither
+            floating-point nor complex.
+
+    Where xs or ys are complex, J is that of their real and imaginary parts.
 
     It is the pull-back of the pull-back, so it works for every op that has second derivatives, loops included, in
     graphs and under XLA, where `tf.autodiff.ForwardAccumulator` does not; the tangents themselves are not
@@ -37,12 +40,12 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
 
     def compute(ys):
         vectors = matching("tangents", tangents, xs, tf.nest.flatten(xs), "xs")
-        sources = sources_of(xs)
+        sources = sources_of(xs, may_be_complex=True)
         present = [source for source in sources if source is not None]
         flat = inline_calls(tf.nest.flatten(ys), depends_on=present)
         return packed(ys, pushed(flat, sources, vectors), flat, unconnected)
 
-    return in_graph(compute, ys)
+    return in_graph(compute, ys, may_be_complex=True)
 
 
 def pushed(ys, sources, vectors):
@@ -60,7 +63,7 @@ def pushed(ys, sources, vectors):
 
 
 @tf.autograph.experimental.do_not_convert
-def vjp(ys, xs, cotangents, unconnected_gradients="none"):
+def vjp(ys, xs, cotangents=None, unconnected_gradients="none"):
     """Return the vector-Jacobian product Σ_y u_y · ∂y/∂x: cotangents at several nodes, pulled back at once.
 
     With cotangents at several nodes of a network this is backpropagation by parts, from known gradients: what flows
@@ -71,7 +74,7 @@ def vjp(ys, xs, cotangents, unconnected_gradients="none"):
             computed from another; or a callable without arguments that returns it, anywhere.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
             eager tensor that it uses.
-        cotangents: nest like `ys`, each entry with the shape of its y.
+        cotangents: nest like `ys`, each entry with the shape of its y; ones where left out, as in `tf.gradients`.
         unconnected_gradients: "none" gives None for an x on which no y depends, "zero" gives zeros.
 
     Returns:
@@ -80,18 +83,34 @@ def vjp(ys, xs, cotangents, unconnected_gradients="none"):
     Raises:
         ValueError: where `cotangents` is no nest like `ys` or a shape differs; for tensors that are eager or of another
             graph.
-        TypeError: for a cotangent that cannot be converted to the dtype of its y, ys or xs that are not floating-point.
+        TypeError: for a cotangent that cannot be converted to the dtype of its y, ys or xs that are neither
+            floating-point nor complex; for complex ys without cotangents.
+
+    Complex numbers are taken as TensorFlow takes them: the result for x is the gradient of Σ Re(ū·y), which for a
+    complex x is ∂/∂Re x + i·∂/∂Im x.
 
     Cost: one backward pass, however many ys there are.
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
     def compute(ys):
-        vectors = matching("cotangents", cotangents, ys, tf.nest.flatten(ys), "ys")
-        sources = sources_of(xs)
-        return packed(xs, pulled(tf.nest.flatten(ys), sources, vectors), shaped_like(xs, sources), unconnected)
+        sources = sources_of(xs, may_be_complex=True)
+        flat = tf.nest.flatten(ys)
+        vectors = _ones(flat) if cotangents is None else matching("cotangents", cotangents, ys, flat, "ys")
+        return packed(xs, pulled(flat, sources, vectors), shaped_like(xs, sources), unconnected)
 
-    return in_graph(compute, ys)
+    return in_graph(compute, ys, may_be_complex=True)
+
+
+def _ones(ys):
+    """The cotangents of a plain gradient."""
+    for y in ys:
+        if y.dtype.is_complex:
+            raise TypeError(
+                "cotangents must be given for complex ys: there is no one direction in which they grow. "
+                f"Received: none, for {y.name} of dtype {y.dtype.name}"
+            )
+    return [tf.ones_like(y) for y in ys]
 
 
 def pulled(ys, sources, vectors):

@@ -18,6 +18,16 @@ def product(sizes):
     return math.prod(sizes, start=1)
 
 
+def widened(tensor):
+    """Return `tensor` in at least single precision: squares and long sums of less overflow, or lose what is small."""
+    return tf.cast(tensor, wide_dtype(tensor.dtype)) if tensor.dtype.is_floating else tensor
+
+
+def wide_dtype(dtype):
+    """Return the dtype that `widened` gives: float32 in place of half precision, every other dtype as it is."""
+    return tf.float32 if dtype.is_floating and dtype.size < tf.float32.size else dtype
+
+
 def split_examples(tensor, axis, n, lead=0):
     """Bring the examples to the front.
 

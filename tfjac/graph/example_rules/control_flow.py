@@ -93,7 +93,7 @@ def _loop(op, outputs, wanted):
         raise NoRule("what it reads and what it passes on have their examples along different axes")
     if SHARED in state.values():
         raise NoRule("a weight changes from step to step of the loop")
-    writes = {k: _writes(body, k) for k in state if op.inputs[k].dtype.is_floating is False}
+    writes = {k: _writes(body, k) for k in state if op.inputs[k].dtype == tf.variant}
     if any(axis is SHARED and op.inputs[k].dtype == tf.variant for k, axis in invariant.items()):
         raise NoRule("it reads weights from a TensorArray; index the weights themselves with the counter")
     _check_can_run_again(body)
@@ -160,8 +160,8 @@ def _conditional(op, outputs, wanted):
             raise NoRule("its branches use an input in different ways")
         _check_can_run_again(branch)
         insides.append(BranchInside(branch, used))
-    if any(tensor.dtype.is_floating is False for k, tensor in enumerate(op.outputs) if k in outputs) or any(
-        axis is not SHARED and not op.inputs[1 + k].dtype.is_floating for k, axis in inputs.items()
+    if any(tensor.dtype == tf.variant for k, tensor in enumerate(op.outputs) if k in outputs) or any(
+        axis is not SHARED and op.inputs[1 + k].dtype == tf.variant for k, axis in inputs.items()
     ):
         raise NoRule("a TensorArray goes through it")
     wanted.insides[op.name] = insides

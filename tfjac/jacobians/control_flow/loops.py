@@ -57,7 +57,7 @@ class _Step:
         self.loop, self.sweep, self.lists = loop, sweep, lists
         self.written = list(lists)
         carried = [k for k, axis in loop.inside.invariant.items() if axis is not SHARED]
-        self.sums = [k for k in carried if loop.op.inputs[k].dtype.is_floating]
+        self.sums = [k for k in carried if loop.op.inputs[k].dtype != tf.variant]
         self.list_inputs = [k for k in carried if loop.op.inputs[k].dtype == tf.variant]
         self.reads, self.parts = [], []
 

@@ -147,7 +147,7 @@ class Sweep:
         self._pull_back(list(carried), pending, stop)
 
     def _differentiated(self, tensor):
-        return tensor.dtype.is_floating and self.analysis.carries(tensor)
+        return tensor.dtype != tf.variant and self.analysis.carries(tensor)
 
     def _first_dependent(self, specials):
         """For each tensor on the path, the index of the first special op that depends on it."""

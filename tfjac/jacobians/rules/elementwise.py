@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import copy_op
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_labels
+from tfjac.jacobians.shapes import axes, product, split_labels, widened
 
 
 @rule("BiasAdd")
@@ -37,8 +37,22 @@ def _sub(use):
 
 @rule("Mul")
 def _mul(use):
-    """J_w = Σ x ⊙ d over the axes along which w is broadcast."""
-    return _summed(use, use.op.inputs[1 - use.weight_index] * use.d, _aligned(use))
+    """J_w = Σ x̄ ⊙ d over the axes along which w is broadcast."""
+    return _summed(use, tf.math.conj(use.op.inputs[1 - use.weight_index]) * use.d, _aligned(use))
+
+
+@rule("Complex")
+def _complex(use):
+    """z = w + i·x or x + i·w for real w and x."""
+    part = tf.math.real if use.weight_index == 0 else tf.math.imag
+    return _summed(use, part(use.d), _aligned(use))
+
+
+@rule("SelectV2")
+def _select(use):
+    """J_w = Σ d over the elements that were chosen."""
+    chosen = use.op.inputs[0] if use.weight_index == 1 else ~use.op.inputs[0]
+    return _summed(use, tf.where(chosen, use.d, tf.zeros([], use.d.dtype)), _aligned(use))
 
 
 @rule(
@@ -49,18 +63,28 @@ def _mul(use):
     "Minimum",
     "Pow",
     "SquaredDifference",
-    "SelectV2",
     "MulNoNan",
     "Xdivy",
     "Xlogy",
     "Atan2",
 )
 def _general(use):
-    """The slope ∂z/∂w, element by element, from the op's own gradient at a weight spelt out to the output's shape."""
+    """The slope ∂z/∂w, element by element, from the op's own gradient at a weight spelt out to the output's shape.
+
+    A gradient is linear over the reals alone: for complex z it takes the slope along 1 and that along i.
+    """
     spelt = tf.broadcast_to(use.weight, tf.shape(use.output))
     inputs = [spelt if k == use.weight_index else tensor for k, tensor in enumerate(use.op.inputs)]
-    slope = tf.gradients(copy_op(use.op, inputs).outputs[0], spelt)[0]
-    return _summed(use, slope * use.d, _aligned(use))
+    output = copy_op(use.op, inputs).outputs[0]
+
+    def slope(along):
+        return tf.gradients(output, spelt, grad_ys=tf.fill(tf.shape(output), tf.constant(along, output.dtype)))[0]
+
+    if not output.dtype.is_complex:
+        return _summed(use, slope(1) * use.d, _aligned(use))
+    parts = (tf.cast(part(use.d), use.d.dtype) for part in (tf.math.real, tf.math.imag))
+    pulled = tf.add_n([slope(along) * part for along, part in zip((1, 1j), parts)])
+    return _summed(use, pulled, _aligned(use))
 
 
 def _aligned(use):
@@ -74,7 +98,7 @@ def _summed(use, pulled, varying):
     if use.axis.axis in varying:
         raise NoFactor("the weight varies along the axis of the examples")
     labels = split_labels(list(range(use.output.shape.rank)), use.axis)
-    pulled = use.split_cotangent(pulled)
+    pulled = widened(use.split_cotangent(pulled))
     positions = [2 + k for k, label in enumerate(labels) if label not in varying]
     j = tf.reduce_sum(pulled, positions) if positions else pulled
     n, m, *sizes = axes(j)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.cotangents import gradients_or_zeros
+from tfjac.graph import handle_shape, input_gradients
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.shapes import axes, inner_size, product
 
@@ -16,7 +16,6 @@ def factor_by_op_gradient(use):
     Cost: n·m gradients of this one op over the whole batch, each with the cotangents of all other examples set to zero.
     """
     n, m = use.n, axes(use.d)[0]
-    others = [tensor for k, tensor in enumerate(use.op.inputs) if k != use.weight_index]
     shape = axes(use.output)
     outer, inner = use.axis.outer, inner_size(use.output, use.axis, n)
     along = [1] * len(shape)
@@ -25,7 +24,29 @@ def factor_by_op_gradient(use):
         chosen = tf.one_hot(index // m, n, dtype=use.d.dtype)
         mask = tf.reshape(tf.tile(chosen[None, :, None], [outer, 1, inner]), [-1])
         mask = tf.reshape(mask, [*along[: use.axis.axis], shape[use.axis.axis], *along[use.axis.axis + 1 :]])
-        return gradients_or_zeros(use.output, [use.weight], mask * tf.gather(use.d, index % m), stop=others)[0]
+        return _gradient(use, mask * tf.gather(use.d, index % m))
 
     rows = tf.vectorized_map(one_row, tf.range(n * m))
-    return DenseFactor(tf.reshape(rows, [n, m, product(axes(rows)[1:])]))
+    return DenseFactor(tf.reshape(rows, [n, m, product(_sizes(use.weight))]))
+
+
+def _gradient(use, cotangent):
+    """The gradient of the weight at this input alone, which the op may read at another one too; zeros for none."""
+    cotangents = [_zeros(output) for output in use.op.outputs]
+    cotangents[use.output_index] = tf.cast(cotangent, use.output.dtype)
+    gradient = input_gradients(use.op, cotangents)[use.weight_index]
+    if gradient is None:
+        return tf.zeros(_sizes(use.weight), use.d.dtype)
+    return tf.convert_to_tensor(gradient)
+
+
+def _zeros(output):
+    return tf.zeros_like(output) if output.dtype.is_floating or output.dtype.is_complex else None
+
+
+def _sizes(weight):
+    """The sizes of a tensor, or of the variable that a handle stands for."""
+    if weight.dtype != tf.resource:
+        return axes(weight)
+    shape = handle_shape(weight)
+    return shape.as_list() if shape.is_fully_defined() else tf.unstack(tf.raw_ops.VariableShape(input=weight))

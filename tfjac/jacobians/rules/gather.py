@@ -32,5 +32,6 @@ def _rows(use, ids, rows):
     n, m, *sizes = axes(d)
     positions = ids.shape.rank - 1
     t, o = product(sizes[:positions]), product(sizes[positions:])
-    rows = tf.cast(rows, ids.dtype) if tf.is_tensor(rows) else rows
-    return GatherFactor(tf.reshape(ids, [n, t]), tf.reshape(d, [n, m, t, o]), rows)
+    rows = tf.cast(rows, tf.int32) if tf.is_tensor(rows) else rows
+    ids = tf.cast(tf.reshape(ids, [n, t]), tf.int32)  # the dtype of sizes that are open while tracing
+    return GatherFactor(ids, tf.reshape(d, [n, m, t, o]), rows)

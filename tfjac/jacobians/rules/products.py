@@ -4,10 +4,10 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import einsum_labels
+from tfjac.graph import SHARED, einsum_labels
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_labels
+from tfjac.jacobians.shapes import axes, product, split_labels, widened
 
 
 @rule("MatMul")
@@ -18,19 +18,34 @@ def _matmul(use):
 
 @rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(use):
-    """Batch axes are labelled from the right; one of size 1 that is broadcast gets no label."""
+    """Batch axes are labelled from the right; one of size 1 that is broadcast gets no label. Adjoints conjugate."""
     adjoint = use.op.get_attr("adj_x"), use.op.get_attr("adj_y")
-    left = [*_batch_labels(use, use.op.inputs[0]), *("kr" if adjoint[0] else "rk")]
-    right = [*_batch_labels(use, use.op.inputs[1]), *("ck" if adjoint[1] else "kc")]
-    return product_factor(use, [left, right], [*_batch_labels(use, use.output), "r", "c"])
+    matrices = "kr" if adjoint[0] else "rk", "ck" if adjoint[1] else "kc"
+    operands = [_from_the_right(tensor, labels) for tensor, labels in zip(use.op.inputs, matrices)]
+    return product_factor(use, *_broadcast(use, operands, _from_the_right(use.output, "rc")), adjoint)
 
 
-def _batch_labels(use, tensor):
-    sizes, result = tensor.shape[:-2], use.output.shape[:-2]
-    result = result[result.rank - sizes.rank :]
+def _from_the_right(tensor, labels):
+    """Number the axes in front of those with `labels`."""
+    return [*(str(position) for position in range(tensor.shape.rank - len(labels), 0, -1)), *labels]
+
+
+def _broadcast(use, operands, output):
+    """Take the labels off axes of size 1 that are broadcast; the result and `output` are what `product_factor` takes.
+
+    Raises:
+        NoFactor: where it shows only at run time whether an axis of the weight meets one of the same size.
+    """
+    numbered = [dict(zip(labels, tensor.shape)) for labels, tensor in zip(operands, use.op.inputs)]
+    for label in set(numbered[0]) & set(numbered[1]):
+        first, second = (axes_of[label] for axes_of in numbered)
+        if label.isdigit() and None in (first, second) and 1 not in (first, second):
+            raise NoFactor("an axis that may be broadcast is of open size")
+    long = {label for label, size in zip(output, use.output.shape) if size != 1}
     return [
-        str(sizes.rank - k) if size != 1 or whole == 1 else None for k, (size, whole) in enumerate(zip(sizes, result))
-    ]
+        [None if axes_of[label] == 1 and label in long else label for label in labels]
+        for labels, axes_of in zip(operands, numbered)
+    ], output
 
 
 @rule("Einsum")
@@ -38,10 +53,10 @@ def _einsum(use):
     operands, output = einsum_labels(use.op, [tensor.shape.rank for tensor in use.op.inputs])
     if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
         raise NoFactor("only einsums of two operands, without diagonals, are covered")
-    return product_factor(use, operands, output)
+    return product_factor(use, *_broadcast(use, operands, output))
 
 
-def product_factor(use, operands, output):
+def product_factor(use, operands, output, conjugated=(False, False)):
     """Return the factor of the weight in a product of two tensors, summed over the labels that the output lacks.
 
     Each label becomes part of one axis of the factor by where it occurs: weight and data only: i; weight and output
@@ -51,15 +66,20 @@ def product_factor(use, operands, output):
         use: the `Use`.
         operands: for each of the two inputs its labels, one per axis; None for an axis of size 1 that is broadcast.
         output: the labels of the output.
+        conjugated: for each of the two inputs whether its complex conjugate is what is multiplied.
     """
     data = 1 - use.weight_index
     x, x_axis = use.op.inputs[data], use.input_axes[data]
+    if x_axis is SHARED:
+        raise NoFactor("no input of its own carries the examples")
+    x = x if conjugated[0] != conjugated[1] else tf.math.conj(x)
+    cotangent = tf.math.conj(use.split_cotangent()) if conjugated[use.weight_index] else use.split_cotangent()
     x, x_labels = use.split(x, x_axis), split_labels(list(operands[data]), x_axis)
     z_labels = split_labels(list(output), use.axis)
     sizes = {label: size for label, size in zip(operands[use.weight_index], axes(use.weight)) if label is not None}
     alone = [k for k, label in enumerate(x_labels) if label not in sizes and label not in z_labels]
     if alone:
-        x = tf.reduce_sum(x, [1 + k for k in alone])
+        x = tf.reduce_sum(widened(x), [1 + k for k in alone])
         x_labels = [label for k, label in enumerate(x_labels) if k not in alone]
     groups = {
         "g": [label for label in sizes if label in x_labels and label in z_labels],
@@ -70,7 +90,7 @@ def product_factor(use, operands, output):
     if len(sizes) != sum(len(groups[name]) for name in "gio") or not set(groups["t"]) <= set(x_labels):
         raise NoFactor("an axis occurs in only one of the tensors")
     a = _arranged(x, x_labels, [groups["t"], groups["g"], groups["i"]], lead=1)
-    d = _arranged(use.split_cotangent(), z_labels, [groups["t"], groups["g"], groups["o"]], lead=2)
+    d = _arranged(cotangent, z_labels, [groups["t"], groups["g"], groups["o"]], lead=2)
     return _in_order_of_weight(a, d, groups, sizes)
 
 

@@ -46,7 +46,7 @@ def per_segment_jacobian(ys, variables, max_rows=None):
 
     def compute(y):
         factors = factorize_segments([y], flat, max_rows)
-        return [tf.reshape(factor.dense(), [*axes(y), *like(v).shape]) for factor, v in zip(factors, flat)]
+        return [tf.cast(tf.reshape(j.dense(), [*axes(y), *like(v).shape]), like(v).dtype) for j, v in zip(factors, flat)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 
