@@ -20,7 +20,6 @@ def in_graph(compute, ys, may_be_complex=False):
         TypeError: for what is neither callable nor a floating-point tensor.
     """
 
-
     def checked(tensors):
         return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
 

@@ -76,10 +76,9 @@ def source_in(graph, variable):
     Raises:
         TypeError: for a complex one, and for what is no variable.
     """
+    source = variable if tf.is_symbolic_tensor(variable) else handle_in(graph, variable)
     check_real("variables", variable)
-    if tf.is_symbolic_tensor(variable):
-        return variable
-    return handle_in(graph, variable)
+    return source
 
 
 def describe(op):
@@ -190,6 +189,12 @@ def _row_by_row(ys, sources, variables, chunk_size):
 
 def in_dtype_of(factor, variable):
     return factor.cast(like(variable).dtype)
+
+
+def rows_like(y, variable, factor):
+    """Return the dense rows of a factor as `[*y.shape, *variable.shape]` in the dtype of the variable."""
+    x = like(variable)
+    return tf.cast(tf.reshape(factor.dense(), [*axes(y), *axes(x)]), x.dtype)
 
 
 def _warn(message):

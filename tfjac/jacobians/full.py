@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.factorize import factorize, rows_like
 from tfjac.jacobians.linearise import over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes
@@ -123,7 +123,7 @@ def _by_examples(y, sources):
 
 def _by_factors(y, sources, xs, limits):
     factors = factorize([y], xs, chunk_size=_passes(y, sources, limits))
-    return [tf.cast(tf.reshape(factor.dense(), [*axes(y), *axes(x)]), x.dtype) for factor, x in zip(factors, xs)]
+    return [rows_like(y, x, factor) for x, factor in zip(xs, factors)]
 
 
 def _by_blocks(y, sources, xs, limits):

@@ -13,8 +13,8 @@ class JacobianOperator(tf.linalg.LinearOperator):
     """J[(n,m),p] = ∂y[n,m]/∂θ[p] as a `tf.linalg.LinearOperator`, which is never formed unless asked for.
 
     Rows run over examples, then outputs within an example; columns over the variables in the order given, each
-    flattened row-major. Its dtype is that of the variables, float32 for half precision. It works wherever TensorFlow takes a linear operator, for example in
-    `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
+    flattened row-major. Its dtype is that of the variables, float32 for half precision. It works wherever TensorFlow
+    takes a linear operator, for example in `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
     """
 
     def __init__(self, factors, shapes, num_examples, num_outputs, name="JacobianOperator"):

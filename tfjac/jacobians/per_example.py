@@ -4,9 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import in_graph
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.factorize import factorize, source_in
-from tfjac.jacobians.nests import like
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.factorize import factorize, rows_like, source_in
 
 
 @tf.autograph.experimental.do_not_convert
@@ -37,7 +35,7 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
         sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
         factors = factorize([y], flat, examples_mix, at_once)
-        return [tf.cast(tf.reshape(j.dense(), [*axes(y), *like(v).shape]), like(v).dtype) for j, v in zip(factors, flat)]
+        return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 

@@ -3,11 +3,10 @@
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.nests import like
+from tfjac.jacobians.factorize import rows_like
 from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.segments.factorize import factorize_segments
-from tfjac.jacobians.shapes import axes
 
 
 @tf.autograph.experimental.do_not_convert
@@ -46,7 +45,7 @@ def per_segment_jacobian(ys, variables, max_rows=None):
 
     def compute(y):
         factors = factorize_segments([y], flat, max_rows)
-        return [tf.cast(tf.reshape(j.dense(), [*axes(y), *like(v).shape]), like(v).dtype) for j, v in zip(factors, flat)]
+        return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 

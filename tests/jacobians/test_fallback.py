@@ -1,0 +1,41 @@
+"""What no rule covers, and what its op reads at two inputs at once."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+
+
+def clipped(x, w):
+    bound = tf.reduce_max(w)
+    return tf.raw_ops.ClipByValue(t=x, clip_value_min=bound, clip_value_max=bound)
+
+
+def normalised(x, w):
+    arguments = {"scale": w, "offset": w, "mean": w, "variance": tf.ones(4)}
+    return tf.raw_ops.FusedBatchNormV3(x=x[:, None, None], is_training=False, **arguments).y[:, 0, 0]
+
+
+def added(x, w):
+    rows = tf.tile(w[None], [3, 1])
+    return tf.raw_ops.AddN(inputs=[rows, x * w, rows])
+
+
+TWICE = {"bounds of a clip": clipped, "scale, offset and mean": normalised, "a sum": added}
+
+
+@pytest.mark.filterwarnings("ignore:tfjac. no factor")
+@pytest.mark.parametrize("name", TWICE)
+def test_one_tensor_at_two_inputs(name, rng):
+    """The gradient of each input by itself: that of the tensor is both together, and counts each once."""
+    variable = tf.Variable(rng.normal(size=4).astype("float32"))
+    x = tf.constant(rng.normal(size=(3, 4)).astype("float32"))
+
+    def y():
+        return TWICE[name](x, tf.convert_to_tensor(variable))
+
+    (expected,) = full_jacobian(y, [variable])
+    assert np.abs(expected).max() > 0.1
+    assert_all_close(tfjac.per_example_jacobian(y, variable), expected, 1e-5)
