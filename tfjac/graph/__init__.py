@@ -2,6 +2,7 @@
 
 from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape, input_gradients
 from tfjac.graph.assignments import check_not_assigned_since
+from tfjac.graph.bodies import bodies_of
 from tfjac.graph.copying import inline_calls, replay, transplant
 from tfjac.graph.example_axis import (
     SHARED,
@@ -16,11 +17,13 @@ from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
-from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
+from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
 
 __all__ = [
+    "SHAPE_ONLY",
     "SHARED",
     "ExampleAnalysis",
     "ExampleAxis",
@@ -30,6 +33,7 @@ __all__ = [
     "ancestors",
     "as_tf_variable",
     "between",
+    "bodies_of",
     "captured_tensor",
     "check_not_assigned_since",
     "compiled_by_xla",
@@ -42,6 +46,8 @@ __all__ = [
     "in_graph",
     "input_gradients",
     "inline_calls",
+    "depend_by_value",
+    "gradient_stops_at",
     "references",
     "registering",
     "replay",

@@ -4,6 +4,13 @@ A set of tensors is a set of `tensor.ref()`: tensors compare by value, reference
 """
 
 
+# Ops that look at the shapes of their inputs alone.
+SHAPE_ONLY = {
+    *("OnesLike", "Rank", "Shape", "ShapeN", "Size", "VariableShape", "ZerosLike"),
+    *("TensorListElementShape", "TensorListLength"),
+}
+
+
 def references(tensors):
     """Return the set of `ref()` of `tensors`."""
     return {tensor.ref() for tensor in tensors}
@@ -35,22 +42,29 @@ def ancestors(targets, stop=()):
     return ordered
 
 
-def between(sources, targets):
+def between(sources, targets, by_value=False):
     """List the ops on the paths from `sources` to `targets`, inputs before consumers.
 
     Args:
         sources, targets: tensors of one graph.
+        by_value: whether paths on which nothing but the shape of a source is looked at are left out.
 
     Returns:
         The ops that `targets` depend on and that depend on `sources`; ops above the sources are not followed.
     """
-    reached = references(sources)
-    path = []
+    reached, path = references(sources), []
     for op in ancestors(targets, stop=sources):
-        if any(tensor.ref() in reached for tensor in op.inputs):
+        if any(tensor.ref() in reached for tensor in op.inputs) and not (by_value and op.type in SHAPE_ONLY):
             path.append(op)
             reached |= references(op.outputs)
-    return path
+    if not by_value:
+        return path
+    needed, kept = references(targets), []
+    for op in reversed(path):
+        if references(op.outputs) & needed:
+            kept.append(op)
+            needed |= references(op.inputs)
+    return kept[::-1]
 
 
 def stands_before(op, other):

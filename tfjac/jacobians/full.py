@@ -6,7 +6,7 @@ from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, differentiab
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.factorize import factorize, rows_like
-from tfjac.jacobians.linearise import over_basis, pull_back, push_forward
+from tfjac.jacobians.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes
 from tfjac.jacobians.uses import find_uses
@@ -42,6 +42,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         ValueError: for an unknown mode or `unconnected_gradients`, a wrong chunk size, tensors that are eager or of
             another graph.
         TypeError: for ys or xs that are not floating-point, or no tensors at all.
+        LookupError: with mode="forward", where an op's gradient has no gradient itself.
 
     The passes are vectorised (`tf.vectorized_map`), grouped convolutions by one convolution per group: `tape.jacobian`
     is wrong for their kernels. "forward" is the pull-back of the pull-back, so every op on the way must have second
@@ -69,7 +70,8 @@ def _of_one(y, xs, sources, mode, unconnected, limits):
     flat = shaped_like(xs, sources)
     chosen = _ways(y, flat, sources, mode)
     results = [None] * len(sources)
-    for name, way in (("factors", _by_factors), ("blocks", _by_blocks), ("reverse", _reverse), ("forward", _forward)):
+    forward = _forward if mode == "forward" else _forward_where_possible
+    for name, way in (("factors", _by_factors), ("blocks", _by_blocks), ("reverse", _reverse), ("forward", forward)):
         group = [k for k, choice in enumerate(chosen) if choice == name]
         if group:
             parts = way(y, [sources[k] for k in group], [flat[k] for k in group], limits)
@@ -150,6 +152,13 @@ def _forward(y, sources, xs, limits):
         order = [*range(x.shape.rank, len(sizes)), *range(x.shape.rank)]
         results.append(tf.cast(tf.transpose(tf.reshape(columns, sizes), order), x.dtype))
     return results
+
+
+def _forward_where_possible(y, sources, xs, limits):
+    try:
+        return _forward(y, sources, xs, limits)
+    except NoForwardMode:
+        return _reverse(y, sources, xs, limits)
 
 
 def _passes(y, sources, limits):

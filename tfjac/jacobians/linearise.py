@@ -6,7 +6,7 @@ it is. That keeps traces short, and the gradient of no op is asked for inside a 
 
 import tensorflow as tf
 
-from tfjac.graph import between, handle_shape, replay
+from tfjac.graph import between, depend_by_value, gradient_stops_at, handle_shape, replay
 from tfjac.jacobians.chunks import stacked, unless_empty
 from tfjac.jacobians.shapes import axes, product
 
@@ -51,6 +51,20 @@ def pull_back(ys, sources, stop=()):
     return LinearMap(seeds, _shaped(gradients, sources))
 
 
+class NoForwardMode(LookupError):
+    """The backward pass cannot be differentiated in its turn."""
+
+    __init__ = Exception.__init__  # without one of its own, autograph passes the error on as what it is
+
+    @classmethod
+    def because(cls, reason):
+        """Return the error that gives `reason`."""
+        return cls(
+            "There is no forward mode here: it differentiates the backward pass, which is not possible. Take reverse "
+            f"mode. Received: {reason}"
+        )
+
+
 def push_forward(ys, sources):
     """Return v ↦ (Σ_s ∂y/∂s · v_s)_y, the transpose of `pull_back`, as the pull-back of the pull-back.
 
@@ -62,14 +76,32 @@ def push_forward(ys, sources):
         A `LinearMap` with one seed per source and one result per y.
 
     Raises:
-        LookupError: for an op on the way without second derivatives.
+        NoForwardMode: for an op on the way whose gradient has none itself, or a custom one that is not linear.
 
     Cost: about two forward passes for each time that it is applied.
     """
     backward = pull_back(ys, sources)
-    tangents = [tf.zeros_like(result) for result in backward.results]
-    forward = tf.gradients(backward.results, backward.seeds, grad_ys=tangents)
-    return LinearMap(tangents, _shaped(forward, backward.seeds))
+    present = [result for result in backward.results if result is not None]
+    tangents = [_zeros_like(*pair) for pair in zip(backward.results, sources)]
+    given = [tangent for tangent, result in zip(tangents, backward.results) if result is not None]
+    stop = gradient_stops_at(backward.seeds, present)
+    if stop is not None:
+        raise NoForwardMode.because(f"op {stop.name!r} of type {stop.type} passes no gradient on")
+    try:
+        forward = tf.gradients(present, backward.seeds, grad_ys=given) if present else [None] * len(ys)
+    except (LookupError, NotImplementedError) as refusal:  # the latter of `tf.recompute_grad`
+        raise NoForwardMode.because(refusal) from refusal
+    forward = _shaped(forward, backward.seeds)
+    if depend_by_value([result for result in forward if result is not None], backward.seeds):
+        raise NoForwardMode.because("a custom gradient is not linear in what flows back")
+    return LinearMap(tangents, forward)
+
+
+def _zeros_like(result, source):
+    """Zeros like the gradient of a source; where there is none, like the source, which may be a variable's handle."""
+    if result is not None:
+        return tf.zeros_like(result)
+    return tf.zeros(handle_shape(source)) if source.dtype == tf.resource else tf.zeros_like(source)
 
 
 def dense(gradients):

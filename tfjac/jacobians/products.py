@@ -27,6 +27,7 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
             graph.
         TypeError: for a tangent that cannot be converted to the dtype of its x, ys or xs that are neither
             floating-point nor complex.
+        LookupError: for an op whose gradient has no gradient itself, as that of `tf.image.resize`.
 
     Where xs or ys are complex, J is that of their real and imaginary parts.
 

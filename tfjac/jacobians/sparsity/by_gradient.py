@@ -3,50 +3,64 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import references
-from tfjac.jacobians.sparsity.index_sets import union
-from tfjac.jacobians.sparsity.rules import NoRule
+from tfjac.graph import inline_calls
+from tfjac.jacobians.sparsity.index_sets import each_its_own, empty, union
+from tfjac.jacobians.sparsity.known import Known
+from tfjac.jacobians.sparsity.rules import NoRule, has_cotangents
+from tfjac.jacobians.sparsity.running import calls_functions
 
 
-def index_sets_by_gradient(step, pattern_between):
+def index_sets_by_gradient(step):
     """Return the index sets of the outputs of `step.op`, from those of its inputs.
 
     The op's own gradient (or the custom one that a user gave it) is traced for it alone. What its result depends on in
-    the cotangents of the outputs is, transposed, what the outputs depend on in the inputs.
+    the cotangents of the outputs is, transposed, what the outputs depend on in the inputs. There is no telling what an
+    op depends on that has no gradient, so where one is met inside a gradient, nothing is known.
 
     Args:
         step: the `Step`.
-        pattern_between: function of sources, their sizes, and targets, that gives a `SparsityPattern`.
 
     Raises:
         NoRule: where the op has no gradient, or one with ops that are not known either.
     """
-    op = step.op
-    patterns = {op.inputs[k].ref(): step.patterns[k] for k in step.carriers}
-    inputs = [key.deref() for key in patterns]
-    outputs = [output for output in op.outputs if output.dtype.is_floating]
-    if any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr) or not outputs:
-        raise NoRule("it calls functions")
-    if not all(tensor.dtype.is_floating for tensor in inputs):
-        raise NoRule("it reads variables or complex numbers")
-    cotangents = [tf.zeros_like(output) for output in outputs]
-    gradients = _gradients(outputs, inputs, cotangents)
-    sizes = [cotangent.shape.num_elements() for cotangent in cotangents]
-    local = pattern_between(cotangents, sizes, gradients)
-    if local.opaque_ops:
+    op, walk = step.op, step.walk
+    kind = op.type, op.node_def.attr["_gradient_op_type"].s if "_gradient_op_type" in op.node_def.attr else None
+    inputs = list({op.inputs[k].ref(): op.inputs[k] for k in step.carriers}.values())
+    outputs = [op.outputs[k] for k in sorted(step.wanted)]
+    tensors = inputs + outputs
+    if kind in walk.reading or calls_functions(op) or not all(has_cotangents(tensor.dtype) for tensor in tensors):
+        raise NoRule("its gradient cannot be read")
+    graph, cotangents, gradients = _pull_back(outputs, inputs, [walk.shape(output) for output in outputs])
+    if walk.by_value and any(gradient is None for gradient in gradients):
+        raise NoRule("it has no gradient")
+    inside = walk.through_gradient(Known(graph, xs=cotangents, enclosing=walk.known), kind)
+    sizes = [walk.size(output) for output in outputs]
+    found = iter(inside.carry(each_its_own(cotangents, sizes), [each for each in gradients if each is not None]))
+    if inside.opaque:
         raise NoRule("its gradient has ops that are not known either")
-    ends = np.cumsum([patterns[key].shape[0] for key in patterns])
-    blocks = np.split(np.arange(local.shape[0]), ends[:-1])
-    matrix = local.csr()
-    total = union([matrix[rows].T.tocsr() @ patterns[key] for rows, key in zip(blocks, patterns)])
-    parts = iter(np.split(np.arange(total.shape[0]), np.cumsum(sizes)[:-1]))
-    known = references(outputs)
-    return [total[next(parts)] if output.ref() in known else None for output in op.outputs]
+    local = [None if gradient is None else next(found) for gradient in gradients]
+    patterns = {op.inputs[k].ref(): step.patterns[k] for k in step.carriers}
+    parts = [sets.T.tocsr() @ patterns[each.ref()] for each, sets in zip(inputs, local) if sets is not None]
+    columns = next(iter(patterns.values())).shape[1]
+    total = union(parts) if parts else empty(sum(sizes), columns)
+    blocks = iter(np.split(np.arange(total.shape[0]), np.cumsum(sizes)[:-1]))
+    return [total[next(blocks)] if k in step.wanted else None for k in range(len(op.outputs))]
 
 
-def _gradients(outputs, inputs, cotangents):
-    try:
-        found = tf.gradients(outputs, inputs, grad_ys=cotangents, stop_gradients=inputs, unconnected_gradients="zero")
-    except LookupError as missing:
-        raise NoRule("it has no gradient") from missing
-    return [tf.convert_to_tensor(gradient) for gradient in found]
+def _pull_back(outputs, inputs, shapes):
+    """Trace the gradient in a graph of its own; return this, the cotangents, and the gradients, None for no path."""
+    traced = []
+
+    def pull_back(*cotangents):
+        gradients = tf.gradients(outputs, inputs, list(cotangents), stop_gradients=inputs)
+        present = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+        present = iter(inline_calls(present, depends_on=cotangents))
+        traced.extend([cotangents, [None if gradient is None else next(present) for gradient in gradients]])
+
+    specs = [tf.TensorSpec(shape, output.dtype) for output, shape in zip(outputs, shapes)]
+    with outputs[0].graph.as_default():
+        try:
+            function = tf.function(pull_back, autograph=False).get_concrete_function(*specs)
+        except Exception as error:  # whatever a gradient that a user wrote may raise
+            raise NoRule("it has no gradient") from error
+    return function.graph, *traced

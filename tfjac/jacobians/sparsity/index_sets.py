@@ -22,12 +22,37 @@ def empty(rows, columns):
     return scipy.sparse.csr_array((rows, columns), dtype=bool)
 
 
+def each_its_own(tensors, sizes):
+    """List pairs of a tensor and its index sets, where each element is an x itself, one tensor behind the other."""
+    total, offsets = sum(sizes), np.cumsum([0, *sizes])
+    return [
+        (tensor, scipy.sparse.eye_array(size, total, k=offset, dtype=bool, format="csr"))
+        for tensor, size, offset in zip(tensors, sizes, offsets)
+    ]
+
+
 def union(parts):
     """Unite index sets of the same tensor."""
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     return total
+
+
+def all_elements(pattern):
+    """Return what all elements together depend on, as a single row."""
+    return collected(pattern, np.zeros(pattern.shape[0], np.int64), 1)
+
+
+def repeated(row, count):
+    """Return the index sets of `count` elements that all have those of `row`."""
+    return picked(row, np.zeros(count, np.int64))
+
+
+def smeared(pattern, shape, axes):
+    """Let each element have the index sets of all elements with its place on the axes other than `axes`."""
+    labels = [None if axis in axes else label for axis, label in enumerate(axis_names(len(shape)))]
+    return linked(pattern, labels, shape, labels, shape)
 
 
 def picked(pattern, numbers):

@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from tfjac.graph import in_graph
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
-from tfjac.jacobians.linearise import pull_back, push_forward
+from tfjac.jacobians.linearise import NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.nests import like
+from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
-from tfjac.jacobians.sparsity.propagation import num_elements, pattern_between, targets_and_sources
 
 
 @tf.autograph.experimental.do_not_convert
@@ -52,23 +52,20 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
     made, dtype = {}, _dtype(xs)
 
     def compute(ys):
-        flat_ys, sources = targets_and_sources(ys, xs)
-        sizes = [num_elements(x) for x in tf.nest.flatten(xs)]
-        made["pattern"] = _checked(pattern, flat_ys, sizes) or pattern_between(sources, sizes, flat_ys)
+        ends = Ends.of(ys, xs)
+        made["pattern"] = ends.pattern() if pattern is None else _checked(pattern, ends)
         if made["pattern"].num_entries == 0:
             return tf.zeros([0], dtype)
-        return tf.cast(_values(made["pattern"], mode, flat_ys, sources, (chunk_size, memory_budget)), dtype)
+        return _values(made["pattern"], mode, ends, dtype, (chunk_size, memory_budget))
 
     values = in_graph(compute, ys)
     found = made["pattern"]
     return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
 
 
-def _checked(pattern, ys, sizes):
-    if pattern is None:
-        return None
+def _checked(pattern, ends):
     pattern = pattern if isinstance(pattern, SparsityPattern) else SparsityPattern(pattern)
-    shape = (sum(num_elements(y) for y in ys), sum(sizes))
+    shape = (sum(y.shape.num_elements() for y in ends.ys), sum(ends.sizes))
     if pattern.shape != shape:
         raise ValueError(
             f"pattern must have a row for each element of ys and a column for each of xs, shape {shape}. "
@@ -87,37 +84,46 @@ def _dtype(xs):
     return dtypes.pop()
 
 
-def _values(pattern, mode, ys, sources, limits):
+def _values(pattern, mode, ends, dtype, limits):
     """The entries of the pattern, row after row."""
     if mode != "auto":
-        return _entries(pattern, mode, ys, sources, limits)
+        return _entries(pattern, mode, ends, dtype, limits)
     try:
-        return _entries(pattern, pattern.mode, ys, sources, limits)
-    except LookupError:  # some op's gradient has no gradient, as the products of forward mode need
-        return _entries(pattern, "reverse", ys, sources, limits)
+        return _entries(pattern, pattern.mode, ends, dtype, limits)
+    except NoForwardMode:
+        return _entries(pattern, "reverse", ends, dtype, limits)
 
 
-def _entries(pattern, mode, ys, sources, limits):
+def _entries(pattern, mode, ends, dtype, limits):
     """Pick each entry out of the one product that holds it."""
-    product = push_forward(ys, sources) if mode == "forward" else pull_back(ys, sources)
+    product = (push_forward if mode == "forward" else pull_back)(ends.ys, ends.sources)
     colours = pattern.colours(mode)
-    passes = passes_at_once(*limits, lambda: sum(bytes_of_pass(sources, y) for y in ys))
-    stacked = _for_each_colour(product, colours, passes)
+    passes = passes_at_once(*limits, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
+    sizes = [y.shape.num_elements() for y in ends.ys] if mode == "forward" else ends.sizes
+    stacked = _for_each_colour(product, colours, sizes, dtype, passes)
     colour_of, place = (pattern.indices, pattern.rows) if mode == "forward" else (pattern.rows, pattern.indices)
-    length = pattern.shape[0] if mode == "forward" else pattern.shape[1]
-    return tf.gather(tf.reshape(stacked, [-1]), colours[colour_of].astype(np.int64) * length + place)
+    return tf.gather(tf.reshape(stacked, [-1]), colours[colour_of].astype(np.int64) * sum(sizes) + place)
 
 
-def _for_each_colour(product, colours, passes):
-    """Stack the products with the indicator of each colour: `[colours, length]`."""
-    dtype = product.results[0].dtype
+def _for_each_colour(product, colours, sizes, dtype, passes):
+    """Stack the products with the indicator of each colour: `[colours, length]`.
+
+    Args:
+        product: a `LinearMap`.
+        colours: the colour of each element of its seeds.
+        sizes: number of elements of each of its results.
+        dtype: of what is returned.
+        passes: how many products are live at once, or None.
+    """
     indicators = tf.constant(colours)
 
     def one(colour):
-        return [_flat(product(*_like(tf.cast(tf.equal(indicators, colour), dtype), product.seeds)))]
+        parts = product(*_like(tf.equal(indicators, colour), product.seeds))
+        zeros = [tf.zeros([size], dtype) for size in sizes]
+        flat = [zero if part is None else tf.cast(tf.reshape(part, [-1]), dtype) for part, zero in zip(parts, zeros)]
+        return [tf.concat(flat, 0)]
 
-    length = sum(result.shape.num_elements() for result in product.results)
-    (rows,) = stacked(one, int(colours.max()) + 1, [tf.TensorSpec([length], dtype)], passes, product.vectorises())
+    (rows,) = stacked(one, int(colours.max()) + 1, [tf.TensorSpec([sum(sizes)], dtype)], passes, product.vectorises())
     return rows
 
 
@@ -125,8 +131,3 @@ def _like(flat, tensors):
     """Cut a flat vector into tensors of the shapes and dtypes of `tensors`."""
     parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
     return [tf.cast(tf.reshape(part, tensor.shape), tensor.dtype) for part, tensor in zip(parts, tensors)]
-
-
-def _flat(tensors):
-    """Lay tensors one behind the other."""
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)

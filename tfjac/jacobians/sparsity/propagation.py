@@ -1,117 +1,95 @@
-"""The pattern of a Jacobian, by carrying index sets from x to y through the ops between them."""
+"""Index sets carried through a graph, op by op."""
 
 import contextlib
 
-import scipy.sparse
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, in_graph, inline_calls
-from tfjac.jacobians.nests import like, sources_of
+from tfjac.graph import between, differentiable_path, handle_shape, references
+from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
-from tfjac.jacobians.sparsity.fixed_values import FixedValues
-from tfjac.jacobians.sparsity.index_sets import empty
-from tfjac.jacobians.sparsity.pattern import SparsityPattern
-from tfjac.jacobians.sparsity.rules import NoRule, Step, all_of_all, index_sets_of
+from tfjac.jacobians.sparsity.rules import NoRule, Step, all_of_all, carries_gradient, index_sets_of
 
 
-@tf.autograph.experimental.do_not_convert
-def sparsity(ys, xs):
-    """Return where the Jacobian ∂ys/∂xs may differ from zero, from the graph alone.
+class Propagation:
+    """Index sets on their way through one graph.
 
-    For each element of each tensor between xs and ys, the set of elements of xs that it depends on is carried along:
-    exactly through ops that act element by element, move elements, reduce, multiply, convolve or scatter, with
-    constants taken into account (zeros of a stencil, of a mask, of a differentiation matrix; indices of a gather).
-    For other ops, and custom gradients, the structure of their gradient is followed. What is then still not known is
-    taken to depend on everything, so the pattern may be too large but is never too small.
-
-    Args:
-        ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
-            another; or a callable without arguments that returns it.
-        xs: a variable, a tensor of that `tf.function`, or a nest of them, whose elements then follow one another. With
-            a callable, an eager tensor that it uses.
-
-    Returns:
-        A `SparsityPattern` of shape `[elements of ys, elements of xs]`.
-
-    Raises:
-        ValueError: where a shape between xs and ys is not known while tracing, or ys does not depend on xs.
-        TypeError: for ys or xs that are not floating-point, or no tensors at all.
-
-    Cost: while tracing, time and memory in proportion to the sizes of the index sets, summed over the tensors between
-    xs and ys. Nothing when the graph runs.
+    Attributes:
+        known: the `Known` of the graph.
+        opaque: list that takes the names of the ops that cannot be followed through.
+        by_value: whether every path by which values depend on values counts. Else only those that gradients pass along
+            count, and an op that is not differentiable cuts the dependence.
+        reading: the types of ops whose gradients are being read: they are not to be read once more inside.
     """
-    found = []
 
-    def compute(ys):
-        flat_ys, sources = targets_and_sources(ys, xs)
-        found.append(pattern_between(sources, [num_elements(x) for x in tf.nest.flatten(xs)], flat_ys))
-        return tf.constant(0)
+    def __init__(self, known, opaque, by_value=False, reading=frozenset()):
+        self.known, self.opaque, self.by_value, self.reading = known, opaque, by_value, reading
 
-    in_graph(compute, ys)
-    return found[0]
+    def within(self, known):
+        """Return the same for the body of a loop or branch, of which `known` is known."""
+        return Propagation(known, self.opaque, self.by_value, self.reading)
 
+    def through_gradient(self, known, kind):
+        """Return one for the graph of a gradient, of which `known` is known, of an op of type `kind`."""
+        return Propagation(known, [], True, self.reading | {kind})
 
-def targets_and_sources(ys, xs):
-    """Return the flat tensors of `ys` without function calls on the way, and what stands for each of `xs` there.
+    def carry(self, sources, targets, path=None):
+        """Carry index sets from some tensors of the graph to others.
 
-    Raises:
-        ValueError: for an x that no y depends on.
-    """
-    ys, sources = tf.nest.flatten(ys), sources_of(xs)
-    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
-    for x, source in zip(tf.nest.flatten(xs), sources):
-        if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
+        Args:
+            sources: pairs of a tensor and its index sets. One may be computed from another.
+            targets: list of tensors.
+            path: what `path` gives, where that was asked before.
+
+        Returns:
+            For each target its index sets, or None where it depends on no source.
+        """
+        own = {}
+        for tensor, sets in sources:
+            own[tensor.ref()] = sets + own[tensor.ref()] if tensor.ref() in own else sets
+        found = dict(own)
+        path = self.path([tensor for tensor, _ in sources], targets) if path is None else path
+        wanted = references(targets).union(*(references(op.inputs) for op in path))
+        for op in path:
+            outputs = {k for k, each in enumerate(op.outputs) if each.ref() in wanted and self._follows(each)}
+            step = Step(op, [found.get(tensor.ref()) for tensor in op.inputs], outputs, self)
+            if not step.carriers:
+                continue
+            for output, sets in zip(op.outputs, self._through(step)):
+                if sets is not None:  # an x that is computed from another x depends on itself too
+                    found[output.ref()] = sets + own[output.ref()] if output.ref() in own else sets
+        return [found.get(target.ref()) for target in targets]
+
+    def path(self, sources, targets):
+        """List the ops between some tensors of the graph and others, inputs before consumers."""
+        if not self.by_value:
+            return differentiable_path(sources, targets)
+        return between(sources, targets, by_value=True)
+
+    def shape(self, tensor):
+        """Return the sizes of the axes of a tensor, or of the variable that it stands for.
+
+        Raises:
+            ValueError: where they are not known while tracing.
+        """
+        shape = handle_shape(tensor).as_list() if tensor.dtype == tf.resource else self.known.shape(tensor)
+        if shape is None:
             raise ValueError(
-                "ys does not depend on this x by any path that a gradient passes through; leave it out, or look for a "
-                f"stop_gradient, an integer or a comparison on the way. Received: {x!r}"
+                "A sparsity pattern needs shapes that are known while tracing: give the tf.function an "
+                f"input_signature, or fix the shape with tf.ensure_shape. Received: {tensor!r}"
             )
-    return ys, sources
+        return shape
 
+    def size(self, tensor):
+        """Return the number of elements of a tensor."""
+        return product(self.shape(tensor))
 
-def num_elements(x):
-    """Return the static number of elements of a tensor or variable."""
-    shape = like(x).shape
-    if not shape.is_fully_defined():
-        raise ValueError(
-            "A sparsity pattern needs static shapes: give the tf.function an input_signature, or fix the shape with "
-            f"tf.ensure_shape. Received: {x!r}"
-        )
-    return shape.num_elements()
+    def _follows(self, tensor):
+        return self.by_value or carries_gradient(tensor.dtype)
 
-
-def pattern_between(sources, sizes, ys):
-    """Carry index sets from `sources`, of these sizes, to the tensors `ys` of the same graph."""
-    patterns = _patterns_of_sources(sources, sizes)
-    fixed, opaque = FixedValues(), []
-    for op in differentiable_path(sources, ys):
-        step = Step(op, [patterns.get(tensor.ref()) for tensor in op.inputs], fixed)
-        if not step.carriers:
-            continue
-        for output in op.outputs:
-            num_elements(output)
-        outputs = _index_sets(step)
-        if outputs is None:
-            opaque.append(op.name)
-            outputs = all_of_all(step)
-        patterns.update({o.ref(): sets for o, sets in zip(op.outputs, outputs) if sets is not None})
-    rows = [patterns.get(y.ref(), empty(num_elements(y), sum(sizes))) for y in ys]
-    return SparsityPattern(scipy.sparse.vstack(rows, format="csr"), opaque)
-
-
-def _index_sets(step):
-    """The index sets of the outputs by a rule, else from the op's gradient; None where neither knows."""
-    for way in (index_sets_of, lambda step: index_sets_by_gradient(step, pattern_between)):
-        with contextlib.suppress(NoRule):
-            return way(step)
-    return None
-
-
-def _patterns_of_sources(sources, sizes):
-    """Each element of x depends on itself; x takes its place among all xs."""
-    patterns, total, offset = {}, sum(sizes), 0
-    for source, size in zip(sources, sizes):
-        matrix = scipy.sparse.eye_array(size, total, k=offset, dtype=bool, format="csr")
-        known = patterns.get(source.ref())
-        patterns[source.ref()] = matrix if known is None else known + matrix
-        offset += size
-    return patterns
+    def _through(self, step):
+        """The index sets of the outputs by a rule, else from the op's gradient, else all of all."""
+        for way in (index_sets_of, index_sets_by_gradient):
+            with contextlib.suppress(NoRule):
+                return way(step)
+        self.opaque.append(step.op.name)
+        return all_of_all(step)

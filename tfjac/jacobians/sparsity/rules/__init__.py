@@ -1,18 +1,43 @@
 """One rule per op type: the index sets of the outputs, given those of the inputs."""
 
-from tfjac.jacobians.sparsity.rules import algebra, convolution, elementwise, moves, products, reductions, segments
-from tfjac.jacobians.sparsity.rules.registry import NoRule, Step, all_of_all, index_sets_of
+from tfjac.jacobians.sparsity.rules import (
+    algebra,
+    control_flow,
+    convolution,
+    elementwise,
+    indexing,
+    lists,
+    moves,
+    products,
+    reductions,
+    resizing,
+    segments,
+)
+from tfjac.jacobians.sparsity.rules.registry import (
+    NoRule,
+    Step,
+    all_of_all,
+    carries_gradient,
+    has_cotangents,
+    index_sets_of,
+)
 
 __all__ = [
     "NoRule",
     "Step",
     "algebra",
     "all_of_all",
+    "carries_gradient",
+    "control_flow",
     "convolution",
     "elementwise",
+    "has_cotangents",
     "index_sets_of",
+    "indexing",
+    "lists",
     "moves",
     "products",
     "reductions",
+    "resizing",
     "segments",
 ]

@@ -1,25 +1,29 @@
 """Linear algebra on the last two axes: all of a matrix depends on all of the matrices it is made of."""
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, union
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
+from tfjac.jacobians.sparsity.rules.registry import rule
 
 BATCHED = """
-    Cholesky LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve MatrixSolveLs MatrixTriangularSolve Qr
-    SelfAdjointEigV2 Svd TridiagonalSolve
+    BandedTriangularSolve Cholesky Eig LogMatrixDeterminant Lu MatrixDeterminant MatrixInverse MatrixSolve
+    MatrixSolveLs MatrixSquareRoot MatrixTriangularSolve Qr SelfAdjointEigV2 Svd TridiagonalSolve
 """
 
 
 @rule(*BATCHED.split())
 def _within_batch(step):
-    batch = len(step.shape(0)) - 2
-    if any(step.shape(k)[:batch] != step.shape(0)[:batch] for k in step.carriers):
-        raise NoRule("its batch axes are broadcast")
-    labels = axis_names(batch)
-    result = []
-    for index, output in enumerate(step.op.outputs):
-        inner = [f"new{k}" for k in range(output.shape.rank - batch)]
-        parts = [
-            step.linked(k, labels + [None] * (len(step.shape(k)) - batch), labels + inner, index) for k in step.carriers
-        ]
-        result.append(union(parts))
+    """Batch axes may be broadcast; those of an output are as many as those of the widest input."""
+    ranks = [max(len(step.shape(k)) - 2, 0) for k in range(len(step.op.inputs))]
+    labels = axis_names(max(ranks))
+    result = [None] * len(step.op.outputs)
+    for index in step.wanted:
+        out_shape = step.out_shape(index)
+        inner = [f"new{k}" for k in range(len(out_shape) - len(labels))]
+        sizes = dict(zip(labels, out_shape))
+        parts = []
+        for k in step.carriers:
+            own = labels[len(labels) - ranks[k] :]
+            own = unless_spread(own, step.shape(k), sizes) + [None] * (len(step.shape(k)) - len(own))
+            parts.append(step.linked(k, own, labels + inner, index))
+        result[index] = union(parts)
     return result

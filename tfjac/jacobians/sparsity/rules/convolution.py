@@ -51,7 +51,7 @@ def _channels(step, c_in, c_out):
     *places, of_group, width = step.shape(1)
     groups = c_in if depthwise else c_in // of_group
     block = np.ones([1, 1 if depthwise else of_group], bool)
-    fixed = step.fixed(step.op.inputs[1]) if step.patterns[1] is None else None
+    fixed = step.fixed(1) if step.patterns[1] is None else None
     diagonal = scipy.sparse.eye_array(groups, dtype=bool)
     if fixed is None:
         left = scipy.sparse.kron(diagonal, np.ones([c_out // groups, 1], bool), format="csr")

@@ -3,27 +3,22 @@
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.fixed_values import run
 from tfjac.jacobians.sparsity.index_sets import axis_names, empty, picked, union
 from tfjac.jacobians.sparsity.rules.elementwise import broadcast
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.rules.registry import NoRule, rule, value_rule
+from tfjac.jacobians.sparsity.running import run
 
 FIRST_INPUT = """
-    BatchToSpaceND BroadcastTo ConjugateTranspose DepthToSpace Diag DiagPart ExpandDims GatherNd MatrixBandPart
-    MirrorPad Pad Reshape ReverseSequence ReverseV2 Roll Slice SpaceToBatchND SpaceToDepth SplitV Squeeze
-    StridedSlice Tile Transpose Unpack
+    BatchToSpaceND ConjugateTranspose DepthToSpace Diag DiagPart DynamicPartition MatrixBandPart ReverseV2
+    SpaceToBatchND SpaceToDepth Split SplitV Transpose Unpack
 """
 # Which inputs hold the elements that are moved; all others say how.
 MOVED = {
     **dict.fromkeys(FIRST_INPUT.split(), (0,)),
-    "Fill": (1,),
     "MatrixDiagPartV3": (0, 2),
     "MatrixDiagV3": (0, 4),
     "MatrixSetDiagV3": (0, 1),
-    "PadV2": (0, 2),
     "Split": (1,),
-    "StridedSliceGrad": (4,),
-    "TensorScatterUpdate": (0, 2),
 }
 
 
@@ -32,7 +27,7 @@ def _moved(step):
     return moved(step, MOVED[step.op.type])
 
 
-@rule("Pack", "IdentityN")
+@rule("Pack")
 def _all_inputs(step):
     return moved(step, range(len(step.op.inputs)))
 
@@ -42,63 +37,67 @@ def _concat(step):
     return moved(step, range(len(step.op.inputs) - 1))
 
 
-@rule("DynamicStitch", "ParallelDynamicStitch")
-def _stitch(step):
-    count = len(step.op.inputs) // 2
-    return moved(step, range(count, 2 * count))
+@rule("ExpandDims", "Reshape", "Squeeze")
+def _same_order(step):
+    return [step.patterns[0]]
 
 
-@rule("Select", "SelectV2")
+@rule("BroadcastTo")
+def _broadcast_to(step):
+    return [broadcast(step, 0)]
+
+
+@rule("Fill")
+def _fill(step):
+    return [step.linked(1, [], axis_names(len(step.out_shape())))]
+
+
+@rule("Tile")
+def _tile(step):
+    return moved(step, (0,), {1: np.divide(step.out_shape(), step.shape(0)).astype(int)})
+
+
+@value_rule("Select", "SelectV2")
 def _select(step):
     """A fixed condition, as on the boundary of a domain, chooses now; an open one may choose either."""
-    if step.fixed(step.op.inputs[0]) is not None:
+    if step.patterns[0] is None and step.fixed(0) is not None:
         return moved(step, (1, 2))
-    return [union([broadcast(step, k) for k in step.carriers])]
+    parts = [broadcast(step, k) for k in step.carriers if k > 0]
+    if step.patterns[0] is not None:
+        by_row = step.op.type == "Select" and len(step.shape(0)) == 1  # a vector chooses rows, it is not broadcast
+        labels = axis_names(len(step.out_shape()))
+        parts.append(step.linked(0, labels[:1], labels) if by_row else broadcast(step, 0))
+    return [union(parts)]
 
 
-@rule("GatherV2")
-def _gather(step):
-    """Open indices may choose anything along the axis."""
-    if step.fixed(step.op.inputs[1]) is not None:
-        return moved(step, (0,))
-    labels = axis_names(len(step.shape(0)))
-    along = int(step.value(2)) % len(labels)
-    batch, width = step.op.get_attr("batch_dims"), len(step.shape(1))
-    new = [f"new{k}" for k in range(width - batch)]
-    return [step.linked(0, labels, labels[:along] + new + labels[along + 1 :])]
-
-
-@rule("ResourceGather")
-def _resource_gather(step):
-    if step.op.get_attr("batch_dims"):
-        raise NoRule("only gathering without batch dimensions is covered")
-    indices = step.value(1)
-    inner = int(np.prod(step.out_shape()[indices.ndim :], dtype=np.int64))
-    return [picked(step.patterns[0], indices.reshape(-1, 1) * inner + np.arange(inner))]
-
-
-def moved(step, data):
+def moved(step, data, given=None, attributes=None, patterns=None):
     """Return the index sets of all outputs of an op that only moves the elements of its inputs `data`.
 
     The elements are numbered from 1 on through all of these inputs; what the op itself fills in is 0.
+
+    Args:
+        step: the step.
+        data: positions of the inputs whose elements are moved.
+        given: a dict from positions of other inputs to values that stand for theirs.
+        attributes: a dict of attributes of the op that are to differ.
+        patterns: index sets of the inputs, where these are not to be the step's.
     """
-    inputs, patterns, count = [], [], 0
-    for k, tensor in enumerate(step.op.inputs):
+    if not set(step.carriers) <= set(data):
+        raise NoRule("where it moves elements to depends on x")
+    inputs, count = [], 0
+    for k in range(len(step.op.inputs)):
         if k not in data:
-            inputs.append(step.value(k))
+            inputs.append(given[k] if given and k in given else step.value(k))
             continue
-        size = tensor.shape.num_elements()
-        numbers = np.arange(count + 1, count + size + 1, dtype=np.float64)
-        inputs.append(numbers.reshape(tensor.shape))
-        patterns.append(step.patterns[k])
+        size = step.size(k)
+        inputs.append(np.arange(count + 1, count + size + 1, dtype=np.float64).reshape(step.shape(k)))
         count += size
-    together = _stacked(step, data, patterns)
-    return [picked(together, np.asarray(numbers, np.int64) - 1) for numbers in run(step.op, inputs)]
+    together = _stacked(step, data, patterns or step.patterns)
+    return [picked(together, np.asarray(numbers, np.int64) - 1) for numbers in run(step.op, inputs, attributes)]
 
 
 def _stacked(step, data, patterns):
     """The index sets of several inputs one below the other."""
     columns = next(pattern.shape[1] for pattern in patterns if pattern is not None)
-    sizes = [step.op.inputs[k].shape.num_elements() for k in data]
-    parts = [empty(size, columns) if part is None else part for part, size in zip(patterns, sizes)]
+    parts = [empty(step.size(k), columns) if patterns[k] is None else patterns[k] for k in data]
     return parts[0] if len(parts) == 1 else scipy.sparse.vstack(parts, format="csr")

@@ -1,11 +1,14 @@
 """Products of tensors: matrices, batches of matrices, einsums, sparse and tridiagonal matrices."""
 
+import math
+
 import numpy as np
 import scipy.sparse
 
 from tfjac.graph import einsum_labels
-from tfjac.jacobians.sparsity.index_sets import axis_names, links, union
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.index_sets import axis_names, collected, linked, links, picked, union
+from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
+from tfjac.jacobians.sparsity.rules.registry import rule
 
 
 @rule("MatMul")
@@ -18,74 +21,95 @@ def _matmul(step):
 def _batch_matmul(step):
     adjoint = step.op.get_attr("adj_x"), step.op.get_attr("adj_y")
     batch = axis_names(len(step.out_shape()) - 2)
-    operands = []
-    for k, matrix in enumerate(["ki" if adjoint[0] else "ik", "jk" if adjoint[1] else "kj"]):
-        own = batch[len(batch) - len(step.shape(k)) + 2 :]
-        whole = step.out_shape()[len(batch) - len(own) : len(batch)]
-        own = [label if size == full else None for label, size, full in zip(own, step.shape(k), whole)]
-        operands.append([*own, *matrix])
+    matrices = ["ki" if adjoint[0] else "ik", "jk" if adjoint[1] else "kj"]
+    operands = [[*batch[len(batch) - len(step.shape(k)) + 2 :], *matrix] for k, matrix in enumerate(matrices)]
     return _product(step, operands, [*batch, "i", "j"])
 
 
 @rule("Einsum")
 def _einsum(step):
     operands, output = einsum_labels(step.op, [len(step.shape(k)) for k in range(len(step.op.inputs))])
-    if any(len(set(labels)) < len(labels) for labels in [*operands, output]):
-        raise NoRule("its equation takes a diagonal")
     return _product(step, [list(labels) for labels in operands], list(output))
 
 
 def _product(step, operands, output):
-    """An output element depends on the elements with its labels; those that meet a fixed zero drop out."""
-    parts = []
+    """An output element depends on the elements with its labels; those that meet a fixed zero drop out.
+
+    An axis of size 1 may be spread along one of the same label, and a label that is repeated takes a diagonal.
+    """
+    sizes = {}
+    for k, labels in enumerate(operands):
+        sizes |= {label: size for label, size in zip(labels, step.shape(k)) if size != 1 or label not in sizes}
+    result, parts = list(dict.fromkeys(output)), []
     for k in step.carriers:
-        others = [other for other in range(len(operands)) if other != k]
-        fixed = step.fixed(step.op.inputs[others[0]]) if len(others) == 1 and step.patterns[others[0]] is None else None
+        own = list(dict.fromkeys(operands[k]))
+        shape = [step.shape(k)[operands[k].index(label)] for label in own]
+        pattern = step.patterns[k]
+        if own != operands[k]:
+            pattern = picked(pattern, _places(operands[k], step.shape(k), own, shape))
+        own = unless_spread(own, shape, sizes)
+        fixed = step.fixed(1 - k) if len(operands) == 2 and step.patterns[1 - k] is None else None
         if fixed is None or np.all(fixed):
-            parts.append(step.linked(k, operands[k], output))
+            parts.append(linked(pattern, own, shape, result, [sizes[label] for label in result]))
         else:
-            parts.append(_with_matrix(step, k, operands[k], fixed, operands[others[0]], output))
-    return [union(parts)]
+            parts.append(_with_factor(pattern, own, shape, fixed, operands[1 - k], result, sizes))
+    if result == output:
+        return [union(parts)]
+    places = _places(output, step.out_shape(), result, [sizes[label] for label in result])
+    return [collected(union(parts), places, step.out_size())]
 
 
-def _with_matrix(step, k, labels, matrix, matrix_labels, output):
-    """Go through the entries of a fixed factor, each along all places of the axes that it does not have."""
-    places = dict(zip(matrix_labels, np.nonzero(matrix)))
-    sizes = dict(zip([*labels, *output], [*step.shape(k), *step.out_shape()]))
-    free = [label for label in dict.fromkeys([*labels, *output]) if label not in places or label is None]
+def _places(labels, shape, own, sizes):
+    """The flat places, in an array with labels some of which are repeated, of the elements of its diagonal."""
+    grid = dict(zip(own, np.meshgrid(*map(np.arange, sizes), indexing="ij")))
+    return np.ravel_multi_index([grid[label] for label in labels], shape).reshape(-1)
+
+
+def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
+    """Go through the entries of a fixed factor, each along all places of the axes that it does not have.
+
+    Args:
+        pattern, labels, shape: of the other factor; a label of None belongs to an axis that is spread, of size 1.
+        factor, factor_labels: the fixed factor; labels may be repeated, and axes of size 1 be spread.
+        output, sizes: labels of the result, and the size of each label.
+    """
+    found, places, kept = np.nonzero(factor), {}, np.ones(np.count_nonzero(factor), bool)
+    for label, size, each in zip(factor_labels, np.shape(factor), found):
+        if size == sizes[label]:
+            kept &= places.setdefault(label, each) == each
+    free = [label for label in dict.fromkeys([*labels, *output]) if label not in places and label is not None]
     grid = np.meshgrid(*(np.arange(sizes[label]) for label in free), indexing="ij")
     coordinates = {label: each.reshape(1, -1) for label, each in zip(free, grid)}
-    coordinates |= {label: each.reshape(-1, 1) for label, each in places.items() if label is not None}
-    entries = (len(places[matrix_labels[0]]), grid[0].size if free else 1)
+    coordinates |= {label: each[kept].reshape(-1, 1) for label, each in places.items()}
+    entries = (np.count_nonzero(kept), math.prod(sizes[label] for label in free))
 
     def flat(of_labels, shape):
-        axes = [
-            np.broadcast_to(0 if size == 1 else coordinates[label], entries) for label, size in zip(of_labels, shape)
-        ]
-        return np.ravel_multi_index(axes, shape).reshape(-1)
+        axes = [np.broadcast_to(0 if label is None else coordinates[label], entries) for label in of_labels]
+        return np.ravel_multi_index(axes, shape).reshape(-1) if axes else np.zeros(entries, np.int64).reshape(-1)
 
-    rows, columns = flat(output, step.out_shape()), flat(labels, step.shape(k))
-    local = links(rows, columns, (step.op.outputs[0].shape.num_elements(), step.patterns[k].shape[0]))
-    return local @ step.patterns[k]
+    out_shape = [sizes[label] for label in output]
+    return links(flat(output, out_shape), flat(labels, shape), (math.prod(out_shape), pattern.shape[0])) @ pattern
 
 
 @rule("SparseTensorDenseMatMul")
 def _sparse_matmul(step):
     """Inputs indices, values, shape of a sparse matrix, and a dense one."""
     indices, shape = step.value(0), step.value(2)
-    if step.op.get_attr("adjoint_b"):
-        raise NoRule("its dense factor is transposed")
-    order = [1, 0] if step.op.get_attr("adjoint_a") else [0, 1]
-    rows, columns = indices[:, order[0]], indices[:, order[1]]
+    if step.op.get_attr("adjoint_a"):
+        indices, shape = indices[:, ::-1], shape[::-1]
+    rows, columns = indices.T
     width = step.out_shape()[1]
     parts = []
     if step.patterns[1] is not None:
-        by_value = links(rows, np.arange(len(rows)), (shape[order[0]], len(rows)))
+        by_value = links(rows, np.arange(len(rows)), (shape[0], len(rows)))
         parts.append(scipy.sparse.kron(by_value, np.ones([width, 1], bool), format="csr") @ step.patterns[1])
     if step.patterns[3] is not None:
-        matrix = links(rows, columns, (shape[order[0]], shape[order[1]]))
+        dense = step.patterns[3]
+        if step.op.get_attr("adjoint_b"):
+            dense = linked(step.patterns[3], ["j", "k"], step.shape(3), ["k", "j"], step.shape(3)[::-1])
+        matrix = links(rows, columns, shape)
         local = scipy.sparse.kron(matrix, scipy.sparse.eye_array(width, dtype=bool), format="csr")
-        parts.append(local @ step.patterns[3])
+        parts.append(local @ dense)
     return [union(parts)]
 
 

@@ -1,11 +1,11 @@
-"""Ops along some axes: reductions, softmax, running sums, sorting."""
+"""Ops along some axes: reductions, softmax, running sums, sorting, windows of channels."""
 
 import math
 
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import axis_names
+from tfjac.jacobians.sparsity.index_sets import axis_names, union
 from tfjac.jacobians.sparsity.rules.registry import rule
 
 
@@ -35,6 +35,11 @@ def _along_last_two_axes(step):
     return _within_batch(step, 2)
 
 
+@rule("FFT3D", "IFFT3D", "RFFT3D", "IRFFT3D")
+def _along_last_three_axes(step):
+    return _within_batch(step, 3)
+
+
 def _within_batch(step, inner):
     """All of the last `inner` axes depends on all of them; leading axes are a batch."""
     labels = axis_names(len(step.shape(0)))
@@ -44,12 +49,32 @@ def _within_batch(step, inner):
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(step):
-    shape = step.shape(0)
-    along = int(step.value(1)) % len(shape)
-    before, size, after = math.prod(shape[:along]), shape[along], math.prod(shape[along + 1 :])
+    size = step.shape(0)[_axis(step)]
     running = np.tri(size, k=-1 if step.op.get_attr("exclusive") else 0, dtype=bool)
-    if step.op.get_attr("reverse"):
-        running = running.T
-    eye = scipy.sparse.eye_array
-    local = scipy.sparse.kron(eye(before, dtype=bool), scipy.sparse.kron(running, eye(after, dtype=bool)), format="csr")
-    return [local.astype(bool) @ step.patterns[0]]
+    return [_along(step, _axis(step), running.T if step.op.get_attr("reverse") else running)]
+
+
+def _axis(step):
+    return int(step.value(1)) % len(step.shape(0))
+
+
+@rule("LRN")
+def _local_response(step):
+    """Each channel is divided by what it and its neighbours amount to."""
+    radius, channels = step.op.get_attr("depth_radius"), step.shape(0)[-1]
+    distance = np.subtract.outer(np.arange(channels), np.arange(channels))
+    return [_along(step, len(step.shape(0)) - 1, np.abs(distance) <= radius)]
+
+
+@rule("Cross")
+def _cross(step):
+    """Of three numbers, each comes of the other two."""
+    return [union([_along(step, len(step.shape(k)) - 1, ~np.eye(3, dtype=bool), k) for k in step.carriers])]
+
+
+def _along(step, axis, local, k=0):
+    """Each place along an axis of input k depends on the places where the boolean matrix `local` has an entry."""
+    shape = step.shape(k)
+    before, after = (scipy.sparse.eye_array(math.prod(part), dtype=bool) for part in (shape[:axis], shape[axis + 1 :]))
+    whole = scipy.sparse.kron(before, scipy.sparse.kron(local, after), format="csr")
+    return whole.astype(bool) @ step.patterns[k]

@@ -1,18 +1,18 @@
 """The table from op type to rule: from the index sets of an op's inputs to those of its outputs.
 
-A rule is `rule(step) -> list`, one boolean matrix per output, or None for an output that depends on nothing. It raises
-`NoRule` where it does not know; every output element then depends on all that any input depends on.
+A rule is `rule(step) -> list`, the index sets of each output, or None for an output that depends on nothing. It raises
+`NoRule` where it does not know; the gradient of the op is then read, and where that does not help, every output element
+depends on all that any input depends on.
 """
 
 import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import registering
-from tfjac.jacobians.sparsity.fixed_values import FixedValues
-from tfjac.jacobians.sparsity.index_sets import linked, union
+from tfjac.jacobians.sparsity.index_sets import all_elements, linked, repeated, union
+from tfjac.jacobians.sparsity.lists import ListSets
 
-_RULES = {}
+_RULES = {}  # from op type to a pair: the rule, and a function of the step that says whether it covers it
 
 
 class NoRule(Exception):
@@ -26,12 +26,14 @@ class Step:
     Attributes:
         op: the op.
         patterns: for each input its index sets, or None where it does not depend on x.
-        fixed: gives the value of a tensor that is the same in every run, or None.
+        wanted: positions of the outputs whose index sets are asked for.
+        walk: the `Propagation` that the op is met in.
     """
 
     op: tf.Operation
     patterns: list
-    fixed: FixedValues
+    wanted: set
+    walk: object
 
     @property
     def carriers(self):
@@ -39,27 +41,86 @@ class Step:
         return [k for k, pattern in enumerate(self.patterns) if pattern is not None]
 
     def shape(self, k):
-        """Static sizes of input k."""
-        return self.op.inputs[k].shape.as_list()
+        """Sizes of the axes of input k."""
+        return self.walk.shape(self.op.inputs[k])
 
     def out_shape(self, k=0):
-        """Static sizes of output k."""
-        return self.op.outputs[k].shape.as_list()
+        """Sizes of the axes of output k."""
+        return self.walk.shape(self.op.outputs[k])
+
+    def size(self, k):
+        """Number of elements of input k."""
+        return self.walk.size(self.op.inputs[k])
+
+    def out_size(self, k=0):
+        """Number of elements of output k."""
+        return self.walk.size(self.op.outputs[k])
+
+    def fixed(self, k):
+        """Return the value of input k where it is the same in every run, else None."""
+        return self.walk.known(self.op.inputs[k])
 
     def value(self, k):
         """Return the value of input k, which must be fixed."""
-        value = self.fixed(self.op.inputs[k])
+        value = self.fixed(k)
         if value is None:
             raise NoRule(f"its input {k} is unknown until it runs")
         return value
+
+    def entries(self, k):
+        """Return the elements of vector input k one by one, None for each that is not fixed."""
+        return self.walk.known.entries(self.op.inputs[k])
 
     def linked(self, k, labels, out_labels, output=0):
         """Return what output elements depend on through input k, by labels of axes; see `index_sets.linked`."""
         return linked(self.patterns[k], labels, self.shape(k), out_labels, self.out_shape(output))
 
 
-rule = registering(_RULES)
-"""Register a rule for `op_types`."""
+def has_cotangents(dtype):
+    """Return whether tensors of this dtype have gradients."""
+    return dtype.is_floating or dtype.is_complex
+
+
+def carries_gradient(dtype):
+    """Return whether tensors of this dtype have gradients, or stand for what has: variables and lists."""
+    return has_cotangents(dtype) or dtype in (tf.resource, tf.variant)
+
+
+def _registering(covers):
+    """Return a decorator `@rule(*op_types)` that enters a rule into the table, for steps for which `covers` holds."""
+
+    def rule(*op_types):
+        def register(function):
+            _RULES.update(dict.fromkeys(op_types, (function, covers)))
+            return function
+
+        return register
+
+    return rule
+
+
+def _no_lists(step):
+    return not any(isinstance(pattern, ListSets) for pattern in step.patterns)
+
+
+def _carry_gradients(step):
+    tensors = [step.op.inputs[k] for k in step.carriers] + [step.op.outputs[k] for k in step.wanted]
+    return all(carries_gradient(tensor.dtype) for tensor in tensors)
+
+
+rule = _registering(lambda step: _no_lists(step) and _carry_gradients(step))
+"""Register a rule for `op_types`, between inputs and outputs that gradients pass through."""
+
+value_rule = _registering(_no_lists)
+"""Register a rule for `op_types` that knows of integers and booleans, too, how values depend on values."""
+
+list_rule = _registering(_carry_gradients)
+"""Register a rule for `op_types` that takes lists of tensors: its patterns may be `ListSets`."""
+
+
+def has_rule(op_type):
+    """Return whether there is a rule for ops of this type."""
+    return op_type in _RULES
 
 
 def index_sets_of(step):
@@ -69,16 +130,26 @@ def index_sets_of(step):
         NoRule: where nothing is known about ops of this type, or about this use of one, or where its gradient is a
             custom one.
     """
-    if step.op.type not in _RULES:
-        raise NoRule("nothing is known about ops of this type")
-    if "_gradient_op_type" in step.op.node_def.attr:
+    if "_gradient_op_type" in step.op.node_def.attr and not step.walk.by_value:
         raise NoRule("it has a custom gradient, which may be anything")
-    return _RULES[step.op.type](step)
+    if not has_rule(step.op.type):
+        raise NoRule("nothing is known about ops of this type")
+    function, covers = _RULES[step.op.type]
+    if not covers(step):
+        raise NoRule("its rule does not cover such inputs and outputs")
+    return function(step)
 
 
 def all_of_all(step):
     """The index sets where nothing is known: every output element depends on everything."""
+    patterns = [step.patterns[k] for k in step.carriers]
+    rows = [each.all_elements() if isinstance(each, ListSets) else all_elements(each) for each in patterns]
+    row = union([row for row in rows if row is not None])
     return [
-        union([linked(step.patterns[k], [None], [step.patterns[k].shape[0]], [None], [size]) for k in step.carriers])
-        for size in (output.shape.num_elements() for output in step.op.outputs)
+        None
+        if k not in step.wanted
+        else ListSets(anywhere=row)
+        if output.dtype == tf.variant
+        else repeated(row, step.out_size(k))
+        for k, output in enumerate(step.op.outputs)
     ]

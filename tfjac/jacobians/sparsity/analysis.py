@@ -1,0 +1,106 @@
+"""The pattern of a Jacobian, by carrying index sets from x to y through the ops between them."""
+
+import dataclasses
+
+import scipy.sparse
+import tensorflow as tf
+
+from tfjac.graph import differentiable_path, in_graph, inline_calls
+from tfjac.jacobians.nests import is_variable, like, sources_of
+from tfjac.jacobians.shapes import product
+from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
+from tfjac.jacobians.sparsity.known import Known
+from tfjac.jacobians.sparsity.pattern import SparsityPattern
+from tfjac.jacobians.sparsity.propagation import Propagation
+
+
+@tf.autograph.experimental.do_not_convert
+def sparsity(ys, xs):
+    """Return where the Jacobian ∂ys/∂xs may differ from zero, from the graph alone.
+
+    For each element of each tensor between xs and ys, the set of elements of xs that it depends on is carried along:
+    exactly through ops that act element by element, move elements, reduce, multiply, convolve or scatter, with
+    constants taken into account (zeros of a stencil, of a mask, of a differentiation matrix; indices of a gather), and
+    through the bodies of loops and branches. For other ops, and custom gradients, the structure of their gradient is
+    followed. What is then still not known is taken to depend on everything, so the pattern may be too large but is
+    never too small. It holds for all values of xs, also where these are eager tensors.
+
+    Args:
+        ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
+            another; or a callable without arguments that returns it.
+        xs: a variable, a tensor of that `tf.function`, or a nest of them, whose elements then follow one another. With
+            a callable, an eager tensor that it uses.
+
+    Returns:
+        A `SparsityPattern` of shape `[elements of ys, elements of xs]`.
+
+    Raises:
+        ValueError: where a shape between xs and ys is not known while tracing, or ys does not depend on xs.
+        TypeError: for ys or xs that are not floating-point, or no tensors at all.
+
+    Cost: while tracing, time and memory in proportion to the sizes of the index sets, summed over the tensors between
+    xs and ys, and over the steps of loops. Nothing when the graph runs.
+    """
+    found = []
+
+    def compute(ys):
+        found.append(Ends.of(ys, xs).pattern())
+        return tf.constant(0)
+
+    in_graph(compute, ys)
+    return found[0]
+
+
+@dataclasses.dataclass
+class Ends:
+    """What a pattern is found between.
+
+    Attributes:
+        ys: list of tensors of static shapes, without function calls on the way to them.
+        sources: what stands for each x in their graph.
+        sizes: number of elements of each x.
+        walk: the `Propagation` in their graph.
+    """
+
+    ys: list
+    sources: list
+    sizes: list
+    walk: Propagation
+
+    @classmethod
+    def of(cls, ys, xs):
+        """Read the arguments of a user.
+
+        Raises:
+            ValueError: for an x that no y depends on; where the shape of an x or y is not known while tracing.
+        """
+        xs, sources = tf.nest.flatten(xs), sources_of(xs)
+        ys = inline_calls(tf.nest.flatten(ys), depends_on=[source for source in sources if source is not None])
+        for x, source in zip(xs, sources):
+            if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
+                raise ValueError(
+                    "ys does not depend on this x by any path that a gradient passes through; leave it out, or look "
+                    f"for a stop_gradient, an integer or a comparison on the way. Received: {x!r}"
+                )
+        eager = [x for x in xs if not is_variable(x) and not tf.is_symbolic_tensor(x)]
+        walk = Propagation(Known(tf.compat.v1.get_default_graph(), xs=[*sources, *eager]), [])
+        sizes = [product(_static_shape(x)) for x in xs]
+        ys = [y if y.shape.is_fully_defined() else tf.ensure_shape(y, walk.shape(y)) for y in ys]
+        return cls(ys, sources, sizes, walk)
+
+    def pattern(self):
+        """Return the `SparsityPattern` of the ys."""
+        rows = self.walk.carry(each_its_own(self.sources, self.sizes), self.ys)
+        total = sum(self.sizes)
+        rows = [empty(y.shape.num_elements(), total) if sets is None else sets for y, sets in zip(self.ys, rows)]
+        return SparsityPattern(scipy.sparse.vstack(rows, format="csr"), self.walk.opaque)
+
+
+def _static_shape(x):
+    shape = like(x).shape
+    if not shape.is_fully_defined():
+        raise ValueError(
+            "A sparsity pattern needs xs of static shapes: give the tf.function an input_signature, or fix the shape "
+            f"with tf.ensure_shape. Received: {x!r}"
+        )
+    return shape.as_list()

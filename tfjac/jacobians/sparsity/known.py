@@ -1,0 +1,163 @@
+"""What tracing knows of the tensors of a graph: values and shapes that are the same in every run, whatever xs are."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import SHAPE_ONLY, captured_tensor, references
+from tfjac.jacobians.sparsity.rules.registry import has_rule
+from tfjac.jacobians.sparsity.running import can_run, run
+
+
+class Known:
+    """The values and shapes of the tensors of one graph, where they are the same in every run.
+
+    A value is known where it is made of constants, and of eager tensors that the graph captured. What an x is, and
+    what is computed from it, is never known: an eager tensor that is an x, too, is a constant in the graph.
+    """
+
+    def __init__(self, graph, xs=(), parameters=(), enclosing=None):
+        """Start with nothing but what is given.
+
+        Args:
+            graph: the graph.
+            xs: tensors of the graph that are xs, or stand for them; and eager ones.
+            parameters: triples of an input of the graph, its value or None, and its shape or None.
+            enclosing: the `Known` of the graph that this one captures tensors of, or None.
+        """
+        self._enclosing = enclosing
+        self._eager = [x for x in xs if not tf.is_symbolic_tensor(x)] + (enclosing._eager if enclosing else [])
+        here = [x for x in xs if tf.is_symbolic_tensor(x)] + [captured_tensor(graph, x) for x in self._eager]
+        self._moving = references(x for x in here if x is not None)
+        self._values = dict.fromkeys(self._moving)
+        self._shapes = {}
+        for tensor, value, shape in parameters:
+            self._values[tensor.ref()], self._shapes[tensor.ref()] = value, shape
+            if value is None:
+                self._moving.add(tensor.ref())
+
+    def __call__(self, tensor):
+        """Return the value of `tensor` as an array, or None where it is open."""
+        for op in _unvisited(tensor, lambda each: each.ref() in self._values):
+            self._values.update(zip(references_of(op.outputs), self._values_of(op)))
+        return self._values[tensor.ref()]
+
+    def entries(self, tensor):
+        """Return the elements of a vector (or scalar) one by one as a list, None for each that is open."""
+        value = self(tensor)
+        if value is not None:
+            return list(np.reshape(value, -1))
+        if tensor.op.type in ("Pack", "ConcatV2"):
+            parts = tensor.op.inputs if tensor.op.type == "Pack" else tensor.op.inputs[:-1]
+            return [entry for part in parts for entry in self.entries(part)]
+        if tensor.op.type in ("Cast", "ExpandDims", "Identity", "Reshape"):
+            return self.entries(tensor.op.inputs[0])
+        return [None] * int(np.prod(self.shape(tensor)))
+
+    def shape(self, tensor):
+        """Return the sizes of the axes of `tensor`, a list; None where one is not known, or it holds no numbers."""
+        if not _holds_numbers(tensor.dtype):
+            return None
+        for op in _unvisited(tensor, self._has_shape):
+            self._shapes.update(zip(references_of(op.outputs), self._shapes_of(op)))
+        return self._shapes[tensor.ref()] if tensor.ref() in self._shapes else tensor.shape.as_list()
+
+    def learn_shape(self, tensor, shape):
+        """Note the shape of a tensor, where it is found in another way."""
+        self._shapes[tensor.ref()] = shape
+
+    def of_body(self, parameters):
+        """Return what is known of the body of a loop or branch.
+
+        Args:
+            parameters: triples of an input of the body, its value or None, and its shape or None.
+        """
+        parameters = list(parameters)
+        return Known(parameters[0][0].graph, parameters=parameters, enclosing=self)
+
+    def _has_shape(self, tensor):
+        return tensor.ref() in self._shapes or tensor.shape.is_fully_defined()
+
+    def _values_of(self, op):
+        if op.type not in SHAPE_ONLY and references(op.inputs) & self._moving:
+            self._moving |= references(op.outputs)
+        elif all(_holds_numbers(output.dtype) for output in op.outputs):
+            if op.type == "Placeholder":
+                return [self._of_capture(op.outputs[0])]
+            if op.type in SHAPE_ONLY:
+                inputs = [_ones(self.shape(each), each.dtype) for each in op.inputs]
+            else:
+                inputs = [self._values[each.ref()] for each in op.inputs]
+            found = _run_where_known(op, inputs) if op.inputs else None
+            if found is not None:
+                return found
+            static = [tf.get_static_value(output) for output in op.outputs]
+            return [None if value is None else np.asarray(value) for value in static]
+        return [None] * len(op.outputs)
+
+    def _of_capture(self, placeholder):
+        outer = _captured_by(placeholder)
+        if outer is None:
+            return None
+        if not tf.is_symbolic_tensor(outer):
+            return outer.numpy()
+        return self._enclosing(outer) if self._enclosing else None
+
+    def _shapes_of(self, op):
+        """By running the op on ones, if its rule says that values of floats have no say in the shape."""
+        if op.type == "Placeholder":
+            outer = _captured_by(op.outputs[0])
+            known = outer is not None and tf.is_symbolic_tensor(outer) and self._enclosing
+            return [self._enclosing.shape(outer) if known else None]
+        found = None
+        if has_rule(op.type):
+            inputs = [self._value_or_ones(each) for each in op.inputs]
+            found = _run_where_known(op, inputs)
+        if found is not None:
+            return [list(np.shape(value)) for value in found]
+        values = [self(output) for output in op.outputs]
+        return [None if value is None else list(value.shape) for value in values]
+
+    def _value_or_ones(self, tensor):
+        value = self(tensor)
+        if value is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            return _ones(self.shape(tensor), tensor.dtype)
+        return value
+
+
+def references_of(tensors):
+    """The `ref()` of each of `tensors`, in order."""
+    return [tensor.ref() for tensor in tensors]
+
+
+def _unvisited(tensor, is_known):
+    """The ops that `tensor` is computed from, up to tensors that are known, inputs before consumers."""
+    stack = [tensor]
+    while stack:
+        pending = [] if is_known(stack[-1]) else [each for each in stack[-1].op.inputs if not is_known(each)]
+        stack.extend(pending)
+        if not pending and not is_known(tensor := stack.pop()):
+            yield tensor.op
+
+
+def _captured_by(placeholder):
+    """What the graph of a placeholder captured as it, or None."""
+    captures = getattr(placeholder.graph, "captures", ())
+    return next((outer for outer, inner in captures if inner is placeholder), None)
+
+
+def _run_where_known(op, inputs):
+    """The outputs of `op` for these inputs; None where one of them is None, or the op cannot run."""
+    if any(value is None for value in inputs) or not can_run(op):
+        return None
+    try:
+        return run(op, inputs)
+    except tf.errors.OpError:  # what is wrong with these values shows when the graph runs
+        return None
+
+
+def _ones(shape, dtype):
+    return None if shape is None or not _holds_numbers(dtype) else np.ones(shape, dtype.as_numpy_dtype)
+
+
+def _holds_numbers(dtype):
+    return dtype not in (tf.resource, tf.variant, tf.string)
