@@ -3,7 +3,10 @@
 from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape, input_gradients
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of
-from tfjac.graph.copying import inline_calls, replay, transplant
+from tfjac.graph.callables import call_converted
+from tfjac.graph.copying import replay, transplant
+from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
+from tfjac.graph.custom_gradients import passes_gradient
 from tfjac.graph.example_axis import (
     SHARED,
     ExampleAnalysis,
@@ -14,10 +17,11 @@ from tfjac.graph.example_axis import (
     examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.inlining import inline_calls
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.targets import in_graph
-from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
+from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
@@ -34,23 +38,27 @@ __all__ = [
     "as_tf_variable",
     "between",
     "bodies_of",
+    "call_converted",
     "captured_tensor",
     "check_not_assigned_since",
     "compiled_by_xla",
     "copy_op",
+    "depend_by_value",
     "differentiable_path",
     "einsum_labels",
     "examples_mix_at",
+    "gradient_stops_at",
     "handle_in",
     "handle_shape",
+    "has_custom_gradient",
     "in_graph",
-    "input_gradients",
     "inline_calls",
-    "depend_by_value",
-    "gradient_stops_at",
+    "input_gradients",
+    "passes_gradient",
     "references",
     "registering",
     "replay",
+    "shape_only",
     "static_trip_count",
     "transplant",
 ]

@@ -42,9 +42,14 @@ def function_bodies(op, attribute):
     `Graph._get_function` is the only reader of a graph's function library. A function that was loaded rather than
     traced has its graph rebuilt from its definition.
     """
+    return [_body(function) for function in functions_named(op, attribute)]
+
+
+def functions_named(op, attribute):
+    """Return the functions of the graph's library that attribute `attribute` of `op` names: a list."""
     named = op.get_attr(attribute)
     names = [function.name for function in (named if isinstance(named, list) else [named])]
-    return [_body(op.graph._get_function(name)) for name in names]
+    return [op.graph._get_function(name) for name in names]
 
 
 def _body(function):
@@ -88,6 +93,65 @@ def _called_functions(op):
     return [op.graph._get_function(name) for name in names]
 
 
+def trace(function, specs):
+    """Trace `function(*tensors)` into a function of the library, in the current graph; `specs` are `tf.TensorSpec`.
+
+    A `tf.function` gives no other access to what the runtime and a graph's library know as a function.
+    """
+    return tf.function(function, autograph=False).get_concrete_function(*specs).inference_fn
+
+
+def gradient_name(op):
+    """Return the name under which the gradient of `op` is registered, where that is not its type; else None."""
+    return text_attribute(op, "_gradient_op_type")
+
+
+def integers_attribute(op, name):
+    """Return an attribute that `set_integers_attribute` set, or None where there is none."""
+    return _attribute(op, name, "list", lambda value: list(value.i))
+
+
+def text_attribute(op, name):
+    """Return an attribute that `set_text_attribute` set, or None where there is none."""
+    return _attribute(op, name, "s", bytes.decode)
+
+
+def _attribute(op, name, kind, read):
+    """Attributes of ops whose names begin with an underscore are not of the op's definition; `get_attr` raises."""
+    attributes = op.node_def.attr
+    return read(getattr(attributes[name], kind)) if name in attributes else None
+
+
+def set_text_attribute(op, name, text):
+    """Set an attribute of `op` to a string."""
+    op._set_attr(name, tf.compat.v1.AttrValue(s=text.encode()))
+
+
+def set_integers_attribute(op, name, integers):
+    """Set an attribute of `op` to a list of integers."""
+    op._set_attr(name, tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(i=integers)))
+
+
+def set_function_attribute(op, name, function):
+    """Set an attribute of `op` to a function, which its graph's library then holds."""
+    op.graph._add_function_recursive(function)
+    op._set_func_attr(name, function.name)
+
+
+def gradient_function(op):
+    """Return the Python function that takes gradients through `op`: from the op and cotangents to gradients.
+
+    Raises:
+        LookupError: where none is registered.
+    """
+    return _ops.get_gradient_function(op)
+
+
+def copy_handle_data(source, target):
+    """Tell `target` what its equal, `source`, knows of the variable or list that it stands for."""
+    _handle_data.copy_handle_data(source, target)
+
+
 def is_differentiable(op):
     """Return whether a gradient passes through `op`: False for Shape, StopGradient, comparisons and their like.
 
@@ -117,4 +181,4 @@ def set_gradient(op, name):
 
     `Graph.gradient_override_map` only reaches ops made inside its scope.
     """
-    op._set_attr("_gradient_op_type", tf.compat.v1.AttrValue(s=name.encode()))
+    set_text_attribute(op, "_gradient_op_type", name)

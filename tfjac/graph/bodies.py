@@ -3,15 +3,7 @@
 import dataclasses
 
 from tfjac.graph import _private
-from tfjac.graph.copying import inline_calls
-
-READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "Assert", "Placeholder")
-BODIES = {
-    "While": ("cond", "body"),
-    "If": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatefulPartitionedCall": ("f",),
-}
+from tfjac.graph.inlining import inline_calls
 
 
 @dataclasses.dataclass
@@ -36,7 +28,7 @@ def bodies_of(op, attribute):
     bodies = []
     for graph in _private.function_bodies(op, attribute):
         with graph.as_default():
-            outputs = inline_calls([without_identities(output) for output in graph.outputs])
+            outputs = inline_calls([without_identities(output) for output in graph.outputs], draw_again=True)
             bodies.append(Body(list(graph.inputs), outputs))
     return bodies
 
@@ -46,19 +38,3 @@ def without_identities(tensor):
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
-
-
-def cannot_run_again(graph):
-    """Return an op of a body's graph that gives other values, or acts twice, when it runs again; None where none is.
-
-    Random numbers, assignments and Python calls are what is looked for, in the functions that it calls too.
-    """
-    for op in graph.get_operations():
-        if op.type in BODIES:
-            inside = (body for name in BODIES[op.type] for body in _private.function_bodies(op, name))
-            found = next((culprit for culprit in map(cannot_run_again, inside) if culprit is not None), None)
-        else:
-            found = op if op.op_def.is_stateful and op.type not in READS else None
-        if found is not None:
-            return found
-    return None

@@ -1,7 +1,9 @@
-"""Copying part of a graph: replay it with other values, or inline the functions it calls."""
+"""Copying part of a graph: the one copier, and replaying tensors with other values for some of their ancestors."""
 
-from tfjac.graph import _private, grouped_convolution
-from tfjac.graph.assignments import check_not_assigned_since
+import tensorflow as tf
+
+from tfjac.graph import _private, custom_gradients, grouped_convolution, statefulness
+from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 
@@ -11,8 +13,9 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 def replay(targets, substitutions=(), reread=()):
     """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
-    Only ops that depend on what changed are copied; every other tensor is used as it is. The current graph may be the
-    graph of `targets` or a loop body or branch nested in it.
+    Only ops that depend on what changed are copied; every other tensor is used as it is. So are random numbers and
+    what else an op draws from a state: it is drawn once, and what is evaluated again is the same function. The current
+    graph may be the graph of `targets` or a loop body or branch nested in it.
 
     Args:
         targets: list of tensors of one graph.
@@ -22,6 +25,9 @@ def replay(targets, substitutions=(), reread=()):
 
     Returns:
         A list of tensors like `targets`. A target that depends on nothing that changed comes back as it is.
+
+    Raises:
+        ValueError: where a loop or branch that must run again draws random numbers inside, or assigns.
     """
     if not targets:
         return []
@@ -31,56 +37,20 @@ def replay(targets, substitutions=(), reread=()):
         if handle is not None:
             mapping[handle.ref()] = handle_here(variable)
     changed = [old for old, _ in substitutions] + [handle for handle in handles if handle is not None]
-    _copy(between(changed, targets), mapping)
+    ops = between(changed, targets, custom_gradients.inputs_read, constant=statefulness.draws)
+    for op in ops:
+        statefulness.check_runs_again(op)
+    copy_ops(ops, mapping)
     return [mapping.get(target.ref(), target) for target in targets]
 
 
-def inline_calls(targets, depends_on=None):
-    """Return tensors equal to `targets` whose graph calls no function on the way.
-
-    The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
-    alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
-    stay what they are. Grouped convolutions get a gradient that is right everywhere, see `grouped_convolution`.
-
-    Args:
-        targets: list of tensors of one graph.
-        depends_on: where given, only calls that depend on one of these tensors are inlined.
-
-    Returns:
-        A list of tensors like `targets`; the same tensors where there is no call. Costs one copy of the ops between
-        the first call and the targets; ops with side effects keep running once, in the original call.
-
-    Raises:
-        ValueError: where a variable that a call reads is assigned after it: the copy would read the new value.
-    """
-    path = ancestors(targets) if depends_on is None else between(depends_on, targets)
-    grouped_convolution.differentiate_by_groups(path)
-    calls = [op for op in path if op.type in CALLS]
-    if not calls:
-        return list(targets)
-    for call in calls:
-        check_not_assigned_since(call)
-    mapping = {}
-    _copy(_from_the_first_on(calls, path), mapping)
-    return [mapping.get(target.ref(), target) for target in targets]
-
-
-def _from_the_first_on(calls, path):
-    """The ops of `path` that are calls or depend on one."""
-    names, reached, ops = {op.name for op in calls}, set(), []
-    for op in path:
-        if op.name in names or any(tensor.ref() in reached for tensor in op.inputs):
-            reached |= references(op.outputs)
-            ops.append(op)
-    return ops
-
-
-def transplant(targets, values):
+def transplant(targets, values, edit=None):
     """Copy all that `targets` are computed from, constants too, into the current graph, calls inlined.
 
     Args:
         targets: list of tensors of one graph, usually of the body of a function, loop or branch.
         values: pairs `(old, new)`: tensors of that graph at which the copy begins, and what stands for them here.
+        edit: as in `copy_ops`.
 
     Returns:
         A dict from the `ref()` of each old tensor to the new one.
@@ -88,32 +58,53 @@ def transplant(targets, values):
     mapping = {old.ref(): new for old, new in values}
     given = set(mapping)
     begins = [reference.deref() for reference in given]
-    _copy([op for op in ancestors(targets, stop=begins) if not references(op.outputs) & given], mapping)
+    path = ancestors(targets, begins, custom_gradients.inputs_read)
+    copy_ops([op for op in path if not references(op.outputs) & given], mapping, edit)
     return mapping
 
 
-def _copy(ops, mapping):
-    """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors."""
+def copy_ops(ops, mapping, edit=None):
+    """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors.
+
+    Args:
+        ops: list of operations.
+        mapping: dict from the `ref()` of old tensors to the tensors that stand for them; others stand for themselves.
+        edit: function `(op, inputs)` that returns the outputs that stand for those of `op`, or None for a copy. It is
+            asked inside of calls, and of loops and branches that are written anew, too.
+    """
     for op in ops:
         inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
-        outputs = _copied(op, inputs)
-        for old, new in zip(op.outputs, outputs):
+        outputs = None if edit is None else edit(op, inputs)
+        for old, new in zip(op.outputs, _copied(op, inputs, mapping, edit) if outputs is None else outputs):
             mapping.setdefault(old.ref(), new)
 
 
-def _copied(op, inputs):
-    """Return the outputs of a copy of `op`: of the body of a call, by groups where no other device than XLA's would."""
+def _copied(op, inputs, mapping, edit):
+    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew."""
     if op.type in CALLS:
-        return _inlined(op, inputs)
+        (body,) = _private.function_bodies(op, "f")
+        copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
+        return [copies[output.ref()] for output in body.outputs]
+    if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
+        return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
     if op.type == "Conv3D" and grouped_convolution.is_grouped(op):
         return [grouped_convolution.convolve_by_groups(op, *inputs)]
+    if custom_gradients.is_open(op):
+        reads = [mapping.get(tensor.ref(), tensor) for tensor in custom_gradients.captured(op)]
+        values = inputs if op.type == "IdentityN" else _private.copy_op(op, inputs).outputs
+        return custom_gradients.close(op, values, inputs, reads)
     copy = _private.copy_op(op, inputs)
-    grouped_convolution.differentiate_by_groups([copy])
-    return copy.outputs
+    return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 
-def _inlined(call, inputs):
-    """Copy the body of the function that `call` calls, fed with `inputs`; return its outputs."""
-    (body,) = _private.function_bodies(call, "f")
-    mapping = transplant(body.outputs, zip(body.inputs, inputs))
-    return [mapping[output.ref()] for output in body.outputs]
+@tf.RegisterGradient(custom_gradients.CLOSED)
+def _closed_gradient(op, *cotangents):
+    """The backward of a closed copy, copied to where the gradient is taken."""
+    backward = custom_gradients.backward_of(op)
+    given = [
+        (placeholder, tf.zeros_like(output) if cotangent is None else cotangent)
+        for placeholder, cotangent, output in zip(backward.cotangents, cotangents, op.outputs)
+        if placeholder is not None
+    ]
+    mapping = transplant(backward.targets, given + [(inner, outer) for outer, inner in backward.captures])
+    return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]

@@ -11,8 +11,9 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private, example_rules
+from tfjac.graph.custom_gradients import passes_gradient
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
-from tfjac.graph.traversal import ancestors, references
+from tfjac.graph.traversal import ancestors, between, references, shape_only
 
 __all__ = [
     "SHARED",
@@ -73,18 +74,37 @@ def differentiable_path(sources, targets):
     """List the ops on the paths from `sources` to `targets` through which a gradient passes, in topological order."""
     reached, reaching = references(sources), []
     for op in ancestors(targets, stop=sources):
-        if _private.is_differentiable(op) and any(tensor.ref() in reached for tensor in op.inputs):
+        if any(tensor.ref() in reached for tensor in differentiable_inputs(op)):
             reaching.append(op)
             reached |= references(output for output in op.outputs if _carries_gradient(output.dtype))
     needed, path = references(targets), []
     for op in reversed(reaching):
         if references(op.outputs) & reached & needed:
             path.append(op)
-            needed |= references(op.inputs)
+            needed |= references(differentiable_inputs(op))
     return path[::-1]
 
 
-def analyse_examples(sources, targets, axes=None, num_examples=None):
+def differentiable_inputs(op):
+    """Return the inputs of `op` to which a gradient passes."""
+    if not _private.is_differentiable(op):
+        return []
+    return [tensor for index, tensor in enumerate(op.inputs) if passes_gradient(op, index)]
+
+
+def value_path(sources, targets):
+    """List the ops by which the values of `targets` depend on those of `sources`, in topological order."""
+    return between(sources, targets, constant=_is_constant)
+
+
+def _is_constant(op):
+    """Whether the value of `op` is the same for all its inputs' values; `tf.recompute_grad` compares one to itself."""
+    return shape_only(op) or (
+        op.type == "Equal" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
+    )
+
+
+def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=False):
     """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
@@ -92,6 +112,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None):
         targets: list of tensors `[n, ...]`.
         axes: for each target its `ExampleAxis` or `SHARED`, where that is not axis 0 for all.
         num_examples: the static number of examples, where the targets' shapes do not tell.
+        by_value: whether every path counts by which a value depends on another, not only those of gradients.
 
     Returns:
         An `ExampleAnalysis`.
@@ -99,12 +120,12 @@ def analyse_examples(sources, targets, axes=None, num_examples=None):
     Raises:
         ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
     """
-    path = differentiable_path(sources, targets)
+    path = (value_path if by_value else differentiable_path)(sources, targets)
     reached = references(sources).union(*(references(op.outputs) for op in path))
     if axes is None:
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
-    wanted = WantedAxes(reached, num_examples)
+    wanted = WantedAxes(reached, num_examples, by_value)
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
@@ -115,8 +136,8 @@ def analyse_examples(sources, targets, axes=None, num_examples=None):
 class WantedAxes:
     """The example axes asked for so far, walking backwards."""
 
-    def __init__(self, reached, num_examples):
-        self.reached, self.num_examples = reached, num_examples
+    def __init__(self, reached, num_examples, by_value=False):
+        self.reached, self.num_examples, self.by_value = reached, num_examples, by_value
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
         self.assumed = []
 
@@ -128,10 +149,12 @@ class WantedAxes:
 
     def reaches(self, tensor):
         """Return whether the sources reach `tensor` in a way that a gradient follows."""
-        return tensor.ref() in self.reached and _carries_gradient(tensor.dtype)
+        return tensor.ref() in self.reached and (self.by_value or _carries_gradient(tensor.dtype))
 
     def leads(self, sources, target):
         """Return whether a gradient passes from one of `sources` to `target`, in the body of an op of this graph."""
+        if self.by_value:
+            return bool(value_path(sources, [target]))
         return _carries_gradient(target.dtype) and bool(differentiable_path(sources, [target]))
 
     def depends_on_no_data(self, tensor):
@@ -141,7 +164,24 @@ class WantedAxes:
 
     def analyse_body(self, sources, targets, axes):
         """`analyse_examples` for the body of an op of this graph."""
-        return analyse_examples(sources, targets, axes, self.num_examples)
+        return analyse_examples(sources, targets, axes, self.num_examples, self.by_value)
+
+    def keeps_apart(self, sources, target, axis):
+        """Return whether values of slices of `target` come from the same slices of the sources alone, in a body.
+
+        Args:
+            sources: pairs of a tensor and the `ExampleAxis` (or `SHARED`) that it must turn out to have.
+            target: tensor of the same graph.
+            axis: its `ExampleAxis`.
+        """
+        try:
+            analysis = analyse_examples([tensor for tensor, _ in sources], [target], [axis], self.num_examples, True)
+        except ExamplesMix:
+            return False
+        if analysis.assumed and axis.inner is not None:  # else it is what is assumed of the op itself
+            return False
+        found = [(analysis.axis(tensor), known) for tensor, known in sources if analysis.axis(tensor) is not None]
+        return bool(found) and all(one == other for one, other in found)
 
     def propagate(self, op):
         wanted = {
@@ -153,7 +193,9 @@ class WantedAxes:
             inputs = [SHARED] * len(op.inputs)
         else:
             inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
-        for tensor, axis in zip(op.inputs, inputs):
+        for index, (tensor, axis) in enumerate(zip(op.inputs, inputs)):
+            if axis is None or not (self.by_value or passes_gradient(op, index)):
+                continue
             if axis is not SHARED and axis.inner is None and tensor.dtype != tf.variant:  # a list shows in its elements
                 self.assumed.append((tensor, axis))
             if self.reaches(tensor):

@@ -32,6 +32,16 @@ def differentiate_by_groups(ops):
             _private.set_gradient(op, GRADIENT)
 
 
+def convolved_alone(op):
+    """Return the outputs of a copied grouped 2-D convolution, to be differentiated by groups.
+
+    Outside of XLA, TensorFlow's optimiser would fuse it with a bias behind it, into an op that on some processors has
+    no groups: so an op stands between that no fusion looks through.
+    """
+    differentiate_by_groups([op])
+    return [tf.ensure_shape(output, output.shape) for output in op.outputs]
+
+
 def convolve_by_groups(op, x, kernel):
     """Return what `op`, a grouped convolution, gives for `x` and `kernel`, by one convolution per group.
 

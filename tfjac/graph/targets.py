@@ -3,6 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.callables import call_converted
+from tfjac.graph.inlining import inline_calls
 
 
 def in_graph(compute, ys, may_be_complex=False):
@@ -23,10 +25,16 @@ def in_graph(compute, ys, may_be_complex=False):
     def checked(tensors):
         return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
 
-    if callable(ys) and tf.executing_eagerly():
-        traced = tf.function(ys)  # with autograph, which the functions of this package themselves do without
-        return tf.function(lambda: compute(checked(traced())), autograph=False)()
-    return compute(checked(ys() if callable(ys) else ys))
+    if not callable(ys):
+        return compute(checked(ys))
+    if tf.executing_eagerly():
+        return tf.function(lambda: compute(_unseen(checked(call_converted(ys)))), autograph=False)()
+    return compute(_unseen(checked(call_converted(ys))))
+
+
+def _unseen(tensors):
+    """What a callable returned, calls inlined: nobody else sees it, so random numbers may be drawn anew there."""
+    return tf.nest.pack_sequence_as(tensors, inline_calls(tf.nest.flatten(tensors), draw_again=True))
 
 
 def _checked(tensor, may_be_complex):

@@ -3,7 +3,6 @@
 A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
-
 # Ops that look at the shapes of their inputs alone.
 SHAPE_ONLY = {
     *("OnesLike", "Rank", "Shape", "ShapeN", "Size", "VariableShape", "ZerosLike"),
@@ -16,12 +15,17 @@ def references(tensors):
     return {tensor.ref() for tensor in tensors}
 
 
-def ancestors(targets, stop=()):
+def _inputs(op):
+    return op.inputs
+
+
+def ancestors(targets, stop=(), reads=_inputs):
     """List the ops that `targets` are computed from, inputs before consumers.
 
     Args:
         targets: tensors of one graph.
         stop: tensors at which the walk ends; the op that makes such a tensor is left out unless another path needs it.
+        reads: function from an op to the tensors that it is computed from; its inputs where left out.
 
     Returns:
         A list of `tf.Operation` in topological order. Control inputs are not followed.
@@ -33,7 +37,7 @@ def ancestors(targets, stop=()):
         op = stack[-1]
         if op.name not in opened:
             opened.add(op.name)
-            stack.extend(tensor.op for tensor in op.inputs if tensor.ref() not in stop and tensor.op.name not in opened)
+            stack.extend(tensor.op for tensor in reads(op) if tensor.ref() not in stop and tensor.op.name not in opened)
             continue
         stack.pop()
         if op.name not in listed:
@@ -42,29 +46,34 @@ def ancestors(targets, stop=()):
     return ordered
 
 
-def between(sources, targets, by_value=False):
+def between(sources, targets, reads=_inputs, constant=lambda op: False):
     """List the ops on the paths from `sources` to `targets`, inputs before consumers.
 
     Args:
         sources, targets: tensors of one graph.
-        by_value: whether paths on which nothing but the shape of a source is looked at are left out.
+        reads: as in `ancestors`.
+        constant: function from an op to whether its outputs are taken as they are, whatever they are computed from;
+            `shape_only` for paths by which values depend on values.
 
     Returns:
         The ops that `targets` depend on and that depend on `sources`; ops above the sources are not followed.
     """
-    reached, path = references(sources), []
-    for op in ancestors(targets, stop=sources):
-        if any(tensor.ref() in reached for tensor in op.inputs) and not (by_value and op.type in SHAPE_ONLY):
-            path.append(op)
+    reached, reaching = references(sources), []
+    for op in ancestors(targets, sources, reads):
+        if any(tensor.ref() in reached for tensor in reads(op)) and not constant(op):
+            reaching.append(op)
             reached |= references(op.outputs)
-    if not by_value:
-        return path
-    needed, kept = references(targets), []
-    for op in reversed(path):
+    needed, path = references(targets), []
+    for op in reversed(reaching):
         if references(op.outputs) & needed:
-            kept.append(op)
-            needed |= references(op.inputs)
-    return kept[::-1]
+            path.append(op)
+            needed |= references(reads(op))
+    return path[::-1]
+
+
+def shape_only(op):
+    """Return whether `op` looks at the shapes of its inputs alone."""
+    return op.type in SHAPE_ONLY
 
 
 def stands_before(op, other):

@@ -2,7 +2,7 @@
 
 from tfjac.graph import _private
 from tfjac.graph.bodies import bodies_of
-from tfjac.graph.traversal import between, references
+from tfjac.graph.traversal import between, references, shape_only
 
 _BODIES = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
@@ -34,7 +34,7 @@ def gradient_stops_at(sources, targets):
 def _walk(sources, targets):
     """The `ref()` of all tensors that values of the sources reach, and the ops at which gradients stop."""
     reached, stops = references(sources), []
-    for op in between(sources, targets, by_value=True):
+    for op in between(sources, targets, constant=shape_only):
         carriers = {k for k, tensor in enumerate(op.inputs) if tensor.ref() in reached}
         if op.type in _BODIES:
             outputs, inside = _walk_inside(op, carriers)

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, examples_mix_at
+from tfjac.graph import SHARED, ExampleAxis, examples_mix_at, passes_gradient
 from tfjac.jacobians.shapes import split_examples
 
 
@@ -70,7 +70,8 @@ def find_uses(analysis, sources, n):
 
 def _uses_of(op, analysis, n):
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
-    weights = [index for index, tensor in enumerate(op.inputs) if analysis.axis(tensor) is SHARED]
+    shared = [index for index, tensor in enumerate(op.inputs) if analysis.axis(tensor) is SHARED]
+    weights = [index for index in shared if passes_gradient(op, index)]
     if not outputs:
         return []
     return [

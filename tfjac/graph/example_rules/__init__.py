@@ -1,6 +1,15 @@
 """One small rule per op type: which axis of each input carries the examples, given that of the output."""
 
-from tfjac.graph.example_rules import control_flow, elementwise, indexing, layers, linear_algebra, moves, products
+from tfjac.graph.example_rules import (
+    control_flow,
+    custom_gradients,
+    elementwise,
+    indexing,
+    layers,
+    linear_algebra,
+    moves,
+    products,
+)
 from tfjac.graph.example_rules.products import einsum_labels
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, input_axes
 
@@ -9,6 +18,7 @@ __all__ = [
     "ExampleAxis",
     "NoRule",
     "control_flow",
+    "custom_gradients",
     "einsum_labels",
     "elementwise",
     "indexing",

@@ -7,8 +7,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph.bodies import Body, bodies_of, cannot_run_again, without_identities
+from tfjac.graph.bodies import Body, bodies_of, without_identities
 from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
+from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
 
 
@@ -136,7 +137,7 @@ def _writes(body, k):
 
 
 def _check_can_run_again(body):
-    culprit = cannot_run_again(body.outputs[0].graph)
+    culprit = culprit_in(body.outputs[0].graph)
     if culprit is not None:
         raise NoRule(
             f"inside, op {culprit.name!r} of type {culprit.type} gives other values, or acts twice, when it runs again"

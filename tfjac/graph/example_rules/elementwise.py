@@ -1,26 +1,31 @@
 """Ops that act element by element, with broadcasting."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, body_rule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, aligned, body_rule, known_shape, rule
 
 UNARY = """
     Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
     BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil CheckNumerics ComplexAbs Conj Cos Cosh Dawsn
     DebugGradientIdentity Digamma Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin Imag Inv
     LeakyRelu Lgamma Log Log1p Ndtri Neg PreventGradient Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign
-    Sin Sinh Snapshot Softplus Softsign Spence Sqrt Square Tan Tanh
+    Sin Sinh Snapshot Softplus Softsign Spence Sqrt Square StopGradient Tan Tanh
 """
 SEVERAL_INPUTS = """
     Add AddN AddV2 Atan2 Betainc ClipByValue Complex Div DivNoNan FakeQuantWithMinMaxVars
     FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Igamma IgammaGradA Igammac Maximum Minimum Mod Mul MulNoNan
     NextAfter Polygamma Pow RealDiv SelectV2 SquaredDifference Sub TruncateDiv Xdivy Xlog1py Xlogy Zeta
 """
+DECISIONS = """
+    Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual OnesLike
+    ZerosLike
+"""
+"""No gradient passes through these, but values do."""
 GRADIENTS = """
     EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad
     SoftsignGrad SqrtGrad TanhGrad
 """
 
 
-@rule(*UNARY.split(), *SEVERAL_INPUTS.split(), *GRADIENTS.split())
+@rule(*UNARY.split(), *SEVERAL_INPUTS.split(), *DECISIONS.split(), *GRADIENTS.split())
 def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
@@ -48,17 +53,7 @@ def _identity(op, axis, wanted):
 
 @body_rule("IdentityN")
 def _identities(op, outputs, wanted):
-    """Each output is an input; but where this stands for a custom gradient, any input may owe its own to any output."""
-    per_example = {axis for axis in outputs.values() if axis is not SHARED}
-    if len(per_example) > 1:
-        raise NoRule("its outputs carry the examples along different axes")
-    (axis,) = per_example
-    return [outputs.get(k) or _argument(tensor, axis, wanted) for k, tensor in enumerate(op.inputs)]
-
-
-def _argument(tensor, axis, wanted):
-    rank = tensor.shape.rank
-    return SHARED if (rank is not None and rank <= axis.axis) or wanted.depends_on_no_data(tensor) else axis
+    return [outputs.get(k) for k in range(len(op.inputs))]
 
 
 @rule("BiasAdd")

@@ -1,15 +1,19 @@
 """The table from op type to rule: from the example axis of an output to that of each input.
 
-A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis` or `SHARED`; it raises
-`NoRule` where the op combines slices of different examples. `wanted.shape(tensor)` gives static shapes. A rule of an
-op with a body of its own is given the axes of the outputs as a dict by index, in place of the one axis.
+A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis`, `SHARED`, or None where the
+outputs in question do not depend on it; it raises `NoRule` where the op combines slices of different examples.
+`wanted.shape(tensor)` gives static shapes. A rule of an op with a body of its own is given the axes of the outputs as a
+dict by index, in place of the one axis.
 """
 
 import dataclasses
 
+from tfjac.graph.custom_gradients import is_custom
 from tfjac.graph.registration import registering
 
 SHARED = "shared"
+CUSTOM = "custom gradient"
+"""Stands in the place of an op type where the gradient is a user's."""
 _RULES, _BODY_RULES = {}, {}
 
 
@@ -67,6 +71,8 @@ body_rule = registering(_BODY_RULES)
 
 def input_axes(op, wanted_outputs, wanted):
     """Return the example axis of each input of `op`, given those of its outputs by index."""
+    if is_custom(op) and not wanted.by_value:
+        return _BODY_RULES[CUSTOM](op, wanted_outputs, wanted)
     if op.type in _BODY_RULES:
         return _BODY_RULES[op.type](op, wanted_outputs, wanted)
     if op.type not in _RULES:

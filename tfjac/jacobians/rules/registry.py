@@ -1,6 +1,6 @@
 """The table from op type to rule."""
 
-from tfjac.graph import registering
+from tfjac.graph import has_custom_gradient, registering
 
 _RULES = {}
 
@@ -19,6 +19,8 @@ def factor_of(use):
     Raises:
         NoFactor: where no rule covers it.
     """
+    if has_custom_gradient(use.op):
+        raise NoFactor("it has a custom gradient")
     if use.op.type not in _RULES:
         raise NoFactor("there is no rule for ops of this type")
     return _RULES[use.op.type](use)

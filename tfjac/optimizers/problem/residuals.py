@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, handle_in, inline_calls
-from tfjac.optimizers.callables import call_converted
+from tfjac.graph import as_tf_variable, call_converted, handle_in, inline_calls
 from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.problem.loss_terms import squared_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
@@ -26,7 +25,7 @@ def problem_of_loss(loss, variables):
         ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
     handles = _handles(loss.graph, variables)
-    (loss,) = inline_calls([loss], depends_on=[handle for handle in handles if handle is not None])
+    (loss,) = inline_calls([loss], [handle for handle in handles if handle is not None], draw_again=True)
     check_dependence([loss], variables, handles, "loss")
     terms = squared_terms(loss, handles)
     priors, roots = [], []
@@ -56,7 +55,7 @@ def problem_of_residuals(function, variables):
     tensors = _checked(tf.nest.flatten(call_converted(function)))
     handles = _handles(graph, variables)
     _check_not_assigned(graph.get_operations()[before:], variables, handles)
-    tensors = inline_calls(tensors, depends_on=[handle for handle in handles if handle is not None])
+    tensors = inline_calls(tensors, [handle for handle in handles if handle is not None], draw_again=True)
     check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
     return Problem(cost, tensors, combined([], _sizes(variables), cost.dtype), variables)

@@ -1,0 +1,222 @@
+"""Custom gradients, wherever their ops are copied to, against one backward pass of TensorFlow per row."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians.oracles import rows_one_at_a_time
+from tfjac.graph import replay
+
+STATIC, OPEN = [3, 4], [None, 4]
+
+
+@tf.custom_gradient
+def reversed_gradient(x):
+    return tf.identity(x), lambda d: -2.0 * d
+
+
+@tf.custom_gradient
+def returned_as_it_is(x):
+    return x, lambda d: -2.0 * d
+
+
+@tf.custom_gradient
+def clipped_by_example(x):
+    return tf.identity(x), lambda d: tf.clip_by_norm(d, 0.3, axes=[-1])
+
+
+@tf.custom_gradient
+def with_weight(x, weight):
+    return tf.matmul(x, weight), lambda d: (2.0 * tf.matmul(d, weight, transpose_b=True), tf.matmul(3.0 * x, d, True))
+
+
+@tf.custom_gradient
+def reads_what_it_did_not_use(x):
+    gate = tf.sigmoid(x)
+    return tf.identity(x), lambda d: d * gate
+
+
+@tf.custom_gradient
+def centred(x):
+    return tf.identity(x), lambda d: d - tf.reduce_mean(d, 0)
+
+
+@tf.custom_gradient
+def clipped_together(x):
+    return tf.identity(x), lambda d: tf.clip_by_norm(d, 0.3)
+
+
+@tf.custom_gradient
+def centred_behind_a_stop(x):
+    return tf.identity(x), lambda d: d - tf.stop_gradient(tf.reduce_mean(d, 0))
+
+
+class Programs:
+    """Programs `[n, 4] -> [n, 4]` of one weight, with a custom gradient in each."""
+
+    def __init__(self, rng):
+        self.w = tf.Variable(rng.normal(size=(4, 4)))
+        self.x = tf.constant(rng.normal(size=(3, 4)))
+
+    def reverse(self, x):
+        return tf.tanh(reversed_gradient(x @ self.w) @ self.w)
+
+    def as_it_is(self, x):
+        return returned_as_it_is(x @ self.w) @ self.w
+
+    def clip(self, x):
+        return clipped_by_example(x @ self.w) @ self.w
+
+    def silu(self, x):
+        return tf.nn.silu(x @ self.w) @ self.w
+
+    def silu_with_a_weight(self, x):
+        return tf.nn.silu(x @ self.w, tf.reduce_sum(self.w))
+
+    def weight(self, x):
+        return tf.sin(with_weight(tf.tanh(x @ self.w), self.w))
+
+    def gate(self, x):
+        return reads_what_it_did_not_use(x @ self.w) @ self.w
+
+    def recomputed(self, x):
+        return tf.recompute_grad(lambda x: tf.tanh(x @ self.w))(x) @ self.w
+
+    def scanned(self, x):
+        return tf.scan(lambda h, _: tf.nn.silu(h @ self.w), tf.range(3), x)[-1]
+
+    def looped(self, x):
+        body = lambda k, h: (k + 1, reversed_gradient(h @ self.w))  # noqa: E731
+        return tf.while_loop(lambda k, h: k < 3, body, (0, x))[1]
+
+    def branched(self, x):
+        positive = tf.reduce_sum(self.w) > 0
+        return tf.cond(positive, lambda: tf.nn.silu(x @ self.w), lambda: reversed_gradient(x @ self.w))
+
+
+CASES = [
+    *((name, "inner_function") for name in vars(Programs) if not name.startswith("_")),
+    *((name, "plain") for name in ("silu", "weight", "looped", "recomputed")),
+    *((name, "nested_twice") for name in ("silu", "gate", "branched")),
+    *((name, "saved") for name in ("silu", "weight", "scanned", "branched")),
+]
+
+
+@pytest.mark.parametrize("name, way", CASES)
+def test_rows(name, way, rng, tmp_path):
+    programs = Programs(rng)
+    program = getattr(programs, name)
+    function, variable = (
+        {"plain": lambda: program, "inner_function": lambda: tf.function(program)}.get(
+            way, lambda: tf.function(lambda x: tf.function(program)(x))
+        )(),
+        programs.w,
+    )
+    if way == "saved":
+        module = tf.Module()
+        module.w, module.call = programs.w, tf.function(program, input_signature=[tf.TensorSpec(OPEN, tf.float64)])
+        tf.saved_model.save(module, str(tmp_path))
+        loaded = tf.saved_model.load(str(tmp_path))
+        function, variable = loaded.call, loaded.w
+    expected = rows_one_at_a_time(program, programs.x, [programs.w])[0].reshape(3, 4, 4, 4)
+    shape = OPEN if way in ("saved", "nested_twice") else STATIC
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64)])
+    def analyse(x):
+        y = function(x)
+        return tfjac.per_example_jacobian(y, variable), tfjac.jacobian(y, variable, mode="reverse")
+
+    in_graph, full = analyse(programs.x)
+    by_callable = tfjac.per_example_jacobian(lambda: function(programs.x), variable)
+    for found in (in_graph, full, by_callable):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
+@pytest.mark.parametrize("program", [centred, clipped_together, centred_behind_a_stop])
+def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng):
+    w, x = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.normal(size=(3, 4)))
+    function = lambda x: tf.sin(program(x @ w))  # noqa: E731
+    called = tf.function(function) if wrapped else function
+    signature = [tf.TensorSpec(STATIC, tf.float64)]
+    with pytest.raises(tfjac.ExamplesMix, match="custom gradient combines the cotangents of different examples"):
+        tf.function(lambda x: tfjac.per_example_jacobian(called(x), w), input_signature=signature)(x)
+    full = tf.function(
+        lambda x: tfjac.per_example_jacobian(called(x), w, examples_mix="full"), input_signature=signature
+    )
+    with pytest.warns(UserWarning, match="custom gradient"):
+        found = full(x)
+    expected = np.zeros(found.shape)
+    for n, m in np.ndindex(3, 2):
+        with tf.GradientTape() as tape:
+            row = function(x)[n, m]
+        expected[n, m] = tape.gradient(row, w)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_a_copy_is_differentiated_through_itself(rng):
+    """A replayed silu once went back through the tensors of the original."""
+    x, other = tf.constant(rng.normal(size=(5,))), tf.constant(rng.normal(size=(5,)))
+
+    @tf.function
+    def program(x, other):
+        y = tf.nn.silu(3.0 * x)
+        (z,) = replay([y], [(x, other)])
+        return z, tf.gradients(z, other)[0]
+
+    with tf.GradientTape() as tape:
+        tape.watch(other)
+        expected = tf.nn.silu(3.0 * other)
+    value, gradient = program(x, other)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient, tape.gradient(expected, other), rtol=1e-12)
+
+
+def test_overridden_gradient_of_an_op(rng):
+    """`gradient_override_map` gives any op another gradient: no rule of its type holds then."""
+    w, x = tf.Variable(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(5, 4)))
+
+    @tf.RegisterGradient("TfjacTestsOther")
+    def _other(op, d):
+        x, w = op.inputs
+        return 2.0 * tf.matmul(d, w, transpose_b=True), 5.0 * tf.matmul(x, d, transpose_a=True)
+
+    def program(x):
+        with tf.compat.v1.get_default_graph().gradient_override_map({"MatMul": "TfjacTestsOther"}):
+            return tf.matmul(x, w)
+
+    signature = [tf.TensorSpec([5, 4], tf.float64)]
+    plain = tf.function(lambda x: tfjac.per_example_jacobian(tf.sin(program(x)), w), input_signature=signature)
+    inner = tf.function(program)
+    called = tf.function(lambda x: tfjac.per_example_jacobian(tf.sin(inner(x)), w), input_signature=signature)
+    expected = 5.0 * np.einsum("ni,mo,nm->nmio", x, np.eye(3), np.cos(np.asarray(x) @ w.numpy()))
+    for compute in (plain, called):
+        with pytest.warns(UserWarning, match="custom gradient"):
+            np.testing.assert_allclose(compute(x), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_recurrent_layer_with_silu(jit_compile, rng):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4, 2)), keras.layers.LSTM(3, activation="silu", dtype="float64")])
+    x, weights = tf.constant(rng.normal(size=(3, 4, 2))), [v.value for v in model.trainable_variables]
+    compute = tf.function(lambda x: tfjac.per_example_jacobian(model(x), weights), jit_compile=jit_compile)
+    for found, rows in zip(compute(x), rows_one_at_a_time(model, x, weights)):
+        np.testing.assert_allclose(found, rows.reshape(found.shape), rtol=1e-9, atol=1e-12)
+
+
+def test_products_through_an_inner_silu(rng):
+    w, x = tf.Variable(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(5, 4)))
+    inner = tf.function(lambda x: tf.nn.silu(x @ w))
+    u, v = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    (rows,) = rows_one_at_a_time(inner, x, [w])
+    rows = rows.reshape(15, 12)
+    np.testing.assert_allclose(tf.reshape(tfjac.vjp(lambda: inner(x), w, u), [-1]), u.reshape(-1) @ rows, rtol=1e-10)
+    np.testing.assert_allclose(tf.reshape(tfjac.jvp(lambda: inner(x), w, v), [-1]), rows @ v.reshape(-1), rtol=1e-10)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(inner(x) ** 2)
+        gradient = tf.reduce_sum(tape.gradient(loss, w) * v)
+    np.testing.assert_allclose(tfjac.hvp(lambda: inner(x) ** 2, w, v), outer.gradient(gradient, w), rtol=1e-10)

@@ -1,0 +1,168 @@
+"""Custom gradients: what a Python function computes backwards, made a part of the graph.
+
+`tf.custom_gradient` leaves an op whose gradient is a Python function, and that function holds tensors of the graph in
+which it was made. Taken for a copy of the op elsewhere, it would go back through the tensors of the original; and
+nothing shows what it does to the cotangents of different examples. So it is traced once, where it was made, into a
+function of the graph, the *backward* of the op, which stands among the attributes of the op and travels with it. A copy
+of the op is *closed*: all that the backward reads is an input of it.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tfjac.graph import _private
+
+CLOSED = "TfjacClosedGradient"
+"""The gradient of closed copies, registered in `copying`."""
+
+_BACKWARD, _RECEIVERS, _OUTPUTS = "_tfjac_backward", "_tfjac_receivers", "_tfjac_outputs"
+"""Attributes: the traced function, the inputs that it has gradients for, how many outputs it takes cotangents of."""
+_FAILURE = "_tfjac_untraced"
+"""The attribute that says why there are none of these."""
+
+_OWN = {CLOSED, "TfjacConvolutionByGroups"}
+_FUNCTIONS = {"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Backward:
+    """The backward of an op, as a part of a graph.
+
+    Attributes:
+        cotangents: for each output its placeholder, or None where it has no gradient.
+        gradients: for each input the result, or None where no gradient passes.
+        captures: pairs of what it reads besides, a tensor outside, and the placeholder inside.
+    """
+
+    cotangents: list
+    gradients: list
+    captures: list
+
+    @property
+    def targets(self):
+        """The gradients that there are."""
+        return [gradient for gradient in self.gradients if gradient is not None]
+
+
+def is_custom(op):
+    """Return whether the gradient of `op` is another than that of its type: a user's Python function, or its copy."""
+    return _name(op) not in (None, *_OWN - {CLOSED}) and op.type not in _FUNCTIONS
+
+
+def is_closed(op):
+    """Return whether `op` is a closed copy."""
+    return _name(op) == CLOSED
+
+
+def passes_gradient(op, index):
+    """Return whether a gradient passes to input `index` of `op`, as far as its custom gradient, if any, was traced."""
+    receivers = _private.integers_attribute(op, _RECEIVERS)
+    return receivers is None or index in receivers
+
+
+def is_open(op):
+    """Return whether a copy of `op` must be closed: its gradient is a Python function, which could be traced."""
+    return is_custom(op) and not is_closed(op) and reason_untraced(op) is None
+
+
+def inputs_read(op):
+    """Return what `op` reads, forwards or backwards, of its own graph."""
+    if not is_open(op):
+        return op.inputs
+    return [*op.inputs, *(tensor for tensor in captured(op) if tensor.graph is op.graph)]
+
+
+def captured(op):
+    """Return what the backward of an op that is not closed reads besides cotangents, as its own graph knows it."""
+    return [_known_to(op.graph, tensor) for tensor, _ in backward_of(op).captures]
+
+
+def reason_untraced(op):
+    """Return why the Python function of a custom gradient cannot be traced, None where it can; traces it, once.
+
+    It may not be there, as in a SavedModel saved without custom gradients; it may belong to another graph; or it
+    raises, as that of the second derivative of `tf.recompute_grad` does.
+    """
+    if _private.integers_attribute(op, _RECEIVERS) is None and _private.text_attribute(op, _FAILURE) is None:
+        try:
+            _trace(op)
+        except Exception as failure:  # the user's own, which is raised again where the gradient is taken
+            _private.set_text_attribute(op, _FAILURE, f"{type(failure).__name__}: {failure}")
+    return _private.text_attribute(op, _FAILURE)
+
+
+def backward_of(op):
+    """Return the `Backward` of an op with a custom gradient that could be traced."""
+    (graph,) = _private.function_bodies(op, _BACKWARD)
+    (count,) = _private.integers_attribute(op, _OUTPUTS)
+    placeholders = list(graph.inputs)
+    cotangents = [placeholders.pop(0) if _has_cotangent(output) else None for output in op.outputs[:count]]
+    reads = op.inputs[len(op.inputs) - len(placeholders) :] if is_closed(op) else [outer for outer, _ in graph.captures]
+    gradients = [None] * len(op.inputs)
+    for index, gradient in zip(_private.integers_attribute(op, _RECEIVERS), graph.outputs):
+        gradients[index] = gradient
+    return Backward(cotangents + [None] * (len(op.outputs) - count), gradients, list(zip(reads, placeholders)))
+
+
+def close(op, values, inputs, reads):
+    """Add a closed op in the current graph that stands for `op`, and return its outputs.
+
+    Args:
+        op: an op with a custom gradient.
+        values: list of tensors, the outputs of `op` here, to which no gradient passes.
+        inputs: list of tensors, the inputs of `op` here.
+        reads: list of tensors, what its backward captured (`captured`) here.
+
+    Returns:
+        A list of tensors like `values`.
+    """
+    forwards_itself = op.type == "IdentityN"
+    arguments = list(inputs) if forwards_itself else [*values, *inputs]
+    closed = tf.raw_ops.IdentityN(input=[*arguments, *reads])
+    shift = 0 if forwards_itself else len(values)
+    receivers = [shift + index for index in _private.integers_attribute(op, _RECEIVERS)]
+    for tensor, original in zip(closed, [*arguments, *reads]):
+        _private.copy_handle_data(original, tensor)
+    (function,) = _private.functions_named(op, _BACKWARD)
+    _annotate(closed[0].op, function, receivers, len(values))
+    _private.set_gradient(closed[0].op, CLOSED)
+    return closed[: len(values)]
+
+
+def _trace(op):
+    """Trace the Python function of a custom gradient, in the graph where it was made, into a function of that graph."""
+    receivers = []
+
+    def backward(*cotangents):
+        given = iter(cotangents)
+        gradients = function(op, *(next(given) if _has_cotangent(output) else None for output in op.outputs))
+        gradients = gradients if isinstance(gradients, (list, tuple)) else [gradients]
+        receivers.extend(index for index, gradient in enumerate(gradients) if gradient is not None)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+
+    specs = [tf.TensorSpec(output.shape, output.dtype) for output in op.outputs if _has_cotangent(output)]
+    function = _private.gradient_function(op)
+    with op.graph.as_default():
+        traced = _private.trace(backward, specs)
+    _annotate(op, traced, receivers, len(op.outputs))
+
+
+def _annotate(op, function, receivers, outputs):
+    _private.set_function_attribute(op, _BACKWARD, function)
+    _private.set_integers_attribute(op, _RECEIVERS, receivers)
+    _private.set_integers_attribute(op, _OUTPUTS, [outputs])
+
+
+def _name(op):
+    return _private.gradient_name(op)
+
+
+def _has_cotangent(output):
+    return output.dtype.is_floating or output.dtype.is_complex
+
+
+def _known_to(graph, tensor):
+    """Return the placeholder that stands for `tensor` in `graph` where there is one."""
+    inner = _private.captured_placeholder(graph, tensor) if _private.is_function_graph(graph) else None
+    return tensor if inner is None else inner

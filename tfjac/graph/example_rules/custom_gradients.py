@@ -1,0 +1,43 @@
+"""Custom gradients: what their backward does to the cotangents of different examples."""
+
+from tfjac.graph.custom_gradients import backward_of, reason_untraced
+from tfjac.graph.example_rules.registry import CUSTOM, SHARED, NoRule, body_rule, known_shape
+from tfjac.graph.inlining import inline_calls
+
+
+@body_rule(CUSTOM)
+def _custom(op, outputs, wanted):
+    """An input is per example where slice n of its gradient comes from slices n of the cotangents alone.
+
+    What else the backward reads, and how, is of no matter: a row of the Jacobian is linear in cotangents only. The
+    gradient of a weight adds up what the examples give; their cotangents are told apart before it does.
+    """
+    if reason_untraced(op) is not None:
+        raise NoRule(f"its custom gradient cannot be traced ({reason_untraced(op)})")
+    backward = backward_of(op)
+    return [
+        outputs.get(k, SHARED) if gradient is None else _axis_of(op.inputs[k], gradient, backward, outputs, wanted)
+        for k, gradient in enumerate(backward.gradients)
+    ]
+
+
+def _axis_of(tensor, gradient, backward, outputs, wanted):
+    """The example axis of an input, proved from its gradient."""
+    cotangents = [(backward.cotangents[k], axis) for k, axis in outputs.items() if backward.cotangents[k] is not None]
+    with gradient.graph.as_default():
+        (gradient,) = inline_calls([gradient], draw_again=True)
+    for axis in dict.fromkeys(axis for axis in outputs.values() if axis is not SHARED):
+        for candidate in _candidates(axis, known_shape(wanted, tensor), wanted.num_examples):
+            if wanted.keeps_apart(cotangents, gradient, candidate):
+                return candidate
+    if tensor.shape.rank == 0 or wanted.depends_on_no_data(tensor):
+        return SHARED
+    raise NoRule("its custom gradient combines the cotangents of different examples, or may")
+
+
+def _candidates(axis, shape, num_examples):
+    """The axes along which a tensor of this shape may carry examples that an output carries along `axis`."""
+    positions = sorted(range(len(shape)), key=lambda k: k != axis.axis)
+    if num_examples is None or axis.inner is None:
+        return [axis.moved(k) for k in positions]
+    return [axis.moved(k) for k in positions if shape[k] in (None, axis.outer * num_examples * axis.inner)]

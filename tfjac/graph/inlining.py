@@ -1,0 +1,50 @@
+"""Making a graph readable: function calls replaced by their bodies, custom gradients traced."""
+
+from tfjac.graph import custom_gradients, grouped_convolution, statefulness
+from tfjac.graph.assignments import check_not_assigned_since
+from tfjac.graph.copying import CALLS, copy_ops
+from tfjac.graph.traversal import ancestors, between, references
+
+
+def inline_calls(targets, depends_on=None, draw_again=False):
+    """Return tensors equal to `targets` whose graph calls no function on the way.
+
+    The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
+    alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
+    stay what they are. Custom gradients are traced, see `custom_gradients`. Grouped convolutions get a gradient that is
+    right everywhere, see `grouped_convolution`.
+
+    Args:
+        targets: list of tensors of one graph.
+        depends_on: where given, only calls that depend on one of these tensors are inlined.
+        draw_again: whether random numbers that a call draws may be drawn anew. So they may where the targets
+            themselves are seen by nobody, and all is computed from what is returned here.
+
+    Returns:
+        A list of tensors like `targets`; the same tensors where there is no call. Costs one copy of the ops between
+        the first call and the targets; ops with side effects keep running once, in the original call.
+
+    Raises:
+        ValueError: where a variable that a call reads is assigned in it or after it, as the copy would read the new
+            value; and where a call draws random numbers, unless `draw_again`.
+    """
+    reads = custom_gradients.inputs_read
+    path = ancestors(targets, reads=reads) if depends_on is None else between(depends_on, targets, reads)
+    grouped_convolution.differentiate_by_groups(path)
+    calls = [op for op in path if op.type in CALLS]
+    for call in calls:
+        check_not_assigned_since(call)
+        statefulness.check_gives_the_same(call, draw_again)
+    mapping = {}
+    copy_ops(_from_the_first_on(calls, path), mapping)
+    return [mapping.get(target.ref(), target) for target in targets]
+
+
+def _from_the_first_on(calls, path):
+    """The ops of `path` that are calls or depend on one."""
+    names, reached, ops = {op.name for op in calls}, set(), []
+    for op in path if calls else ():
+        if op.name in names or any(tensor.ref() in reached for tensor in custom_gradients.inputs_read(op)):
+            reached |= references(op.outputs)
+            ops.append(op)
+    return ops

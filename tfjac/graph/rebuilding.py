@@ -1,0 +1,82 @@
+"""Loops and branches written anew in another graph, with bodies that are copies.
+
+TensorFlow's gradients of a loop or branch read the graphs of its bodies, and what these hold must belong to the graph
+around: calls inlined and custom gradients closed as everywhere else in a copy.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import _private, custom_gradients
+
+LOOPS, BRANCHES = ("While", "StatelessWhile"), {"If": 2, "StatelessIf": 2, "Case": None, "StatelessCase": None}
+
+
+def is_rebuilt(op):
+    """Return whether a copy of `op` in another graph is written anew: branches, and loops with custom gradients."""
+    if op.type in BRANCHES:
+        return True
+    return op.type in LOOPS and any(map(_has_custom_gradient, _private.function_bodies(op, "body")[0].get_operations()))
+
+
+def _has_custom_gradient(op):
+    if op.type in LOOPS or op.type in BRANCHES:
+        return is_rebuilt(op)
+    return custom_gradients.is_custom(op) or op.type in ("PartitionedCall", "StatefulPartitionedCall")
+
+
+def rebuilt(op, inputs, copied):
+    """Return the outputs of a loop or branch like `op` that reads `inputs`, in the current graph.
+
+    Args:
+        op: an op for which `is_rebuilt`.
+        inputs: list of tensors.
+        copied: function `(targets, pairs) -> dict` that copies part of a body, as `transplant` does.
+    """
+    return _rebuilt_loop(op, inputs, copied) if op.type in LOOPS else _rebuilt_branches(op, inputs, copied)
+
+
+def _rebuilt_loop(op, inputs, copied):
+    """What a step passes on as it is is read from around the loop."""
+    (body,), (condition,) = _private.function_bodies(op, "body"), _private.function_bodies(op, "cond")
+    outputs = [_behind_identities(output) for output in body.outputs]
+    changing = [k for k, output in enumerate(outputs) if output is not body.inputs[k]]
+
+    def values_in(function, states):
+        return [(function.inputs[k], states.get(k, outer)) for k, outer in enumerate(inputs)]
+
+    def again(*states):
+        (decision,) = condition.outputs
+        return copied([decision], values_in(condition, dict(zip(changing, states))))[decision.ref()]
+
+    def step(*states):
+        mapping = copied([outputs[k] for k in changing], values_in(body, dict(zip(changing, states))))
+        return [mapping[outputs[k].ref()] for k in changing]
+
+    limit = tf.get_static_value(inputs[1]) if inputs[1].dtype == tf.int32 else -1
+    shapes = [body.inputs[k].shape for k in changing]
+    results = tf.while_loop(
+        again, step, [inputs[k] for k in changing], shapes, maximum_iterations=None if limit == -1 else inputs[1]
+    )
+    found = dict(zip(changing, results))
+    return [found.get(k, outer) for k, outer in enumerate(inputs)]
+
+
+def _rebuilt_branches(op, inputs, copied):
+    chosen, *rest = inputs
+    if op.type in ("If", "StatelessIf"):
+        bodies = _private.function_bodies(op, "else_branch") + _private.function_bodies(op, "then_branch")
+        chosen = tf.cast(tf.cast(chosen, tf.bool), tf.int32)
+    else:
+        bodies = _private.function_bodies(op, "branches")
+
+    def run(body):
+        mapping = copied(body.outputs, list(zip(body.inputs, rest)))
+        return [mapping[output.ref()] for output in body.outputs]
+
+    return tf.switch_case(chosen, [lambda body=body: run(body) for body in bodies]) if op.outputs else []
+
+
+def _behind_identities(tensor):
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor

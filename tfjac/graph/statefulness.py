@@ -1,0 +1,110 @@
+"""Ops that give other values, or act again, when they run again: what is drawn from a state is drawn once.
+
+Reading a variable is no such thing: where it may be assigned in between is looked at in `assignments`.
+"""
+
+from tfjac.graph import _private
+from tfjac.graph.traversal import ancestors
+
+BODIES = {
+    "While": ("cond", "body"),
+    "If": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatefulPartitionedCall": ("f",),
+}
+"""Attributes in which stateful ops name the functions that they run."""
+
+_REPEATABLE = {
+    "Assert", "EagerPyFunc", "LookupTableFindV2", "LookupTableSizeV2", "Placeholder", "ReadVariableOp",
+    "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp", "VariableShape",
+}  # fmt: skip
+"""Stateful by definition, yet the same again: reads, and `tf.py_function`, whose Python function must be a pure one."""
+
+
+def draws(op):
+    """Return whether `op` by itself gives other values when it runs again, or acts twice."""
+    return op.op_def.is_stateful and op.type not in BODIES and op.type not in _REPEATABLE
+
+
+def culprit_in(graph):
+    """Return an op of a function's graph that draws or acts, in the functions that it calls too; None where none is."""
+    return next((found for found in map(_culprit, graph.get_operations()) if found is not None), None)
+
+
+def _culprit(op):
+    if op.type not in BODIES:
+        return op if draws(op) or op.type == "EagerPyFunc" else None
+    inside = (culprit_in(body) for name in BODIES[op.type] for body in _private.function_bodies(op, name))
+    return next((found for found in inside if found is not None), None)
+
+
+def check_runs_again(op):
+    """Check that a loop or branch gives the same when it runs again.
+
+    Raises:
+        ValueError: naming what is drawn inside.
+    """
+    culprit = _culprit(op) if op.type in BODIES else None
+    if culprit is not None and culprit.type != "EagerPyFunc":
+        raise ValueError(
+            "A function that is evaluated again elsewhere must be the same function there, but what is drawn inside a "
+            "loop or branch is drawn anew. Draw random numbers before it, and pass them in. "
+            f"Received: {op.name!r} of type {op.type}; inside, op {culprit.name!r} of type {culprit.type}"
+        )
+
+
+def check_gives_the_same(call, draw_again=False):
+    """Check that a copy of the body of `call` computes what the call itself did.
+
+    Args:
+        call: a call of a function.
+        draw_again: whether other random numbers will do.
+
+    Raises:
+        ValueError: naming what is drawn, or assigned, inside on the way to the results.
+    """
+    culprit = _drawn_on_the_way(call, draw_again)
+    if culprit is not None:
+        remedy = (
+            "Draw and assign outside of the inner function"
+            if draw_again
+            else (
+                "Pass a callable that computes ys, so that they are computed together with their Jacobian; or draw and "
+                "assign outside of the inner function"
+            )
+        )
+        raise ValueError(
+            "The Jacobian would be that of other values: ys come from a call of a function that draws random numbers, "
+            f"or advances a state that it reads, inside. {remedy}. "
+            f"Received: call {call.name!r}; inside, op {culprit.name!r} of type {culprit.type}"
+        )
+
+
+def _drawn_on_the_way(call, draw_again):
+    (body,) = _private.function_bodies(call, "f")
+    for op in ancestors(body.outputs):
+        if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+            culprit = _drawn_on_the_way(op, draw_again)
+        elif op.type in BODIES:
+            culprit = None if draw_again else _culprit(op)
+        else:
+            culprit = op if (draws(op) and not draw_again) or _reads_what_is_assigned(op, draw_again) else None
+        if culprit is not None:
+            return culprit
+    return None
+
+
+def _reads_what_is_assigned(op, draw_again):
+    """Whether `op` reads a variable that the function around it assigns: the state of a random generator, or worse."""
+    if op.type != "ReadVariableOp" or (draw_again and op.outputs[0].dtype.is_integer):
+        return False
+    return any(_assigns(user, op.inputs[0]) for user in op.inputs[0].consumers())
+
+
+def _assigns(op, handle):
+    if op.type not in BODIES:
+        return op.type.startswith(("Assign", "Rng", "ResourceScatter", "ResourceApply"))
+    position = next(k for k, tensor in enumerate(op.inputs) if tensor is handle)
+    position -= op.type in ("If", "Case")
+    bodies = (body for name in BODIES[op.type] for body in _private.function_bodies(op, name))
+    return any(_assigns(user, body.inputs[position]) for body in bodies for user in body.inputs[position].consumers())
