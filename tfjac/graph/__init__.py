@@ -20,6 +20,7 @@ from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
+from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph
 from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
@@ -43,6 +44,7 @@ __all__ = [
     "check_not_assigned_since",
     "compiled_by_xla",
     "copy_op",
+    "culprit_in",
     "depend_by_value",
     "differentiable_path",
     "einsum_labels",

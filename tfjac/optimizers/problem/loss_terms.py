@@ -4,19 +4,24 @@ The walk goes back from the loss through ops that are linear in what depends on 
 products with weights, divisions by counts, masks) and stops at squares. As everything after a square is linear,
 c = ∂loss/∂(u²) is exact and does not depend on u. Sample weights, class weights, masks, several outputs with loss
 weights and L2 regularisers are all covered by this, with no special case.
+
+Where a sum of squares goes in another guise, a squared norm or an einsum of a tensor with itself, the walk goes on from
+an equal tensor in which the squares stand open, and what it finds there is weighed by the gradient so far.
 """
 
 import dataclasses
+import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, references
+from tfjac.graph import ancestors, differentiable_path, has_custom_gradient, references
+from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
 
 FIRST_INPUT = {
-    "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape", "ExpandDims", "GatherNd",
-    "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv", "Reshape", "ReverseV2", "SegmentMean",
-    "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile", "Transpose", "Unpack",
-    "UnsortedSegmentSum",
+    "AvgPool", "AvgPool3D", "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape",
+    "ExpandDims", "GatherNd", "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv", "Reshape",
+    "ReverseV2", "SegmentMean", "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile",
+    "Transpose", "Unpack", "UnsortedSegmentSum",
 }  # fmt: skip
 """Linear in the first input; the others (axes, shapes, indices, divisors) must not depend on the variables."""
 
@@ -34,6 +39,9 @@ KNOWN_FROM = {
     "SoftmaxCrossEntropyWithLogits": "a cross-entropy",
     "Softplus": "a logarithm, as in LogCosh",
     "SparseSoftmaxCrossEntropyWithLogits": "a cross-entropy",
+    "StatelessWhile": "a loop",
+    "TensorListStack": "a loop, as of tf.map_fn: tf.vectorized_map computes the same without one",
+    "While": "a loop",
     "Sqrt": "a root, as of a mean of squares: minimise the mean itself",
 }
 """Where ops that are refused usually come from."""
@@ -54,6 +62,10 @@ class SquaredTerm:
     weight: tf.Tensor
     uniform: bool
     op: tf.Operation
+
+    def plus(self, other):
+        """Return the sum of this and another term of the same op."""
+        return SquaredTerm(self.root, self.weight + other.weight, self.uniform and other.uniform, self.op)
 
 
 class NotASumOfSquares(ValueError):
@@ -84,60 +96,129 @@ def squared_terms(loss, handles):
     """
     live = references(handles)
     for op in differentiable_path(handles, [loss]):
-        live |= references(output for output in op.outputs if output.dtype.is_floating or output.dtype == tf.variant)
-    squares = list(_Walk(live).squares_of(loss).values())
-    if not squares:
-        return []
-    inside = [tensor for square in squares for tensor in square.op.inputs]
-    _refuse_nesting(squares, references(inside))
-    gradients = tf.gradients(loss, [square.op.outputs[0] for square in squares], stop_gradients=inside)
-    return [square.term(gradient) for square, gradient in zip(squares, gradients)]
+        live |= _carriers(op)
+    walk, heads, terms = _Walk(live), [_Head(loss)], {}
+    while heads:
+        leaves = walk.leaves_of(heads)
+        gradients = _gradients(heads, leaves)
+        heads = []
+        for leaf, gradient in zip(leaves, gradients):
+            if leaf.plain is None:
+                known, term = terms.get(leaf.op.name), leaf.term(gradient)
+                terms[leaf.op.name] = term if known is None else known.plus(term)
+            else:
+                heads.append(_Head(leaf.plain, gradient, leaf.uniform))
+    return list(terms.values())
+
+
+def _carriers(op):
+    """Return the references of the outputs of `op` that a gradient passes through."""
+    return references(x for x in op.outputs if x.dtype.is_floating or x.dtype.is_complex or x.dtype == tf.variant)
+
+
+def _gradients(heads, leaves):
+    """Return ∂loss/∂(output of each leaf), where loss = Σ over heads of gradient·tensor, linear in all leaves."""
+    outputs, inside = [leaf.output for leaf in leaves], [x for leaf in leaves for x in leaf.op.inputs]
+    _refuse_nesting(leaves, references(inside))
+    tensors, seeds = [head.tensor for head in heads], [head.gradient for head in heads]
+    gradients = tf.gradients(tensors, outputs, grad_ys=seeds, stop_gradients=inside) if leaves else []
+    return [tf.convert_to_tensor(gradient) for gradient in gradients]  # those of gather are IndexedSlices
 
 
 @dataclasses.dataclass(frozen=True)
-class _Square:
-    """An op that squares `root`, times `factor`."""
+class _Head:
+    """Where a walk starts: `tensor`, and ∂loss/∂tensor (None for ones), known to be the same everywhere or not."""
 
-    op: tf.Operation
-    root: tf.Tensor
-    uniform: bool
-    factor: float = 1.0
+    tensor: tf.Tensor
+    gradient: tf.Tensor | None = None
+    uniform: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Leaf:
+    """Where a walk ends: `output` is the square of `root`, or equal to `plain`, from which another walk goes on."""
+
+    output: tf.Tensor
+    root: tf.Tensor | None
+    plain: tf.Tensor | None
+    uniform: bool = False
+
+    @property
+    def op(self):
+        return self.output.op
 
     def term(self, gradient):
-        weight = tf.broadcast_to(self.factor * gradient, tf.shape(self.root)) if self.factor != 1 else gradient
-        return SquaredTerm(self.root, weight, self.uniform, self.op)
+        """Return the `SquaredTerm`, from ∂loss/∂output."""
+        if self.op.type == "L2Loss":
+            return SquaredTerm(self.root, tf.broadcast_to(0.5 * gradient, tf.shape(self.root)), True, self.op)
+        return SquaredTerm(self.root, gradient, self.uniform, self.op)
 
 
 class _Walk:
     """The walk back from a loss; `live` are the tensors that depend on the variables."""
 
     def __init__(self, live):
-        self.live = live
+        self.live, self._known = live, {}
 
-    def squares_of(self, loss):
-        """Return a dict from the name of each squaring op to its `_Square`."""
-        found, seen = {}, {}
-        pending = [(loss, False, 1)]
+    def leaves_of(self, heads):
+        """Return the list of `_Leaf` that the tensors of `heads` are linear in."""
+        found, seen = {}, set()
+        pending = [(head.tensor, head.uniform, 1) for head in heads]
         while pending:
             tensor, uniform, sign = pending.pop()
-            if tensor.ref() not in self.live or (uniform, sign) in seen.setdefault(tensor.ref(), set()):
+            if tensor.ref() not in self.live or (tensor.ref(), uniform, sign) in seen:
                 continue
-            seen[tensor.ref()].add((uniform, sign))
+            seen.add((tensor.ref(), uniform, sign))
             op = tensor.op
-            uniform = uniform or (tensor.shape.rank == 0 and op.type in ("Sum", "Mean"))
-            root = square_root(op)
-            if root is None:
-                pending += [(below, uniform and op.type in _UNIFORM, sign * s) for below, s in self._linear_inputs(op)]
-            elif sign < 0:
+            uniform = uniform or tensor.shape.num_elements() == 1
+            leaf = self._leaf(tensor)
+            if leaf is None:
+                below = self._linear_inputs(tensor)
+                pending += [(x, uniform and op.type in _UNIFORM, sign * own) for x, own in below]
+                continue
+            if sign < 0:
                 raise NotASumOfSquares(op, "a square is subtracted, so that the loss has no lower bound")
-            else:
-                uniform = (uniform and (op.name not in found or found[op.name].uniform)) or op.type == "L2Loss"
-                found[op.name] = _Square(op, root, uniform, factor=0.5 if op.type == "L2Loss" else 1.0)
-        return found
+            before = found.get(tensor.ref())
+            found[tensor.ref()] = dataclasses.replace(leaf, uniform=uniform and (before is None or before.uniform))
+        return list(found.values())
 
-    def _linear_inputs(self, op):
-        """Return the inputs of `op` that the walk goes on from, each with the sign that it enters with."""
-        alive = [index for index, tensor in enumerate(op.inputs) if tensor.ref() in self.live]
+    def _leaf(self, tensor):
+        """Return the `_Leaf` at `tensor`, or None where there is no square."""
+        if tensor.ref() not in self._known:
+            root = square_root(tensor.op)
+            plain = undisguised(tensor, root, self.live)
+            if plain is not None:
+                self._enliven(plain)
+                if root is not None and not self._is_sum_of_squares(plain):
+                    _warn_of_a_norm(tensor.op, plain, self.live)
+                    plain = None
+            elif root is not None:
+                _refuse_norm_in_loop(tensor.op, root, self.live)
+            self._known[tensor.ref()] = None if root is None and plain is None else _Leaf(tensor, root, plain)
+        return self._known[tensor.ref()]
+
+    def _enliven(self, tensor):
+        """Take note of which of the ops that `tensor` was just made of depend on the variables."""
+        for op in ancestors([tensor], stop=[reference.deref() for reference in self.live]):
+            if references(op.inputs) & self.live:
+                self.live |= _carriers(op)
+
+    def _is_sum_of_squares(self, tensor):
+        try:
+            return bool(self.leaves_of([_Head(tensor)]))
+        except NotASumOfSquares:
+            return False
+
+    def _linear_inputs(self, tensor):
+        """Return the tensors that the walk goes on from, each with the sign with which it enters `tensor`."""
+        op = tensor.op
+        if tensor.dtype.is_complex:
+            raise NotASumOfSquares(op, "complex numbers were met, not as |z|²")
+        alive = [index for index, below in enumerate(op.inputs) if below.ref() in self.live]
+        if has_custom_gradient(op):
+            raise NotASumOfSquares(op, "a gradient of its own stands between the squares and the loss, and would be lost")
+        if op.type == "IdentityN":
+            return [(op.inputs[tensor.value_index], 1)]
         through_first = op.type in FIRST_INPUT and alive == [0]
         through_one = op.type in ONE_INPUT and len(alive) == 1
         if op.type in ANY_INPUT or through_first or through_one:
@@ -156,43 +237,6 @@ _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims
 """Ops behind which a weight that was the same for all elements still is."""
 
 
-def square_root(op):
-    """Return u where `op` computes u² (or ½Σu², for L2Loss), else None."""
-    if op.type in ("Square", "L2Loss"):
-        return op.inputs[0]
-    if op.type == "Mul" and _same(*op.inputs):
-        return op.inputs[0]
-    if op.type == "SquaredDifference":
-        return op.inputs[0] - op.inputs[1]
-    exponent = tf.get_static_value(op.inputs[1]) if op.type == "Pow" else None
-    return op.inputs[0] if exponent is not None and (exponent == 2).all() else None
-
-
-def _same(one, other):
-    """Return whether two tensors are one, or the same written twice, as the factors of (y − p) * (y − p) are."""
-    pending, seen = [(one, other)], set()
-    while pending:
-        left, right = pending.pop()
-        if left is right or (left.ref(), right.ref()) in seen:
-            continue
-        seen.add((left.ref(), right.ref()))
-        if not _alike(left, right):
-            return False
-        pending += zip(left.op.inputs, right.op.inputs)
-    return True
-
-
-def _alike(one, other):
-    """Return whether two tensors are the same if the inputs of their ops are."""
-    left, right = one.op, other.op
-    if left.type != right.type or one.value_index != other.value_index or len(left.inputs) != len(right.inputs):
-        return False
-    repeatable = left.type == "Const" or (
-        left.inputs and (left.type == "ReadVariableOp" or not left.op_def.is_stateful)
-    )
-    return repeatable and dict(left.node_def.attr) == dict(right.node_def.attr)
-
-
 def _sign(op, index):
     """Return −1 where `op` is known to turn the sign of that input, else 1."""
     if op.type == "Neg" or (op.type == "Sub" and index == 1):
@@ -203,8 +247,25 @@ def _sign(op, index):
     return 1
 
 
-def _refuse_nesting(squares, inside):
+def _refuse_nesting(leaves, inside):
     """Refuse a square that is a term of the loss and also what another term squares: its weight is not a constant."""
-    for square in squares:
-        if square.op.outputs[0].ref() in inside:
-            raise NotASumOfSquares(square.op, "a term of the loss is itself squared in another term")
+    for leaf in leaves:
+        if leaf.output.ref() in inside:
+            raise NotASumOfSquares(leaf.op, "a term of the loss is itself squared in another term")
+
+
+def _refuse_norm_in_loop(op, root, live):
+    norm = norm_in_loop(root, live)
+    if norm is not None:
+        reason = f"what is squared is a norm that a loop computes, op {norm.name!r} of type {norm.type}"
+        raise NotASumOfSquares(op, f"{reason} (tf.vectorized_map computes the same without one)")
+
+
+def _warn_of_a_norm(op, radicand, live):
+    if has_sum_inside(radicand, live):
+        warnings.warn(
+            f"tfjac: the square of a root is taken for one residual, op {op.name!r} of type {op.type}, shape "
+            f"{op.outputs[0].shape}: its Jacobian has no more rows. Under the root is something computed from a sum of "
+            "squares; if that is to be minimised, leave out the root and what stands between.",
+            stacklevel=2,
+        )
