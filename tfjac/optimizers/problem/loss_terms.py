@@ -216,7 +216,7 @@ class _Walk:
             raise NotASumOfSquares(op, "complex numbers were met, not as |z|²")
         alive = [index for index, below in enumerate(op.inputs) if below.ref() in self.live]
         if has_custom_gradient(op):
-            raise NotASumOfSquares(op, "a gradient of its own stands between the squares and the loss, and would be lost")
+            raise NotASumOfSquares(op, "a custom gradient stands between the squares and the loss")
         if op.type == "IdentityN":
             return [(op.inputs[tensor.value_index], 1)]
         through_first = op.type in FIRST_INPUT and alive == [0]
