@@ -1,7 +1,8 @@
 """Random small programs: a chain of ops on examples, with weights that are themselves computed from variables.
 
 Everything that happens to examples is written per example, so the programs treat examples independently by
-construction; nothing here knows how tfjac reads them.
+construction; nothing here knows how tfjac reads them. Some ops hold others: inner functions, branches, loops,
+recomputed and reversed gradients.
 """
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 DTYPE = tf.float64
 LARGEST = 24  # elements of an example
+SHAPES = [(3,), (4,), (2, 3), (3, 2), (1,), (1, 3), (2, 1)]
 ACTIVATIONS = (tf.tanh, tf.sin, tf.nn.gelu, tf.nn.swish, tf.nn.softplus, tf.nn.leaky_relu, tf.nn.softmax)
 
 
@@ -32,7 +34,7 @@ class RandomProgram:
 
     def _build(self):
         self.pool, self.steps, self.text = [], [], []
-        shapes = [self.choose([(3,), (4,), (2, 3), (3, 2)])]
+        shapes = [self.choose(SHAPES)]
         self.x = tf.constant(self.rng.normal(size=(self.rng.integers(1, 4), *shapes[0])))
         while len(self.steps) < self.rng.integers(3, 9) or not self.pool:
             position = self.rng.integers(len(shapes))
@@ -43,13 +45,13 @@ class RandomProgram:
             self.steps.append(made[0])
             shapes.append(tuple(made[1]))
             self.text.append(f"{op.__name__} of {position}: {made[1]}")
-        self.flat = self.rng.random() < 0.3
+        self.flat, self.shapes = self.rng.random() < 0.3, shapes[1:]
         self.variables = self._connected()
 
     def __call__(self, x):
         values = [x]
-        for step in self.steps:
-            values.append(step(values))
+        for step, shape in zip(self.steps, self.shapes):
+            values.append(tf.ensure_shape(step(values), [None, *shape]))
         return tf.reshape(values[-1], [tf.shape(x)[0], -1]) if self.flat else values[-1]
 
     def _connected(self):
@@ -79,7 +81,7 @@ class RandomProgram:
             plain = variable(shape)
             return lambda: tf.convert_to_tensor(plain)
         first, *rest = shape
-        way = self.rng.integers(11)
+        way = self.rng.integers(13)
         if way == 0:
             order = self.rng.permutation(len(shape))
             source = variable([shape[k] for k in np.argsort(order)])
@@ -111,6 +113,12 @@ class RandomProgram:
         if way == 9:
             source = variable(shape)
             return lambda: tf.reverse(source, [0])
+        if way == 10 and len(shape) == 2 and first == rest[0]:
+            source = variable(shape)
+            return lambda: source @ source
+        if way == 11:
+            source = variable(shape)
+            return lambda: scaled_backwards(source) * source
         source, shift = variable(shape), variable(shape[-1:])
         return lambda: tf.square(source) + shift
 
@@ -250,6 +258,42 @@ class RandomProgram:
             return (lambda values: values[k] - function(values[k], -1, keepdims=True)), shapes[k]
         return None if len(shapes[k]) == 1 else ((lambda values: function(values[k], 1)), shapes[k][1:])
 
+    def custom_gradient(self, k, shapes):
+        function = self.choose([scaled_backwards, gated_backwards, clipped_backwards])
+        return (lambda values: function(values[k])), shapes[k]
+
+    def custom_dense(self, k, shapes):
+        weight = self.weight(shapes[k][-1], 2)
+        return (lambda values: dense_scaled_backwards(values[k], weight())), (*shapes[k][:-1], 2)
+
+    def fourier(self, k, shapes):
+        if shapes[k][-1] < 2:
+            return None
+        real, imaginary = self.weight(shapes[k][-1]), self.weight(shapes[k][-1])
+
+        def filtered(values):
+            spectrum = tf.signal.fft(tf.complex(values[k], 0.5 * values[k]))
+            return tf.math.real(tf.signal.ifft(tf.complex(real(), imaginary()) * spectrum))
+
+        return filtered, shapes[k]
+
+    def holding(self, k, shapes):
+        """Another op, behind an inner function, a branch, a loop or a gradient that is recomputed."""
+        made = getattr(self, self.choose(HELD))(k, shapes)
+        if made is None:
+            return None
+        step, shape = made
+        inside = lambda values: lambda v: step([*values[:k], v, *values[k + 1 :]])  # noqa: E731
+        gate = self.weight(1)
+        ways = [
+            lambda values: tf.function(inside(values))(values[k]),
+            lambda values: tf.cond(gate()[0] > 0, lambda: step(values), lambda: 2.0 * inside(values)(values[k])),
+            lambda values: tf.recompute_grad(inside(values))(values[k]),
+        ]
+        if tuple(shape) == tuple(shapes[k]):
+            ways.append(lambda values: looped(inside(values), values[k]))
+        return self.choose(ways), shape
+
     def merge(self, k, shapes):
         other = self.choose([j for j, shape in enumerate(shapes) if shape == shapes[k]])
         *lead, size = shapes[k]
@@ -263,8 +307,65 @@ class RandomProgram:
         )
 
 
+@tf.custom_gradient
+def scaled_backwards(x):
+    return tf.identity(x), lambda d: -2.0 * d
+
+
+@tf.custom_gradient
+def gated_backwards(x):
+    gate = tf.sigmoid(x)
+    return x, lambda d: d * gate
+
+
+@tf.custom_gradient
+def clipped_backwards(x):
+    return tf.sin(x), lambda d: d * tf.cos(tf.clip_by_value(x, -0.5, 0.5))
+
+
+@tf.custom_gradient
+def dense_scaled_backwards(x, weight):
+    def backward(d):
+        return tf.tensordot(d, tf.transpose(weight), 1), 3.0 * tf.tensordot(flat(x), flat(d), [[0], [0]])
+
+    flat = lambda tensor: tf.reshape(tensor, [-1, tensor.shape[-1]])  # noqa: E731
+    return tf.tensordot(x, weight, 1), backward
+
+
+def looped(step, x):
+    """Apply `step` twice, in a loop."""
+    shape = [None, *x.shape[1:]]
+    body = lambda count, v: (count + 1, tf.ensure_shape(step(v), shape))  # noqa: E731
+    return tf.while_loop(lambda count, v: count < 2, body, (0, x), (tf.TensorShape([]), tf.TensorShape(shape)))[1]
+
+
+HELD = ["activation", "dense", "elementwise", "custom_gradient", "einsum", "reduction", "move"]
 STEPS = [
+    *["custom_gradient", "custom_dense", "fourier", "holding", "holding"],
     *["dense", "einsum", "elementwise", "normalisation", "convolution", "embedding", "attention", "scan"],
     *["map_over_time", "inner_function", "activation", "reshape", "move", "reduction", "merge"],
     *["dense", "elementwise", "activation", "move"],  # these twice as often
 ]
+
+
+def main():
+    """Try many programs, as `python -m tests.jacobians.random_programs FIRST LAST` with numbers of seeds."""
+    import sys
+    import traceback
+
+    from tests.jacobians.test_random_programs import check
+
+    tf.get_logger().setLevel("ERROR")
+    tf.autograph.set_verbosity(0)
+    failed = []
+    for seed in range(*map(int, sys.argv[1:])):
+        try:
+            check(seed)
+        except Exception:  # all of them, and go on
+            failed.append(seed)
+            print(f"seed {seed}\n{traceback.format_exc(limit=-2)[-1500:]}", flush=True)
+    print(f"failed: {failed}")
+
+
+if __name__ == "__main__":
+    main()
