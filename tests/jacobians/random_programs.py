@@ -51,7 +51,7 @@ class RandomProgram:
     def __call__(self, x):
         values = [x]
         for step, shape in zip(self.steps, self.shapes):
-            values.append(tf.ensure_shape(step(values), [None, *shape]))
+            values.append(tf.ensure_shape(step(values), [x.shape[0], *shape]))
         return tf.reshape(values[-1], [tf.shape(x)[0], -1]) if self.flat else values[-1]
 
     def _connected(self):
