@@ -46,7 +46,7 @@ def first_step(loss, variables, initial=1e-2, solver="cholesky", jit_compile=Fal
     @tf.function(jit_compile=jit_compile, autograph=False)
     def step():
         value = optimizer.scale_loss(loss())
-        optimizer.apply([tf.zeros_like(variable) for variable in variables], variables)
+        optimizer.apply([None] * len(variables), variables)
         return value
 
     step()

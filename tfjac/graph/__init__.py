@@ -26,6 +26,7 @@ from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, sh
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
+from tfjac.graph.verification import verification_wanted, verified
 
 __all__ = [
     "SHAPE_ONLY",
@@ -63,4 +64,6 @@ __all__ = [
     "shape_only",
     "static_trip_count",
     "transplant",
+    "verification_wanted",
+    "verified",
 ]

@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, replay
-from tfjac.optimizers.linearisation import Columns, Linearisation, stacked_jacobian
+from tfjac.graph import as_tf_variable, replay, verified
+from tfjac.optimizers.linearisation import Columns, Linearisation, VerifiedLinearisation, stacked_jacobian
+from tfjac.optimizers.problem.variables import variable_name
 
 
 class Problem:
@@ -14,11 +15,12 @@ class Problem:
         residuals: list of tensors whose squares, all added, are ‖r‖².
         prior: a `Prior`, the part with Λ.
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
+        gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
     """
 
-    def __init__(self, cost, residuals, prior, variables):
+    def __init__(self, cost, residuals, prior, variables, gradients=None):
         self.cost, self.residuals, self.prior, self.variables = cost, residuals, prior, list(variables)
-        self.columns = Columns(variables)
+        self.columns, self._gradients = Columns(variables), gradients
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -27,7 +29,12 @@ class Problem:
     def linearise(self):
         """Return the `Linearisation` of r at the values that the graph computed F from."""
         jacobian, residual = stacked_jacobian(self.residuals, self.variables, self.columns, self.cost.dtype)
-        return Linearisation(jacobian, residual, self.prior)
+        if self._gradients is None:
+            return Linearisation(jacobian, residual, self.prior)
+        what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
+        verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
+        names = [variable_name(variable) for variable in self.variables]
+        return VerifiedLinearisation(jacobian, residual, self.prior, self._gradients, names)
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_converted, handle_in, inline_calls
+from tfjac.graph import as_tf_variable, call_converted, handle_in, inline_calls, verification_wanted
 from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.problem.loss_terms import squared_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
@@ -10,7 +10,7 @@ from tfjac.optimizers.problem.problem import Problem
 from tfjac.optimizers.problem.variables import variable_name
 
 
-def problem_of_loss(loss, variables):
+def problem_of_loss(loss, variables, gradients=None, verify=None):
     """Return the `Problem` of a loss that is a sum of squares.
 
     loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself. Where c is zero, so is r, whatever u: a loss
@@ -19,13 +19,15 @@ def problem_of_loss(loss, variables):
     Args:
         loss: scalar tensor of the graph being traced.
         variables: list of `tf.Variable` or `keras.Variable`.
+        gradients: list of the gradients of the loss that somebody else has taken, for verification, or None.
+        verify: whether to verify, see `verification_wanted`.
 
     Raises:
         NotASumOfSquares: a ValueError that names the op through which a variable enters other than squared.
         ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
     handles = _handles(loss.graph, variables)
-    (loss,) = inline_calls([loss], [handle for handle in handles if handle is not None], draw_again=True)
+    loss, drawn_again = _inlined(loss, handles)
     check_dependence([loss], variables, handles, "loss")
     terms = squared_terms(loss, handles)
     priors, roots = [], []
@@ -35,16 +37,29 @@ def problem_of_loss(loss, variables):
             roots.append(tf.math.multiply_no_nan(term.root, tf.sqrt(2 * tf.cast(term.weight, term.root.dtype))))
         else:
             priors.append(prior)
-    return Problem(tf.reduce_sum(loss), roots, combined(priors, _sizes(variables), loss.dtype), variables)
+    cost, prior = tf.reduce_sum(loss), combined(priors, _sizes(variables), loss.dtype)
+    known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
+    reference = _dense(gradients, variables) if known else _gradients(cost, variables)
+    return Problem(cost, roots, prior, variables, reference if verification_wanted(verify) else None)
 
 
-def problem_of_residuals(function, variables):
+def _inlined(loss, handles):
+    """Return the loss with calls inlined, and whether it draws random numbers of its own by that."""
+    read = [handle for handle in handles if handle is not None]
+    try:
+        return inline_calls([loss], read)[0], False
+    except ValueError:  # random numbers that an inner function draws
+        return inline_calls([loss], read, draw_again=True)[0], True
+
+
+def problem_of_residuals(function, variables, verify=None):
     """Return the `Problem` F = ½‖r‖² of the residuals that a function of the user's returns, traced here.
 
     Args:
         function: callable without arguments that returns a tensor of any shape, or a nest of tensors. Where the leading
             axis is that of independent examples, the Jacobian is found far cheaper.
         variables: list of `tf.Variable` or `keras.Variable`.
+        verify: whether to verify, see `verification_wanted`.
 
     Raises:
         ValueError: for residuals that do not depend on one of the variables, or assign to one.
@@ -58,7 +73,8 @@ def problem_of_residuals(function, variables):
     tensors = inline_calls(tensors, [handle for handle in handles if handle is not None], draw_again=True)
     check_dependence(tensors, variables, handles, "residuals")
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
-    return Problem(cost, tensors, combined([], _sizes(variables), cost.dtype), variables)
+    gradients = _gradients(cost, variables) if verification_wanted(verify) else None
+    return Problem(cost, tensors, combined([], _sizes(variables), cost.dtype), variables, gradients)
 
 
 def _checked(tensors):
@@ -93,3 +109,16 @@ def _sizes(variables):
 
 def _handles(graph, variables):
     return [handle_in(graph, variable) for variable in variables]
+
+
+def _gradients(cost, variables):
+    """Return TensorFlow's gradients of the cost."""
+    return _dense(tf.gradients(cost, [as_tf_variable(variable) for variable in variables]), variables)
+
+
+def _dense(gradients, variables):
+    """Return gradients as tensors of the variables' shapes; where there is none, zeros."""
+    return [
+        tf.zeros_like(as_tf_variable(variable)) if gradient is None else tf.convert_to_tensor(gradient)
+        for gradient, variable in zip(gradients, variables)
+    ]

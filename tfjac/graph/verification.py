@@ -1,0 +1,70 @@
+"""Verification at run time: what was computed in two ways is compared where it is computed, and an error says the rest.
+
+It is switched on by the environment variable `TFJAC_VERIFY=1`, read while tracing, or by an argument `verify=` of the
+functions that have one.
+"""
+
+import os
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import _private
+
+SWITCH = "TFJAC_VERIFY"
+"""The environment variable."""
+
+ROUNDING, LARGEST = 2048, 0.1
+"""What counts as rounding, in units of the precision of the dtype, and at most; relative to a scale."""
+
+
+def verification_wanted(verify=None):
+    """Return whether to verify: `verify` where it is a bool, else what the environment says.
+
+    Raises:
+        TypeError: for anything but a bool or None.
+        ValueError: for a value of the environment variable other than 0 and 1.
+    """
+    if verify is not None:
+        if not isinstance(verify, bool):
+            raise TypeError(
+                f"verify must be True, False, or None, which leaves it to {SWITCH}. Received: verify={verify!r}"
+            )
+        return verify
+    value = os.environ.get(SWITCH, "") or "0"
+    if value not in ("0", "1"):
+        raise ValueError(f"{SWITCH} must be 0 or 1. Received: {SWITCH}={value!r}")
+    return value == "1"
+
+
+def verified(ours, theirs, scale, what):
+    """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
+
+    Where anything is not finite nothing is compared. XLA drops assertions: in a function that it compiles nothing is
+    checked, as a warning says.
+
+    Args:
+        ours, theirs: tensors of one shape and a floating-point or complex dtype.
+        scale: scalar tensor, how large the terms are that either is a sum of, such as ‖J‖·‖u‖ for Jᵀu: where they
+            cancel, rounding is relative to them.
+        what: what differs, for the error, such as "for variable kernel, the gradient differs".
+
+    Returns:
+        `ours`. Where they differ, `tf.errors.InvalidArgumentError` is raised, saying `what`, and by how much.
+    """
+    if _private.compiled_by_xla(tf.compat.v1.get_default_graph()):
+        warnings.warn(
+            f"tfjac: nothing is verified in functions compiled by XLA, which drops assertions. {what}? Compile "
+            "without jit_compile to see.",
+            stacklevel=2,
+        )
+        return ours
+    size = tf.abs(ours - theirs)
+    size = tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
+    limits = tf.experimental.numpy.finfo(size.dtype.as_numpy_dtype)
+    scale = tf.cast(scale, size.dtype)
+    sound = size <= min(ROUNDING * float(limits.eps), LARGEST) * scale + ROUNDING * float(limits.tiny)
+    sound |= ~(tf.math.is_finite(size) & tf.math.is_finite(scale))
+    said = tf.strings.format(f"tfjac: {what} by {{}}, where the terms are of size {{}}", (size, scale))
+    with tf.control_dependencies([tf.debugging.Assert(sound, [said])]):
+        return tf.identity(ours)

@@ -1,0 +1,47 @@
+"""A linearisation whose gradient is compared with TensorFlow's, when the graph runs."""
+
+import tensorflow as tf
+
+from tfjac.graph import verified
+from tfjac.optimizers.linearisation.linearisation import Linearisation
+
+
+class VerifiedLinearisation(Linearisation):
+    """A `Linearisation` that says where Jᵀr + Λ(w−w₀) is not the gradient that TensorFlow finds for the cost.
+
+    Args:
+        jacobian, residual, prior: as for `Linearisation`.
+        gradients: list of tensors of the variables' shapes, TensorFlow's gradient.
+        names: list of what the variables are called.
+
+    Cost: the backward pass that TensorFlow's gradient takes, and the column norms of J.
+    """
+
+    def __init__(self, jacobian, residual, prior, gradients, names):
+        super().__init__(jacobian, residual, prior)
+        self._gradients, self._names = gradients, names
+
+    def gradient(self):
+        """Return g `[p]`, compared."""
+        return self._compared(super().gradient())
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`, compared."""
+        gram, gradient = super().gram_and_gradient()
+        return gram, self._compared(gradient)
+
+    def _compared(self, gradient):
+        """Compare variable by variable, on the scale of ‖J_v‖·‖r‖, as the terms of Jᵀr may cancel."""
+        ours, norms = self.columns.split(gradient), self.columns.split(tf.sqrt(self.diagonal()))
+        priors, length = self.columns.split(self.prior.gradient), _norm(self.residual)
+        parts = []
+        for part, theirs, norm, prior, name in zip(ours, self._gradients, norms, priors, self._names):
+            what = f"for variable {name}, the gradient from residuals differs from that of TensorFlow"
+            parts.append(verified(part, theirs, _norm(norm) * length + _norm(prior), what))
+        return self.columns.flatten(parts)
+
+
+def _norm(tensor):
+    """The Euclidean norm, also where the squares underflow."""
+    largest = tf.reduce_max(tf.abs(tf.concat([tf.reshape(tensor, [-1]), tf.zeros([1], tensor.dtype)], axis=0)))
+    return largest * tf.norm(tf.math.divide_no_nan(tensor, largest))
