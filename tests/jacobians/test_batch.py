@@ -99,6 +99,22 @@ def test_nests(rng):
         assert_all_close([blocks["x"][n], blocks["z"][n]], [expected[0][:, :, n], expected[1][:, :, n]], 1e-12)
 
 
+def test_an_input_that_is_computed_from_another(rng):
+    """Paths of the one go through the other, where examples may mix as anywhere."""
+    x = tf.constant(rng.normal(size=(4, 3)))
+
+    def blocks(x, between):
+        h = between(x)
+        return tfjac.batch_jacobian(h**2 + x, [x, h])
+
+    of_x, of_h = tf.function(blocks)(x, lambda x: tf.cumsum(x, 1))
+    for n, row in enumerate(x):
+        total = np.cumsum(row)
+        assert_all_close([of_x[n], of_h[n]], [2 * total[:, None] * np.tri(3) + np.eye(3), 2 * np.diag(total)], 1e-12)
+    with pytest.raises(ValueError, match="ReverseV2"):
+        tf.function(blocks)(x, lambda x: tf.reverse(x, [0]))
+
+
 def test_shared_inputs_are_refused(rng):
     x = tf.constant(rng.normal(size=(3, 3)))
     with pytest.raises(ValueError, match=r"used by all examples at once.*Received"):

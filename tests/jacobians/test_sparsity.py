@@ -312,6 +312,20 @@ def test_op_without_a_rule_by_its_gradient(rng):
     np.testing.assert_allclose(jacobian, dense_jacobian(losses, x), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_an_input_that_is_computed_from_another(mode, rng):
+    x = numbers(rng, 6)
+
+    @tf.function(autograph=False)
+    def both(x):
+        h = tf.sin(x[::-1])
+        return tf.sparse.to_dense(tfjac.sparse_jacobian(h**2 + x, [x, h], mode=mode))
+
+    h = np.sin(x[::-1])
+    expected = np.hstack([np.eye(6) + np.diag(2 * h * np.cos(x[::-1]))[:, ::-1], np.diag(2 * h)])
+    np.testing.assert_allclose(both(x), expected, rtol=1e-12, atol=1e-12)
+
+
 def test_unknown_op_depends_on_everything(rng):
     """The gradient of this one is an op that has none itself: that says nothing about what depends on what."""
     x = numbers(rng, 3, 2)

@@ -6,14 +6,13 @@ from tfjac.graph.bodies import bodies_of
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import replay, transplant
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
-from tfjac.graph.custom_gradients import passes_gradient
+from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_axis import (
     SHARED,
     ExampleAnalysis,
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
-    differentiable_path,
     examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
@@ -22,7 +21,7 @@ from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph
-from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, shape_only
+from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
@@ -31,6 +30,7 @@ from tfjac.graph.verification import verification_wanted, verified
 __all__ = [
     "SHAPE_ONLY",
     "SHARED",
+    "Dependence",
     "ExampleAnalysis",
     "ExampleAxis",
     "ExamplesMix",
@@ -47,7 +47,7 @@ __all__ = [
     "copy_op",
     "culprit_in",
     "depend_by_value",
-    "differentiable_path",
+    "differentiable_inputs",
     "einsum_labels",
     "examples_mix_at",
     "gradient_stops_at",
@@ -57,11 +57,9 @@ __all__ = [
     "in_graph",
     "inline_calls",
     "input_gradients",
-    "passes_gradient",
     "references",
     "registering",
     "replay",
-    "shape_only",
     "static_trip_count",
     "transplant",
     "verification_wanted",

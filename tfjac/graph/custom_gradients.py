@@ -55,10 +55,10 @@ def is_closed(op):
     return _name(op) == CLOSED
 
 
-def passes_gradient(op, index):
-    """Return whether a gradient passes to input `index` of `op`, as far as its custom gradient, if any, was traced."""
-    receivers = _private.integers_attribute(op, _RECEIVERS)
-    return receivers is None or index in receivers
+def receivers(op):
+    """Return the indices of the inputs to which the gradient of `op` passes, where it is custom and was traced."""
+    found = _private.integers_attribute(op, _RECEIVERS)
+    return range(len(op.inputs)) if found is None else found
 
 
 def is_open(op):

@@ -10,10 +10,10 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import _private, example_rules
-from tfjac.graph.custom_gradients import passes_gradient
+from tfjac.graph import example_rules
+from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
-from tfjac.graph.traversal import ancestors, between, references, shape_only
+from tfjac.graph.traversal import Inherited
 
 __all__ = [
     "SHARED",
@@ -21,22 +21,24 @@ __all__ = [
     "ExampleAxis",
     "ExamplesMix",
     "analyse_examples",
-    "differentiable_path",
     "examples_mix_at",
 ]
 
 
 class ExamplesMix(ValueError):
-    """Examples depend on one another, or may: `op` is where, `reason` says why. Made by `examples_mix_at`."""
+    """Examples depend on one another, or may: `op` is where, `reason` says why. Made by `examples_mix_at`.
 
-    op, reason = None, ""
+    Inside the body of a loop or branch, `within` is the loop or branch, an op of the graph that was analysed.
+    """
+
+    op, within, reason = None, None, ""
     __init__ = Exception.__init__  # without one of its own, autograph passes the error on as what it is
 
 
 def examples_mix_at(op, reason):
     """Return the error that names `op` as where examples mix."""
     error = ExamplesMix(f"examples mix at op {op.name!r} of type {op.type}: {reason}")
-    error.op, error.reason = op, reason
+    error.op, error.within, error.reason = op, op, reason
     return error
 
 
@@ -45,6 +47,7 @@ class ExampleAnalysis:
     """The result of `analyse_examples`.
 
     Attributes:
+        dependence: the `Dependence` on the sources.
         path: the ops from the sources to the results, in topological order.
         axes: for the `ref()` of each tensor on the path, its `ExampleAxis` or `SHARED`.
         input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or
@@ -55,6 +58,7 @@ class ExampleAnalysis:
             about its bodies (`control_flow.LoopInside`, a list of `control_flow.BranchInside`).
     """
 
+    dependence: Dependence
     path: list
     axes: dict
     input_axes: dict
@@ -70,45 +74,12 @@ class ExampleAnalysis:
         return isinstance(self.axis(tensor), ExampleAxis)
 
 
-def differentiable_path(sources, targets):
-    """List the ops on the paths from `sources` to `targets` through which a gradient passes, in topological order."""
-    reached, reaching = references(sources), []
-    for op in ancestors(targets, stop=sources):
-        if any(tensor.ref() in reached for tensor in differentiable_inputs(op)):
-            reaching.append(op)
-            reached |= references(output for output in op.outputs if _carries_gradient(output.dtype))
-    needed, path = references(targets), []
-    for op in reversed(reaching):
-        if references(op.outputs) & reached & needed:
-            path.append(op)
-            needed |= references(differentiable_inputs(op))
-    return path[::-1]
-
-
-def differentiable_inputs(op):
-    """Return the inputs of `op` to which a gradient passes."""
-    if not _private.is_differentiable(op):
-        return []
-    return [tensor for index, tensor in enumerate(op.inputs) if passes_gradient(op, index)]
-
-
-def value_path(sources, targets):
-    """List the ops by which the values of `targets` depend on those of `sources`, in topological order."""
-    return between(sources, targets, constant=_is_constant)
-
-
-def _is_constant(op):
-    """Whether the value of `op` is the same for all its inputs' values; `tf.recompute_grad` compares one to itself."""
-    return shape_only(op) or (
-        op.type == "Equal" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
-    )
-
-
 def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=False):
     """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
-        sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
+        sources: tensors that the Jacobian is taken with respect to, or the handles of variables; or a `Dependence` on
+            them.
         targets: list of tensors `[n, ...]`.
         axes: for each target its `ExampleAxis` or `SHARED`, where that is not axis 0 for all.
         num_examples: the static number of examples, where the targets' shapes do not tell.
@@ -120,24 +91,33 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
     Raises:
         ExamplesMix: where a slice of a target depends on other slices, or where this cannot be decided.
     """
-    path = (value_path if by_value else differentiable_path)(sources, targets)
-    reached = references(sources).union(*(references(op.outputs) for op in path))
+    dependence = sources if isinstance(sources, Dependence) else Dependence(sources, by_value)
+    path = dependence.path(targets)
     if axes is None:
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
-    wanted = WantedAxes(reached, num_examples, by_value)
+    wanted = WantedAxes(dependence, num_examples)
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
         wanted.propagate(op)
-    return ExampleAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
+    return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
 class WantedAxes:
-    """The example axes asked for so far, walking backwards."""
+    """The example axes asked for so far, walking backwards.
 
-    def __init__(self, reached, num_examples, by_value=False):
-        self.reached, self.num_examples, self.by_value = reached, num_examples, by_value
+    Attributes:
+        dependence: the `Dependence` on the sources.
+        num_examples: the static number of examples, or None.
+        by_value: whether all dependence counts, not only that of gradients.
+        reaches: function from a tensor to whether the sources reach it in the way that counts.
+        depends_on_no_data: function from a tensor to whether it is computed from variables and constants alone.
+    """
+
+    def __init__(self, dependence, num_examples):
+        self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
+        self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(_made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
         self.assumed = []
 
@@ -146,21 +126,6 @@ class WantedAxes:
         if tensor.ref() in self.shapes:
             return self.shapes[tensor.ref()]
         return None if tensor.shape.rank is None else tensor.shape.as_list()
-
-    def reaches(self, tensor):
-        """Return whether the sources reach `tensor` in a way that a gradient follows."""
-        return tensor.ref() in self.reached and (self.by_value or _carries_gradient(tensor.dtype))
-
-    def leads(self, sources, target):
-        """Return whether a gradient passes from one of `sources` to `target`, in the body of an op of this graph."""
-        if self.by_value:
-            return bool(value_path(sources, [target]))
-        return _carries_gradient(target.dtype) and bool(differentiable_path(sources, [target]))
-
-    def depends_on_no_data(self, tensor):
-        """Return whether `tensor` is computed from variables and constants alone."""
-        leaves = (op for op in ancestors([tensor]) if not op.inputs)
-        return all(op.type == "Const" or op.outputs[0].dtype == tf.resource for op in leaves)
 
     def analyse_body(self, sources, targets, axes):
         """`analyse_examples` for the body of an op of this graph."""
@@ -193,8 +158,9 @@ class WantedAxes:
             inputs = [SHARED] * len(op.inputs)
         else:
             inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
-        for index, (tensor, axis) in enumerate(zip(op.inputs, inputs)):
-            if axis is None or not (self.by_value or passes_gradient(op, index)):
+        for index in range(len(op.inputs)) if self.by_value else differentiable_inputs(op):
+            tensor, axis = op.inputs[index], inputs[index]
+            if axis is None:
                 continue
             if axis is not SHARED and axis.inner is None and tensor.dtype != tf.variant:  # a list shows in its elements
                 self.assumed.append((tensor, axis))
@@ -206,6 +172,9 @@ class WantedAxes:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
             raise examples_mix_at(op, str(missing)) from None
+        except ExamplesMix as inside:
+            inside.within = op
+            raise
 
     def want(self, op, tensor, axis):
         """Note that `op` uses `tensor` this way."""
@@ -232,5 +201,7 @@ def describe(axis):
     return "whole, for all examples" if axis is SHARED else f"per example along axis {axis.axis}"
 
 
-def _carries_gradient(dtype):
-    return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)
+def _made_of_no_data(op, inputs_are):
+    """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are."""
+    leaf = op.type == "Const" or op.outputs[0].dtype == tf.resource
+    return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]

@@ -9,10 +9,11 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph.example_axis import SHARED, ExampleAnalysis, WantedAxes, differentiable_path, examples_mix_at
+from tfjac.graph.dependence import Dependence
+from tfjac.graph.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
 from tfjac.graph.example_rules import ExampleAxis, NoRule
 from tfjac.graph.row_rules import Rows, input_rows, merged
-from tfjac.graph.traversal import ancestors, references
+from tfjac.graph.traversal import Inherited
 
 _PRODUCTS = """
     BatchMatMul BatchMatMulV2 BatchMatMulV3 Conv2D Conv3D DepthwiseConv2dNative Einsum GatherNd GatherV2 MatMul
@@ -39,7 +40,8 @@ def analyse_segments(sources, targets, num_segments):
     """Find the rows of every tensor between `sources` and `targets`, and the segment of each.
 
     Args:
-        sources: tensors that the Jacobian is taken with respect to, or the handles of variables.
+        sources: tensors that the Jacobian is taken with respect to, or the handles of variables; or a `Dependence` on
+            them.
         targets: list of tensors `[segments, ...]`.
         num_segments: their number, an integer or a scalar tensor.
 
@@ -49,23 +51,24 @@ def analyse_segments(sources, targets, num_segments):
     Raises:
         ExamplesMix: where rows are combined other than by gathers and segments, or where this cannot be decided.
     """
-    path = differentiable_path(sources, targets)
-    wanted = _WantedRows(sources, path)
+    dependence = sources if isinstance(sources, Dependence) else Dependence(sources)
+    path = dependence.path(targets)
+    wanted = _WantedRows(dependence)
     segments = Rows(tf.range(num_segments), is_segments=True)
     for target in targets:
         wanted.want(target.op, target, ExampleAxis(0))
         wanted.place(target, segments)
     for op in reversed(path):
         wanted.propagate(op)
-    return SegmentAnalysis(path, wanted.axes, wanted.input_axes, wanted.assumed, {}, wanted.rows)
+    return SegmentAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, {}, wanted.rows)
 
 
 class _WantedRows(WantedAxes):
     """The axes and rows asked for so far, walking backwards."""
 
-    def __init__(self, sources, path):
-        super().__init__(references(sources).union(*(references(op.outputs) for op in path)), None)
-        self.sources, self.rows = sources, {}
+    def __init__(self, dependence):
+        super().__init__(dependence, None)
+        self.rows, self._is_fed = {}, Inherited(_depends_on_fed)
 
     def propagate(self, op):
         wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
@@ -109,12 +112,14 @@ class _WantedRows(WantedAxes):
 
         Else it has rows of data: it was multiplied by something else, or depends on an input.
         """
-        for op in differentiable_path(self.sources, [tensor]):
-            others = [part for part in op.inputs if part.dtype.is_floating and part.ref() not in self.reached]
-            if others and (op.type in _PRODUCTS.split() or any(map(_is_fed, others))):
+        for op in self.dependence.path([tensor]):
+            others = [part for part in op.inputs if part.dtype.is_floating and not self.reaches(part)]
+            if others and (op.type in _PRODUCTS.split() or any(map(self._is_fed, others))):
                 return False
         return True
 
 
-def _is_fed(tensor):
-    return any(op.type == "Placeholder" and op.outputs[0].dtype.is_floating for op in ancestors([tensor]))
+def _depends_on_fed(op, inputs_do):
+    """Whether the outputs of `op` depend on floating-point data that the graph is fed, given whether its inputs do."""
+    fed = op.type == "Placeholder" and op.outputs[0].dtype.is_floating
+    return [fed or any(inputs_do) for _ in op.outputs]

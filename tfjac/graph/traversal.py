@@ -30,14 +30,18 @@ def ancestors(targets, stop=(), reads=_inputs):
     Returns:
         A list of `tf.Operation` in topological order. Control inputs are not followed.
     """
-    stop = references(stop)
+    return _upwards(targets, references(stop), reads)
+
+
+def _upwards(targets, ends, reads=_inputs):
+    """`ancestors` up to the tensors whose `ref()` is in the container `ends`."""
     ordered, opened, listed = [], set(), set()
-    stack = [target.op for target in targets if target.ref() not in stop]
+    stack = [target.op for target in targets if target.ref() not in ends]
     while stack:
         op = stack[-1]
         if op.name not in opened:
             opened.add(op.name)
-            stack.extend(tensor.op for tensor in reads(op) if tensor.ref() not in stop and tensor.op.name not in opened)
+            stack.extend(tensor.op for tensor in reads(op) if tensor.ref() not in ends and tensor.op.name not in opened)
             continue
         stack.pop()
         if op.name not in listed:
@@ -74,6 +78,31 @@ def between(sources, targets, reads=_inputs, constant=lambda op: False):
 def shape_only(op):
     """Return whether `op` looks at the shapes of its inputs alone."""
     return op.type in SHAPE_ONLY
+
+
+class Inherited:
+    """Something that a tensor has from the inputs of its op, found once per op, for each tensor that is asked about.
+
+    Attributes:
+        ops: the ops that were walked so far, inputs before consumers.
+    """
+
+    def __init__(self, rule):
+        """Start with an empty table.
+
+        Args:
+            rule: function of an op and the list of what its inputs have, which returns what its outputs have.
+        """
+        self.ops, self._rule, self._known = [], rule, {}
+
+    def __call__(self, tensor):
+        """Return what `tensor` has. Costs a walk over those of its ancestors that were not met before."""
+        if tensor.ref() not in self._known:
+            for op in _upwards([tensor], self._known):
+                given = [self._known[each.ref()] for each in op.inputs]
+                self._known.update(zip((output.ref() for output in op.outputs), self._rule(op, given)))
+                self.ops.append(op)
+        return self._known[tensor.ref()]
 
 
 def stands_before(op, other):

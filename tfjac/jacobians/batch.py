@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty, vectorised_map
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factorize import check_when_run
@@ -46,19 +46,22 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
     def compute(ys):
         sources = sources_of(x)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
-        results = [_of_one(y, x, sources, unconnected, (chunk_size, memory_budget)) for y in flat]
+        dependence = Dependence(sources)
+        results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys)
 
 
-def _of_one(y, x, sources, unconnected, limits):
+def _of_one(y, x, dependence, unconnected, limits):
+    sources = dependence.sources
     tensors = [given if source is None else source for given, source in zip(tf.nest.flatten(x), sources)]
     for name, tensor in [("ys", y), *(("x", tensor) for tensor in tensors)]:
         _check_rank(name, tensor)
-    connected = [s for s in sources if s is not None and (s is y or differentiable_path([s], [y]))]
-    blocks = iter(example_blocks(y, connected, limits) if connected else [])
-    results = [next(blocks) if any(s is c for c in connected) else None for s in sources]
+    connected = dependence.sources_of(y)
+    blocks = example_blocks(y, [sources[k] for k in connected], limits) if connected else []
+    found = dict(zip(connected, blocks))
+    results = [found.get(k) for k in range(len(sources))]
     return packed(x, results, [_zeros_of(y, tensor) for tensor in tensors], unconnected)
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path
+from tfjac.graph import Dependence
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -143,7 +143,7 @@ def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
 
 def bytes_of_pass(sources, y):
     """Estimate what one pass between `sources` and y takes: the bytes of the floating-point tensors on the way."""
-    path = differentiable_path(sources, [y])
+    path = Dependence(sources).path([y])
     numbers = (output for op in path for output in op.outputs if output.dtype.is_floating or output.dtype.is_complex)
     return _bytes_of(numbers)
 

@@ -4,14 +4,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import (
-    ExamplesMix,
-    analyse_examples,
-    differentiable_path,
-    examples_mix_at,
-    handle_in,
-    inline_calls,
-)
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, handle_in, inline_calls
 from tfjac.jacobians.chunks import in_chunks
 from tfjac.jacobians.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
@@ -21,7 +14,7 @@ from tfjac.jacobians.nests import check_real, like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
 from tfjac.jacobians.shapes import axes, check_when_run, product, wide_dtype
 from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.weight_paths import columns_of_source
+from tfjac.jacobians.weight_paths import columns_of_sources
 
 EXAMPLES_MIX = ("error", "full")
 
@@ -49,9 +42,10 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
     _check(ys, examples_mix)
     sources = [source_in(ys[0].graph, variable) for variable in variables]
     ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
-    check_connected(ys, variables, sources)
+    dependence = Dependence(sources)
+    check_connected(ys, variables, dependence)
     try:
-        factors = _by_rules(ys, sources, variables, chunk_size)
+        factors = _by_rules(ys, variables, dependence, chunk_size)
     except ExamplesMix as mix:
         alone = ys[0].shape[0] == 1  # one example has none to mix with, and its rows cost what they cost by rules
         if examples_mix == "error" and not alone:
@@ -66,7 +60,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
                 f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its "
                 "own."
             )
-        factors = _row_by_row(ys, sources, variables, chunk_size)
+        factors = _row_by_row(ys, variables, dependence, chunk_size)
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
@@ -97,28 +91,29 @@ def _check(ys, examples_mix):
             )
 
 
-def check_connected(ys, variables, sources):
-    for variable, source in zip(variables, sources):
-        if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
+def check_connected(ys, variables, dependence):
+    connected = dependence.sources_of_any(ys)
+    for index, variable in enumerate(variables):
+        if index not in connected:
             raise ValueError(
                 "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look "
                 f"for a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"
             )
 
 
-def _by_rules(ys, sources, variables, chunk_size):
-    analysis = analyse_examples(sources, ys)
+def _by_rules(ys, variables, dependence, chunk_size):
+    analysis = analyse_examples(dependence, ys)
     n = axes(ys[0])[0]
     check_when_run(analysis.assumed, n)
-    uses = find_uses(analysis, sources, n)
+    uses = find_uses(analysis, dependence.sources, n)
     if has_control_flow(analysis):
-        return _by_sweep(ys, sources, variables, analysis, n, chunk_size)
+        return _by_sweep(ys, variables, analysis, n, chunk_size)
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     if chunk_size is None:
-        return _factors(uses, sources, outputs, stacked_cotangents(ys, outputs))
+        return _factors(uses, dependence, outputs, stacked_cotangents(ys, outputs))
 
     def rows(cotangents):
-        factors = _factors(uses, sources, outputs, cotangents)
+        factors = _factors(uses, dependence, outputs, cotangents)
         return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
 
     specs = _specs(ys, variables)
@@ -126,11 +121,11 @@ def _by_rules(ys, sources, variables, chunk_size):
     return [DenseFactor(blocks[0] if len(ys) == 1 else tf.concat(blocks, 1)) for blocks in zip(*parts)]
 
 
-def _by_sweep(ys, sources, variables, analysis, n, chunk_size):
+def _by_sweep(ys, variables, analysis, n, chunk_size):
     """Where loops or conditionals are on the way: one walk backwards, or one for each chunk of the outputs."""
 
     def factors_of(outputs=None):
-        parts = swept_factors(ys, sources, analysis, n, factor_by_rule, outputs)
+        parts = swept_factors(ys, analysis, n, factor_by_rule, outputs)
         return [joined(factors) for factors in parts]
 
     if chunk_size is None:
@@ -149,16 +144,13 @@ def _specs(ys, variables):
     return [tf.TensorSpec([ys[0].shape[0], None, x.shape.num_elements()], wide_dtype(x.dtype)) for x in likes]
 
 
-def _factors(uses, sources, outputs, cotangents):
+def _factors(uses, dependence, outputs, cotangents):
     """One factor per source, given the cotangents `[m, *z.shape]` of the outputs z of the uses."""
     of_output = dict(zip((output.ref() for output in outputs), cotangents))
-    parts = [[] for _ in sources]
     for use in uses:
         use.d = of_output[use.output.ref()]
-        factor = factor_by_rule(use)
-        for part, source in zip(parts, sources):
-            part.append(columns_of_source(factor, use.weight, source))
-    return [joined([factor for factor in part if factor is not None]) for part in parts]
+    parts = [(use.weight, factor_by_rule(use)) for use in uses]
+    return [joined(factors) for factors in columns_of_sources(parts, dependence)]
 
 
 def factor_by_rule(use):
@@ -169,17 +161,16 @@ def factor_by_rule(use):
         return factor_by_op_gradient(use)
 
 
-def _row_by_row(ys, sources, variables, chunk_size):
+def _row_by_row(ys, variables, dependence, chunk_size):
     """One backward pass per output and example: exact whatever the graph does."""
     likes = [like(variable) for variable in variables]
-    rows = [[] for _ in sources]
+    rows = [[] for _ in variables]
     for y in ys:
         n, *rest = axes(y)
         m = product(rest)
-        connected = [k for k, source in enumerate(sources) if source is y or differentiable_path([source], [y])]
-        blocks = over_basis(
-            pull_back([y], [sources[k] for k in connected]), y, [likes[k] for k in connected], y, chunk_size
-        )
+        connected = dependence.sources_of(y)
+        backward = pull_back([y], [dependence.sources[k] for k in connected])
+        blocks = over_basis(backward, y, [likes[k] for k in connected], y, chunk_size)
         blocks = dict(zip(connected, blocks))
         for k, x in enumerate(likes):
             q = product(axes(x))

@@ -2,14 +2,13 @@
 
 import tensorflow as tf
 
-from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, differentiable_path, in_graph, inline_calls
+from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.factorize import factorize, rows_like
 from tfjac.jacobians.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes
-from tfjac.jacobians.uses import find_uses
 
 MODES = ("auto", "reverse", "forward")
 
@@ -59,16 +58,18 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
     def compute(ys):
         sources = sources_of(xs)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
-        results = [_of_one(y, xs, sources, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
+        dependence = Dependence(sources)
+        results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys)
 
 
-def _of_one(y, xs, sources, mode, unconnected, limits):
+def _of_one(y, xs, dependence, mode, unconnected, limits):
     """The Jacobians of one y, in a nest like `xs`."""
+    sources = dependence.sources
     flat = shaped_like(xs, sources)
-    chosen = _ways(y, flat, sources, mode)
+    chosen = _ways(y, flat, dependence, mode)
     results = [None] * len(sources)
     forward = _forward if mode == "forward" else _forward_where_possible
     for name, way in (("factors", _by_factors), ("blocks", _by_blocks), ("reverse", _reverse), ("forward", forward)):
@@ -84,17 +85,11 @@ def _zeros_of(y, x):
     return lambda: tf.zeros([*axes(y), *axes(x)], x.dtype)
 
 
-def _ways(y, xs, sources, mode):
+def _ways(y, xs, dependence, mode):
     """Choose the way for each x; None where y does not depend on it."""
-    connected = [s is not None and (s is y or bool(differentiable_path([s], [y]))) for s in sources]
-    if mode != "auto":
-        return [mode if path else None for path in connected]
-    ways = [_by_examples(y, [source]) if path else None for source, path in zip(sources, connected)]
-    for name in ("factors", "blocks"):  # what holds for each may not hold for all together
-        group = [source for source, way in zip(sources, ways) if way == name]
-        if group and _by_examples(y, group) != name:
-            ways = ["mixed" if way == name else way for way in ways]
-    return [_less_work(y, x) if way == "mixed" else way for x, way in zip(xs, ways)]
+    connected = dependence.sources_of(y)
+    ways = dict.fromkeys(connected, mode) if mode != "auto" else _by_examples(y, connected, dependence)
+    return [_less_work(y, x) if ways.get(k) == "mixed" else ways.get(k) for k, x in enumerate(xs)]
 
 
 def _less_work(y, x):
@@ -103,24 +98,38 @@ def _less_work(y, x):
     return "reverse" if None in (rows, columns) or 2 * columns >= rows else "forward"
 
 
-def _by_examples(y, sources):
-    """What examples along axis 0 of y make of it, as far as can be proved while tracing.
+def _by_examples(y, connected, dependence):
+    """What examples along axis 0 of y make of each connected source, as far as can be proved while tracing.
 
     Returns:
-        "factors" where all examples share the sources, "blocks" where each example has a row of its own of each, else
-        "mixed".
+        A dict from the index of the source to "factors" where all examples share it, "blocks" where each example has a
+        row of its own of it, else "mixed".
     """
-    if y.shape.rank in (0, None):
-        return "mixed"
+    if not connected or y.shape.rank in (0, None):
+        return dict.fromkeys(connected, "mixed")
+    sources = [dependence.sources[k] for k in connected]
     try:
         analysis = analyse_examples(sources, [y])
-        axes_of_sources = [analysis.axis(source) for source in sources]
-        if not analysis.assumed and all(axis == ExampleAxis(0) for axis in axes_of_sources):
-            return "blocks"
-        find_uses(analysis, sources, axes(y)[0])
-    except ExamplesMix:
-        return "mixed"
-    return "mixed" if analysis.assumed else "factors"
+    except ExamplesMix as mix:
+        through = dependence.sources_of_any(mix.within.outputs)  # these mix there whatever the others do
+        mixing = through.intersection(connected) or connected
+        rest = [k for k in connected if k not in mixing]
+        return dict.fromkeys(mixing, "mixed") | _by_examples(y, rest, dependence)
+    ways = {k: _way(analysis.axis(source)) for k, source in zip(connected, sources)}
+    return ways | dict.fromkeys(_assuming(analysis, dependence).intersection(connected), "mixed")
+
+
+def _way(axis):
+    if axis is SHARED:
+        return "factors"
+    return "blocks" if axis == ExampleAxis(0) else "mixed"
+
+
+def _assuming(analysis, dependence):
+    """The indices of the sources between which and y a size is left open, and only assumed to fit the examples."""
+    on_path = {op.name for op in analysis.path}
+    users = [op for tensor, _ in analysis.assumed for op in tensor.consumers() if op.name in on_path]
+    return dependence.sources_of_any(output for op in users for output in op.outputs)
 
 
 def _by_factors(y, sources, xs, limits):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, in_graph, inline_calls
+from tfjac.graph import Dependence, in_graph, inline_calls
 from tfjac.jacobians.linearise import dense, push_forward
 from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 
@@ -51,15 +51,11 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
 
 def pushed(ys, sources, vectors):
     """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
-    results = []
+    results, dependence = [], Dependence(sources)
     for y in ys:  # one map for each: a y without a path must not look as if it had one
-        connected = [
-            (source, vector)
-            for source, vector in zip(sources, vectors)
-            if source is not None and (source is y or differentiable_path([source], [y]))
-        ]
-        push = push_forward([y], [source for source, _ in connected]) if connected else None
-        results += push(*(vector for _, vector in connected)) if push else [None]
+        connected = dependence.sources_of(y)
+        push = push_forward([y], [sources[k] for k in connected]) if connected else None
+        results += push(*(vectors[k] for k in connected)) if push else [None]
     return results
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, examples_mix_at, passes_gradient
+from tfjac.graph import SHARED, ExampleAxis, differentiable_inputs, examples_mix_at
 from tfjac.jacobians.shapes import split_examples
 
 
@@ -70,10 +70,9 @@ def find_uses(analysis, sources, n):
 
 def _uses_of(op, analysis, n):
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
-    shared = [index for index, tensor in enumerate(op.inputs) if analysis.axis(tensor) is SHARED]
-    weights = [index for index in shared if passes_gradient(op, index)]
     if not outputs:
         return []
+    weights = [index for index in differentiable_inputs(op) if analysis.axis(op.inputs[index]) is SHARED]
     return [
         Use(op, weight, output, analysis.axis(op.outputs[output]), analysis.input_axes[op.name], n)
         for weight in weights

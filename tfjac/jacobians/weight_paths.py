@@ -1,10 +1,9 @@
-"""From the tensor that meets the data back to the variable it was computed from."""
+"""From the tensors that meet the data back to the variables they were computed from."""
 
 import math
 
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, references
 from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
 from tfjac.jacobians.shapes import axes
@@ -14,32 +13,43 @@ from tfjac.jacobians.shapes import axes
 ORDER_KEEPING = {"ReadVariableOp", "Identity", "Reshape", "ExpandDims", "Squeeze", "Cast", "Real"}
 
 
-def columns_of_source(factor, weight, source):
-    """Turn a factor with respect to `weight` into one with respect to `source`.
+def columns_of_sources(parts, dependence):
+    """Turn factors with respect to weights into factors with respect to the sources that these are computed from.
 
     Args:
-        factor: the `Factor` whose columns belong to the elements of `weight`.
-        weight: the tensor at the use.
-        source: the handle of a variable, or a tensor, that `weight` is computed from.
+        parts: list of pairs of a weight, the tensor at a use, and the `Factor` whose columns belong to its elements.
+        dependence: the `Dependence` on the sources: handles of variables, or tensors.
 
     Returns:
-        The factor whose columns belong to `source`; None where `weight` does not depend on it. The same tensors where
-        the path only reads, casts, reshapes, makes complex, or transposes a matrix; else n·m products with the
-        transposed Jacobian of the path.
+        For each source the list of its factors, which add up. Where the path from it only reads, casts, reshapes, makes
+        complex, or transposes a matrix they are made of the same tensors; all others are pulled back together, by n·m
+        products with the transposed Jacobian of their paths.
     """
-    if weight is source:
-        return factor
-    path = differentiable_path([source], [weight])
-    if not path:
-        return None
-    reached = references([source]).union(*(references(op.outputs) for op in path))
-    for op in reversed(path):
-        inputs = [k for k, tensor in enumerate(op.inputs) if tensor.ref() in reached]
-        factor_before = _factor_before(op, inputs[0], factor, weight) if len(inputs) == 1 else None
-        if factor_before is None:
-            return _pulled_back(factor, weight, source)
-        factor, weight = factor_before, op.inputs[inputs[0]]
-    return factor
+    found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
+    while pending:
+        weight, factor = pending.pop()
+        indices = dependence.sources_of(weight)
+        if not indices:
+            raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
+        sources = [index for index in indices if dependence.sources[index] is weight]
+        before = None if sources else _factors_before(weight.op, factor, weight, dependence)
+        if sources == indices:
+            for index in sources:
+                found[index].append(factor)
+        elif before is None:
+            computed.append((weight, factor))
+        else:
+            pending += before
+    for index, factor in _pulled_back(computed, dependence) if computed else []:
+        found[index].append(factor)
+    return found
+
+
+def _factors_before(op, factor, weight, dependence):
+    """Pairs of each input of `op` that the sources reach, and the factor for it; None where one must be computed."""
+    live = [index for index, tensor in enumerate(op.inputs) if dependence.reaches(tensor)]
+    factors = [_factor_before(op, index, factor, weight) for index in live]
+    return None if any(each is None for each in factors) else [(op.inputs[k], each) for k, each in zip(live, factors)]
 
 
 def _factor_before(op, index, factor, weight):
@@ -65,13 +75,23 @@ def _before_transpose(op, factor, weight):
     return factor.transposed(weight.shape) if swaps and isinstance(factor, OuterFactor) else None
 
 
-def _pulled_back(factor, weight, source):
-    rows = factor.dense()
-    n, m, q = axes(rows)
+def _pulled_back(computed, dependence):
+    """Pairs of the index of a source and the sum of the factors for all `computed` weights, taken back to it."""
+    weights = [weight for weight, _ in computed]
+    rows = [factor.dense() for _, factor in computed]
+    n, m, _ = axes(rows[0])
+    indices = sorted(dependence.sources_of_any(weights))
+    sources = [dependence.sources[index] for index in indices]
 
-    def pull_back(row):
-        return gradients_or_zeros(weight, [source], tf.cast(tf.reshape(row, tf.shape(weight)), weight.dtype))[0]
+    def pull_back(rows):
+        seeds = [tf.cast(tf.reshape(row, tf.shape(weight)), weight.dtype) for row, weight in zip(rows, weights)]
+        return gradients_or_zeros(weights, sources, seeds)
 
-    pulled = tf.vectorized_map(pull_back, tf.reshape(rows, [n * m, q]))
-    size = math.prod(pulled.shape[1:]) if pulled.shape[1:].is_fully_defined() else tf.size(pulled) // (n * m)
-    return DenseFactor(tf.reshape(pulled, [n, m, size]))
+    results = tf.vectorized_map(pull_back, [tf.reshape(each, [n * m, axes(each)[2]]) for each in rows])
+    return [(index, DenseFactor(_as_columns(result, n, m))) for index, result in zip(indices, results)]
+
+
+def _as_columns(pulled, n, m):
+    sizes = pulled.shape[1:]
+    q = math.prod(sizes) if sizes.is_fully_defined() else tf.size(pulled) // (n * m)
+    return tf.reshape(pulled, [n, m, q])

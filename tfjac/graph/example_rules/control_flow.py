@@ -8,6 +8,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.bodies import Body, bodies_of, without_identities
+from tfjac.graph.dependence import Dependence
 from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
@@ -107,11 +108,9 @@ def _reached_in_loop(op, body, same, wanted):
     """Indices of the loop variables that the sources reach before the loop or in one of its steps."""
     reached = [k for k, tensor in enumerate(op.inputs) if wanted.reaches(tensor)]
     while True:
-        sources = [body.inputs[k] for k in reached]
+        inside = Dependence([body.inputs[k] for k in reached], wanted.by_value)
         further = [
-            k
-            for k, output in enumerate(body.outputs)
-            if k not in reached and k not in same and wanted.leads(sources, output)
+            k for k, output in enumerate(body.outputs) if k not in reached and k not in same and inside.reaches(output)
         ]
         if not further:
             return sorted(reached)

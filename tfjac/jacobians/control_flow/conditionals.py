@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, analyse_examples, transplant
+from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
 from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.shapes import axes, check_when_run
-from tfjac.jacobians.weight_paths import columns_of_source
+from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 @handler("If", "StatelessIf", "Case", "StatelessCase")
@@ -74,13 +74,9 @@ class _Branch:
             tf.zeros([m, *axes(inputs[k])], inputs[k].dtype) if cotangent is None else cotangent
             for k, cotangent in zip(self.carried, cotangents)
         ]
-        self.parts = []
         shared = [k for k, axis in self.inside.inputs.items() if axis is SHARED]
-        for weight, factor in inner.parts:
-            columns = [(k, columns_of_source(factor, weight, inputs[k])) for k in shared]
-            found = [(k, _of_static_size(column)) for k, column in columns if column is not None]
-            assert found, f"lost the path from {weight.name!r} to the weights"
-            self.parts += found
+        columns = columns_of_sources(inner.parts, Dependence([inputs[k] for k in shared]))
+        self.parts = [(k, _of_static_size(factor)) for k, factors in zip(shared, columns) for factor in factors]
         return cotangents, [factor.tensors() for _, factor in self.parts]
 
 

@@ -11,13 +11,13 @@ the loop, whatever is asked of the Jacobian.
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, analyse_examples, check_not_assigned_since, transplant
+from tfjac.graph import SHARED, Dependence, analyse_examples, check_not_assigned_since, transplant
 from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
 from tfjac.jacobians.control_flow.states import Loop, recorded_states, step_array
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.shapes import axes, check_when_run
-from tfjac.jacobians.weight_paths import columns_of_source
+from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 @handler("While", "StatelessWhile")
@@ -93,7 +93,7 @@ class _Step:
         m = inner.num_outputs
         sums = [_or_zeros(inner.cotangent(copied[k]), None, m, copied[k]) for k in self.sums]
         reads = self._read(inner, copied)
-        self.parts = [part for weight, factor in inner.parts for part in self._part(weight, factor, mapping, copied)]
+        self.parts = self._parts_of_body(inner.parts, mapping, copied)
         return before, marks, sums, reads, [factor.tensors() for _, factor in self.parts]
 
     def _seeds(self, mapping, cotangents, overwritten):
@@ -119,15 +119,22 @@ class _Step:
                 pairs.append((indices, parts))
         return pairs
 
-    def _part(self, weight, factor, mapping, copied):
-        """Tie a factor to the tensor of the body that `weight` copies, where that is the same in all steps."""
-        old = next((reference.deref() for reference, new in mapping.items() if new is weight), None)
-        if old is not None and not self.loop.changing(self.loop.needed([old], self.loop.body)):
-            return [(old, factor)]
-        weights = [k for k, axis in self.loop.inside.invariant.items() if axis is SHARED]
-        columns = [(k, columns_of_source(factor, weight, copied[k])) for k in weights if k in copied]
-        assert any(found is not None for _, found in columns), f"lost the path from {weight.name!r} to the weights"
-        return [(self.loop.body.inputs[k], found) for k, found in columns if found is not None]
+    def _parts_of_body(self, parts, mapping, copied):
+        """Tie each factor to the tensor of the body that its weight copies, where that is the same in all steps.
+
+        Else to the shared loop variables that the weight is computed from.
+        """
+        body, old_of = self.loop.body, {new.ref(): old.deref() for old, new in mapping.items()}
+        same, computed = [], []
+        for weight, factor in parts:
+            old = old_of.get(weight.ref())
+            if old is not None and not self.loop.changing(self.loop.needed([old], body)):
+                same.append((old, factor))
+            else:
+                computed.append((weight, factor))
+        shared = [k for k, axis in self.loop.inside.invariant.items() if axis is SHARED and k in copied]
+        columns = columns_of_sources(computed, Dependence([copied[k] for k in shared]))
+        return same + [(body.inputs[k], factor) for k, factors in zip(shared, columns) for factor in factors]
 
 
 def _or_zeros(cotangent, like, m=None, tensor=None):

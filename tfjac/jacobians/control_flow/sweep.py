@@ -8,7 +8,7 @@ from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.weight_paths import columns_of_source
+from tfjac.jacobians.weight_paths import columns_of_sources
 
 _HANDLERS = {}
 
@@ -22,13 +22,12 @@ def has_control_flow(analysis):
     return any(_is_special(op, analysis) for op in analysis.path)
 
 
-def swept_factors(ys, sources, analysis, n, factor_of_use, outputs=None):
+def swept_factors(ys, analysis, n, factor_of_use, outputs=None):
     """Factor the Jacobian of `ys` where loops or conditionals are on the way.
 
     Args:
         ys: list of tensors `[n, ...]`; their outputs follow one another along m.
-        sources: handles of variables, or tensors that all examples share.
-        analysis: the `ExampleAnalysis` between them.
+        analysis: the `ExampleAnalysis` of the graph from the sources to them.
         n: number of examples.
         factor_of_use: function from a `Use` with its cotangents to a `Factor`.
         outputs: `[c]` integers, the outputs whose rows are wanted; all m where left out.
@@ -52,7 +51,7 @@ def swept_factors(ys, sources, analysis, n, factor_of_use, outputs=None):
         compute()
     else:
         _unless_empty(compute, sweep, axes(outputs)[0])
-    return _by_source(sweep.parts, sources)
+    return columns_of_sources(sweep.parts, analysis.dependence)
 
 
 def _unless_empty(compute, sweep, m):
@@ -67,18 +66,6 @@ def _unless_empty(compute, sweep, m):
         weight, factor = sweep.parts[k]
         shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(tensors, factor.tensors())]
         sweep.parts[k] = weight, factor.with_tensors(*shaped)
-
-
-def _by_source(parts, sources):
-    """Turn factors with respect to shared tensors into those of the sources that these are computed from."""
-    found = [[] for _ in sources]
-    for weight, factor in parts:
-        columns = [columns_of_source(factor, weight, source) for source in sources]
-        if all(column is None for column in columns):
-            raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
-        for factors, column in zip(found, columns):
-            factors += [] if column is None else [column]
-    return found
 
 
 def _one_hot(y, outputs):

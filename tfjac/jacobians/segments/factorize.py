@@ -1,13 +1,13 @@
 """From results per segment and variables to one factor per variable."""
 
-from tfjac.graph import ExamplesMix, analyse_segments, examples_mix_at, inline_calls
+from tfjac.graph import Dependence, ExamplesMix, analyse_segments, examples_mix_at, inline_calls
 from tfjac.jacobians.cotangents import stacked_cotangents
 from tfjac.jacobians.factorize import check_connected, check_when_run, factor_by_rule, in_dtype_of, source_in
 from tfjac.jacobians.factors import joined
 from tfjac.jacobians.segments.grouping import Grouping, in_segments
 from tfjac.jacobians.shapes import axes
 from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.weight_paths import columns_of_source
+from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 def factorize_segments(ys, variables, max_rows=None):
@@ -28,29 +28,28 @@ def factorize_segments(ys, variables, max_rows=None):
         raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
     sources = [source_in(ys[0].graph, variable) for variable in variables]
     ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
-    check_connected(ys, variables, sources)
+    dependence = Dependence(sources)
+    check_connected(ys, variables, dependence)
     num_segments = axes(ys[0])[0]
-    analysis, uses = _analysed(sources, ys, num_segments)
+    analysis, uses = _analysed(dependence, ys, num_segments)
     for tensor, axis in analysis.assumed:
         check_when_run([(tensor, axis)], analysis.rows_of(tensor).size)
     cotangents = stacked_cotangents(ys, [use.output for use in uses])
     grouped = _Groupings(num_segments, max_rows)
-    parts = [[] for _ in sources]
+    parts = []
     for use, d in zip(uses, cotangents):
         rows = analysis.rows_of(use.output)
         use.n, use.d = rows.size, d
-        factor = grouped(factor_by_rule(use), rows)
-        for part, source in zip(parts, sources):
-            part.append(columns_of_source(factor, use.weight, source))
-    factors = [joined([factor for factor in part if factor is not None]) for part in parts]
+        parts.append((use.weight, grouped(factor_by_rule(use), rows)))
+    factors = [joined(each) for each in columns_of_sources(parts, dependence)]
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
-def _analysed(sources, ys, num_segments):
+def _analysed(dependence, ys, num_segments):
     """Where the rows are, and where weights meet them."""
     try:
-        analysis = analyse_segments(sources, ys, num_segments)
-        return analysis, find_uses(analysis, sources, None)
+        analysis = analyse_segments(dependence, ys, num_segments)
+        return analysis, find_uses(analysis, dependence.sources, None)
     except ExamplesMix as mix:
         raise examples_mix_at(
             mix.op,

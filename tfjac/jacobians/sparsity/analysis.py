@@ -5,7 +5,7 @@ import dataclasses
 import scipy.sparse
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, in_graph, inline_calls
+from tfjac.graph import Dependence, in_graph, inline_calls
 from tfjac.jacobians.nests import is_variable, like, sources_of
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
@@ -76,8 +76,9 @@ class Ends:
         """
         xs, sources = tf.nest.flatten(xs), sources_of(xs)
         ys = inline_calls(tf.nest.flatten(ys), depends_on=[source for source in sources if source is not None])
-        for x, source in zip(xs, sources):
-            if source is None or (not any(y is source for y in ys) and not differentiable_path([source], ys)):
+        connected = Dependence(sources).sources_of_any(ys)
+        for index, x in enumerate(xs):
+            if index not in connected:
                 raise ValueError(
                     "ys does not depend on this x by any path that a gradient passes through; leave it out, or look "
                     f"for a stop_gradient, an integer or a comparison on the way. Received: {x!r}"

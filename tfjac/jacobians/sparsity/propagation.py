@@ -4,7 +4,7 @@ import contextlib
 
 import tensorflow as tf
 
-from tfjac.graph import between, differentiable_path, handle_shape, references, shape_only
+from tfjac.graph import Dependence, handle_shape, references
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
 from tfjac.jacobians.sparsity.rules import NoRule, Step, all_of_all, carries_gradient, index_sets_of
@@ -61,9 +61,7 @@ class Propagation:
 
     def path(self, sources, targets):
         """List the ops between some tensors of the graph and others, inputs before consumers."""
-        if not self.by_value:
-            return differentiable_path(sources, targets)
-        return between(sources, targets, constant=shape_only)
+        return Dependence(sources, self.by_value).path(targets)
 
     def shape(self, tensor):
         """Return the sizes of the axes of a tensor, or of the variable that it stands for.

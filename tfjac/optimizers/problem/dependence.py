@@ -2,7 +2,7 @@
 
 import keras
 
-from tfjac.graph import as_tf_variable, differentiable_path
+from tfjac.graph import Dependence, as_tf_variable
 from tfjac.optimizers.problem.variables import variable_name
 
 
@@ -15,12 +15,8 @@ def dependence(targets, handles):
 
     Cost: one walk over the graph, whatever the number of variables.
     """
-    known = {handle.ref(): {number} for number, handle in enumerate(handles) if handle is not None}
-    for op in differentiable_path([handle for handle in handles if handle is not None], targets):
-        numbers = set().union(*(known.get(tensor.ref(), ()) for tensor in op.inputs))
-        for output in op.outputs:
-            known[output.ref()] = numbers
-    return [known.get(target.ref(), set()) for target in targets]
+    known = Dependence(handles)
+    return [set(known.sources_of(target)) for target in targets]
 
 
 def check_dependence(targets, variables, handles, what):
@@ -42,7 +38,7 @@ def check_dependence(targets, variables, handles, what):
                 f"out, or set trainable = False on its layer. Received: variable {variable_name(variable)!r}, on which "
                 f"the {what} do{'es' if what == 'loss' else ''} not depend"
             )
-    _check_precision(differentiable_path(handles, targets), as_tf_variable(variables[0]).dtype)
+    _check_precision(Dependence(handles).path(targets), as_tf_variable(variables[0]).dtype)
 
 
 def _check_precision(path, dtype):

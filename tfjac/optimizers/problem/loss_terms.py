@@ -14,7 +14,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import ancestors, differentiable_path, has_custom_gradient, references
+from tfjac.graph import Dependence, ancestors, has_custom_gradient, references
 from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
 
 FIRST_INPUT = {
@@ -95,7 +95,7 @@ def squared_terms(loss, handles):
         NotASumOfSquares: naming the op through which a variable enters the loss other than squared.
     """
     live = references(handles)
-    for op in differentiable_path(handles, [loss]):
+    for op in Dependence(handles).path([loss]):
         live |= _carriers(op)
     walk, heads, terms = _Walk(live), [_Head(loss)], {}
     while heads:

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import differentiable_path, references
+from tfjac.graph import Dependence
 
 
 class Prior:
@@ -59,7 +59,7 @@ def diagonal_prior(term, handles):
         term: a `SquaredTerm`.
         handles: list of the handles of the variables (None for one that the graph never uses).
     """
-    found = _elementwise(term.root, _live([handle for handle in handles if handle is not None], term.root))
+    found = _elementwise(term.root, Dependence(handles))
     if found is None:
         return None
     read, slope = found
@@ -71,18 +71,11 @@ def diagonal_prior(term, handles):
     return VariablePrior(index, weight * tf.square(slope), weight * root * slope, None)
 
 
-def _live(handles, root):
-    live = references(handles)
-    for op in differentiable_path(handles, [root]):
-        live |= references(op.outputs)
-    return live
-
-
-def _elementwise(root, live):
+def _elementwise(root, dependence):
     """Follow `root` back to the reading of one variable; return it and α `[size]` (None for ones), or None."""
     tensor, slope = root, None
     while tensor.op.type != "ReadVariableOp":
-        alive = [index for index, x in enumerate(tensor.op.inputs) if x.ref() in live]
+        alive = [index for index, x in enumerate(tensor.op.inputs) if dependence.reaches(x)]
         if len(alive) != 1 or tensor.op.type not in _ELEMENTWISE:
             return None
         below = tensor.op.inputs[alive[0]]

@@ -1,0 +1,88 @@
+"""What depends on what, by paths that a gradient follows or by value: one walk over a graph for all sources at once."""
+
+import tensorflow as tf
+
+from tfjac.graph import _private, custom_gradients
+from tfjac.graph.traversal import Inherited, references, shape_only
+
+
+class Dependence:
+    """Which of some sources each tensor of their graph depends on.
+
+    Every tensor carries its set of sources as the bits of an integer, from the inputs of each op to its outputs. What
+    was found is kept: a tensor that is asked about later, or was added to the graph later, costs the ops that are new.
+
+    Attributes:
+        sources: the list that was given.
+        by_value: whether every path counts by which a value depends on another, not only those of gradients.
+    """
+
+    def __init__(self, sources, by_value=False):
+        """Start from `sources`, tensors or handles of variables; None for one that the graph never uses.
+
+        A source may be computed from another one: what depends on the one then depends on the other too.
+        """
+        self.sources, self.by_value, self._own = list(sources), by_value, {}
+        for bit, source in enumerate(self.sources):
+            if source is not None:
+                self._own[source.ref()] = self._own.get(source.ref(), 0) | 1 << bit
+        self._found = Inherited(self._of_outputs)
+
+    def _of_outputs(self, op, found):
+        inherited = 0
+        if any(found):
+            for index in self._passing_inputs(op):
+                inherited |= found[index]
+        return [
+            self._own.get(output.ref(), 0) | (inherited if self.by_value or carries_gradient(output.dtype) else 0)
+            for output in op.outputs
+        ]
+
+    def _passing_inputs(self, op):
+        return valued_inputs(op) if self.by_value else differentiable_inputs(op)
+
+    def reaches(self, tensor):
+        """Return whether `tensor` depends on any source, or is one."""
+        return self._found(tensor) != 0
+
+    def sources_of(self, tensor):
+        """Return the indices of the sources that `tensor` depends on, or is, in ascending order."""
+        found = self._found(tensor)
+        return [bit for bit in range(found.bit_length()) if found >> bit & 1]
+
+    def sources_of_any(self, tensors):
+        """Return the set of the indices of the sources that one of `tensors` depends on."""
+        return {index for tensor in tensors for index in self.sources_of(tensor)}
+
+    def path(self, targets):
+        """List the ops on the paths from the sources to `targets`, inputs before consumers."""
+        needed, path = references(target for target in targets if self.reaches(target)), []
+        for op in reversed(self._found.ops):
+            if any(output.ref() in needed for output in op.outputs):
+                inputs = [op.inputs[index] for index in self._passing_inputs(op)]
+                inputs = references(tensor for tensor in inputs if self.reaches(tensor))
+                if inputs:
+                    needed |= inputs
+                    path.append(op)
+        return path[::-1]
+
+
+def differentiable_inputs(op):
+    """Return the indices of the inputs of `op` to which a gradient passes."""
+    return custom_gradients.receivers(op) if _private.is_differentiable(op) else ()
+
+
+def valued_inputs(op):
+    """Return the indices of the inputs of `op` whose values, and not their shapes alone, its outputs depend on.
+
+    `tf.recompute_grad` compares an integer with itself.
+    """
+    constant = shape_only(op) or (
+        op.type == "Equal" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
+    )
+    return () if constant else range(len(op.inputs))
+
+
+def carries_gradient(dtype):
+    """Return whether tensors of this dtype pass gradients on, or hold what does."""
+    return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)
