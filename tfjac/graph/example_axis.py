@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfjac.graph import example_rules
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.open_sizes import sizes_to_check
 from tfjac.graph.traversal import Inherited
 
 __all__ = [
@@ -53,7 +54,7 @@ class ExampleAnalysis:
         input_axes: for the name of each op on the path that carries examples, the axis of every input, on the path or
             not.
         assumed: pairs of a tensor and its `ExampleAxis` whose size is left open by the trace, for the caller to check
-            when the graph runs.
+            when the graph runs (`jacobians.shapes.check_when_run`).
         insides: for the name of each loop and conditional on the path that carries examples, what its rule found out
             about its bodies (`control_flow.LoopInside`, a list of `control_flow.BranchInside`).
     """
@@ -74,7 +75,7 @@ class ExampleAnalysis:
         return isinstance(self.axis(tensor), ExampleAxis)
 
 
-def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=False):
+def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=False, proved=()):
     """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
@@ -84,6 +85,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
         axes: for each target its `ExampleAxis` or `SHARED`, where that is not axis 0 for all.
         num_examples: the static number of examples, where the targets' shapes do not tell.
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
+        proved: tensors that are known to hold all examples, whatever their size.
 
     Returns:
         An `ExampleAnalysis`.
@@ -101,6 +103,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
         wanted.want(target.op, target, axis)
     for op in reversed(path):
         wanted.propagate(op)
+    wanted.check_sizes(path, proved)
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
@@ -119,13 +122,28 @@ class WantedAxes:
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(_made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
-        self.assumed = []
+        self.assumed, self.meetings = [], {}
 
     def shape(self, tensor):
         """Static shape of `tensor` as a list, with what its consumers imply filled in; None where unknown."""
         if tensor.ref() in self.shapes:
             return self.shapes[tensor.ref()]
         return None if tensor.shape.rank is None else tensor.shape.as_list()
+
+    def meet(self, op, carriers):
+        """Note that `op` broadcasts these together along the axis of the examples: pairs `(tensor, ExampleAxis)`."""
+        self.meetings[op.name] = carriers
+
+    def check_sizes(self, path, proved=(), resizing=()):
+        """Add to what is assumed the sizes of what is broadcast together."""
+        self.assumed += sizes_to_check(path, self, proved, {*self.insides, *resizing})
+
+    def carriers(self, tensor, axis):
+        """List the inputs that the examples of `tensor` come from: pairs of a tensor and its `ExampleAxis`."""
+        axes = example_rules.own_input_axes(tensor.op, axis, self)
+        if any(met is tensor for met, _ in self.meetings.get(tensor.op.name, ())):  # it may have more rows than these
+            return []
+        return [(given, found) for given, found in zip(tensor.op.inputs, axes) if found is not SHARED]
 
     def analyse_body(self, sources, targets, axes):
         """`analyse_examples` for the body of an op of this graph."""
@@ -140,7 +158,8 @@ class WantedAxes:
             axis: its `ExampleAxis`.
         """
         try:
-            analysis = analyse_examples([tensor for tensor, _ in sources], [target], [axis], self.num_examples, True)
+            given = [tensor for tensor, _ in sources]
+            analysis = analyse_examples(given, [target], [axis], self.num_examples, by_value=True, proved=given)
         except ExamplesMix:
             return False
         if analysis.assumed and axis.inner is not None:  # else it is what is assumed of the op itself

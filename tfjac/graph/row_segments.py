@@ -60,6 +60,7 @@ def analyse_segments(sources, targets, num_segments):
         wanted.place(target, segments)
     for op in reversed(path):
         wanted.propagate(op)
+    wanted.check_sizes(path, resizing=wanted.moving)
     return SegmentAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, {}, wanted.rows)
 
 
@@ -68,7 +69,7 @@ class _WantedRows(WantedAxes):
 
     def __init__(self, dependence):
         super().__init__(dependence, None)
-        self.rows, self._is_fed = {}, Inherited(_depends_on_fed)
+        self.rows, self.moving, self._is_fed = {}, set(), Inherited(_depends_on_fed)
 
     def propagate(self, op):
         wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
@@ -99,6 +100,8 @@ class _WantedRows(WantedAxes):
             moved = input_rows(op, self.axes[carrying[0].ref()], rows, self)
         except NoRule as missing:
             raise examples_mix_at(op, str(missing)) from None
+        if moved:
+            self.moving.add(op.name)
         return moved or [(axis, None if axis is SHARED else rows) for axis in self._from_rule(op, wanted)]
 
     def place(self, tensor, rows):

@@ -5,10 +5,9 @@ import tensorflow as tf
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty, vectorised_map
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
-from tfjac.jacobians.factorize import check_when_run
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import after, axes, check_when_run, product
 
 
 @tf.autograph.experimental.do_not_convert
@@ -89,16 +88,17 @@ def _stacks(y, sources, at_once):
         if alone:
             return over_basis(pull_back([y], sources), y, sources, y, at_once)
         raise
+    checks = []
     if not alone:
         for source in sources:
             _check_axis(source, analysis.axis(source))
-        check_when_run(analysis.assumed, axes(y)[0])
+        checks = check_when_run(analysis.assumed, axes(y)[0])
     m = product(axes(y)[1:])
     passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
     chunk = passes(y, sources, analysis)
     specs = [tf.TensorSpec([None, *source.shape], source.dtype) for source in sources]
     shapes, dtypes = [[m, *axes(source)] for source in sources], [source.dtype for source in sources]
-    return unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
+    return after(checks, unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes))
 
 
 def _mapped_passes(y, sources, analysis):

@@ -12,7 +12,7 @@ from tfjac.jacobians.factors import DenseFactor, joined
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import check_real, like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
-from tfjac.jacobians.shapes import axes, check_when_run, product, wide_dtype
+from tfjac.jacobians.shapes import after, axes, check_when_run, product, wide_dtype
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_sources
 
@@ -104,16 +104,16 @@ def check_connected(ys, variables, dependence):
 def _by_rules(ys, variables, dependence, chunk_size):
     analysis = analyse_examples(dependence, ys)
     n = axes(ys[0])[0]
-    check_when_run(analysis.assumed, n)
     uses = find_uses(analysis, dependence.sources, n)
     if has_control_flow(analysis):
         return _by_sweep(ys, variables, analysis, n, chunk_size)
+    checks = check_when_run(analysis.assumed, n)
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     if chunk_size is None:
-        return _factors(uses, dependence, outputs, stacked_cotangents(ys, outputs))
+        return _factors(uses, dependence, outputs, after(checks, stacked_cotangents(ys, outputs)))
 
     def rows(cotangents):
-        factors = _factors(uses, dependence, outputs, cotangents)
+        factors = _factors(uses, dependence, outputs, after(checks, cotangents))
         return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
 
     specs = _specs(ys, variables)

@@ -4,6 +4,8 @@ import math
 
 import tensorflow as tf
 
+from tfjac.graph import compiled_by_xla
+
 
 def axes(tensor):
     """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
@@ -66,12 +68,39 @@ def split_labels(labels, axis):
 
 
 def check_when_run(assumed, n):
-    """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them."""
-    for tensor, axis in assumed:
-        size = tf.shape(tensor)[axis.axis]
-        block = axis.outer * n * (1 if axis.inner is None else axis.inner)
-        whole = size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
-        tf.debugging.Assert(
-            whole,
-            [f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Received:", size, n],
-        )
+    """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them.
+
+    Args:
+        assumed: pairs of a tensor and its `ExampleAxis`.
+        n: number of examples.
+
+    Returns:
+        A list of ops or tensors that fail where it does not, to be waited for (`after`).
+    """
+    return [_check(tensor, axis, n) for tensor, axis in assumed]
+
+
+def _check(tensor, axis, n):
+    size = tf.shape(tensor)[axis.axis]
+    block = axis.outer * n * (1 if axis.inner is None else axis.inner)
+    if compiled_by_xla(tf.compat.v1.get_default_graph()):  # XLA drops assertions, but compiles no such reshape
+        rows = [block] if axis.inner is not None else [block, size // tf.maximum(block, 1)]
+        return tf.reshape(tf.zeros([size]), rows, name="tfjac_expects_the_same_number_of_rows_for_each_example")
+    return tf.debugging.Assert(
+        size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0,
+        [
+            f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Where one row is meant "
+            "for all of them, give it a static size of 1, or spell it out with tf.broadcast_to before a variable comes "
+            "in. Received (rows, examples):",
+            size,
+            n,
+        ],
+    )
+
+
+def after(checks, tensors):
+    """Return `tensors`, to be had only where `checks` have passed."""
+    if not checks:
+        return tensors
+    with tf.control_dependencies(checks):
+        return [tf.identity(tensor) for tensor in tensors]

@@ -11,7 +11,7 @@ from tfjac.graph.example_rules import (
     products,
 )
 from tfjac.graph.example_rules.products import einsum_labels
-from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, input_axes
+from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, input_axes, own_input_axes
 
 __all__ = [
     "SHARED",
@@ -26,5 +26,6 @@ __all__ = [
     "layers",
     "linear_algebra",
     "moves",
+    "own_input_axes",
     "products",
 ]

@@ -29,7 +29,7 @@ GRADIENTS = """
 def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
-    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]
+    return aligned(op, axis, op.inputs, out, wanted)
 
 
 @rule("Select")
@@ -42,8 +42,8 @@ def _select(op, axis, wanted):
 
 @rule("BroadcastTo")
 def _broadcast_to(op, axis, wanted):
-    out = known_shape(wanted, op.outputs[0])
-    return [aligned(axis, op.inputs[0], out, wanted), SHARED]
+    given, result = op.inputs[0], op.outputs[0]
+    return [aligned(op, axis, [given, result], known_shape(wanted, result), wanted)[0], SHARED]
 
 
 @rule("Identity")

@@ -57,6 +57,7 @@ def _update_block(op, axis, wanted):
     size, block = (known_shape(wanted, tensor)[axis.axis] for tensor in op.inputs[:2])
     if size != block:
         raise NoRule("it replaces a part of the axis of the examples")
+    wanted.meet(op, [(tensor, axis) for tensor in op.inputs[:2]])
     return [axis, axis, SHARED]
 
 

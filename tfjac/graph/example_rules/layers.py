@@ -1,6 +1,6 @@
 """Ops of layers that have the examples along axis 0, and ops that work along some axis."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
 from tfjac.graph.static_values import static_value
 
 
@@ -47,11 +47,9 @@ def _cross_entropy(op, axis, wanted):
     """Losses [n] and gradients [n, classes] of logits [n, classes]; one row of logits or labels may serve all."""
     if axis.axis != 0:
         raise NoRule("it normalises over the axis of the examples")
-    rows = known_shape(wanted, op.outputs[0])[0]
-    return [
-        SHARED if known_shape(wanted, tensor)[0] == 1 != rows or wanted.depends_on_no_data(tensor) else axis
-        for tensor in op.inputs
-    ]
+    if op.type.startswith("Sparse"):
+        return [axis, axis]
+    return aligned(op, axis, op.inputs, known_shape(wanted, op.outputs[1]), wanted)
 
 
 @rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")

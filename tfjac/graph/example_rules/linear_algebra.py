@@ -46,4 +46,4 @@ def _solve(op, axis, wanted):
         return [SHARED, axis.moved(len(known_shape(wanted, op.inputs[1])) - 1)]
     if axis.axis == len(out) - 2:
         raise NoRule("the examples are the unknowns of a system of equations")
-    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]
+    return aligned(op, axis, op.inputs, out, wanted)

@@ -15,7 +15,7 @@ def _batch_matmul(op, axis, wanted):
     out = known_shape(wanted, op.outputs[0])
     if axis.axis >= len(out) - 2:
         return _matrix_product(op, axis, wanted, (op.get_attr("adj_x"), op.get_attr("adj_y")), rank=len(out))
-    return [aligned(axis, tensor, out, wanted) for tensor in op.inputs]
+    return aligned(op, axis, op.inputs, out, wanted)
 
 
 def _matrix_product(op, axis, wanted, transposed, rank):
@@ -43,13 +43,18 @@ def _matrix_axes(side, transposed):
 
 @rule("Einsum")
 def _einsum(op, axis, wanted):
-    operands, output = einsum_labels(op, [len(known_shape(wanted, tensor)) for tensor in op.inputs])
-    label = output[axis.axis]
+    shapes = [known_shape(wanted, tensor) for tensor in op.inputs]
+    operands, output = einsum_labels(op, [len(shape) for shape in shapes])
+    label, size = output[axis.axis], known_shape(wanted, op.outputs[0])[axis.axis]
     result = []
-    for labels in operands:
+    for labels, shape, tensor in zip(operands, shapes, op.inputs):
         if labels.count(label) > 1:
             raise NoRule("its equation takes a diagonal over the examples")
-        result.append(axis.moved(labels.index(label)) if label in labels else SHARED)
+        position = labels.find(label)
+        one_for_all = position >= 0 and shape[position] == 1 and (size != 1 or wanted.depends_on_no_data(tensor))
+        result.append(SHARED if position < 0 or one_for_all else axis.moved(position))
+    if label.isdigit():  # of an ellipsis: others are not broadcast
+        wanted.meet(op, [pair for pair in zip(op.inputs, result) if pair[1] is not SHARED])
     return result
 
 

@@ -49,11 +49,18 @@ def known_shape(wanted, tensor):
     return shape
 
 
-def aligned(axis, tensor, out, wanted):
-    """Return the example axis of an input that is broadcast to the shape `out`, aligned from the right.
+def aligned(op, axis, tensors, out, wanted):
+    """Return the example axis of each of `tensors`, which `op` broadcasts to the shape `out`, aligned from the right.
 
+    One that has size 1 there is shared by all examples; where sizes are open this is found out when the graph runs.
     With a static batch of one, size 1 says nothing: what depends on data then counts as per example.
     """
+    found = [_aligned(axis, tensor, out, wanted) for tensor in tensors]
+    wanted.meet(op, [pair for pair in zip(tensors, found) if pair[1] is not SHARED])
+    return found
+
+
+def _aligned(axis, tensor, out, wanted):
     shape = known_shape(wanted, tensor)
     position = axis.axis - (len(out) - len(shape))
     if position < 0 or (shape[position] == 1 and (out[axis.axis] != 1 or wanted.depends_on_no_data(tensor))):
@@ -83,3 +90,11 @@ def input_axes(op, wanted_outputs, wanted):
     if len(axes) > 1:
         raise NoRule("its outputs carry the examples along different axes")
     return _RULES[op.type](op, axes.pop(), wanted)
+
+
+def own_input_axes(op, axis, wanted):
+    """Return the example axis of each input of an op without a body; all `SHARED` where its rule says no more."""
+    try:
+        return _RULES[op.type](op, axis, wanted)
+    except (KeyError, NoRule):
+        return [SHARED] * len(op.inputs)

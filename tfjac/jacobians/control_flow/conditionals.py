@@ -6,7 +6,7 @@ from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
 from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors import DenseFactor
-from tfjac.jacobians.shapes import axes, check_when_run
+from tfjac.jacobians.shapes import after, axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_sources
 
 
@@ -63,9 +63,8 @@ class _Branch:
         targets = [mapping[target.ref()] for target in self.targets]
         sources = [inputs[k] for k in self.inside.inputs]
         analysis = analyse_examples(sources, targets, self.axes, n if isinstance(n, int) else None)
-        check_when_run(analysis.assumed, n)
         inner = Sweep(analysis, n, self.sweep.factor_of_use)
-        for target, seed in zip(targets, seeds):
+        for target, seed in zip(targets, after(check_when_run(analysis.assumed, n), seeds)):
             inner.add(target, seed)
         inner.run([inputs[k] for k in self.carried if k in self.inside.inputs])
         m = axes(seeds[0])[0]

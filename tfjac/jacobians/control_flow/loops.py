@@ -16,7 +16,7 @@ from tfjac.jacobians.control_flow.lists import ListCotangent
 from tfjac.jacobians.control_flow.stacking import Stack
 from tfjac.jacobians.control_flow.states import Loop, recorded_states, step_array
 from tfjac.jacobians.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.shapes import axes, check_when_run
+from tfjac.jacobians.shapes import after, axes, check_when_run
 from tfjac.jacobians.weight_paths import columns_of_sources
 
 
@@ -81,9 +81,9 @@ class _Step:
         analysis = analyse_examples(
             sources, [seed for seed, _ in seeds], axes_of_seeds, n if isinstance(n, int) else None
         )
-        check_when_run(analysis.assumed, n)
         inner = Sweep(analysis, n, self.sweep.factor_of_use)
-        for tensor, cotangent in seeds:
+        checked = after(check_when_run(analysis.assumed, n), [seed for _, seed in seeds])
+        for (tensor, _), cotangent in zip(seeds, checked):
             inner.add(tensor, cotangent)
         inner.run([copied[k] for k in [*loop.float_states, *self.sums] if k in copied])
         before = [

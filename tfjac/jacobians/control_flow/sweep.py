@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.graph import registering
 from tfjac.jacobians.control_flow.stacking import zero_tensors
 from tfjac.jacobians.cotangents import gradients_or_zeros
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import after, axes, check_when_run, product
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_sources
 
@@ -38,7 +38,7 @@ def swept_factors(ys, analysis, n, factor_of_use, outputs=None):
     Cost: m backward passes, vectorised, in which each loop is run once more forwards, keeping its states.
     """
     sizes = [product(axes(y)[1:]) for y in ys]
-    outputs = tf.range(sum(sizes)) if outputs is None else outputs
+    (outputs,) = after(check_when_run(analysis.assumed, n), [tf.range(sum(sizes)) if outputs is None else outputs])
     sweep = Sweep(analysis, n, factor_of_use)
 
     def compute():

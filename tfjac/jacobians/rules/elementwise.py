@@ -24,10 +24,7 @@ def _add(use):
 @rule("BroadcastTo", "Tile")
 def _repeated(use):
     """A weight spelt out for every example, such as the class token of a vision transformer."""
-    aligned = _aligned(use)
-    if use.op.type == "Tile" and any(use.weight.shape[k] != use.output.shape[j] for j, k in aligned.items()):
-        raise NoFactor("it repeats an axis of the weight that is longer than 1")
-    return _summed(use, use.d, aligned)
+    return _summed(use, use.d, _aligned(use))
 
 
 @rule("Sub")
@@ -93,10 +90,23 @@ def _aligned(use):
     return {axis + shift: axis for axis in range(use.weight.shape.rank) if use.weight.shape[axis] != 1}
 
 
+def _summed_over_repeats(use, pulled, varying):
+    """Sum axes that are longer than the weight's, or may be where sizes are open, over the repeats of the weight."""
+    weight, output = axes(use.weight), axes(use.output)
+    for j, k in varying.items():
+        if use.weight.shape[k] is None or use.weight.shape[k] != use.output.shape[j]:
+            sizes = axes(pulled)
+            repeats = output[j] // (weight[k] if isinstance(weight[k], int) else tf.maximum(weight[k], 1))
+            split = tf.reshape(pulled, [*sizes[: 1 + j], repeats, weight[k], *sizes[2 + j :]])
+            pulled = tf.reduce_sum(widened(split), 1 + j)
+    return pulled
+
+
 def _summed(use, pulled, varying):
     """Sum `pulled[m, *output.shape]` over positions; `varying` maps output axes to axes of the weight, in order."""
     if use.axis.axis in varying:
         raise NoFactor("the weight varies along the axis of the examples")
+    pulled = _summed_over_repeats(use, pulled, varying)
     labels = split_labels(list(range(use.output.shape.rank)), use.axis)
     pulled = widened(use.split_cotangent(pulled))
     positions = [2 + k for k, label in enumerate(labels) if label not in varying]

@@ -2,10 +2,10 @@
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_segments, examples_mix_at, inline_calls
 from tfjac.jacobians.cotangents import stacked_cotangents
-from tfjac.jacobians.factorize import check_connected, check_when_run, factor_by_rule, in_dtype_of, source_in
+from tfjac.jacobians.factorize import check_connected, factor_by_rule, in_dtype_of, source_in
 from tfjac.jacobians.factors import joined
 from tfjac.jacobians.segments.grouping import Grouping, in_segments
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.shapes import after, axes, check_when_run
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_sources
 
@@ -32,9 +32,9 @@ def factorize_segments(ys, variables, max_rows=None):
     check_connected(ys, variables, dependence)
     num_segments = axes(ys[0])[0]
     analysis, uses = _analysed(dependence, ys, num_segments)
-    for tensor, axis in analysis.assumed:
-        check_when_run([(tensor, axis)], analysis.rows_of(tensor).size)
-    cotangents = stacked_cotangents(ys, [use.output for use in uses])
+    assumed = [([(tensor, axis)], analysis.rows_of(tensor).size) for tensor, axis in analysis.assumed]
+    checks = [check for each in assumed for check in check_when_run(*each)]
+    cotangents = after(checks, stacked_cotangents(ys, [use.output for use in uses]))
     grouped = _Groupings(num_segments, max_rows)
     parts = []
     for use, d in zip(uses, cotangents):

@@ -1,0 +1,68 @@
+"""Sizes that the trace leaves open: where a tensor may turn out to have one row for all examples.
+
+Two axes of open size that are broadcast together are equal, or one of them is 1: only a run tells, and the example
+axis of a tensor that has one row after all is none. Two that come down to the same axis of the same tensor are equal
+for sure, whatever it is; the others are checked when the graph runs.
+"""
+
+from tfjac.graph.example_rules import SHARED
+
+
+def sizes_to_check(path, wanted, proved=(), resizing=()):
+    """List the tensors whose number of rows decides whether they carry the examples at all.
+
+    Args:
+        path: ops in topological order.
+        wanted: what was asked for walking back along it: for the name of an op `wanted.input_axes`, the `ExampleAxis`
+            of each input, or `SHARED`; `wanted.meetings`, pairs of a tensor and its axis that it broadcasts together.
+        proved: tensors that are known to hold all examples.
+        resizing: names of ops whose outputs may have another number of rows than their inputs.
+
+    Returns:
+        Pairs of a tensor and its `ExampleAxis`, no two of which stand for the same size.
+    """
+    origins, found = _Origins(wanted, path), []
+    proved = {tensor.ref() for tensor in proved}
+    for op in path:
+        axes, meeting = wanted.input_axes.get(op.name, ()), wanted.meetings.get(op.name, ())
+        sizes = [origins.of(tensor, axis) for tensor, axis in meeting]
+        if len({None if size in proved else size for size in sizes}) > 1:
+            for size, (tensor, axis) in zip(sizes, meeting):
+                if size is not None and size not in proved and wanted.reaches(tensor):
+                    proved.add(size)
+                    found.append((tensor, axis))
+        sizes = {origins.of(tensor, axis) for tensor, axis in zip(op.inputs, axes) if axis is not SHARED} - {None}
+        if meeting and sizes & proved:  # what is broadcast with it has no more rows
+            sizes &= proved
+        if op.name not in resizing and sizes and (len(sizes) == 1 or sizes <= proved):
+            origins.same(op.outputs, next(iter(sizes)))
+    return found
+
+
+class _Origins:
+    """For a tensor and its example axis what stands for the size: the tensor that it was first the size of."""
+
+    def __init__(self, wanted, path):
+        self.wanted, self.on_path, self.known = wanted, {op.name for op in path}, {}
+
+    def same(self, outputs, size):
+        """Note the size of the outputs of an op of the path."""
+        self.known.update((output.ref(), size) for output in outputs)
+
+    def of(self, tensor, axis):
+        """Return a `ref()`, or None where the size is static."""
+        if tensor.shape.rank is None or tensor.shape[axis.axis] is not None:
+            return None
+        first = tensor.ref()
+        if first not in self.known:
+            self.known[first] = self._off_path(tensor, axis)
+        return self.known[first]
+
+    def _off_path(self, tensor, axis):
+        """Go up while there is one way only, by the rules that lead along the path."""
+        while tensor.ref() not in self.known and tensor.op.name not in self.on_path:
+            carriers = self.wanted.carriers(tensor, axis)
+            if len(carriers) != 1:
+                break
+            ((tensor, axis),) = carriers
+        return self.known.get(tensor.ref(), tensor.ref())
