@@ -5,6 +5,8 @@ axis of a tensor that has one row after all is none. Two that come down to the s
 for sure, whatever it is; the others are checked when the graph runs.
 """
 
+import tensorflow as tf
+
 from tfjac.graph.example_rules import SHARED
 
 
@@ -50,8 +52,8 @@ class _Origins:
         self.known.update((output.ref(), size) for output in outputs)
 
     def of(self, tensor, axis):
-        """Return a `ref()`, or None where the size is static."""
-        if tensor.shape.rank is None or tensor.shape[axis.axis] is not None:
+        """Return a `ref()`, or None where the size is static; lists of tensors show theirs in the elements."""
+        if tensor.dtype == tf.variant or tensor.shape.rank is None or tensor.shape[axis.axis] is not None:
             return None
         first = tensor.ref()
         if first not in self.known:
