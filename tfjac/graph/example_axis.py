@@ -190,6 +190,8 @@ class WantedAxes:
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
+            if all(self.depends_on_no_data(tensor) for tensor in op.inputs if self.reaches(tensor)):
+                return [SHARED] * len(op.inputs)  # weights alone have no examples that could mix
             raise examples_mix_at(op, str(missing)) from None
         except ExamplesMix as inside:
             inside.within = op

@@ -7,7 +7,7 @@ for sure, whatever it is; the others are checked when the graph runs.
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED
+from tfjac.graph.example_rules import ExampleAxis
 
 
 def sizes_to_check(path, wanted, proved=(), resizing=()):
@@ -33,7 +33,8 @@ def sizes_to_check(path, wanted, proved=(), resizing=()):
                 if size is not None and size not in proved and wanted.reaches(tensor):
                     proved.add(size)
                     found.append((tensor, axis))
-        sizes = {origins.of(tensor, axis) for tensor, axis in zip(op.inputs, axes) if axis is not SHARED} - {None}
+        carrying = [pair for pair in zip(op.inputs, axes) if isinstance(pair[1], ExampleAxis)]
+        sizes = {origins.of(*pair) for pair in carrying} - {None}
         if meeting and sizes & proved:  # what is broadcast with it has no more rows
             sizes &= proved
         if op.name not in resizing and sizes and (len(sizes) == 1 or sizes <= proved):

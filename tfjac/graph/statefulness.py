@@ -15,10 +15,13 @@ BODIES = {
 """Attributes in which stateful ops name the functions that they run."""
 
 _REPEATABLE = {
-    "Assert", "EagerPyFunc", "LookupTableFindV2", "LookupTableSizeV2", "Placeholder", "ReadVariableOp",
-    "ResourceGather", "ResourceGatherNd", "VarHandleOp", "VarIsInitializedOp", "VariableShape",
+    "AllToAll", "Assert", "CheckNumerics", "CheckNumericsV2", "CollectivePermute", "CrossReplicaSum", "DebugIdentityV2",
+    "EagerPyFunc", "LookupTableFindV2", "LookupTableSizeV2", "NcclAllReduce", "NcclBroadcast", "NcclReduce",
+    "Placeholder", "Print", "PrintV2", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp",
+    "VarIsInitializedOp", "VariableShape",
 }  # fmt: skip
-"""Stateful by definition, yet the same again: reads, and `tf.py_function`, whose Python function must be a pure one."""
+"""Stateful by definition, yet the same again: reads, checks, what replicas exchange, and `tf.py_function`, whose Python
+function must be a pure one. None of these may be taken for a constant where its input changes."""
 
 
 def draws(op):

@@ -75,6 +75,29 @@ def _along_constant_axes(op, axis, wanted):
     return [axis] + [SHARED] * (len(op.inputs) - 1)
 
 
+SPARSE_SEGMENTS = """
+    SparseSegmentMean SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNWithNumSegments
+    SparseSegmentSum SparseSegmentSumWithNumSegments
+"""
+
+
+@rule(*SPARSE_SEGMENTS.split())
+def _sparse_segments(op, axis, wanted):
+    """Rows that indices select are gathered into segments: those of a table belong to all examples."""
+    if axis.axis == 0:
+        if wanted.reaches(op.inputs[0]) and not _is_table(op.inputs[0], wanted):
+            raise NoRule("it combines rows of one segment, along the axis of the examples")
+        return [SHARED] * len(op.inputs)
+    return [axis] + [SHARED] * (len(op.inputs) - 1)
+
+
+def _is_table(tensor, wanted):
+    """Whether `tensor` is made of weights alone, or holds some of their rows, as in `tf.nn.embedding_lookup_sparse`."""
+    while tensor.op.type in ("GatherV2", "Identity", "ResourceGather"):
+        tensor = tensor.op.inputs[0]
+    return wanted.depends_on_no_data(tensor)
+
+
 @rule(*(kind + name for kind in ("Segment", "UnsortedSegment") for name in ("Sum", "Mean", "Prod", "Max", "Min")))
 def _segments(op, axis, wanted):
     """Rows, on the axes that the ids have, are gathered into segments; examples may run along an axis behind."""

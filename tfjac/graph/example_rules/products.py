@@ -58,6 +58,17 @@ def _einsum(op, axis, wanted):
     return result
 
 
+@rule("SparseTensorDenseMatMul")
+def _sparse_matmul(op, axis, wanted):
+    """[rows, k] · [k, columns]: examples are in the rows of the sparse matrix, or in the columns of the dense one."""
+    dense, adjoint = op.inputs[3], op.get_attr("adjoint_b")
+    if axis.axis == 1:
+        return [SHARED, SHARED, SHARED, axis.moved(0 if adjoint else 1)]
+    if wanted.reaches(dense) and not wanted.depends_on_no_data(dense):
+        raise NoRule("it combines rows of its dense matrix")
+    return [SHARED] * 4
+
+
 def einsum_labels(op, ranks):
     """Return the labels of each operand and of the result of an `Einsum` op, an ellipsis spelt out in digits."""
     equation = op.get_attr("equation").decode()

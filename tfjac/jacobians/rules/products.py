@@ -1,10 +1,10 @@
-"""MatMul, BatchMatMul, Einsum: every product of one weight and one tensor of data as a[n,t,g,i], d[n,m,t,g,o]."""
+"""Products of one weight and one tensor of data, as a[n,t,g,i], d[n,m,t,g,o]: MatMul, BatchMatMul, Einsum, sparse."""
 
 import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, einsum_labels
+from tfjac.graph import SHARED, ExampleAxis, einsum_labels
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product, split_labels, widened
@@ -54,6 +54,20 @@ def _einsum(use):
     if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
         raise NoFactor("only einsums of two operands, without diagonals, are covered")
     return product_factor(use, *_broadcast(use, operands, output))
+
+
+@rule("SparseTensorDenseMatMul")
+def _sparse_matmul(use):
+    """The dense matrix as the weight; the sparse one is spelt out, with duplicate entries added up."""
+    indices, values, shape, _ = use.op.inputs
+    if use.weight_index != 3 or use.axis != ExampleAxis(0):
+        raise NoFactor("only a dense weight, with the examples in the rows of the sparse matrix, is covered")
+    x, d = tf.scatter_nd(indices, values, shape), use.split_cotangent()
+    x = tf.transpose(x) if use.op.get_attr("adjoint_a") else tf.math.conj(x)
+    a, d = x[:, None, None, :], d[:, :, None, None, :]
+    if use.op.get_attr("adjoint_b"):
+        return OuterFactor(tf.math.conj(a), tf.math.conj(d), "goi")
+    return OuterFactor(a, d, "gio")
 
 
 def product_factor(use, operands, output, conjugated=(False, False)):
