@@ -152,7 +152,7 @@ def _backwards(loop, states, cotangents, traced, step):
     ]
     m = axes(cotangents[0])[0] if cotangents else axes(step.lists[step.written[0]].dense)[0]
     sums = [tf.zeros([m, *axes(loop.op.inputs[k])], loop.op.inputs[k].dtype) for k in step.sums]
-    _, _, _, read_shapes, _ = traced.structured_outputs
+    before, _, added, read_shapes, of_factors = traced.structured_outputs
     reads = [[step_array(part.dtype, part.shape, loop.bound) for part in pair] for pair in read_shapes]
     stacks = [Stack(factor, loop.bound, step.sweep.n, m) for _, factor in step.parts]
     held = [stack.begin() for stack in stacks]
@@ -166,10 +166,27 @@ def _backwards(loop, states, cotangents, traced, step):
         return t - 1, list(before), list(marks), sums, reads, held
 
     initial = (tf.convert_to_tensor(states.steps) - 1, cotangents, marks, sums, reads, held)
-    results = tf.while_loop(lambda t, *_: t >= 0, run, initial, maximum_iterations=loop.bound)
+    shapes = (
+        tf.TensorShape([]),
+        list(map(_common_shape, cotangents, before)),
+        [mark.shape for mark in marks],
+        list(map(_common_shape, sums, added)),
+        tf.nest.map_structure(lambda array: tf.TensorShape([]), reads),
+        [list(map(_common_shape, each, tensors)) for each, tensors in zip(held, of_factors)],
+    )
+    results = tf.while_loop(lambda t, *_: t >= 0, run, initial, shapes, maximum_iterations=loop.bound)
     _, cotangents, marks, sums, reads, held = results
+    for tensor in [*cotangents, *sums]:
+        tensor.set_shape([m if isinstance(m, int) else None, *tensor.shape[1:]])
     factors = [stack.end(each) for stack, each in zip(stacks, held)]
     return cotangents, marks, sums, reads, factors
+
+
+def _common_shape(held, step):
+    """The shape of what is held and of what a step gives, open where one of them is; an array has none."""
+    if isinstance(held, tf.TensorArray):
+        return tf.TensorShape([])
+    return held.shape.most_specific_common_supertype([step.shape])
 
 
 def _hand_over(loop, sweep, step, final, lists):
@@ -182,6 +199,7 @@ def _hand_over(loop, sweep, step, final, lists):
     for k, overwritten in zip(step.written, marks):
         sweep.add(op.inputs[k], ListCotangent(lists[k].dense, overwritten))
     for k, cotangent in zip(step.sums, sums):
+        cotangent.set_shape([cotangent.shape[0], *op.inputs[k].shape])
         sweep.add(op.inputs[k], cotangent)
     for k, (indices, parts) in zip(step.reads, reads):
         indices, parts = indices.stack(), parts.stack()
