@@ -8,10 +8,11 @@ from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
+from tfjac.jacobians.verification import verify_blocks
 
 
 @tf.autograph.experimental.do_not_convert
-def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_budget=None):
+def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian of each example's results with respect to its own inputs.
 
         J[n, i..., j...] = ∂y[n, i...] / ∂x[n, j...]
@@ -26,6 +27,7 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
             that it uses.
         unconnected_gradients: "none" gives None where y does not depend on x, "zero" gives zeros.
         chunk_size, memory_budget: bound what is live, as in `jacobian`.
+        verify: as in `per_example_jacobian`.
 
     Returns:
         For one tensor y, a nest like `x` of tensors `[n, *outputs, *inputs]` in the dtype of x; for a nest of ys, that
@@ -47,6 +49,8 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
+        for y, blocks in zip(tf.nest.flatten(ys), results):
+            verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys)

@@ -14,12 +14,13 @@ from tfjac.jacobians.nests import check_real, like
 from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
 from tfjac.jacobians.shapes import after, axes, check_when_run, product, wide_dtype
 from tfjac.jacobians.uses import find_uses
+from tfjac.jacobians.verification import verify_factors
 from tfjac.jacobians.weight_paths import columns_of_sources
 
 EXAMPLES_MIX = ("error", "full")
 
 
-def factorize(ys, variables, examples_mix="error", chunk_size=None):
+def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None):
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
 
     Args:
@@ -30,6 +31,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
             once, naming the op.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
+        verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, but in no less than single precision.
@@ -41,7 +43,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
     """
     _check(ys, examples_mix)
     sources = [source_in(ys[0].graph, variable) for variable in variables]
-    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
     check_connected(ys, variables, dependence)
     try:
@@ -61,7 +63,9 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None):
                 "own."
             )
         factors = _row_by_row(ys, variables, dependence, chunk_size)
-    return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    verify_factors(verify, given, sources, factors, variables)
+    return factors
 
 
 def source_in(graph, variable):

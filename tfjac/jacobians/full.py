@@ -9,12 +9,13 @@ from tfjac.jacobians.factorize import factorize, rows_like
 from tfjac.jacobians.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.verification import verify_blocks
 
 MODES = ("auto", "reverse", "forward")
 
 
 @tf.autograph.experimental.do_not_convert
-def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None, memory_budget=None):
+def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
     """Return the full Jacobian ∂y/∂x, with the axes of y first.
 
         J[i..., j...] = ∂y[i...] / ∂x[j...]
@@ -32,6 +33,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         chunk_size: how many passes are live at once; all where None. Smaller is slower; the result is the same.
         memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors
             between x and y. The result itself comes on top.
+        verify: as in `per_example_jacobian`.
 
     Returns:
         For one tensor y, a nest like `xs` of tensors `[*y.shape, *x.shape]` in the dtype of x; for a nest of ys, that
@@ -60,6 +62,8 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
         results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
+        for y, blocks in zip(tf.nest.flatten(ys), results):
+            verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys)

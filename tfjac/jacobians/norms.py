@@ -11,7 +11,7 @@ from tfjac.jacobians.shapes import wide_dtype
 
 
 @tf.autograph.experimental.do_not_convert
-def per_example_gradient_norms(losses, variables):
+def per_example_gradient_norms(losses, variables, verify=None):
     """Return the norm of each example's gradient with respect to all variables together.
 
         norms[n] = sqrt(Σ_v ‖∂L[n]/∂v‖²)
@@ -20,6 +20,7 @@ def per_example_gradient_norms(losses, variables):
         losses: tensor `[n]` of the `tf.function` being traced, one loss per example (a Keras loss with
             `reduction="none"`); or a callable without arguments that returns it, anywhere.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        verify: as in `per_example_jacobian`.
 
     Returns:
         `[n]`, in the dtype of the losses.
@@ -36,11 +37,11 @@ def per_example_gradient_norms(losses, variables):
     The derivative of a norm is not finite where the norm is zero.
     """
     flat = tf.nest.flatten(variables)
-    return in_graph(lambda y: tf.cast(_norms(factorize([of_rank_one(y)], flat), y.dtype), y.dtype), losses)
+    return in_graph(lambda y: tf.cast(_norms(factorize([of_rank_one(y)], flat, verify=verify), y.dtype), y.dtype), losses)
 
 
 @tf.autograph.experimental.do_not_convert
-def clipped_gradients(losses, variables, clip_norm, return_norms=False):
+def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=None):
     """Return the sum of the per-example gradients, each scaled down to a norm of at most `clip_norm`.
 
         Σ_n min(1, C / ‖∂L[n]/∂v‖) · ∂L[n]/∂v          the norm over all variables together
@@ -51,6 +52,7 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False):
         losses, variables: as in `per_example_gradient_norms`.
         clip_norm: C, not negative: a number, or a tensor of shape `[]` or `[n]`.
         return_norms: whether to return the norms too, as they were before clipping.
+        verify: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry a dense tensor with the shape and dtype of its variable; with
@@ -70,7 +72,7 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False):
 
     def compute(y):
         bound = _one_for_each("clip_norm", clip_norm, of_rank_one(y), scalar_too=True)
-        factors = factorize([y], flat)
+        factors = factorize([y], flat, verify=verify)
         norms = _norms(factors, y.dtype)
         bound = tf.cast(bound, norms.dtype)
         weights = tf.where(norms > bound, bound / norms, tf.ones_like(norms))

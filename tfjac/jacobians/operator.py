@@ -117,7 +117,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
 
 @tf.autograph.experimental.do_not_convert
-def jacobian_operator(ys, variables, examples_mix="error"):
+def jacobian_operator(ys, variables, examples_mix="error", verify=None):
     """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
 
     J[(n,m),p] = ∂y[n,m]/∂θ[p]. The graph of `ys` is read: at each place where a weight meets the data, the input
@@ -128,6 +128,8 @@ def jacobian_operator(ys, variables, examples_mix="error"):
             outputs then follow one another along m; or a callable without arguments that returns it, anywhere.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
         examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
+        verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
+            backward passes more; None for what the environment variable TFJAC_VERIFY says.
 
     Returns:
         A `JacobianOperator` of shape `[n·m, p]`.
@@ -139,7 +141,7 @@ def jacobian_operator(ys, variables, examples_mix="error"):
 
     Cost: one backward pass for each of the m outputs, vectorised; memory n·(i + m·o) numbers per layer [i,o].
     """
-    return operator_of(ys, variables, lambda ys, flat: factorize(ys, flat, examples_mix))
+    return operator_of(ys, variables, lambda ys, flat: factorize(ys, flat, examples_mix, verify=verify))
 
 
 def operator_of(ys, variables, factors_of):

@@ -8,7 +8,7 @@ from tfjac.jacobians.factorize import factorize, rows_like, source_in
 
 
 @tf.autograph.experimental.do_not_convert
-def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, memory_budget=None):
+def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
     Args:
@@ -19,6 +19,8 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
             is the same.
         memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors
             between variables and ys. The result itself comes on top.
+        verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
+            backward passes more; None for what the environment variable TFJAC_VERIFY says.
 
     Returns:
         A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
@@ -34,21 +36,21 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
     def compute(y):
         sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
-        factors = factorize([y], flat, examples_mix, at_once)
+        factors = factorize([y], flat, examples_mix, at_once, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 
 
 @tf.autograph.experimental.do_not_convert
-def per_example_gradients(losses, variables, examples_mix="error"):
+def per_example_gradients(losses, variables, examples_mix="error", verify=None):
     """Return the gradient of each example's loss with respect to each variable.
 
     Args:
         losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns
             it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
-        examples_mix: as in `per_example_jacobian`.
+        examples_mix, verify: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[n, *variable.shape]`.
@@ -58,7 +60,7 @@ def per_example_gradients(losses, variables, examples_mix="error"):
 
     Cost: one backward pass and one write of the result.
     """
-    return in_graph(lambda y: per_example_jacobian(of_rank_one(y), variables, examples_mix), losses)
+    return in_graph(lambda y: per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify), losses)
 
 
 def of_rank_one(losses):

@@ -1,94 +1,106 @@
-"""Verification at run time: Σ u·J of what was found against one backward pass of TensorFlow's with u, random.
+"""Jacobians verified at run time: Σ u·J against one backward pass of TensorFlow's with the same u.
 
-Both are linear in J, and u is drawn anew for every trace: a wrong row, a row of another example or an entry in the wrong
-place shows in almost every u. Switched on by `verify=True`, or for all calls by the environment variable TFJAC_VERIFY=1.
+Both are linear in J, and u is random: a wrong entry, one in another's place, or a row of another example shows in
+almost every u. What shows in none is where TensorFlow's own gradient is wrong.
 """
 
-import os
+import random
 
-import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import verification_wanted, verified
 from tfjac.jacobians.cotangents import gradients_or_zeros
-from tfjac.jacobians.shapes import axes
-
-VARIABLE = "TFJAC_VERIFY"
-_TOLERANCES = {tf.float64: 1e-7, tf.float32: 2e-3}
-_HALF_TOLERANCE = 0.1
-_SEEDS = np.random.default_rng()
+from tfjac.jacobians.shapes import axes, product
 
 
-def wanted(verify):
-    """Return whether to verify: `verify` itself where it is no None, else what TFJAC_VERIFY says.
-
-    Raises:
-        ValueError: for another value of TFJAC_VERIFY than 0, 1, or nothing.
-    """
-    if verify is not None:
-        return bool(verify)
-    value = os.environ.get(VARIABLE, "0")
-    if value not in ("", "0", "1"):
-        raise ValueError(f"{VARIABLE} must be 1 to verify all Jacobians when they are computed, or 0. Received: {value!r}")
-    return value == "1"
-
-
-def verify_products(ys, sources, products, names):
-    """Add a check to the graph being traced: products with Jᵀ against TensorFlow's gradient.
-
-    Two u are tried: one for all examples, and one that is zero for a random half of them.
+def verify_jacobian(verify, ys, sources, jacobian, xs):
+    """Add a check to the graph being traced, if it is wanted.
 
     Args:
-        ys: list of tensors `[n, ...]` that were differentiated, as the user gave them.
-        sources: list of tensors, or handles of variables, that they depend on.
-        products: function from a list of tensors u, like `ys`, to a list of tensors of as many elements as the
-            sources have: Σ_y u_y·∂y/∂s as the Jacobian in question gives it.
-        names: list of what each source is called in messages.
+        verify: True, False, or None for what TFJAC_VERIFY says.
+        ys: list of tensors `[n, ...]`, as the user gave them.
+        sources: list of the tensors, or handles of variables, that they were differentiated by.
+        jacobian: function from a list of cotangents like `ys` to pairs, one for each source: Σ u·∂y/∂s, of as many
+            elements as the source, and ‖∂y/∂s‖, the scale of rounding.
+        xs: list of what the user calls these sources, variables or tensors.
 
-    Where they differ, an InvalidArgumentError says by how much. XLA drops the check. A custom gradient whose backward
-    is not linear in its cotangent has no Jacobian that could pass.
+    Two u are tried: one for all examples, and one that is zero for a random half of them. Where the two sides differ
+    by more than rounding, an InvalidArgumentError says by how much. XLA drops the check. A custom gradient that is not
+    linear in its cotangent, as one that clips, is no Jacobian's: it cannot pass.
 
-    Cost: two backward passes, and two products.
+    Cost: two backward passes, and two products with Jᵀ.
     """
-    for halved in (False, True):
-        cotangents = [_random_like(y, halved) for y in ys]
+    if not verification_wanted(verify) or not sources:
+        return
+    for name, cotangents in (("all examples", _random(ys, False)), ("some examples", _random(ys, True))):
         expected = gradients_or_zeros(ys, sources, cotangents)
-        check_agreement(products(cotangents), expected, names, "Σ u·J for a random u, and TensorFlow's own gradient")
+        length = tf.add_n([tf.norm(tf.cast(u, tf.float64)) for u in cotangents])
+        found = jacobian(cotangents)
+        scales = [tf.cast(norm, tf.float64) * length for _, norm in found]
+        largest = tf.reduce_max(tf.stack(scales))
+        for (ours, _), theirs, scale, source, x in zip(found, expected, scales, sources, xs):
+            what = f"for {_described(x, source)}, Σ u·J of a random u for {name} differs from TensorFlow's gradient"
+            ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
+            verified(ours, theirs, scale + largest / 1000, what)  # what cancels everywhere leaves rounding of others
 
 
-def check_agreement(found, expected, names, what):
-    """Add a check that two lists of tensors agree to rounding; the message names what differs most.
+def verify_factors(verify, ys, sources, factors, variables):
+    """`verify_jacobian` for the factors of stacked ys with respect to variables."""
 
-    Rounding is measured against each tensor's own norm, and a little against that of the largest: what cancels
-    analytically is noise.
-    """
-    pairs = [_flat_pair(*pair) for pair in zip(found, expected)]
-    norms = tf.stack([tf.norm(other) for _, other in pairs])
-    errors = tf.stack([tf.norm(one - other) for one, other in pairs])
-    tolerance = tf.constant([_tolerance(one.dtype, other.dtype) for one, other in zip(found, expected)], tf.float64)
-    allowed = tolerance * (norms + 0.1 * tf.reduce_max(norms))
-    fine = (errors <= allowed) | ~tf.math.is_finite(norms)  # what is infinite or no number has no difference
-    worst = tf.argmax(tf.where(fine, tf.zeros_like(errors), tf.math.divide_no_nan(errors, norms) + 1))
-    message = f"tfjac: verification failed: {what} differ. Received: (name, norm of the difference, norm expected)"
-    tf.debugging.Assert(
-        tf.reduce_all(fine), [message, tf.gather(tf.constant(names), worst), errors[worst], norms[worst]], summarize=10
-    )
+    def products(cotangents):
+        n = axes(cotangents[0])[0]
+        flat = [tf.reshape(u, [n, product(axes(u)[1:])]) for u in cotangents]
+        u = flat[0] if len(flat) == 1 else tf.concat(flat, 1)
+        return [
+            (factor.adjoint_matmul(tf.cast(u, factor.dtype)[:, :, None]), _root_of_sum(factor.squared_row_norms()))
+            for factor in factors
+        ]
+
+    verify_jacobian(verify, ys, sources, products, variables)
 
 
-def _flat_pair(one, other):
-    """Two tensors as vectors of double precision."""
-    return tuple(tf.cast(tf.reshape(tensor, [-1]), tf.float64) for tensor in (one, other))
+def verify_blocks(verify, y, sources, blocks, xs, by_example):
+    """`verify_jacobian` for dense blocks: `[n, *outputs, *inputs]` where `by_example`, else `[*y.shape, *x.shape]`."""
+
+    present = [k for k, block in enumerate(blocks) if block is not None and sources[k] is not None]
+    blocks, sources, xs = ([each[k] for k in present] for each in (blocks, sources, xs))
+
+    def products(cotangents):
+        (u,) = cotangents
+        found = []
+        for block in blocks:
+            sizes = axes(block)
+            rows = [sizes[0]] if by_example else []
+            width = product(sizes[y.shape.rank :])
+            matrix = tf.reshape(block, [*rows, product(sizes[len(rows) : y.shape.rank]), width])
+            u_of = tf.cast(tf.reshape(u, [*rows, 1, product(axes(u)[len(rows) :])]), block.dtype)
+            found.append((tf.matmul(u_of, matrix), _root_of_sum(tf.square(tf.cast(block, tf.float64)))))
+        return found
+
+    verify_jacobian(verify, [y], sources, products, xs)
 
 
-def _tolerance(*dtypes):
-    return max(_TOLERANCES.get(dtype, _HALF_TOLERANCE) for dtype in dtypes)
+def _described(x, source):
+    """Name an x, and the ops that it enters the graph by."""
+    name = getattr(x, "path", None) or getattr(x, "name", None) or repr(x)
+    readers = [op for op in source.consumers() if op.type == "ReadVariableOp"] or [source.op]
+    users = [user for reader in readers for output in reader.outputs for user in output.consumers()]
+    used = ", ".join(f"{user.name!r} of type {user.type}" for user in users[:3])
+    return f"{name!r} (used first by op {used})" if used else repr(name)
 
 
-def _random_like(y, halved):
-    """A random tensor like y; zero for a random half of the examples where `halved`."""
-    seed = _SEEDS.integers(0, 2**31, 2)
-    u = tf.random.stateless_normal(axes(y), seed, tf.float64)
-    if halved and y.shape.rank:
-        n, *rest = axes(y)
-        kept = tf.random.stateless_uniform([n, *[1] * len(rest)], seed, 0, 2, tf.int32)
-        u *= tf.cast(kept, tf.float64)
-    return tf.cast(u, y.dtype)
+def _root_of_sum(squares):
+    return tf.sqrt(tf.reduce_sum(tf.cast(squares, tf.float64)))
+
+
+def _random(ys, halved):
+    """Random cotangents; zero for a random half of the examples where `halved`."""
+    seed = [random.getrandbits(31), random.getrandbits(31)]
+    cotangents = []
+    for y in ys:
+        u = tf.random.stateless_normal(axes(y), seed, tf.float64)
+        if halved and y.shape.rank:
+            n, *rest = axes(y)
+            u *= tf.cast(tf.random.stateless_uniform([n, *[1] * len(rest)], seed, 0, 2, tf.int32), tf.float64)
+        cotangents.append(tf.cast(u, y.dtype))
+    return cotangents

@@ -7,16 +7,17 @@ from tfjac.jacobians.factors import joined
 from tfjac.jacobians.segments.grouping import Grouping, in_segments
 from tfjac.jacobians.shapes import after, axes, check_when_run
 from tfjac.jacobians.uses import find_uses
+from tfjac.jacobians.verification import verify_factors
 from tfjac.jacobians.weight_paths import columns_of_sources
 
 
-def factorize_segments(ys, variables, max_rows=None):
+def factorize_segments(ys, variables, max_rows=None, verify=None):
     """Factor the Jacobian of `ys`, one row group per segment, with respect to `variables`.
 
     Args:
         ys: list of tensors `[segments, ...]` of one graph; their outputs follow one another along m.
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all segments share.
-        max_rows: see `per_segment_jacobian`.
+        max_rows, verify: see `per_segment_jacobian`.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, with the segments as examples.
@@ -27,7 +28,7 @@ def factorize_segments(ys, variables, max_rows=None):
     if not variables:
         raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
     sources = [source_in(ys[0].graph, variable) for variable in variables]
-    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
     check_connected(ys, variables, dependence)
     num_segments = axes(ys[0])[0]
@@ -42,7 +43,9 @@ def factorize_segments(ys, variables, max_rows=None):
         use.n, use.d = rows.size, d
         parts.append((use.weight, grouped(factor_by_rule(use), rows)))
     factors = [joined(each) for each in columns_of_sources(parts, dependence)]
-    return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    verify_factors(verify, given, sources, factors, variables)
+    return factors
 
 
 def _analysed(dependence, ys, num_segments):

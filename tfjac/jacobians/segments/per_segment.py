@@ -10,7 +10,7 @@ from tfjac.jacobians.segments.factorize import factorize_segments
 
 
 @tf.autograph.experimental.do_not_convert
-def per_segment_jacobian(ys, variables, max_rows=None):
+def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
     """Return the Jacobian of each segment's outputs with respect to each variable: ∂y[s,...]/∂v.
 
     A segment is a group of rows, such as a graph in a batch for a graph neural network: its nodes are some rows of one
@@ -29,6 +29,7 @@ def per_segment_jacobian(ys, variables, max_rows=None):
             returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
         max_rows: the most rows (nodes, edges) that any one segment has, where that is known. XLA needs it.
+        verify: as in `tfjac.per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[segments, *outputs, *variable.shape]` in the dtype of the variable.
@@ -44,20 +45,20 @@ def per_segment_jacobian(ys, variables, max_rows=None):
     flat = tf.nest.flatten(variables)
 
     def compute(y):
-        factors = factorize_segments([y], flat, max_rows)
+        factors = factorize_segments([y], flat, max_rows, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
 
 
 @tf.autograph.experimental.do_not_convert
-def per_segment_gradients(losses, variables, max_rows=None):
+def per_segment_gradients(losses, variables, max_rows=None, verify=None):
     """Return the gradient of each segment's loss with respect to each variable.
 
     Args:
         losses: tensor `[segments]`, one loss for each; or a callable that returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
-        max_rows: as in `per_segment_jacobian`.
+        max_rows, verify: as in `per_segment_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[segments, *variable.shape]`.
@@ -68,18 +69,18 @@ def per_segment_gradients(losses, variables, max_rows=None):
     Cost: one backward pass and one write of the result. For the norms alone, `segment_operator(losses,
     variables).row_norms()` forms no gradient.
     """
-    return in_graph(lambda y: per_segment_jacobian(of_rank_one(y), variables, max_rows), losses)
+    return in_graph(lambda y: per_segment_jacobian(of_rank_one(y), variables, max_rows, verify), losses)
 
 
 @tf.autograph.experimental.do_not_convert
-def segment_operator(ys, variables, max_rows=None):
+def segment_operator(ys, variables, max_rows=None, verify=None):
     """Return the Jacobian of `per_segment_jacobian` as a linear operator that is kept as factors.
 
     Args:
         ys: tensor `[segments, ...]`, or a list of such tensors, whose outputs then follow one another along m; or a
             callable that returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
-        max_rows: as in `per_segment_jacobian`.
+        max_rows, verify: as in `per_segment_jacobian`.
 
     Returns:
         A `JacobianOperator` of shape `[segments·m, p]`.
@@ -89,4 +90,4 @@ def segment_operator(ys, variables, max_rows=None):
 
     Cost: as `tfjac.jacobian_operator`, with all rows of a segment as positions of use.
     """
-    return operator_of(ys, variables, lambda ys, flat: factorize_segments(ys, flat, max_rows))
+    return operator_of(ys, variables, lambda ys, flat: factorize_segments(ys, flat, max_rows, verify))

@@ -9,10 +9,11 @@ from tfjac.jacobians.linearise import NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.nests import like
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
+from tfjac.jacobians.verification import verify_jacobian
 
 
 @tf.autograph.experimental.do_not_convert
-def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None):
+def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian ∂ys/∂xs as a sparse matrix, from as many products as it has colours.
 
     Columns that have no row in common get one colour. One product J·v with the sum of their unit vectors holds all of
@@ -28,11 +29,12 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
             a callable, an eager tensor that it uses.
         pattern: a `SparsityPattern`, or a matrix `[elements of ys, elements of xs]` with entries where the Jacobian
             may differ from zero, where they are known beforehand; found with `sparsity` where left out. One that
-            lacks entries gives wrong values, which nothing here can notice.
+            lacks entries gives wrong values, which only `verify` notices.
         mode: "forward", "reverse", or "auto" for the one that needs fewer products.
         chunk_size: how many products are live at once; all where None. Smaller is slower; the result is the same.
         memory_budget: in place of `chunk_size`: bytes that the products may take at once, by the sizes of the tensors
             between xs and ys.
+        verify: as in `tfjac.per_example_jacobian`.
 
     Returns:
         A `tf.SparseTensor` `[elements of ys, elements of xs]` in row-major order, in the dtype of xs, with all entries
@@ -56,11 +58,24 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
         made["pattern"] = ends.pattern() if pattern is None else _checked(pattern, ends)
         if made["pattern"].num_entries == 0:
             return tf.zeros([0], dtype)
-        return _values(made["pattern"], mode, ends, dtype, (chunk_size, memory_budget))
+        values = _values(made["pattern"], mode, ends, dtype, (chunk_size, memory_budget))
+        _verify(verify, tf.nest.flatten(ys), ends, made["pattern"], values, tf.nest.flatten(xs))
+        return values
 
     values = in_graph(compute, ys)
     found = made["pattern"]
     return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
+
+
+def _verify(verify, ys, ends, pattern, values, xs):
+    """`verify_jacobian` for the entries of a pattern."""
+
+    def products(cotangents):
+        u = tf.concat([tf.cast(tf.reshape(each, [-1]), values.dtype) for each in cotangents], 0)
+        columns = tf.math.unsorted_segment_sum(values * tf.gather(u, pattern.rows), pattern.indices, sum(ends.sizes))
+        return [(part, tf.norm(tf.cast(values, tf.float64))) for part in tf.split(columns, ends.sizes)]
+
+    verify_jacobian(verify, ys, ends.sources, products, xs)
 
 
 def _checked(pattern, ends):
