@@ -37,7 +37,12 @@ def per_example_gradient_norms(losses, variables, verify=None):
     The derivative of a norm is not finite where the norm is zero.
     """
     flat = tf.nest.flatten(variables)
-    return in_graph(lambda y: tf.cast(_norms(factorize([of_rank_one(y)], flat, verify=verify), y.dtype), y.dtype), losses)
+
+    def compute(y):
+        factors = factorize([of_rank_one(y)], flat, verify=verify)
+        return tf.cast(_norms(factors, y.dtype), y.dtype)
+
+    return in_graph(compute, losses)
 
 
 @tf.autograph.experimental.do_not_convert

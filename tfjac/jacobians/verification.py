@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfjac.graph import verification_wanted, verified
 from tfjac.jacobians.cotangents import gradients_or_zeros
+from tfjac.jacobians.nests import is_variable
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -39,7 +40,7 @@ def verify_jacobian(verify, ys, sources, jacobian, xs):
         scales = [tf.cast(norm, tf.float64) * length for _, norm in found]
         largest = tf.reduce_max(tf.stack(scales))
         for (ours, _), theirs, scale, source, x in zip(found, expected, scales, sources, xs):
-            what = f"for {_described(x, source)}, Σ u·J of a random u for {name} differs from TensorFlow's gradient"
+            what = f"for {_described(x, source)}, Σ u·J of a random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
             verified(ours, theirs, scale + largest / 1000, what)  # what cancels everywhere leaves rounding of others
 
@@ -81,12 +82,11 @@ def verify_blocks(verify, y, sources, blocks, xs, by_example):
 
 
 def _described(x, source):
-    """Name an x, and the ops that it enters the graph by."""
-    name = getattr(x, "path", None) or getattr(x, "name", None) or repr(x)
+    """Name an x, and the op by which it enters the graph."""
+    name = getattr(x, "path", None) or (x.name if is_variable(x) else f"x of shape {x.shape}")
     readers = [op for op in source.consumers() if op.type == "ReadVariableOp"] or [source.op]
     users = [user for reader in readers for output in reader.outputs for user in output.consumers()]
-    used = ", ".join(f"{user.name!r} of type {user.type}" for user in users[:3])
-    return f"{name!r} (used first by op {used})" if used else repr(name)
+    return f"{name} (used first by op {users[0].name} of type {users[0].type})" if users else name
 
 
 def _root_of_sum(squares):
@@ -98,9 +98,9 @@ def _random(ys, halved):
     seed = [random.getrandbits(31), random.getrandbits(31)]
     cotangents = []
     for y in ys:
-        u = tf.random.stateless_normal(axes(y), seed, tf.float64)
+        u = tf.random.stateless_normal(axes(y), seed, dtype=tf.float64)
         if halved and y.shape.rank:
             n, *rest = axes(y)
-            u *= tf.cast(tf.random.stateless_uniform([n, *[1] * len(rest)], seed, 0, 2, tf.int32), tf.float64)
+            u *= tf.cast(tf.random.stateless_uniform([n, *[1] * len(rest)], seed, 0, 2, dtype=tf.int32), tf.float64)
         cotangents.append(tf.cast(u, y.dtype))
     return cotangents

@@ -1,0 +1,114 @@
+"""Verification at run time: silent where all is right, and an error that says where and by how much where it is not."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians import networks
+from tfjac.jacobians.rules import registry
+
+
+@pytest.fixture
+def model():
+    return networks.mlp(outputs=2)
+
+
+@pytest.fixture
+def x(rng):
+    return tf.constant(rng.normal(size=(4, 3)))
+
+
+def squares(model, x):
+    return tf.reduce_sum(model(x) ** 2, 1)
+
+
+ALL = {
+    "per_example_jacobian": lambda m, x, v: tfjac.per_example_jacobian(lambda: m(x), v, verify=True),
+    "chunked": lambda m, x, v: tfjac.per_example_jacobian(lambda: m(x), v, chunk_size=1, verify=True),
+    "gradients": lambda m, x, v: tfjac.per_example_gradients(lambda: squares(m, x), v, verify=True),
+    "operator": lambda m, x, v: tfjac.jacobian_operator(lambda: [m(x), m(2.0 * x)], v, verify=True).to_dense(),
+    "norms": lambda m, x, v: tfjac.per_example_gradient_norms(lambda: squares(m, x), v, verify=True),
+    "clipped": lambda m, x, v: tfjac.clipped_gradients(lambda: squares(m, x), v, 0.1, verify=True),
+    "jacobian": lambda m, x, v: tfjac.jacobian(lambda: m(x), v, verify=True),
+}
+OF_INPUTS = {
+    "batch_jacobian": lambda m, x: tfjac.batch_jacobian(lambda: m(x), x, verify=True),
+    "jacobian": lambda m, x: tfjac.jacobian(lambda: m(x), x, verify=True),
+    "forward": lambda m, x: tfjac.jacobian(lambda: m(x), x, mode="forward", verify=True),
+    "sparse_jacobian": lambda m, x: tfjac.sparse_jacobian(lambda: m(x), x, verify=True),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_right_passes(name, model, x):
+    ALL[name](model, x, model.trainable_variables)
+
+
+@pytest.mark.parametrize("name", OF_INPUTS)
+def test_what_is_right_passes_by_inputs(name, model, x):
+    OF_INPUTS[name](model, x)
+
+
+@pytest.mark.parametrize("broken", ["a little too large", "rows of other examples"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
+    rule = registry._RULES["MatMul"]
+
+    def wrong(use):
+        factor = rule(use)
+        return factor.scaled(1.001) if broken == "a little too large" else factor.with_tensors(factor.a[::-1], factor.d)
+
+    monkeypatch.setitem(registry._RULES, "MatMul", wrong)
+    path = model.trainable_variables[0].path
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){path}.*MatMul.*differs from the gradient by TensorFlow"):
+        ALL[name](model, x, model.trainable_variables[0])
+
+
+def test_switched_on_by_the_environment(model, x, monkeypatch):
+    rule = registry._RULES["MatMul"]
+    monkeypatch.setitem(registry._RULES, "MatMul", lambda use: rule(use).scaled(1.001))
+    compute = lambda **options: tfjac.per_example_jacobian(  # noqa: E731
+        lambda: model(x), model.trainable_variables, **options
+    )
+    monkeypatch.delenv("TFJAC_VERIFY", raising=False)
+    compute()
+    monkeypatch.setenv("TFJAC_VERIFY", "1")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compute()
+    compute(verify=False)
+    monkeypatch.setenv("TFJAC_VERIFY", "yes")
+    with pytest.raises(ValueError, match="TFJAC_VERIFY must be 0 or 1"):
+        compute()
+
+
+def test_a_pattern_that_lacks_entries_is_found(x):
+    lacking = np.eye(12)
+    ys = lambda: tf.reshape(x**2 + tf.reverse(x, [0]), [-1])  # noqa: E731
+    tfjac.sparse_jacobian(ys, x, lacking)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differs from the gradient by TensorFlow"):
+        tfjac.sparse_jacobian(ys, x, lacking, verify=True)
+
+
+def test_what_cancels_is_no_error(rng):
+    """The gradient of a bias before a normalisation is rounding alone."""
+    keras.utils.set_random_seed(0)
+    normalised = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(5), keras.layers.LayerNormalization(), keras.layers.Dense(2)]
+    )
+    x = tf.constant(rng.normal(size=(8, 6)), tf.float32)
+    tfjac.per_example_jacobian(lambda: normalised(100.0 * x), normalised.trainable_variables, verify=True)
+
+
+def test_nothing_is_added_where_it_is_not_wanted(model, x, monkeypatch):
+    monkeypatch.delenv("TFJAC_VERIFY", raising=False)
+    variables = model.trainable_variables
+    plain, verified = (
+        tf.function(lambda x, verify=verify: tfjac.per_example_jacobian(model(x), variables, verify=verify))
+        .get_concrete_function(x)
+        .graph.get_operations()
+        for verify in (None, True)
+    )
+    assert not [op for op in plain if op.type in ("Assert", "StatelessRandomNormalV2")]
+    assert [op for op in verified if op.type == "Assert"]
