@@ -61,8 +61,8 @@ def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
         return factor.scaled(1.001) if broken == "a little too large" else factor.with_tensors(factor.a[::-1], factor.d)
 
     monkeypatch.setitem(registry._RULES, "MatMul", wrong)
-    path = model.trainable_variables[0].path
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){path}.*MatMul.*differs from the gradient by TensorFlow"):
+    words = f"(?s){model.trainable_variables[0].path}.*MatMul.*differs from the gradient by TensorFlow"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
         ALL[name](model, x, model.trainable_variables[0])
 
 

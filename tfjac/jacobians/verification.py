@@ -40,7 +40,7 @@ def verify_jacobian(verify, ys, sources, jacobian, xs):
         scales = [tf.cast(norm, tf.float64) * length for _, norm in found]
         largest = tf.reduce_max(tf.stack(scales))
         for (ours, _), theirs, scale, source, x in zip(found, expected, scales, sources, xs):
-            what = f"for {_described(x, source)}, Σ u·J of a random u for {name} differs from the gradient by TensorFlow"
+            what = f"for {_described(x, source)}, Σ u·J of random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
             verified(ours, theirs, scale + largest / 1000, what)  # what cancels everywhere leaves rounding of others
 
