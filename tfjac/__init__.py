@@ -24,13 +24,14 @@ from tfjac.jacobians import (
     weighted_gradients,
 )
 from tfjac.ops import load_ops, ops_info
-from tfjac.optimizers import LeastSquaresResult, LevenbergMarquardt, Status, least_squares
+from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, LevenbergMarquardt, Status, least_squares
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ExamplesMix",
     "JacobianOperator",
+    "LeastSquaresProblem",
     "LeastSquaresResult",
     "LevenbergMarquardt",
     "SparsityPattern",

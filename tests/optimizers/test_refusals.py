@@ -133,7 +133,7 @@ def test_variables_of_several_kinds():
 
 def test_residuals_of_minimize():
     weight, other = tf.Variable([1.0]), tf.Variable([2.0])
-    with pytest.raises(TypeError, match=r"callable without arguments.*Received: residuals="):
+    with pytest.raises(TypeError, match=r"must be a callable that reads the variables.*Received: residuals="):
         LevenbergMarquardt().minimize(weight, [weight])
     with pytest.raises(ValueError, match=r"residuals must depend on every variable.*do not depend"):
         LevenbergMarquardt().minimize(lambda: weight * 2, [weight, other])

@@ -151,18 +151,6 @@ def test_inside_a_function(jit_compile):
     assert other.num_attempts == one.num_attempts and int(other.iterations.numpy()) == 6
 
 
-def test_traced_once():
-    problem, optimizer, traces = Problem(), LevenbergMarquardt(), []
-
-    def counted():
-        traces.append(1)
-        return problem.residuals()
-
-    for _ in range(5):
-        optimizer.minimize(counted, problem.variables)
-    assert len(traces) == 1
-
-
 @pytest.mark.parametrize("where", ["residual", "jacobian", "trial"])
 def test_what_is_not_finite_is_rejected(where):
     weight = tf.Variable([1.0, 2.0], dtype=tf.float64)

@@ -1,207 +1,426 @@
-"""What is traced once, and what must be traced again: counted by the calls of the user's function."""
+"""Never a trace that is out of date: whatever a function reads, the minimum is that of what it reads now.
 
+What is used again, where it is the same, is counted by the minimisations that are traced.
+"""
+
+import collections
+import dataclasses
 import functools
 import gc
+import itertools
+import threading
+import types
 import weakref
-from unittest.mock import Mock
 
+import keras
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
-from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, least_squares
-from tfjac.optimizers.callables import objects_read
-from tfjac.optimizers.traces import TraceCache
+import tfjac
+from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, minimisation
+from tfjac.optimizers.keras import levenberg_marquardt
+
+OLD, NEW = [1.0, 2.0, 6.0], [4.0, 4.0, 5.0]
 
 
-class Line:
-    """y = b, fitted to the mean of the data; counts how often its residuals are called."""
+@pytest.fixture
+def traces(monkeypatch):
+    """A list that grows with every minimisation, or step, that is traced."""
+    made = []
+    for module, name in ((minimisation, "minimisation"), (levenberg_marquardt, "take_step")):
+        original = getattr(module, name)
+        counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
+        monkeypatch.setattr(module, name, counted)
+    return made
 
-    def __init__(self, data=(1.0, 2.0, 6.0)):
-        self.data, self.b, self.calls = np.array(data), tf.Variable(0.0, dtype=tf.float64), Mock()
+
+def start():
+    return tf.Variable(0.0, dtype=tf.float64)
+
+
+def by_least_squares(residuals, b):
+    return tfjac.least_squares(residuals, b).x
+
+
+def by_minimize(residuals, b):
+    """A step with next to no damping solves a linear problem; one optimizer for all calls on a variable."""
+    optimizer = by_minimize.optimizers.setdefault(id(b), LevenbergMarquardt(NielsenDamping(1e-12)))
+    optimizer.minimize(residuals, [b])
+    return b.numpy()
+
+
+by_minimize.optimizers = {}
+
+
+class Holder:
+    """Data where a class, an instance, a slot or a property may keep them."""
+
+    shared = None
+    __slots__ = ("__dict__", "slot")
+
+    @property
+    def computed(self):
+        return self.hidden
 
     def residuals(self):
-        self.calls()
-        return self.b - tf.constant(self.data)
+        return self.b - tf.constant(self.data, tf.float64)
 
-    def fit(self, **options):
-        return least_squares(self.residuals, self.b, **options).x
-
-
-def test_least_squares_traces_once_for_the_same_function_variables_and_options():
-    line = Line()
-    for start in (0.0, -7.0, 1e3):
-        line.b.assign(start)
-        assert line.fit(damping=NielsenDamping(1e-4)) == pytest.approx(3.0)
-    assert line.calls.call_count == 1
+    def __call__(self):
+        return self.residuals()
 
 
-def test_standard_errors_are_traced_once():
-    line = Line()
-    errors = [least_squares(line.residuals, line.b).standard_errors() for _ in range(3)]
-    np.testing.assert_allclose(errors, np.std(line.data, ddof=1) / np.sqrt(3), rtol=1e-9)
-    assert line.calls.call_count == 2, "the minimisation and the Jacobian"
+@dataclasses.dataclass
+class Config:
+    data: list
+
+
+class Box:
+    def __init__(self, value):
+        self.value = value
+
+
+MODULE_DATA = OLD
+HELPER = types.ModuleType("helper")
+
+
+def in_namespace(b):
+    space = types.SimpleNamespace(data=OLD)
+    return lambda: b - tf.constant(space.data, tf.float64), lambda: setattr(space, "data", NEW)
+
+
+def in_class_attribute(b):
+    Holder.shared = OLD
+    return lambda: b - tf.constant(Holder.shared, tf.float64), lambda: setattr(Holder, "shared", NEW)
+
+
+def in_instance_attribute(b):
+    holder = Holder()
+    holder.b, holder.data = b, OLD
+    return holder.residuals, lambda: setattr(holder, "data", NEW)
+
+
+def in_callable_object(b):
+    holder = Holder()
+    holder.b, holder.data = b, OLD
+    return holder, lambda: setattr(holder, "data", NEW)
+
+
+def in_slot(b):
+    holder = Holder()
+    holder.slot = OLD
+    return lambda: b - tf.constant(holder.slot, tf.float64), lambda: setattr(holder, "slot", NEW)
+
+
+def in_property(b):
+    holder = Holder()
+    holder.hidden = OLD
+    return lambda: b - tf.constant(holder.computed, tf.float64), lambda: setattr(holder, "hidden", NEW)
+
+
+def in_other_module(b):
+    HELPER.data = OLD
+    return lambda: b - tf.constant(HELPER.data, tf.float64), lambda: setattr(HELPER, "data", NEW)
+
+
+def in_global(b):
+    globals()["MODULE_DATA"] = OLD
+    return lambda: b - tf.constant(MODULE_DATA, tf.float64), lambda: globals().update(MODULE_DATA=NEW)
+
+
+def in_closure(b):
+    data = OLD
+
+    def change():
+        nonlocal data
+        data = NEW
+
+    return lambda: b - tf.constant(data, tf.float64), change
+
+
+def in_list_of_objects(b):
+    boxes = [Box(value) for value in OLD]
+
+    def change():
+        for box, value in zip(boxes, NEW):
+            box.value = value
+
+    return lambda: tf.stack([b - box.value for box in boxes]), change
+
+
+def in_dataclass(b):
+    config = Config(list(OLD))
+    return lambda: b - tf.constant(config.data, tf.float64), lambda: config.data.__setitem__(slice(None), NEW)
+
+
+def in_deque(b):
+    queue = collections.deque(OLD, maxlen=3)
+    return lambda: b - tf.constant(list(queue), tf.float64), lambda: queue.extend(NEW)
+
+
+def in_dict(b):
+    table = {"deep": [{"data": OLD}]}
+    return lambda: b - tf.constant(table["deep"][0]["data"], tf.float64), lambda: table["deep"][0].update(data=NEW)
+
+
+def in_array(b):
+    array = np.array(OLD)
+    return lambda: b - array, lambda: array.__setitem__(slice(None), NEW)
+
+
+def in_sparse_matrix(b):
+    matrix = scipy.sparse.csr_matrix(np.diag(OLD))
+    return lambda: b - matrix.diagonal(), lambda: matrix.setdiag(NEW)
+
+
+def in_iterator(b):
+    stream = itertools.chain([OLD], itertools.repeat(NEW))
+    return lambda: b - tf.constant(next(stream), tf.float64), lambda: None
+
+
+def in_default(b):
+    def residuals(data=OLD):
+        return b - tf.constant(data, tf.float64)
+
+    return residuals, lambda: setattr(residuals, "__defaults__", (NEW,))
+
+
+def in_partial(b):
+    data = list(OLD)
+    residuals = functools.partial(lambda b, data: b - tf.constant(data, tf.float64), b, data)
+    return residuals, lambda: data.__setitem__(slice(None), NEW)
+
+
+def in_eager_tensor(b):
+    space = types.SimpleNamespace(data=tf.constant(OLD * 100, tf.float64))  # too many to be written into the graph
+    return lambda: b - space.data, lambda: setattr(space, "data", tf.constant(NEW * 100, tf.float64))
+
+
+def in_variable(b):
+    data = tf.Variable(OLD, dtype=tf.float64)
+    return lambda: b - data, lambda: data.assign(NEW)
+
+
+def in_inner_function(b):
+    space = types.SimpleNamespace(data=OLD)
+    return lambda: tf.function(lambda: b - tf.constant(space.data, tf.float64))(), lambda: setattr(space, "data", NEW)
+
+
+def in_branch(b):
+    """A loop or branch has a new name in each trace."""
+    space = types.SimpleNamespace(data=OLD)
+
+    def residuals():
+        return tf.cond(
+            b > -100.0, lambda: b - tf.constant(space.data, tf.float64), lambda: tf.ones([3], tf.float64) * b
+        )
+
+    return residuals, lambda: setattr(space, "data", NEW)
+
+
+def in_custom_gradient(b):
+    """Its Python function may be another each time."""
+    space = types.SimpleNamespace(data=OLD)
+
+    @tf.custom_gradient
+    def minus_data(b):
+        return b - tf.constant(space.data, tf.float64), tf.reduce_sum
+
+    return lambda: minus_data(tf.identity(b)), lambda: setattr(space, "data", NEW)
+
+
+PLACES = [value for name, value in list(globals().items()) if name.startswith("in_")]
+
+
+@pytest.mark.parametrize("minimum", [by_least_squares, by_minimize])
+@pytest.mark.parametrize("place", PLACES, ids=[place.__name__ for place in PLACES])
+def test_data_are_those_of_now(place, minimum):
+    b = start()
+    residuals, change = place(b)
+    assert minimum(residuals, b) == pytest.approx(np.mean(OLD))
+    change()
+    for _ in range(2):
+        assert minimum(residuals, b) == pytest.approx(np.mean(NEW))
+
+
+@pytest.mark.parametrize("minimum", [by_least_squares, by_minimize])
+def test_what_comes_out_the_same_is_traced_once(minimum, traces):
+    b, data = start(), OLD
+
+    def loop(b):
+        return tf.while_loop(lambda k, total: k < 3, lambda k, total: (k + 1, total + b), [0, b * 0.0])[1]
+
+    for value in (0.0, -7.0, 1e3):
+        b.assign(value)
+        residuals = lambda: tf.stack([loop(b) - 3 * x for x in data])  # noqa: E731
+        assert minimum(residuals, b) == pytest.approx(3.0)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("minimum", [by_least_squares, by_minimize])
+def test_captured_tensors_are_data(minimum, traces):
+    b = start()
+    for values in (OLD, NEW, OLD):
+        data = tf.constant(values * 100, tf.float64)
+        assert minimum(lambda: b - data, b) == pytest.approx(np.mean(values))  # noqa: B023
+    assert len(traces) == 1
+
+
+def test_arguments_are_data(traces):
+    """In any nest; floating-point numbers and arrays take the dtype of the variables."""
+    b, optimizer = tf.Variable(0.0), LevenbergMarquardt(NielsenDamping(1e-9))
+
+    def residuals(data, more):
+        return [b - data["y"], b * more[0] - more[1]]
+
+    for values in (OLD, NEW, OLD):
+        args = ({"y": np.array(values)}, [1.0, tf.constant(values[0])])
+        expected = np.mean([*values, values[0]])
+        assert tfjac.least_squares(residuals, b, args=args).x == pytest.approx(expected, rel=1e-5)
+        b.assign(0.0)
+        optimizer.minimize(residuals, [b], args)
+        assert b.numpy() == pytest.approx(expected, rel=1e-5)
+    assert len(traces) == 2
+
+
+def test_arguments_and_what_else_the_function_reads(traces):
+    b, space = start(), types.SimpleNamespace(scale=1.0)
+
+    def residuals(y):
+        return b - space.scale * y
+
+    for scale, values in ((1.0, OLD), (1.0, NEW), (2.0, NEW)):
+        space.scale = scale
+        fit = tfjac.least_squares(residuals, b, args=(np.array(values),))
+        assert fit.x == pytest.approx(scale * np.mean(values))
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize("minimum", [by_least_squares, by_minimize])
+def test_a_function_of_tensorflow_keeps_its_own_rules(minimum, traces):
+    b, calls = start(), []
+
+    @tf.function
+    def residuals():
+        calls.append(1)
+        return tf.nn.silu(b) * 0.0 + b - OLD
+
+    for _ in range(3):
+        minimum(residuals, b)
+    assert len(calls) == len(traces) == 1
+
+
+def test_a_problem_is_traced_by_signature(traces):
+    b, calls = start(), []
+
+    def residuals(y):
+        calls.append(1)
+        return b - y
+
+    problem = tfjac.LeastSquaresProblem(residuals, b, ftol=1e-12)
+    for values in (OLD, NEW, OLD, [1.0, 2.0], [3.0] * 7, [4.0] * 9):
+        result = problem.solve(np.array(values))
+        assert result.x == b.numpy() == pytest.approx(np.mean(values))
+        assert result.jacobian().shape == (len(values), 1)
+    assert len(calls) == len(traces) == 2, "one for three numbers, one for any number"
+    assert problem.solve(tf.constant(NEW, tf.float64)).x == pytest.approx(np.mean(NEW))
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        tfjac.LeastSquaresProblem(residuals, b, tolerance=1e-3)
+
+
+def test_a_problem_inside_of_a_function():
+    b = start()
+    problem = tfjac.LeastSquaresProblem(lambda y: b - y, b)
+    fit = tf.function(lambda y: problem.solve(y).x)
+    for values in (OLD, NEW):
+        found = [problem.solve(values).x, fit(tf.constant(values, tf.float64)).numpy()]
+        np.testing.assert_allclose(found, np.mean(values), rtol=1e-9)
 
 
 OPTIONS = {"max_steps": 7, "damping": NielsenDamping(0.5), "jit_compile": True}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_another_option_is_another_trace(name):
-    line = Line()
+def test_another_option_is_another_trace(name, traces):
+    b = start()
     for options in ({}, {name: OPTIONS[name]}, {name: OPTIONS[name]}):
-        line.fit(**options)
-    assert line.calls.call_count == 2
+        tfjac.least_squares(lambda: b - OLD, b, **options)
+    assert len(traces) == 2
+
+
+def test_a_damping_of_the_users_may_depend_on_anything():
+    class Mine(NielsenDamping):
+        first = 1e-3
+
+        def start(self, curvature, length):
+            return self.clip(self.first * curvature, curvature), tf.constant(2, curvature.dtype)
+
+    b, damping = start(), Mine()
+    fit = functools.partial(tfjac.least_squares, lambda: b - OLD, b, damping=damping, max_steps=1)
+    fit()
+    damping.first, before = 1e9, b.assign(0.0).numpy()
+    assert abs(fit().x - before) < 1e-6
+
+
+def test_a_constraint_may_depend_on_anything():
+    b = keras.Variable(0.0, dtype="float64")
+    for limit in (1.0, 2.0):
+        b.constraint = lambda x, limit=limit: tf.minimum(x, limit)
+        assert tfjac.least_squares(lambda: b.value - 5.0, b).x == pytest.approx(limit)
 
 
 def test_other_variables_are_another_trace():
-    one, two, calls = (*(tf.Variable(start, dtype=tf.float64) for start in (1.0, 2.0)), Mock())
+    one, two = tf.Variable(1.0, dtype=tf.float64), tf.Variable(2.0, dtype=tf.float64)
 
     def residuals():
-        calls()
         return tf.stack([one - 3.0, two - 5.0, one * two - 16.0])
 
-    assert least_squares(residuals, [one, two]).cost < 0.5
-    np.testing.assert_allclose(least_squares(residuals, two).x, (5 + 16 * one.numpy()) / (1 + one.numpy() ** 2))
-    least_squares(residuals, [two])
-    assert calls.call_count == 2
+    assert tfjac.least_squares(residuals, [one, two]).cost < 0.5
+    expected = (5 + 16 * one.numpy()) / (1 + one.numpy() ** 2)
+    np.testing.assert_allclose(tfjac.least_squares(residuals, two).x, expected)
 
 
-def method(line):
-    return line.residuals
-
-
-def closure(line):
-    data = line.data
-
-    def residuals():
-        line.calls()
-        return line.b - tf.constant(data)
-
-    def rebind(new):
-        nonlocal data
-        data = new
-
-    closure.rebind = rebind
-    return residuals
-
-
-def nested(line):
-    def model():
-        return line.b - tf.constant(line.data)
-
-    return lambda: (line.calls(), model())[1]
-
-
-def partial(line):
-    return functools.partial(Line.residuals, line)
-
-
-class Callable(Line):
-    """An object that is called itself."""
-
-    __call__ = Line.residuals
-
-
-@pytest.mark.parametrize("wrap", [method, closure, nested, partial, lambda line: line])
-def test_data_that_are_bound_anew_are_seen(wrap):
-    """As a user would expect of an eager call: a trace that went on with the old data would be silently wrong."""
-    line = Callable()
-    residuals = wrap(line)
-    for data in ([1.0, 2.0, 6.0], [4.0, 4.0, 5.0], [4.0, 4.0, 5.0]):
-        if not np.array_equal(data, line.data):
-            line.data = np.array(data)
-            if wrap is closure:
-                closure.rebind(line.data)
-        assert least_squares(residuals, line.b).x == pytest.approx(np.mean(data))
-    assert line.calls.call_count == 2
-
-
-DATA = np.array([1.0, 3.0])
-
-
-def test_a_global_that_is_bound_anew_is_seen(monkeypatch):
-    b, optimizer = tf.Variable(0.0, dtype=tf.float64), LevenbergMarquardt(NielsenDamping(1e-12))
-
-    def residuals():
-        return b - DATA
-
-    optimizer.minimize(residuals, [b])
-    assert b.numpy() == pytest.approx(2.0)
-    monkeypatch.setitem(globals(), "DATA", np.array([5.0, 7.0]))
-    optimizer.minimize(residuals, [b])
-    assert b.numpy() == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize("hold", [lambda x: x, lambda x: [x, 0.0], lambda x: {"nested": (x,)}])
-def test_data_that_change_in_place_are_seen(hold):
-    b, array = tf.Variable(0.0, dtype=tf.float64), np.array([1.0, 3.0])
-    held, calls = hold(array), Mock()
-
-    def residuals():
-        calls(held)
-        return b - tf.constant(array)
-
-    assert least_squares(residuals, b).x == pytest.approx(2.0)
-    array[:] = 5.0, 7.0
-    assert least_squares(residuals, b).x == pytest.approx(6.0)
-    assert least_squares(residuals, b).x == pytest.approx(6.0)
-    assert calls.call_count == 2
-
-
-def test_lists_whose_elements_change_are_seen():
-    b, data = tf.Variable(0.0, dtype=tf.float64), [1.0, 3.0]
-
-    def residuals():
-        return b - tf.constant(data, tf.float64)
-
-    assert least_squares(residuals, b).x == pytest.approx(2.0)
-    data[1] = 5.0
-    assert least_squares(residuals, b).x == pytest.approx(3.0)
-
-
-def test_objects_read():
-    line = Line()
-    read = {id(item) for item in objects_read(line.residuals)}
-    assert read >= {id(line.data), id(line.b), id(line.calls)}
-    assert any(item is DATA for item in objects_read(lambda: DATA))
-    assert objects_read(abs) is not None
-
-
-def test_a_trace_goes_with_its_function():
-    line, cache = Line(), TraceCache()
-    function = lambda: line.residuals()  # noqa: E731
-    result = cache.get(function, [line.b], None, tf.function(lambda: line.b + 1.0).get_concrete_function)
-    gone = weakref.ref(result)
-    del function, result
-    gc.collect()
-    assert gone() is None
-
-
-def test_the_least_recently_used_trace_goes_first():
-    cache, made = TraceCache(size=2), []
-    functions = [lambda: None for _ in range(3)]
-
-    def get(number):
-        return cache.get(functions[number], [], "options", lambda: made.append(number) or number)
-
-    assert [get(number) for number in (0, 1, 0, 2, 0, 1)] == [0, 1, 0, 2, 0, 1]
-    assert made == [0, 1, 2, 1]
-
-
-def test_a_trace_that_fails_leaves_nothing_behind():
-    cache = TraceCache()
-    function = lambda: None  # noqa: E731
-    with pytest.raises(ZeroDivisionError):
-        cache.get(function, [], None, lambda: 1 / 0)
-    assert cache.get(function, [], None, lambda: 5) == 5
-
-
-def test_residuals_that_outlive_their_variables_do_not_keep_all_their_traces():
+def test_functions_and_variables_are_not_kept_alive():
     def fit():
-        b = tf.Variable([0.0], dtype=tf.float64)
-        return weakref.ref(b), least_squares(lambda: b - 2.0, b).x
+        b, data = tf.Variable([0.0], dtype=tf.float64), Box(2.0)
+        residuals = lambda: b - data.value  # noqa: E731
+        tfjac.least_squares(residuals, b)
+        return weakref.ref(b), weakref.ref(residuals), weakref.ref(data)
 
-    references = [fit()[0] for _ in range(2)]
+    references = [reference for _ in range(2) for reference in fit()]
     gc.collect()
-    assert [reference() for reference in references] == [None] * 2
+    assert [reference() for reference in references] == [None] * 6
+
+
+def test_traces_of_new_functions_do_not_pile_up():
+    """As many graphs after many fits as after a few."""
+    b = start()
+
+    def graphs_after(count):
+        for k in range(count):
+            tfjac.least_squares(lambda: b - float(k), b)  # noqa: B023
+        gc.collect()
+        return sum(isinstance(item, tf.Graph) for item in gc.get_objects())
+
+    before = graphs_after(9)
+    assert graphs_after(6) == before
+
+
+def test_threads():
+    """Each with variables of its own, and the same function."""
+    results = {}
+
+    def work(k):
+        b = tf.Variable(0.0, dtype=tf.float64)
+        for repeat in range(3):
+            fit = tfjac.least_squares(lambda y: b - y, b, args=(np.array(OLD) + k + repeat,))
+            results[k, repeat] = fit.x, fit.standard_errors()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    error = np.std(OLD, ddof=1) / np.sqrt(3)
+    for (k, repeat), found in results.items():
+        np.testing.assert_allclose(found, (np.mean(OLD) + k + repeat, error))
+    assert len(results) == 9

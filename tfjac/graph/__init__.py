@@ -1,12 +1,13 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from tfjac.graph._private import compiled_by_xla, copy_op, handle_shape, input_gradients
+from tfjac.graph._private import captures_of, compiled_by_xla, copy_op, handle_shape, handle_spec, input_gradients
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import replay, transplant
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
+from tfjac.graph.effects import Effects, calls_that_draw
 from tfjac.graph.example_axis import (
     SHARED,
     ExampleAnalysis,
@@ -16,6 +17,7 @@ from tfjac.graph.example_axis import (
     examples_mix_at,
 )
 from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
@@ -31,6 +33,7 @@ __all__ = [
     "SHAPE_ONLY",
     "SHARED",
     "Dependence",
+    "Effects",
     "ExampleAnalysis",
     "ExampleAxis",
     "ExamplesMix",
@@ -41,7 +44,9 @@ __all__ = [
     "between",
     "bodies_of",
     "call_converted",
+    "calls_that_draw",
     "captured_tensor",
+    "captures_of",
     "check_not_assigned_since",
     "compiled_by_xla",
     "copy_op",
@@ -51,9 +56,11 @@ __all__ = [
     "einsum_labels",
     "examples_mix_at",
     "gradient_stops_at",
+    "fingerprint",
     "handle_in",
     "handle_shape",
     "has_custom_gradient",
+    "handle_spec",
     "in_graph",
     "inline_calls",
     "input_gradients",

@@ -20,9 +20,26 @@ def handle_shape(handle):
     return tf.TensorShape(_handle_data.get_resource_handle_data(handle).shape_and_type[0].shape)
 
 
+def handle_spec(handle):
+    """Return the `tf.TensorSpec` of what the variable holds that `handle`, of a graph, stands for; None for none.
+
+    Iterators, tables and their like are resources, too, but have no handle data.
+    """
+    if handle.dtype != tf.resource:
+        return None
+    data = _handle_data.get_resource_handle_data(handle)
+    known = data.shape_and_type[0] if data.is_set and len(data.shape_and_type) == 1 else None
+    return None if known is None else tf.TensorSpec(known.shape, tf.dtypes.as_dtype(known.dtype))
+
+
 def is_function_graph(graph):
     """Return whether `graph` is the body of a `tf.function` (or of a loop or branch inside one)."""
     return isinstance(graph, _func_graph.FuncGraph)
+
+
+def captures_of(graph):
+    """Return pairs of what a function graph captured and the placeholder that stands for it, in order."""
+    return list(graph.captures)
 
 
 def captured_placeholder(graph, external):
@@ -34,6 +51,11 @@ def captured_placeholder(graph, external):
         if outer is external:
             return inner
     return None
+
+
+def traced_function(concrete):
+    """Return what the library of a graph knows of a `tf.ConcreteFunction`: its definition, and its graph."""
+    return concrete.inference_fn
 
 
 def function_bodies(op, attribute):

@@ -26,11 +26,11 @@ def handle_in(graph, variable):
     handle = as_tf_variable(variable).handle
     if getattr(handle, "graph", None) is graph:
         return handle
+    placeholder = _private.captured_placeholder(graph, handle)
     outer = _private.outer_graph(graph)
-    if outer is not None and _private.is_function_graph(outer):
-        outer_handle = handle_in(outer, variable)
-        handle = handle if outer_handle is None else outer_handle
-    return _private.captured_placeholder(graph, handle)
+    if placeholder is None and outer is not None and _private.is_function_graph(outer):
+        placeholder = _private.captured_placeholder(graph, handle_in(outer, variable))
+    return placeholder
 
 
 def handle_here(variable):

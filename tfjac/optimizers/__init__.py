@@ -3,7 +3,7 @@
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 from tfjac.optimizers.keras.callbacks import StepMonitor
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.least_squares import least_squares
+from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
 from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.records import Outcome, Report
 from tfjac.optimizers.results import LeastSquaresResult
@@ -18,6 +18,7 @@ __all__ = [
     "Damping",
     "IdentityScaling",
     "KernelSolver",
+    "LeastSquaresProblem",
     "LeastSquaresResult",
     "LevenbergMarquardt",
     "MarquardtScaling",

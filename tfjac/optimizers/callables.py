@@ -1,97 +1,138 @@
-"""Functions of the user's that are traced: what their trace takes for constant."""
+"""Functions of the user's that compute residuals: what they are called with, and what they may return."""
 
 import contextlib
-import functools
-import hashlib
 import inspect
-import types
+import warnings
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import as_tf_variable
 
-def anchors(function):
-    """Return the objects that make `function` what it is: itself, or for a method, which is made anew each time it is
-    asked for, the object and the function.
+
+def check_residuals(function, args):
+    """Check that `function` can be called with `args`, before TensorFlow says so less clearly.
+
+    Raises:
+        TypeError: for what is not callable, a model, or a function of other arguments.
     """
-    return [function.__self__, function.__func__] if inspect.ismethod(function) else [function]
+    if not callable(function):
+        raise TypeError(
+            "residuals must be a callable that reads the variables and returns the residuals, so that it can be "
+            f"evaluated again elsewhere. Received: residuals={function!r}"
+        )
+    if isinstance(function, keras.layers.Layer):
+        raise TypeError(
+            "A model is a prediction, not residuals: pass lambda: model(x) - y, or a function of x and y with "
+            f"args=(x, y). Received: residuals={function!r}"
+        )
+    try:
+        inspect.signature(function).bind(*args)
+    except ValueError:  # of a builtin, that does not say
+        return
+    except TypeError as error:
+        raise TypeError(
+            "residuals is called with what args holds, and reads the variables itself. Pass its data as args=(...), "
+            "and for a function of the variables, lambda: residuals(variables). "
+            f"Received: residuals of the arguments {inspect.signature(function)}, args of {len(args)} ({error})"
+        ) from None
 
 
-def objects_read(function):
-    """Return the objects that `function` reads by name or as attributes, in the order in which they are met.
+@contextlib.contextmanager
+def explained():
+    """Say of a function that asks for the values of tensors, while it is called, that there are none yet.
 
-    Its free and global variables, default arguments, the attributes of its object, and the same for functions and
-    instances of classes of the module that it is defined in; the elements of lists, tuples, sets and dicts among these;
-    and behind each NumPy array a digest of its numbers. What else it may read (in another module) is not seen.
+    Raises:
+        TypeError: instead of what TensorFlow and Keras say.
     """
-    home = _home(function)
-    found, seen, pending = [], set(), [function]
-    while pending:
-        item = pending.pop()
-        if id(item) not in seen:
-            seen.add(id(item))
-            values = list(_read_directly(_plain(item)))
-            found += _with_contents(values, seen=set())
-            pending += [value for value in values if home in (_module(value), type(value).__module__)]
-    return found
+    try:
+        yield
+    except (AttributeError, NotImplementedError) as error:
+        if "numpy" not in str(error):
+            raise
+        raise TypeError(
+            "residuals must compute with TensorFlow throughout: it is called once, with tensors that have no values "
+            "yet, for a graph to be made. Call model(x) rather than model.predict(x), tf.sin rather than np.sin, and "
+            "no .numpy(); a tf.py_function may stand in for what TensorFlow cannot compute. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
 
 
-def _with_contents(values, seen):
-    """Return `values` with what is in them: a trace takes the numbers in arrays and lists for constants."""
-    found = []
-    for value in values:
-        found.append(value)
-        if isinstance(value, np.ndarray):
-            found.append(hashlib.blake2b(value.tobytes(), digest_size=16).digest())
-        elif isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen:
-            seen.add(id(value))
-            found += _with_contents(value.values() if isinstance(value, dict) else value, seen)
-    return found
+def as_data(args, variables):
+    """Return `args`, a tuple of nests of tensors, arrays and numbers, as nests of tensors.
+
+    Floating-point numbers and NumPy arrays take the dtype of the variables, as they do next to them in an expression.
+
+    Raises:
+        TypeError: for what is no tuple or list, or holds what cannot become a tensor.
+        ValueError: for one of the variables: as data it would be a constant.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(
+            f"args must be a tuple of what residuals is called with, such as (x, y). Received: args={args!r}"
+        )
+    known = {id(as_tf_variable(variable)) for variable in variables}
+    dtype = as_tf_variable(variables[0]).dtype
+    return tuple(tf.nest.map_structure(lambda item: _as_tensor(item, known, dtype), list(args)))
 
 
-def _plain(function):
-    """Return the Python function behind a `tf.function`."""
-    return function.python_function if isinstance(function, tf.types.experimental.PolymorphicFunction) else function
+def _as_tensor(item, variables, dtype):
+    if isinstance(item, (tf.Variable, keras.Variable)) and id(as_tf_variable(item)) in variables:
+        raise ValueError(
+            "args holds data, which are constant while the variables move: read the variables inside of residuals. "
+            f"Received: {item!r} in args, and in variables"
+        )
+    if isinstance(item, tf.__internal__.CompositeTensor) and not isinstance(item, tf.Variable):
+        return item
+    try:
+        array = item if tf.is_tensor(item) or isinstance(item, keras.Variable) else np.asarray(item)
+        is_number = isinstance(array, np.ndarray) and array.dtype.kind == "f"
+        return tf.convert_to_tensor(array, dtype if is_number else None)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "args must hold tensors, arrays and numbers, alone or in lists, tuples and dicts; take anything else into "
+            f"the function. Received: {item!r} of type {type(item).__name__} ({error})"
+        ) from None
 
 
-def _home(function):
-    """Return the name of the module that a function, or the class of a callable object, is defined in."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(_plain(function), "__module__", None)
+def residual_tensors(returned, variables):
+    """Return what a function of residuals returned as a flat list of tensors of the graph being traced.
+
+    Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables.
+
+    Raises:
+        TypeError: for anything that is not floating-point.
+        ValueError: for none at all, or a tensor of unknown rank.
+    """
+    dtype = as_tf_variable(variables[0]).dtype
+    tensors = [_as_residual(item, dtype) for item in tf.nest.flatten(returned)]
+    if not tensors or all(tensor.shape.num_elements() == 0 for tensor in tensors):
+        raise ValueError(f"There are no residuals, so that nothing can be minimised. Received: {returned!r}")
+    rows = [tensor.shape.num_elements() for tensor in tensors]
+    if rows == [1] and sum(as_tf_variable(variable).shape.num_elements() for variable in variables) > 1:
+        warnings.warn(
+            "tfjac: residuals returned a single number, of which the method squares: where it is a loss, return what "
+            "the loss squares and adds, one residual for each, or the minimisation knows no curvature but along one "
+            f"direction. Received: {returned!r}",
+            stacklevel=2,
+        )
+    return tensors
 
 
-def _module(value):
-    return getattr(_plain(value), "__module__", None) if callable(value) else None
-
-
-def _read_directly(item):
-    """Give what a function, method, partial or instance refers to itself."""
-    if isinstance(item, types.FunctionType):
-        yield from _free(item)
-        names = _names(item.__code__)
-        yield from (item.__globals__[name] for name in names if name in item.__globals__)
-        yield from (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values())
-    elif inspect.ismethod(item):
-        yield from (item.__func__, item.__self__)
-        yield from _read_directly(item.__self__)
-    elif isinstance(item, functools.partial):
-        yield from (item.func, *item.args, *item.keywords.values())
-    elif not inspect.isclass(item) and not inspect.ismodule(item):
-        yield from getattr(item, "__dict__", {}).values()
-        if callable(item):
-            yield type(item).__call__
-
-
-def _free(function):
-    """Give the contents of the closure, but for names that are not bound yet."""
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):
-            yield cell.cell_contents
-
-
-@functools.lru_cache(maxsize=256)
-def _names(code):
-    """Return the names, of globals and attributes alike, in code and in the code nested in it."""
-    nested = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return tuple(dict.fromkeys([*code.co_names, *(name for inner in nested for name in _names(inner))]))
+def _as_residual(item, dtype):
+    if isinstance(item, keras.Variable):
+        item = item.value
+    if isinstance(item, (float, np.ndarray, np.floating)) and np.asarray(item).dtype.kind == "f":
+        item = tf.constant(item, dtype)
+    if not isinstance(item, (tf.Tensor, tf.Variable)) or not item.dtype.is_floating:
+        raise TypeError(
+            "The residuals must be floating-point tensors computed from the variables, inside the function that was "
+            f"passed; of complex ones, take tf.math.real and tf.math.imag. Received: {item!r}"
+        )
+    if item.shape.rank is None:
+        raise ValueError(
+            "The rank of residuals must be known while tracing. Say what their shape is by tf.ensure_shape. "
+            f"Received: {item!r}"
+        )
+    return tf.identity(item)

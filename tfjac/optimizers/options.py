@@ -46,16 +46,12 @@ def positive_integer(argument, value):
     return int(value)
 
 
-def recipe(value):
-    """Return what an option amounts to, hashable: a name, or the class and the attributes of an object.
+def recipe(parts, *others):
+    """Return what parts of the method, and other options, amount to, hashable: of parts, class and attributes.
 
-    An object with attributes that cannot be hashed stands for itself.
+    None where a part is of a class that is not this package's, which may depend on anything.
     """
-    if isinstance(value, str):
-        return value
-    attributes = (type(value), *sorted(vars(value).items()))
-    try:
-        hash(attributes)
-    except TypeError:
-        return value
-    return attributes
+    attributes = [tuple(sorted(vars(part).items())) for part in parts]
+    known = all(type(part).__module__.startswith("tfjac.") for part in parts)
+    plain = all(isinstance(value, (bool, int, float, str, type(None))) for items in attributes for _, value in items)
+    return (*zip(map(type, parts), attributes), *others) if known and plain else None

@@ -23,8 +23,8 @@ class LeastSquaresResult:
         evaluations: number of evaluations of the residuals at trial points.
         jacobians: number of linearisations.
         damping: λ of the last step.
-        jacobian: callable without arguments, the Jacobian of the residuals `[rows, p]`, NumPy, where the variables
-            are now.
+        jacobian: callable without arguments, the Jacobian of the residuals `[rows, p]`, NumPy, at the values found
+            and for the data then, whatever the variables hold now. Computed when it is called.
     """
 
     x: Any
@@ -36,6 +36,21 @@ class LeastSquaresResult:
     jacobians: int
     damping: float
     jacobian: Callable[[], np.ndarray] = dataclasses.field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, outcome, jacobian):
+        """Return the result that an `Outcome` of eager tensors tells of."""
+        return cls(
+            x=tf.nest.map_structure(lambda tensor: tensor.numpy(), outcome.x),
+            cost=float(outcome.cost),
+            gradient_norm=float(outcome.gradient_norm),
+            status=Status(int(outcome.status)),
+            steps=int(outcome.steps),
+            evaluations=int(outcome.evaluations),
+            jacobians=int(outcome.jacobians),
+            damping=float(outcome.damping),
+            jacobian=jacobian,
+        )
 
     @property
     def success(self):
@@ -50,7 +65,7 @@ class LeastSquaresResult:
     def covariance(self):
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
 
-        Call it before the variables change. It holds for residuals of equal variance and a model that is nearly
+        It holds for residuals of equal variance and a model that is nearly
         linear within the errors. From the singular values of J, so that the condition number is not squared.
 
         Raises:

@@ -1,13 +1,12 @@
-"""What an optimizer remembers of graphs: the loss of the trace under way, and the functions it has traced."""
+"""What is remembered of graphs: the loss of the trace under way, and what was derived from residuals traced before."""
 
 import collections
 import threading
 import weakref
-from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.optimizers.callables import anchors, objects_read
+from tfjac.graph import as_tf_variable
 
 
 class LossOfTrace:
@@ -39,70 +38,43 @@ class LossOfTrace:
 
 
 class TraceCache:
-    """Traces of functions of the user's, the least recently used of which goes first.
+    """What was made of residuals traced before, for residuals that come out the same; the oldest go first.
 
-    A trace is used again for the same function, variables and options as long as the function still reads the same
-    objects (`objects_read`). Functions and variables are held weakly: a trace goes when one of them does.
+    The user's function is called each time, and only where its graph is the same one again is anything used again. So
+    nothing here can be out of date: what the function reads of Python is in its graph, and data are no part of it.
 
     Args:
-        size: how many to keep.
+        size: how many to keep; None for all.
     """
 
     def __init__(self, size=8):
-        self.size, self._kept = size, collections.OrderedDict()
+        self._size, self._kept, self._lock = size, collections.OrderedDict(), threading.Lock()
 
-    def get(self, function, variables, options, trace):
-        """Return what `trace()` returned for this function, these variables and options; call it if it is to be.
+    def get(self, residuals, variables, options, make):
+        """Return what `make()` returned for the same residuals, variables and options; call it if it is to be.
 
         Args:
-            function: callable without arguments.
-            variables: list of the variables.
-            options: hashable.
-            trace: callable without arguments; what it returns must not refer to `function`.
+            residuals: `TracedResiduals`.
+            variables: list of the variables, which are not kept alive: what was made goes with them.
+            options: hashable; None where what is made depends on more than can be compared, and is not kept.
+            make: callable without arguments; what it returns refers to no variable.
         """
-        owners = [*anchors(function), *variables]
-        key = (*(id(owner) for owner in owners), options)
-        kept = self._kept.pop(key, None)
-        if kept is None or not (kept.owners.are(owners) and kept.read.are(objects_read(function))):
-            kept = None  # frees the old trace before there is another
-            result = trace()
-            kept = _Kept(result, _Objects(owners, self._forget(key)), _Objects(objects_read(function)))
-        self._kept[key] = kept
-        while len(self._kept) > self.size:
-            self._kept.popitem(last=False)
-        return kept.result
+        if options is None or any(getattr(variable, "constraint", None) is not None for variable in variables):
+            return make()
+        owners = [as_tf_variable(variable) for variable in variables]
+        key = (residuals.fingerprint(), *(id(owner) for owner in owners), options)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]
+        made = make()
+        with self._lock:
+            self._kept[key] = made, residuals, [weakref.ref(owner, self._forget(key)) for owner in owners]
+            while self._size is not None and len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return made
 
     def _forget(self, key):
-        """Return the callback that drops the entry of `key`."""
+        """Return the callback that drops the entry of `key`; it may come at any time, with the lock held."""
         kept = self._kept
         return lambda _: kept.pop(key, None)
-
-
-class _Objects:
-    """Objects as they are, known by identity (bytes by their value); held weakly where they allow it."""
-
-    def __init__(self, objects, when_gone=None):
-        self._held = [_held(item, when_gone) for item in objects]
-
-    def are(self, objects):
-        """Return whether these are the same objects in the same order."""
-        return len(objects) == len(self._held) and all(_same(held(), x) for held, x in zip(self._held, objects))
-
-
-def _same(x, y):
-    return x is y or (type(x) is type(y) is bytes and x == y)
-
-
-def _held(item, when_gone):
-    try:
-        return weakref.ref(item, when_gone)
-    except TypeError:  # numbers, strings, lists and their like
-        return lambda: item
-
-
-class _Kept(NamedTuple):
-    """A trace, the function and variables that it is of, and what that function read when it was traced."""
-
-    result: Any
-    owners: _Objects
-    read: _Objects

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, verification_wanted
+from tfjac.optimizers.callables import as_data
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.refusals import (
     check_replicas,
@@ -12,8 +13,9 @@ from tfjac.optimizers.keras.refusals import (
     refuse_learning_rate,
     refuse_options,
 )
-from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.options import positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import problem_of_loss, problem_of_residuals
+from tfjac.optimizers.problem.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
 from tfjac.optimizers.records import Method, State
 from tfjac.optimizers.scaling import get_scaling
@@ -164,35 +166,40 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             self._advance(problem_of_loss(loss, variables, gradients, self._verify))
 
     @tf.autograph.experimental.do_not_convert
-    def minimize(self, residuals, variables):
-        """Take one step on ½‖residuals()‖².
+    def minimize(self, residuals, variables, args=()):
+        """Take one step on ½‖residuals(*args)‖².
 
-        Eagerly, `residuals` is traced on the first call and the trace used again as long as the callable reads the
-        same objects (arrays that changed in place are not noticed); inside a `tf.function` it is traced in place.
+        Eagerly, `residuals` is called each time, to be made a graph; where that is the same one as before, but for
+        `args` and tensors that it captures, the rest of the trace is used again. Inside a `tf.function` it is traced in
+        place.
 
         Args:
-            residuals: callable without arguments that reads the variables and returns a tensor of any shape, or a
-              nest of them. Where the leading axis is that of independent examples, the Jacobian is found far cheaper.
+            residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them. Where the
+              leading axis is that of independent examples, the Jacobian is found far cheaper.
             variables: list of `tf.Variable` or `keras.Variable`, the same for every call.
+            args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers.
 
         Returns:
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
-        if not callable(residuals):
-            raise TypeError(
-                "minimize takes a callable without arguments that returns the residuals, so that they can be evaluated "
-                f"again after a trial step. Received: residuals={residuals!r}"
-            )
         check_replicas()
         variables = self._variables_of_step(tf.nest.flatten(variables))
+        args = as_data(args, variables)
 
-        def step():
-            return self._advance(problem_of_residuals(residuals, variables, self._verify))
+        def advance(tensors):
+            return self._advance(problem_of_residuals(tensors, variables, self._verify))
 
         if not tf.executing_eagerly():
-            return step()
-        trace = lambda: tf.function(step, autograph=False).get_concrete_function()  # noqa: E731
-        return self._traces.get(residuals, variables, None, trace)()
+            return advance(called(residuals, variables, args))
+        traced = TracedResiduals(traceable(residuals, variables).get_concrete_function(*args), variables)
+
+        def step(*data):
+            return advance(traced.place(data, traced.draw(data)))
+
+        trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
+        options = recipe(self._method[:3], verification_wanted(self._verify))
+        trace = self._traces.get(traced, variables, options, trace)
+        return trace(*traced.data(args))
 
     def _advance(self, problem):
         state, report = take_step(problem, self._read_state(), self._method)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import ExamplesMix, analyse_examples, handle_in
 from tfjac.jacobians import jacobian_operator
-from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian
+from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian, ZeroRows
 from tfjac.optimizers.problem.dependence import dependence
 
 FEW_ROWS = 1000
@@ -37,6 +37,8 @@ def stacked_jacobian(residuals, variables, columns, dtype):
 def _operator(group, variables, columns, handles):
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(set().union(*dependence(group, handles)))
+    if not present:
+        return ZeroRows(_size(_flattened(group)), columns.total, group[0].dtype)
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
             warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few

@@ -106,3 +106,39 @@ class SomeColumns:
             if index not in parts:
                 parts[index] = tf.zeros([*shape[:axis], size, *shape[axis + 1 :]], tensor.dtype)
         return tf.concat([parts[index] for index in range(len(sizes))], axis=axis)
+
+
+class ZeroRows:
+    """The Jacobian of residuals that no variable moves.
+
+    Args:
+        rows: how many they are, an integer or a scalar tensor.
+        columns: number of columns.
+        dtype: of the variables.
+    """
+
+    def __init__(self, rows, columns, dtype):
+        self.rows, self.columns, self.dtype = rows, columns, dtype
+
+    def gram_and_gradient(self, residual):
+        """Return zeros `[p, p]` and `[p]`."""
+        return self._zeros(self.columns, self.columns), self._zeros(self.columns)
+
+    def kernel(self, scales):
+        """Return zeros `[rows, rows]`."""
+        return self._zeros(self.rows, self.rows)
+
+    def column_norms(self):
+        """Return zeros `[p]`."""
+        return self._zeros(self.columns)
+
+    def matvec(self, vector, adjoint=False):
+        """Return zeros `[rows]`, or `[p]` for the adjoint."""
+        return self._zeros(self.columns if adjoint else self.rows)
+
+    def to_dense(self):
+        """Return zeros `[rows, p]`."""
+        return self._zeros(self.rows, self.columns)
+
+    def _zeros(self, *shape):
+        return tf.zeros(shape, self.dtype)

@@ -2,12 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_converted, handle_in, inline_calls, verification_wanted
+from tfjac.graph import as_tf_variable, handle_in, inline_calls, verification_wanted
 from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.problem.loss_terms import squared_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
 from tfjac.optimizers.problem.problem import Problem
-from tfjac.optimizers.problem.variables import variable_name
 
 
 def problem_of_loss(loss, variables, gradients=None, verify=None):
@@ -52,55 +51,26 @@ def _inlined(loss, handles):
         return inline_calls([loss], read, draw_again=True)[0], True
 
 
-def problem_of_residuals(function, variables, verify=None):
-    """Return the `Problem` F = ½‖r‖² of the residuals that a function of the user's returns, traced here.
+def problem_of_residuals(tensors, variables, verify=None):
+    """Return the `Problem` F = ½‖r‖² of residuals.
 
     Args:
-        function: callable without arguments that returns a tensor of any shape, or a nest of tensors. Where the leading
-            axis is that of independent examples, the Jacobian is found far cheaper.
+        tensors: list of tensors of any shape, of the graph being traced. Where the leading axis is that of independent
+            examples, the Jacobian is found far cheaper.
         variables: list of `tf.Variable` or `keras.Variable`.
         verify: whether to verify, see `verification_wanted`.
 
     Raises:
-        ValueError: for residuals that do not depend on one of the variables, or assign to one.
-        TypeError: for residuals that are not floating-point tensors.
+        ValueError: for residuals that do not depend on one of the variables, or arithmetic in another precision.
     """
-    graph = tf.compat.v1.get_default_graph()
-    before = len(graph.get_operations())
-    tensors = _checked(tf.nest.flatten(call_converted(function)))
-    handles = _handles(graph, variables)
-    _check_not_assigned(graph.get_operations()[before:], variables, handles)
+    handles = _handles(tensors[0].graph, variables)
     tensors = inline_calls(tensors, [handle for handle in handles if handle is not None], draw_again=True)
     check_dependence(tensors, variables, handles, "residuals")
+    dtype = as_tf_variable(variables[0]).dtype
+    tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
     gradients = _gradients(cost, variables) if verification_wanted(verify) else None
-    return Problem(cost, tensors, combined([], _sizes(variables), cost.dtype), variables, gradients)
-
-
-def _checked(tensors):
-    for tensor in tensors or [None]:
-        if not tf.is_symbolic_tensor(tensor) or not tensor.dtype.is_floating:
-            raise TypeError(
-                "The residuals must be floating-point tensors computed from the variables, inside the function that "
-                f"was passed. Received: {tensor!r}"
-            )
-        if tensor.shape.rank is None:
-            raise ValueError(
-                "The rank of residuals must be known while tracing. Say what their shape is by tf.ensure_shape. "
-                f"Received: {tensor!r}"
-            )
-    return tensors
-
-
-def _check_not_assigned(ops, variables, handles):
-    names = {handle.ref(): variable_name(v) for v, handle in zip(variables, handles) if handle is not None}
-    for op in ops:
-        if op.type.startswith("Assign") and op.inputs[0].ref() in names:
-            raise ValueError(
-                "The residuals must not assign to a variable that they are minimised over: where they are evaluated is "
-                "for the steps to say. Assign before the minimisation, or compute with a tensor instead. "
-                f"Received: op {op.name!r} of type {op.type}, which assigns to {names[op.inputs[0].ref()]!r}"
-            )
+    return Problem(cost, tensors, combined([], _sizes(variables), dtype), variables, gradients)
 
 
 def _sizes(variables):

@@ -1,0 +1,94 @@
+"""Derivatives of a minimum with respect to what its residuals are computed from.
+
+At a minimum x of F(x, θ) = ½‖r(x, θ)‖² the gradient g = ∂F/∂x is zero, and stays so as θ changes:
+
+    H dx + (∂g/∂θ) dθ = 0    with H = ∂g/∂x = JᵀJ + Σ rₖ ∇²rₖ
+
+so that a cotangent u of x is −(∂g/∂θ)ᵀ H⁻¹ u of θ. H is the exact one: with JᵀJ alone the derivatives would be wrong
+wherever residuals are left. The cost has ∂F/∂θ; that x moves with θ changes nothing there.
+Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 2022, section 2.
+"""
+
+import tensorflow as tf
+
+from tfjac.jacobians import jacobian
+from tfjac.optimizers.linearisation import Columns
+
+
+def differentiable(outcome, residuals, variables, data, drawn):
+    """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
+
+    They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
+    they are taken; then, H, by p backward passes of g, and its Cholesky factor.
+
+    Args:
+        outcome: an `Outcome` whose `x` is a list.
+        residuals: `TracedResiduals`.
+        variables: list of the variables that were minimised over.
+        data: list of tensors like `residuals.specs`.
+        drawn: what `residuals.draw` returned.
+    """
+    minimum = _Minimum(residuals, variables, data, drawn)
+    _, cost, *rest = map(tf.stop_gradient, [minimum.columns.flatten(outcome.x), *outcome[1:]])
+    point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
+    x = minimum.columns.split(minimum.point(point))
+    return type(outcome)(x, minimum.cost(cost, point), *rest)
+
+
+class _Minimum:
+    """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
+
+    def __init__(self, residuals, variables, data, drawn):
+        self.columns = Columns(variables)
+        self._residuals, self._drawn = residuals, drawn
+        self._given = [*data, *residuals.read_traced()]
+        self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
+        self._adjoint = tf.function(self._adjoint, autograph=False)
+        self._slope = tf.function(self._slope, autograph=False)
+
+    def point(self, value, parameters=None):
+        """Return x, which is `value`, as a function of θ."""
+
+        @tf.custom_gradient
+        def x_of(*parameters):
+            def backward(upstream):
+                x = self.point(value, parameters)  # with derivatives of its own, for second ones
+                return self._adjoint(x, upstream, *parameters)
+
+            return tf.identity(value), backward
+
+        return x_of(*(self._parameters if parameters is None else parameters))
+
+    def cost(self, value, point):
+        """Return F, which is `value`, as a function of θ."""
+
+        @tf.custom_gradient
+        def cost_of(*parameters):
+            def backward(upstream):
+                return self._slope(self.point(point, parameters), upstream, *parameters)
+
+            return tf.identity(value), backward
+
+        return cost_of(*self._parameters)
+
+    def _adjoint(self, x, upstream, *parameters):
+        """Return −(∂g/∂θ)ᵀ H⁻¹ u for each θ."""
+        gradient = tf.convert_to_tensor(tf.gradients(self._cost_at(x, parameters), x)[0])
+        factor = tf.linalg.cholesky(jacobian(gradient, x, mode="reverse"))
+        step = -tf.linalg.cholesky_solve(factor, upstream[:, None])[:, 0]
+        return tf.gradients(gradient, parameters, grad_ys=step, unconnected_gradients="zero")
+
+    def _slope(self, x, upstream, *parameters):
+        """Return u·∂F/∂θ for each θ."""
+        return tf.gradients(self._cost_at(x, parameters), parameters, grad_ys=upstream, unconnected_gradients="zero")
+
+    def _cost_at(self, x, parameters):
+        """Return ½‖r‖² at x `[p]` and θ."""
+        floating = iter(parameters)
+        given = [next(floating) if tensor.dtype.is_floating else tensor for tensor in self._given]
+        count = len(self._residuals.specs)
+        data, values = given[:count], given[count:]
+        for position, part in zip(self._residuals.positions, self.columns.split(x)):
+            values[position] = part
+        tensors = self._residuals.place_at(data, self._drawn, values)
+        return tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, x.dtype))) for tensor in tensors]) / 2

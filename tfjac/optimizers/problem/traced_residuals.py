@@ -1,0 +1,205 @@
+"""The residuals as a graph of their own: the user's function called once, and its graph placed where it is needed."""
+
+import functools
+
+import tensorflow as tf
+
+from tfjac.graph import (
+    Effects,
+    call_converted,
+    calls_that_draw,
+    captures_of,
+    fingerprint,
+    handle_in,
+    handle_spec,
+    inline_calls,
+    transplant,
+)
+from tfjac.optimizers.callables import check_residuals, explained, residual_tensors
+from tfjac.optimizers.problem.variables import variable_name
+
+
+def called(function, variables, args):
+    """Return the residuals as a list of tensors of the graph being traced; no function called on the way draws inside.
+
+    Args:
+        function: callable of `args` that reads the variables and returns a tensor or a nest of them.
+        variables: list of the variables that are minimised over.
+        args: tuple of nests of tensors.
+
+    Raises:
+        TypeError: for residuals that are no such function, do not return tensors, or ask for values.
+        ValueError: for no residuals at all, and where they assign to one of the variables.
+    """
+    check_residuals(function, args)
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    with explained():
+        tensors = residual_tensors(call_converted(functools.partial(function, *args)), variables)
+    _check_not_assigned(
+        graph.get_operations()[before:], variables, [handle_in(graph, variable) for variable in variables]
+    )
+    return inline_calls(tensors, draw_again=True) if calls_that_draw(tensors) else tensors
+
+
+def traceable(function, variables, reduce_retracing=False):
+    """Return `called`, of nests of tensors, as a `tf.function`.
+
+    Args:
+        function, variables: as in `called`.
+        reduce_retracing: whether a trace for tensors of any size may follow those for a few sizes.
+    """
+
+    def traced(*args):
+        return called(function, variables, args)
+
+    return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
+
+
+class TracedResiduals:
+    """The residuals as a function of data and of what the variables hold, in the form of a graph.
+
+    The user's function has been called to make it. What it read of Python meanwhile, be it numbers, attributes or
+    globals, is in the graph; tensors that it captured from around it are data, as its arguments are.
+
+    Args:
+        concrete: `tf.ConcreteFunction`, a trace of a `traceable` function.
+        variables: list of the variables that are minimised over.
+
+    Attributes:
+        handles: list of the handles of all variables that it reads.
+        positions: for each of `variables`, where it is among these (None for one that is not read).
+    """
+
+    def __init__(self, concrete, variables):
+        self._concrete, self._graph, self._outputs = concrete, concrete.graph, list(concrete.graph.outputs)
+        captures = captures_of(self._graph)
+        tensors = [pair for pair in captures if _kind(pair[1]) == "tensor"]
+        self._read = [pair for pair in captures if _kind(pair[1]) == "variable"]
+        self._others = [pair for pair in captures if _kind(pair[1]) == "other"]
+        self._inputs = [*self._graph.inputs[: -len(captures) or None], *(inner for _, inner in tensors)]
+        self._captured = [outer for outer, _ in tensors]
+        self.handles = [outer for outer, _ in self._read]
+        handles = [handle_in(self._graph, variable) for variable in variables]
+        self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
+        self._effects = Effects(self._graph, self._outputs, [handle for handle in handles if handle is not None])
+
+    def data(self, args):
+        """Return the data of a call, a list of tensors like `specs`: those of `args`, and those that were captured."""
+        return [*tf.nest.flatten(args, expand_composites=True), *self._captured]
+
+    @property
+    def specs(self):
+        """List of `tf.TensorSpec`, what data are like."""
+        return [_spec(tensor) for tensor in self._inputs]
+
+    @property
+    def drawn_specs(self):
+        """List of `tf.TensorSpec`, what is drawn is like."""
+        return [_spec(tensor) for tensor in self._effects.drawn]
+
+    @property
+    def handle_specs(self):
+        """List of `tf.TensorSpec`, what the variables hold."""
+        return [handle_spec(inner) for _, inner in self._read]
+
+    def read(self):
+        """Return what the variables in `handles` hold, a list of eager tensors."""
+        pairs = zip(self.handles, self.handle_specs)
+        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=spec.dtype) for handle, spec in pairs]
+
+    def read_traced(self):
+        """Return what the variables in `handles` hold, a list of tensors of the current graph with derivatives."""
+        variables = {id(variable.handle): variable for variable in self._graph.variables}
+        return [variables[id(handle)].read_value() for handle in self.handles]
+
+    def draw(self, data):
+        """Run in the current graph what the residuals draw from a state, or act on, and return what they use of it.
+
+        Args:
+            data: list of tensors like `specs`.
+        """
+        return self._effects.run(self._given(data, self.handles)) if self._effects else []
+
+    def place(self, data, drawn, handles=None):
+        """Return the residuals, a list of tensors of the current graph, at what the variables hold at this point.
+
+        Args:
+            data: list of tensors like `specs`.
+            drawn: what `draw` returned.
+            handles: list of the handles of variables to read in place of those in `handles`.
+        """
+        given = self._given(data, self.handles if handles is None else handles)
+        mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)])
+        return [mapping[output.ref()] for output in self._outputs]
+
+    def place_at(self, data, drawn, values):
+        """Return the residuals where the variables in `handles` held `values`, as a function of these tensors.
+
+        Args:
+            data, drawn: as in `place`.
+            values: list of tensors.
+
+        Raises:
+            ValueError: where a loop, a branch or another op takes a variable as it is, rather than what it holds.
+        """
+        read = {inner.ref(): value for (_, inner), value in zip(self._read, values)}
+
+        def edit(op, inputs):
+            value = next((read[tensor.ref()] for tensor in op.inputs if tensor.ref() in read), None)
+            return None if value is None else _reading(op, value, inputs)
+
+        others = [(inner, tf.compat.v1.get_default_graph().capture(outer)) for outer, inner in self._others]
+        given = [*zip(self._inputs, data), *others, *zip(self._effects.drawn, drawn)]
+        mapping = transplant(self._outputs, given, edit)
+        return [mapping[output.ref()] for output in self._outputs]
+
+    def fingerprint(self):
+        """Return what is the same for residuals that come out the same: a hash of the graph, and what it refers to.
+
+        Data are no part of it. Variables and their like are known by identity, as long as this object is kept.
+        """
+        return fingerprint(self._concrete), *(id(outer) for outer, _ in (*self._read, *self._others))
+
+    def _given(self, data, handles):
+        capture = tf.compat.v1.get_default_graph().capture
+        outer = [*handles, *(outer for outer, _ in self._others)]
+        inner = [inner for _, inner in (*self._read, *self._others)]
+        return [*zip(self._inputs, data), *zip(inner, map(capture, outer))]
+
+
+def _reading(op, value, inputs):
+    """Return what `op` reads of a variable that holds `value`."""
+    if op.type == "ReadVariableOp":
+        return [value]
+    if op.type == "ResourceGather":
+        return [tf.gather(value, inputs[1], batch_dims=op.get_attr("batch_dims"))]
+    raise ValueError(
+        "A minimum has derivatives only where the residuals read variables outside of loops and branches: read them "
+        f"before, as x = tf.identity(variable). Received: op {op.name!r} of type {op.type}"
+    )
+
+
+def _kind(placeholder):
+    if placeholder.dtype not in (tf.resource, tf.variant):
+        return "tensor"
+    return "other" if handle_spec(placeholder) is None else "variable"
+
+
+def _index(tensor, tensors):
+    return next((index for index, each in enumerate(tensors) if each is tensor), None)
+
+
+def _spec(tensor):
+    return tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def _check_not_assigned(ops, variables, handles):
+    names = {handle.ref(): variable_name(v) for v, handle in zip(variables, handles) if handle is not None}
+    for op in ops:
+        if op.type.startswith("Assign") and op.inputs[0].ref() in names:
+            raise ValueError(
+                "The residuals must not assign to a variable that they are minimised over: where they are evaluated is "
+                "for the steps to say. Assign before the minimisation, or compute with a tensor instead. "
+                f"Received: op {op.name!r} of type {op.type}, which assigns to {names[op.inputs[0].ref()]!r}"
+            )
