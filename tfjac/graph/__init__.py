@@ -19,6 +19,7 @@ from tfjac.graph.example_axis import (
 from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
+from tfjac.graph.lost_paths import LostPath, lost_paths, stops_of
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.statefulness import culprit_in
@@ -37,6 +38,7 @@ __all__ = [
     "ExampleAnalysis",
     "ExampleAxis",
     "ExamplesMix",
+    "LostPath",
     "analyse_examples",
     "analyse_segments",
     "ancestors",
@@ -64,10 +66,12 @@ __all__ = [
     "in_graph",
     "inline_calls",
     "input_gradients",
+    "lost_paths",
     "references",
     "registering",
     "replay",
     "static_trip_count",
+    "stops_of",
     "transplant",
     "verification_wanted",
     "verified",

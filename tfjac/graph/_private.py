@@ -10,6 +10,10 @@ from tensorflow.python.framework import function_def_to_graph as _function_def_t
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
+from tensorflow.python.ops import script_ops as _script_ops
+
+PIECEWISE_CONSTANT = {"Ceil", "Floor", "FloorDiv", "Rint", "Round", "Sign", "TruncateDiv"}
+"""Ops whose derivative is zero wherever there is one: their registered gradients are None, or zeros."""
 
 
 def handle_shape(handle):
@@ -175,7 +179,7 @@ def copy_handle_data(source, target):
 
 
 def is_differentiable(op):
-    """Return whether a gradient passes through `op`: False for Shape, StopGradient, comparisons and their like.
+    """Return whether a gradient passes through `op`: False for Shape, StopGradient, comparisons, roundings, signs.
 
     An op without any registered gradient counts as differentiable, so that taking the gradient says what is missing.
     `ops.get_gradient_function` asks every op for a gradient of its own first, which costs ten times as much.
@@ -183,9 +187,19 @@ def is_differentiable(op):
     if not op.inputs:
         return False
     try:
-        return _ops.gradient_registry.lookup(op.type) is not None or "_gradient_op_type" in op.node_def.attr
+        passes = _ops.gradient_registry.lookup(op.type) is not None and op.type not in PIECEWISE_CONSTANT
     except LookupError:
         return True
+    return passes or gradient_name(op) is not None
+
+
+def python_function(op):
+    """Return the Python function that an op made by `tf.py_function` calls, or None where it is not there any more.
+
+    The op holds no more of it than a number.
+    """
+    wrapper = _script_ops._py_funcs.get(op.get_attr("token").decode())
+    return getattr(wrapper, "_func", None)
 
 
 def input_gradients(op, cotangents):

@@ -4,12 +4,13 @@ from tfjac.graph import _private
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.traversal import between, references, shape_only
 
-_BODIES = {
+BODIES = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("body",)),
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
 }
+"""Attributes in which ops name the functions that their values come from."""
 
 
 def depend_by_value(targets, sources):
@@ -36,7 +37,7 @@ def _walk(sources, targets):
     reached, stops = references(sources), []
     for op in between(sources, targets, constant=shape_only):
         carriers = {k for k, tensor in enumerate(op.inputs) if tensor.ref() in reached}
-        if op.type in _BODIES:
+        if op.type in BODIES:
             outputs, inside = _walk_inside(op, carriers)
             stops += inside
             reached |= references(op.outputs[k] for k in outputs)
@@ -52,7 +53,7 @@ def _walk_inside(op, carriers):
     And the ops at which gradients stop. What chooses a branch, or ends a loop, does not count.
     """
     outputs, stops = set(), []
-    for body in (body for attribute in _BODIES[op.type] for body in bodies_of(op, attribute)):
+    for body in (body for attribute in BODIES[op.type] for body in bodies_of(op, attribute)):
         first = len(op.inputs) - len(body.inputs)
         begins, ends = set(), {k - first for k in carriers if k >= first}
         while not ends <= begins:

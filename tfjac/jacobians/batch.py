@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty, vectorised_map
+from tfjac.jacobians.connectedness import warn_of_lost_paths
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
@@ -48,6 +49,7 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
         sources = sources_of(x)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
+        warn_of_lost_paths(flat, dependence)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
         for y, blocks in zip(tf.nest.flatten(ys), results):
             verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, handle_in, inline_calls
 from tfjac.jacobians.chunks import in_chunks
+from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors import DenseFactor, joined
@@ -68,6 +69,19 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
     return factors
 
 
+def factors_by_rules(ys, variables, dependence, chunk_size=None):
+    """`factorize` for ys without function calls on the way, each variable connected; without a way out.
+
+    Args:
+        dependence: the `Dependence` on what stands for the variables in the graph.
+
+    Raises:
+        ExamplesMix: where examples depend on one another, or this cannot be decided.
+    """
+    factors = _by_rules(ys, variables, dependence, chunk_size)
+    return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+
+
 def source_in(graph, variable):
     """Return what stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used.
 
@@ -92,16 +106,6 @@ def _check(ys, examples_mix):
             raise ValueError(
                 "ys must have the examples along axis 0, so its rank must be known and at least 1. Keep the examples "
                 f"apart: no mean or sum over the batch. Received: {y.name} of shape {y.shape}"
-            )
-
-
-def check_connected(ys, variables, dependence):
-    connected = dependence.sources_of_any(ys)
-    for index, variable in enumerate(variables):
-        if index not in connected:
-            raise ValueError(
-                "ys does not depend on this variable by any path that a gradient passes through; leave it out, or look "
-                f"for a stop_gradient, an integer or a comparison on the way. Received: {variable!r}"
             )
 
 

@@ -5,7 +5,8 @@ import tensorflow as tf
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.factorize import factorize, rows_like
+from tfjac.jacobians.connectedness import warn_of_lost_paths
+from tfjac.jacobians.factorize import factors_by_rules, rows_like
 from tfjac.jacobians.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import axes
@@ -61,6 +62,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         sources = sources_of(xs)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
+        warn_of_lost_paths(flat, dependence)
         results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
         for y, blocks in zip(tf.nest.flatten(ys), results):
             verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)
@@ -137,7 +139,10 @@ def _assuming(analysis, dependence):
 
 
 def _by_factors(y, sources, xs, limits):
-    factors = factorize([y], xs, chunk_size=_passes(y, sources, limits))
+    try:
+        factors = factors_by_rules([y], xs, Dependence(sources), _passes(y, sources, limits))
+    except ExamplesMix:  # which shows in some loops only when they are walked backwards
+        return _reverse(y, sources, xs, limits)
     return [rows_like(y, x, factor) for x, factor in zip(xs, factors)]
 
 

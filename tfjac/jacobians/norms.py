@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.graph import in_graph
+from tfjac.graph import Dependence, in_graph, inline_calls
+from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
@@ -113,14 +114,10 @@ def weighted_gradients(losses, variables, weights):
 
     def compute(y):
         factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)
-        results = pulled([y], sources_of(variables), [factor])
-        for result, variable in zip(results, tf.nest.flatten(variables)):
-            if result is None:
-                raise ValueError(
-                    "losses do not depend on this variable by any path that a gradient passes through; leave it out. "
-                    f"Received: {variable!r}"
-                )
-        return tf.nest.pack_sequence_as(variables, results)
+        sources = sources_of(variables)
+        ys = inline_calls([y], depends_on=[source for source in sources if source is not None])
+        check_connected(ys, tf.nest.flatten(variables), Dependence(sources), "losses do not depend on this variable")
+        return tf.nest.pack_sequence_as(variables, pulled(ys, sources, [factor]))
 
     return in_graph(compute, losses)
 

@@ -1,8 +1,9 @@
 """From results per segment and variables to one factor per variable."""
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_segments, examples_mix_at, inline_calls
+from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.cotangents import stacked_cotangents
-from tfjac.jacobians.factorize import check_connected, factor_by_rule, in_dtype_of, source_in
+from tfjac.jacobians.factorize import factor_by_rule, in_dtype_of, source_in
 from tfjac.jacobians.factors import joined
 from tfjac.jacobians.segments.grouping import Grouping, in_segments
 from tfjac.jacobians.shapes import after, axes, check_when_run

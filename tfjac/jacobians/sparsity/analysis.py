@@ -6,6 +6,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls
+from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.nests import is_variable, like, sources_of
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
@@ -76,13 +77,7 @@ class Ends:
         """
         xs, sources = tf.nest.flatten(xs), sources_of(xs)
         ys = inline_calls(tf.nest.flatten(ys), depends_on=[source for source in sources if source is not None])
-        connected = Dependence(sources).sources_of_any(ys)
-        for index, x in enumerate(xs):
-            if index not in connected:
-                raise ValueError(
-                    "ys does not depend on this x by any path that a gradient passes through; leave it out, or look "
-                    f"for a stop_gradient, an integer or a comparison on the way. Received: {x!r}"
-                )
+        check_connected(ys, xs, Dependence(sources), "ys does not depend on this x")
         eager = [x for x in xs if not is_variable(x) and not tf.is_symbolic_tensor(x)]
         walk = Propagation(Known(tf.compat.v1.get_default_graph(), xs=[*sources, *eager]), [])
         sizes = [product(_static_shape(x)) for x in xs]

@@ -1,0 +1,231 @@
+"""Values that reach a result by paths that no gradient follows: through NumPy, a rounding, a cast to an integer.
+
+TensorFlow says nothing of them: the gradient behind such an op counts as zero, or as not there. Most are meant so: what
+is compared, chosen, gathered by index or put behind `tf.stop_gradient` need not be differentiable. What is looked for
+is a number that the result is computed with.
+"""
+
+import dataclasses
+import typing
+
+import tensorflow as tf
+
+from tfjac.graph import _private, custom_gradients
+from tfjac.graph.bodies import bodies_of
+from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
+from tfjac.graph.example_rules.elementwise import SEVERAL_INPUTS, UNARY
+from tfjac.graph.python_functions import leaves_tensorflow
+from tfjac.graph.traversal import Inherited, references
+from tfjac.graph.value_paths import BODIES
+
+_ROUNDINGS = {"Cast", "Ceil", "Floor", "FloorDiv", "Rint", "Round", "TruncateDiv"}
+_PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "Einsum", "MatMul", "Mul"}
+_CHOICES = {"StopGradient", "Where"}
+"""Ops that end a path on purpose, or give the places of what is true."""
+
+_MOVES = {
+    "BroadcastTo", "ConcatV2", "ExpandDims", "GatherNd", "GatherV2", "Identity", "Pack", "Reshape", "Slice", "Split",
+    "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
+}  # fmt: skip
+_SHIFTS = {"Add", "AddV2", "Cast", "ClipByValue", "Maximum", "Minimum", "Sub"}
+_ELEMENTWISE = {*UNARY.split(), *SEVERAL_INPUTS.split()}
+
+
+@dataclasses.dataclass(frozen=True)
+class LostPath:
+    """A place between sources and a target that values pass, and no gradient.
+
+    Attributes:
+        op: the op at which the gradient stops.
+        reason: why it stops there, a clause about the op.
+        target: index of the target.
+        whole: whether the target has no other path to any source, so that all of its gradient is lost.
+    """
+
+    op: tf.Operation
+    reason: str
+    target: int
+    whole: bool
+
+    def __str__(self):
+        return f"op {self.op.name!r} of type {self.op.type}, {self.reason}"
+
+
+def lost_paths(targets, sources):
+    """List where gradients stop on the way of values from `sources` to `targets`.
+
+    Args:
+        targets: list of floating-point tensors of one graph, without function calls on the way (`inline_calls`).
+        sources: handles of variables, or tensors, None for one that the graph never uses; or a `Dependence` on them.
+
+    Returns:
+        A list of `LostPath`. For a target with a gradient those through which some number passes that the target is
+        computed with; comparisons, choices, indices and `tf.stop_gradient` are left out there. For a target that
+        depends on the sources by value, and has no gradient at all, every op at which one stops.
+
+    Cost: three walks over the graph.
+    """
+    gradient = sources if isinstance(sources, Dependence) else Dependence(sources)
+    value, lost = Dependence(gradient.sources, by_value=True), _LostValues(gradient)
+    found = []
+    for index, target in enumerate(targets):
+        whole = not gradient.reaches(target)
+        ops = _stops(target, gradient, value) if whole else lost.reaching(target)
+        found += [LostPath(op, _reason(op), index, whole) for op in ops]
+    return found
+
+
+def stops_of(source, targets, dependence):
+    """List the ops at which the gradient of `targets` with respect to one source stops, where it has none.
+
+    Args:
+        source: index of the source.
+        targets: list of tensors.
+        dependence: the `Dependence` on the sources.
+
+    Returns:
+        A list of `LostPath`, empty where the values of the targets do not depend on the source either.
+    """
+    alone = [each if index == source else None for index, each in enumerate(dependence.sources)]
+    return [path for path in lost_paths(targets, alone) if path.whole]
+
+
+def _stops(target, gradient, value):
+    """The ops on the way of values from the sources to `target` that gradients reach and do not pass."""
+    path = value.path([target])
+    used = references([target, *(tensor for op in path for tensor in op.inputs)])
+    reached = [op for op in path if any(map(gradient.reaches, op.inputs))]
+    return [op for op in reached if any(x.ref() in used and not gradient.reaches(x) for x in op.outputs)]
+
+
+class _Carried(typing.NamedTuple):
+    """Ops whose numbers a tensor is computed with, though no gradient passes there.
+
+    `plain` are those of them that have met nothing since then but ops that act on elements or move them.
+    """
+
+    lost: frozenset = frozenset()
+    plain: frozenset = frozenset()
+
+
+class _LostValues:
+    """The lost numbers that each tensor of a graph is computed with."""
+
+    def __init__(self, gradient, given=()):
+        """Start a walk.
+
+        Args:
+            gradient: the `Dependence` on the sources.
+            given: pairs of a parameter of the function that the graph belongs to, and the lost ops that it carries.
+        """
+        self._gradient, self._given = gradient, {tensor.ref(): _Carried(lost) for tensor, lost in given}
+        self._carried = Inherited(self._of_outputs)
+
+    def reaching(self, tensor):
+        """Return the ops at which a gradient stops whose numbers `tensor` is computed with, by name."""
+        return sorted(self._carried(tensor).lost, key=lambda op: op.name)
+
+    def _of_outputs(self, op, carried):
+        if op.type in BODIES:
+            return [_Carried(lost) for lost in self._behind_bodies(op, [each.lost for each in carried])]
+        if not op.inputs:
+            return [self._given.get(output.ref(), _Carried()) for output in op.outputs]
+        if op.type in _CHOICES:
+            return [_Carried() for _ in op.outputs]
+        cleared = self._cleared(op, carried)
+        return [self._of_output(op, output, carried, cleared) for output in op.outputs]
+
+    def _of_output(self, op, output, carried, cleared):
+        if output.dtype in (tf.bool, tf.string):
+            return _Carried()
+        inputs = [index for index in self._numbers_read(op) if _passes_numbers(op, op.inputs[index], output)]
+        own = frozenset([op] if self._stops_at(op, output) else [])
+        lost = own.union(*(carried[index].lost for index in inputs)) - cleared
+        keeps = op.type in _ELEMENTWISE or op.type in _MOVES
+        plain = own.union(*(carried[index].plain for index in inputs)) - cleared if keeps else own
+        return _Carried(lost, plain)
+
+    def _numbers_read(self, op):
+        """The inputs that count; for a custom gradient, whose forward pass is its own affair, the arguments alone."""
+        return custom_gradients.receivers(op) if custom_gradients.is_custom(op) else valued_inputs(op)
+
+    def _stops_at(self, op, output):
+        """Whether a gradient that reaches `op` stops at this output, by no choice of the user."""
+        if custom_gradients.is_custom(op) or not any(self._gradient.reaches(op.inputs[k]) for k in valued_inputs(op)):
+            return False
+        passes = carries_gradient(output.dtype) and len(differentiable_inputs(op)) > 0
+        return not passes or leaves_tensorflow(op)
+
+    def _cleared(self, op, carried):
+        """The lost ops that `op` makes good: a fraction x - floor(x), and sign(x) times what has a gradient.
+
+        The derivative of what they give is right wherever there is one, and they are written to be differentiated.
+        """
+        cleared = frozenset()
+        if op.type == "Sub":
+            for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
+                beside = {tensor.ref() for tensor in self._upwards(other, _MOVES | _SHIFTS)}
+                cleared |= {stop for stop in lost.plain & _of_types(_ROUNDINGS, lost) if self._is_of(stop, beside)}
+        if op.type in _PRODUCTS:
+            for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
+                if self._gradient.reaches(other):
+                    cleared |= _of_types({"Sign"}, lost)
+        return cleared
+
+    def _is_of(self, stop, tensors):
+        """Whether what `stop` rounds was computed element by element from one of `tensors`, given by `ref()`."""
+        above = self._upwards(stop.inputs[0], _MOVES | _ELEMENTWISE)
+        return any(tensor.ref() in tensors for tensor in above)
+
+    def _upwards(self, tensor, types):
+        """List `tensor` and what it was made of by ops of these types, as long as one input alone has a gradient."""
+        found = [tensor]
+        while tensor.op.type in types:
+            live = [each for each in tensor.op.inputs if self._gradient.reaches(each)]
+            if len(live) != 1:
+                break
+            (tensor,) = live
+            found.append(tensor)
+        return found
+
+    def _behind_bodies(self, op, lost):
+        """What the outputs of a loop, branch or call carry, given what the inputs do."""
+        outputs = [frozenset() for _ in op.outputs]
+        for body in (body for attribute in BODIES[op.type] for body in bodies_of(op, attribute)):
+            first = len(op.inputs) - len(body.inputs)
+            live = [self._gradient.reaches(tensor) for tensor in op.inputs[first:]]
+            given, before = lost[first:], None
+            while (live, given) != before:
+                before = live, given
+                gradient = Dependence([tensor if alive else None for tensor, alive in zip(body.inputs, live)])
+                inside = _LostValues(gradient, zip(body.inputs, given))
+                found = [frozenset(inside.reaching(output)) for output in body.outputs]
+                if "While" in op.type:
+                    live = [alive or gradient.reaches(output) for alive, output in zip(live, body.outputs)]
+                    given = [one | other for one, other in zip(given, found)]
+            outputs = [one | other for one, other in zip(outputs, found)]
+        return outputs
+
+
+def _of_types(types, carried):
+    return frozenset(op for op in carried.lost if op.type in types)
+
+
+def _passes_numbers(op, tensor, output):
+    """Whether numbers of an input enter an output: integers choose floats, as by index; only a cast makes them one."""
+    return op.type == "Cast" or not tensor.dtype.is_integer or output.dtype.is_integer
+
+
+def _reason(op):
+    """Say why no gradient passes `op`."""
+    if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
+        return "Python code that leaves TensorFlow"
+    if op.type == "StopGradient":
+        return "which stops gradients"
+    if op.type in _private.PIECEWISE_CONSTANT:
+        return "whose derivative is zero wherever there is one"
+    if op.outputs[0].dtype == tf.bool:
+        return "whose result is true or false"
+    if any(output.dtype.is_integer for output in op.outputs):
+        return "whose result is an integer"
+    return "which has no gradient"
