@@ -15,10 +15,12 @@ def _custom(op, outputs, wanted):
     if reason_untraced(op) is not None:
         raise NoRule(f"its custom gradient cannot be traced ({reason_untraced(op)})")
     backward = backward_of(op)
-    return [
+    axes = [
         outputs.get(k, SHARED) if gradient is None else _axis_of(op.inputs[k], gradient, backward, outputs, wanted)
         for k, gradient in enumerate(backward.gradients)
     ]
+    wanted.meet(op, [pair for pair in zip(op.inputs, axes) if pair[1] is not SHARED])
+    return axes
 
 
 def _axis_of(tensor, gradient, backward, outputs, wanted):

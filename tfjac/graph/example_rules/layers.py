@@ -1,6 +1,6 @@
 """Ops of layers that have the examples along axis 0, and ops that work along some axis."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule, undoes_broadcast
 from tfjac.graph.static_values import static_value
 
 
@@ -55,6 +55,9 @@ def _cross_entropy(op, axis, wanted):
 @rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
 def _reduce(op, axis, wanted):
     shape, reduced = known_shape(wanted, op.inputs[0]), static_value(op.inputs[1])
+    if undoes_broadcast(op):
+        _check_not_broadcast(op, axis, wanted)
+        return [axis, SHARED]
     if reduced is None:
         raise NoRule("the axes it reduces over are unknown until it runs")
     reduced = {int(index) % len(shape) for index in reduced.reshape(-1)}
@@ -65,6 +68,19 @@ def _reduce(op, axis, wanted):
     if position in reduced:
         raise NoRule("it reduces over the axis of the examples")
     return [axis.moved(position), SHARED]
+
+
+def _check_not_broadcast(op, axis, wanted):
+    """Have the run check that what was broadcast has the examples: else its gradient is a sum over them.
+
+    Inside a custom gradient that is checked of what goes into it.
+    """
+    shape_of = op.inputs[1].op.inputs[op.inputs[1].value_index].op
+    if shape_of.type != "Shape":
+        raise NoRule("the axes it reduces over are unknown until it runs")
+    operand = shape_of.inputs[0]
+    if not wanted.by_value:
+        wanted.assumed.append((operand, axis.moved(axis.axis - op.inputs[0].shape.rank + operand.shape.rank)))
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")

@@ -4,12 +4,15 @@ import math
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule, undoes_broadcast
 from tfjac.graph.static_values import static_value
 
 
 @rule("Reshape")
 def _reshape(op, axis, wanted):
+    """Behind the sum that undoes a broadcast, in a gradient, the axes are those of the sum, less some in front."""
+    if undoes_broadcast(op.inputs[0].op):
+        return [axis.moved(axis.axis + op.inputs[0].op.inputs[0].shape.rank - op.outputs[0].shape.rank), SHARED]
     return [_regrouped(op, axis, wanted), SHARED]
 
 

@@ -68,6 +68,17 @@ def _aligned(axis, tensor, out, wanted):
     return axis.moved(position)
 
 
+def undoes_broadcast(op):
+    """Return whether `op` is the sum by which a gradient undoes a broadcast, in which axes of open size take part.
+
+    Along the axis of the examples nothing is summed: what carries them has one row for each, as is checked where it
+    meets others.
+    """
+    if op.type != "Sum" or op.inputs[1].op.type != "BroadcastGradientArgs" or not op.get_attr("keep_dims"):
+        return False
+    return op.inputs[0].shape.rank is not None
+
+
 rule = registering(_RULES)
 """Register a rule for `op_types`."""
 
