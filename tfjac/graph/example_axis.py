@@ -162,7 +162,7 @@ class WantedAxes:
             analysis = analyse_examples(given, [target], [axis], self.num_examples, by_value=True, proved=given)
         except ExamplesMix:
             return False
-        # Sources have a row for each example, so what is made of them has, too: only a guess at more is none of a proof.
+        # Sources have a row for each example, so what is made of them has, too; only a guess at more proves nothing.
         if axis.inner is not None and any(guess.inner is None for _, guess in analysis.assumed):
             return False
         found = [(analysis.axis(tensor), known) for tensor, known in sources if analysis.axis(tensor) is not None]
