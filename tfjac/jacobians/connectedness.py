@@ -24,7 +24,8 @@ def check_connected(ys, xs, dependence, claim="ys does not depend on this variab
     for index, x in enumerate(xs):
         if index not in connected:
             stops = stops_of(index, ys, dependence)
-            where = f": the gradient stops at {_named(stops)}. Leave it out, or {_REMEDY}" if stops else "; leave it out"
+            stopped = f": the gradient stops at {_named(stops)}. Leave it out, or {_REMEDY}"
+            where = stopped if stops else "; leave it out"
             raise ValueError(f"{claim} by any path that a gradient passes through{where}. Received: {x!r}")
     warn_of_lost_paths(ys, dependence)
 
