@@ -12,6 +12,8 @@ from tfjac.jacobians.shapes import axes
 # complex weight is among them: its own columns are real.
 ORDER_KEEPING = {"ReadVariableOp", "Identity", "Reshape", "ExpandDims", "Squeeze", "Cast", "Real"}
 
+_ARITHMETIC = {"Add", "AddV2", "Mul", "Neg", "RealDiv", "Sub"}
+
 
 def columns_of_sources(parts, dependence):
     """Turn factors with respect to weights into factors with respect to the sources that these are computed from.
@@ -22,8 +24,8 @@ def columns_of_sources(parts, dependence):
 
     Returns:
         For each source the list of its factors, which add up. Where the path from it only reads, casts, reshapes, makes
-        complex, or transposes a matrix they are made of the same tensors; all others are pulled back together, by n·m
-        products with the transposed Jacobian of their paths.
+        complex, or transposes a matrix they are made of the same tensors, and dense columns are scaled where it scales
+        elements; all others are pulled back together, by n·m products with the transposed Jacobian of their paths.
     """
     found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
     while pending:
@@ -48,11 +50,11 @@ def columns_of_sources(parts, dependence):
 def _factors_before(op, factor, weight, dependence):
     """Pairs of each input of `op` that the sources reach, and the factor for it; None where one must be computed."""
     live = [index for index, tensor in enumerate(op.inputs) if dependence.reaches(tensor)]
-    factors = [_factor_before(op, index, factor, weight) for index in live]
+    factors = [_factor_before(op, index, factor, weight, dependence) for index in live]
     return None if any(each is None for each in factors) else [(op.inputs[k], each) for k, each in zip(live, factors)]
 
 
-def _factor_before(op, index, factor, weight):
+def _factor_before(op, index, factor, weight, dependence):
     """Return the factor with respect to input `index`, of which `op` made `weight`; None where it must be computed."""
     before = op.inputs[index]
     if op.type in ORDER_KEEPING:
@@ -64,7 +66,24 @@ def _factor_before(op, index, factor, weight):
     if op.type in ("Transpose", "ConjugateTranspose"):
         moved = _before_transpose(op, factor, weight)
         return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
+    if op.type in _ARITHMETIC and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
+        return _before_arithmetic(op, index, factor, weight, dependence)
     return None
+
+
+def _before_arithmetic(op, index, factor, weight, dependence):
+    """The factor before sums, and products with what is no weight, as in the scale of a batch normalisation."""
+    if not weight.shape.is_fully_defined() or op.inputs[index].shape != weight.shape:
+        return None
+    if op.type in ("Add", "AddV2"):
+        return factor
+    if op.type in ("Neg", "Sub"):
+        return factor if op.type == "Sub" and index == 0 else factor.scaled(-1)
+    other = op.inputs[1 - index]
+    if dependence.reaches(other) or (op.type == "RealDiv" and index == 1):
+        return None
+    slope = tf.reshape(tf.broadcast_to(tf.cast(other, factor.dtype), weight.shape), [-1])
+    return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)
 
 
 def _before_transpose(op, factor, weight):

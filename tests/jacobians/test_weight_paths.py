@@ -1,0 +1,41 @@
+"""Weights that are computed before they meet the data: factors go back through the arithmetic to the variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians.oracles import rows_one_at_a_time
+
+C = tf.constant([0.5, -2.0, 3.0], tf.float64)
+MATRIX = tf.constant(np.arange(9.0).reshape(3, 3))
+
+WEIGHTS = {
+    "scaled and shifted": lambda v, w: w - (4.0 - C * v / (1.0 + C**2)),
+    "folded normalisation": lambda v, w: w - C * (v * C),
+    "two variables": lambda v, w: (v - w) / C + (-w),
+    "one twice": lambda v, w: (v + v) - 3.0 * w * C,
+    "square": lambda v, w: v * v * C + w,
+    "product of both": lambda v, w: v * w - v,
+    "quotient": lambda v, w: C / v - w / v,
+    "broadcast to": lambda v, w: v[0] * C + w,
+    "matrix first": lambda v, w: tf.linalg.matvec(MATRIX, v) * C + w,
+    "absolute": lambda v, w: tf.abs(v) * C - w,
+}
+
+
+@pytest.mark.parametrize("use", ["added", "multiplied", "matrix"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_rows(name, use, rng):
+    v, w = (tf.Variable(rng.normal(size=3) + 2.0) for _ in range(2))
+    x = tf.constant(rng.normal(size=(4, 3)))
+
+    def model(x):
+        weight = WEIGHTS[name](v, w)
+        if use == "matrix":
+            return tf.sin(tf.matmul(x, weight[:, None]))
+        return tf.sin(x + weight if use == "added" else x * weight)
+
+    found = tf.function(lambda: tfjac.per_example_jacobian(model(x), [v, w]), autograph=False)()
+    for ours, rows in zip(found, rows_one_at_a_time(model, [x], [v, w])):
+        np.testing.assert_allclose(ours, rows, rtol=1e-9, atol=1e-12)
