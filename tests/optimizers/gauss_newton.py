@@ -34,10 +34,7 @@ def flat_values(variables):
 
 
 def first_step(loss, variables, initial=1e-2, solver="cholesky", jit_compile=False, **options):
-    """Return the step, and the gain ratio, of the optimizer's first step on `loss()`, whether it is kept or not.
-
-    The smallest gain that counts is far below zero cost, so that the step of the first damping is what is seen.
-    """
+    """Return the optimizer's first step on `loss()`, zeros where that is not a gain, and the optimizer."""
     options = {"max_attempts": 1, "min_gain": 1e-9, **options}
     optimizer = LevenbergMarquardt(NielsenDamping(initial), solver=solver, **options)
     optimizer.build(variables)

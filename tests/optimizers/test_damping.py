@@ -13,6 +13,7 @@ from tfjac.optimizers import (
     MultiplicativeDamping,
     NielsenDamping,
     TrustRegionDamping,
+    least_squares,
 )
 from tfjac.optimizers.damping import Proposal, Verdict, get_damping
 from tfjac.optimizers.scaling import get_scaling
@@ -108,6 +109,15 @@ def test_trust_region_radius_by_the_formula():
     shrink = 0.5 * -1.0 / (-1.0 - 3.0)
     np.testing.assert_allclose(after(-2.0, -1.0, -3.0), [2 * shrink, 1 / shrink])
     np.testing.assert_allclose(after(-np.inf, -1.0, -np.inf), [0.2, 10.0])
+
+
+@pytest.mark.parametrize("scale", [1e100, 1e35, 1e-35, 1e-100])
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
+def test_the_units_of_the_residuals_do_not_matter(damping, scale):
+    rate, x = tf.Variable(0.5, dtype=tf.float64), np.linspace(0, 3, 20)
+    result = least_squares(lambda: scale * (tf.exp(-x / rate) - np.exp(-x / 1.3)), [rate], damping=damping)
+    assert result.success and result.steps < 20
+    np.testing.assert_allclose(result.x[0], 1.3, rtol=1e-6)
 
 
 def test_scalings():

@@ -47,8 +47,16 @@ def test_options_that_are_off_are_fine():
 def test_unknown_arguments():
     with pytest.raises(TypeError, match=r"has no argument 'momentum'. Received: momentum=0.9"):
         LevenbergMarquardt(momentum=0.9)
-    with pytest.raises(ValueError, match=r"Unknown solver; choose one of 'auto', .*Received: solver='lu'"):
+    with pytest.raises(TypeError, match=r"Did you mean 'max_attempts'\? Received: max_attemps=3"):
+        LevenbergMarquardt(max_attemps=3)
+    with pytest.raises(ValueError, match=r"Unknown solver; choose one of 'auto', .*object. Received: solver='lu'"):
         LevenbergMarquardt(solver="lu")
+    with pytest.raises(ValueError, match=r"Did you mean 'cholesky'\? Received: solver='Cholesky'"):
+        LevenbergMarquardt(solver="Cholesky")
+    with pytest.raises(ValueError, match=r"Did you mean 'trust_region'\? Received: damping='trust-region'"):
+        LevenbergMarquardt(damping="trust-region")
+    with pytest.raises(ValueError, match=r"Did you mean 'marquardt'\?"):
+        LevenbergMarquardt(scaling="marquart")
     with pytest.raises(TypeError, match=r"solver must be one of .*Received: solver=3"):
         LevenbergMarquardt(solver=3)
     with pytest.raises(TypeError, match=r"Received: damping=1.0"):
@@ -65,6 +73,10 @@ def test_learning_rate_schedules():
         fit(model, callbacks=[keras.callbacks.LearningRateScheduler(lambda epoch: 0.1)])
     with pytest.raises(ValueError, match=r"damping adapts"):
         LevenbergMarquardt().learning_rate = 0.5
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"Received: <.*ReduceLROnPlateau"):
+        fit(model, callbacks=[keras.callbacks.ReduceLROnPlateau(patience=50)])
+    np.testing.assert_equal(model.get_weights(), before)
 
 
 def test_eager_execution():
@@ -88,18 +100,6 @@ def test_nothing_to_train():
 def test_a_loss_that_is_not_a_sum_of_squares_names_the_op_when_training_starts():
     with pytest.raises(ValueError, match=r"sum of squares.*Received: op 'compile_loss/mae/Abs' of type Abs"):
         fit(model_of(layers.Dense(2), loss="mae"))
-
-
-def test_a_variable_that_the_loss_does_not_depend_on():
-    class Spare(layers.Layer):
-        def build(self, shape):
-            self.spare = self.add_weight(shape=(2,), name="spare")
-
-        def call(self, x):
-            return x + tf.stop_gradient(self.spare)[0]
-
-    with pytest.raises(ValueError, match=r"loss must depend on every variable.*spare"):
-        fit(model_of(Spare(), layers.Dense(2)))
 
 
 def test_reduced_precision():
@@ -137,7 +137,7 @@ def test_residuals_of_minimize():
         LevenbergMarquardt().minimize(weight, [weight])
     with pytest.raises(ValueError, match=r"residuals must depend on every variable.*do not depend"):
         LevenbergMarquardt().minimize(lambda: weight * 2, [weight, other])
-    with pytest.raises(ValueError, match=r"residuals must depend on every variable"):
+    with pytest.raises(ValueError, match=r"Gradients stop at op .* of type StopGradient"):
         LevenbergMarquardt().minimize(lambda: tf.stop_gradient(weight) * 2, [weight])
     with pytest.raises(TypeError, match=r"floating-point tensors"):
         LevenbergMarquardt().minimize(lambda: tf.cast(weight, tf.int32), [weight])

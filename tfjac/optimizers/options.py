@@ -1,5 +1,6 @@
 """Options given by name or as an object: one lookup and one error for damping, scaling and solver alike."""
 
+import difflib
 import numbers
 
 
@@ -19,7 +20,8 @@ def resolve(argument, value, choices):
     if isinstance(value, str):
         if value not in choices:
             raise ValueError(
-                f"Unknown {argument}; choose one of {names}, or pass an object. Received: {argument}={value!r}"
+                f"Unknown {argument}; choose one of {names}, or pass an object.{suggestion(value, choices)} "
+                f"Received: {argument}={value!r}"
             )
         return choices[value]()
     if not isinstance(value, tuple(choices.values())):
@@ -28,6 +30,12 @@ def resolve(argument, value, choices):
             f"Received: {argument}={value!r} of type {type(value).__name__}"
         )
     return value
+
+
+def suggestion(name, names):
+    """Return " Did you mean …?" with the one of `names` that `name` is nearest to; nothing where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def positive(argument, value, *, below=None):

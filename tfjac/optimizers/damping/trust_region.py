@@ -1,6 +1,7 @@
 """Trust-region damping: λ is whatever makes the step fill a region that is trusted."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.damping.base import Damping, Proposal
@@ -23,7 +24,6 @@ class TrustRegionDamping(Damping):
     state_names = ("radius", "damping")
     tolerance = 0.1
     max_solves = 12
-    smallest_radius = 2.0**-100
 
     def __init__(self, factor=100.0, minimum=None, maximum=None):
         super().__init__(minimum, maximum)
@@ -82,7 +82,8 @@ class TrustRegionDamping(Damping):
         length = tf.where(proposal.solved, proposal.length, radius)
         radius = tf.where(poor, shrink * tf.minimum(radius, 10 * length), tf.where(good, 2 * length, radius))
         factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
-        radius = tf.clip_by_value(radius, self.smallest_radius, 1 / self.smallest_radius)
+        limits = np.finfo(radius.dtype.as_numpy_dtype)
+        radius = tf.clip_by_value(radius, limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * factor, curvature)
 
     def get_config(self):

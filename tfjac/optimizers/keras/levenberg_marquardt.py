@@ -1,5 +1,7 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
+import inspect
+
 import keras
 import tensorflow as tf
 
@@ -7,6 +9,7 @@ from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.callables import as_data
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.refusals import (
+    check_callbacks,
     check_replicas,
     check_tracing,
     check_trainable,
@@ -81,7 +84,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         name="levenberg_marquardt",
         **kwargs,
     ):
-        refuse_options(kwargs)
+        refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._method = Method(
             get_damping(damping),
@@ -143,6 +146,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     def scale_loss(self, loss):
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
+        check_callbacks()
         self._loss_of_trace.keep(loss)
         return loss
 

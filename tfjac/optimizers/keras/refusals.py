@@ -1,6 +1,11 @@
 """What the optimizer refuses, and why: options of Keras optimizers that mean nothing here, and eager execution."""
 
+import inspect
+
+import keras
 import tensorflow as tf
+
+from tfjac.optimizers.options import suggestion
 
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
 
@@ -22,8 +27,12 @@ HARMLESS = {"ema_momentum": 0.99}
 """Defaults of Keras that mean "not used"."""
 
 
-def refuse_options(options):
+def refuse_options(options, known):
     """Raise for every option that is set, with the reason; options that are off pass.
+
+    Args:
+        options: dict from names to values, what was passed beside the arguments there are.
+        known: names of the arguments there are, for a suggestion.
 
     Raises:
         ValueError: for an option of Keras optimizers that cannot mean anything here.
@@ -31,17 +40,35 @@ def refuse_options(options):
     """
     for name, value in options.items():
         if name not in REASONS:
-            raise TypeError(f"LevenbergMarquardt has no argument {name!r}. Received: {name}={value!r}")
+            near = suggestion(name, known)
+            raise TypeError(f"LevenbergMarquardt has no argument {name!r}.{near} Received: {name}={value!r}")
         if value is not None and value is not False and value != HARMLESS.get(name):
             raise ValueError(f"LevenbergMarquardt does not take {name}: {REASONS[name]}. Received: {name}={value!r}")
 
 
 def refuse_learning_rate(value):
     """Raise ValueError: schedules and callbacks that set the learning rate have nothing to act on."""
+    received = value if isinstance(value, keras.callbacks.Callback) else f"learning_rate={value!r}"
     raise ValueError(
         "LevenbergMarquardt has no learning rate to set: its damping adapts after every step. Leave out "
-        f"LearningRateScheduler, ReduceLROnPlateau and their like. Received: learning_rate={value!r}"
+        f"LearningRateScheduler, ReduceLROnPlateau and their like. Received: {received}"
     )
+
+
+def check_callbacks():
+    """Raise ValueError where the `fit` that is tracing a step has a callback that sets the learning rate at a plateau.
+
+    Keras tells an optimizer nothing of callbacks, and this one would be refused at the first plateau only, hours into
+    the training: so it is looked for where it is known, among the local names of the callers.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        callbacks = frame.f_locals.get("callbacks")
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            for callback in callbacks.callbacks:
+                if isinstance(callback, keras.callbacks.ReduceLROnPlateau):
+                    refuse_learning_rate(callback)
+        frame = frame.f_back
 
 
 def check_tracing():

@@ -4,10 +4,9 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, analyse_examples, handle_in
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, handle_in
 from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian, ZeroRows
-from tfjac.optimizers.problem.dependence import dependence
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
@@ -19,7 +18,7 @@ def stacked_jacobian(residuals, variables, columns, dtype):
     Args:
         residuals: list of tensors of any shape, of the graph being traced; the leading axis is that of examples, where
             they do not mix.
-        variables: list of variables, all of which some residual depends on.
+        variables: list of variables, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
 
@@ -28,15 +27,16 @@ def stacked_jacobian(residuals, variables, columns, dtype):
     """
     handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     groups = _grouped([_with_examples(residual) for residual in residuals], handles)
-    operators = [_operator(group, variables, columns, handles) for group in groups]
+    dependence = Dependence(handles)
+    operators = [_operator(group, variables, columns, dependence) for group in groups]
     parts = [_flattened(group) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
     return jacobian, jacobian.stack(parts)
 
 
-def _operator(group, variables, columns, handles):
+def _operator(group, variables, columns, dependence):
     """Return the Jacobian of a group of tensors, with columns for all variables."""
-    present = sorted(set().union(*dependence(group, handles)))
+    present = sorted(dependence.sources_of_any(group))
     if not present:
         return ZeroRows(_size(_flattened(group)), columns.total, group[0].dtype)
     with warnings.catch_warnings():

@@ -1,44 +1,71 @@
-"""Which variables a tensor depends on, and the checks that follow from it."""
+"""Checks of what the loss or the residuals depend on, and by gradients of which precision."""
+
+import warnings
 
 import keras
 
-from tfjac.graph import Dependence, as_tf_variable
+from tfjac.graph import as_tf_variable, lost_paths, stops_of
 from tfjac.optimizers.problem.variables import variable_name
 
 
-def dependence(targets, handles):
-    """Return, for each target, the set of the numbers of the variables from which a gradient passes to it.
-
-    Args:
-        targets: list of tensors of one graph.
-        handles: list of the handles of the variables (None for one that the graph never uses).
-
-    Cost: one walk over the graph, whatever the number of variables.
-    """
-    known = Dependence(handles)
-    return [set(known.sources_of(target)) for target in targets]
-
-
-def check_dependence(targets, variables, handles, what):
+def check_dependence(targets, variables, dependence, what):
     """Refuse variables that the targets do not depend on, and arithmetic in another precision than theirs.
 
     Args:
         targets: list of tensors of one graph.
-        variables, handles: the variables, and their handles in that graph.
+        variables: the variables.
+        dependence: `Dependence` on their handles in that graph.
         what: what the targets are called in messages, "loss" or "residuals".
 
     Raises:
         ValueError: naming the variable, or the op.
     """
-    reached = set().union(*dependence(targets, handles))
-    for number, variable in enumerate(variables):
-        if number not in reached:
+    _check_reached(targets, variables, dependence, what)
+    _check_precision(dependence.path(targets), as_tf_variable(variables[0]).dtype)
+
+
+def _check_reached(targets, variables, dependence, what):
+    missing = [k for k in range(len(variables)) if k not in dependence.sources_of_any(targets)]
+    unused = []
+    for number in missing:
+        stops = stops_of(number, targets, dependence)
+        name = variable_name(variables[number])
+        if stops:
             raise ValueError(
-                f"The {what} must depend on every variable: the Jacobian has a column for each. Leave the variable "
-                f"out, or set trainable = False on its layer. Received: variable {variable_name(variable)!r}, on which "
-                f"the {what} do{'es' if what == 'loss' else ''} not depend"
+                f"The {what} must have a gradient with respect to every variable. Gradients stop at {stops[0]}: put "
+                "something with a gradient in its place, or set trainable = False on the layer of the variable if it "
+                f"is not to be trained. Received: variable {name!r}, which no gradient reaches"
             )
-    _check_precision(Dependence(handles).path(targets), as_tf_variable(variables[0]).dtype)
+        unused.append(name)
+    if unused and (what != "loss" or len(unused) == len(variables)):
+        raise ValueError(
+            f"The {what} must depend on every variable: the Jacobian has a column for each. Leave out those that are "
+            f"not used. Received: {unused}, on which the {what} do{'es' if what == 'loss' else ''} not depend"
+        )
+    if unused:
+        warnings.warn(
+            "tfjac: the loss does not depend on some of the trainable variables, which stay as they are: they belong "
+            f"to an output without a loss, or to a layer that is not called. Received: {unused}",
+            stacklevel=2,
+        )
+
+
+def warn_of_lost(tensors, dependence, what):
+    """Warn of those of `tensors` whose values depend on the variables, though no gradient reaches them.
+
+    Args:
+        tensors: list of tensors of the graph of the variables' handles.
+        dependence: `Dependence` on these, by gradients.
+        what: what each of the tensors is, for the message.
+    """
+    first = {path.target: path for path in reversed(lost_paths(tensors, dependence)) if path.whole} if tensors else {}
+    for index, path in sorted(first.items()):
+        op = tensors[index].op
+        warnings.warn(
+            f"tfjac: {what}, op {op.name!r} of type {op.type}, is computed from the variables, but gradients stop at "
+            f"{path}: it counts as a constant, and is not minimised. Put something with a gradient in its place.",
+            stacklevel=2,
+        )
 
 
 def _check_precision(path, dtype):

@@ -14,7 +14,8 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ancestors, has_custom_gradient, references
+from tfjac.graph import has_custom_gradient, references
+from tfjac.optimizers.problem.dependence import warn_of_lost
 from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
 
 FIRST_INPUT = {
@@ -81,12 +82,12 @@ class NotASumOfSquares(ValueError):
         )
 
 
-def squared_terms(loss, handles):
+def squared_terms(loss, dependence):
     """Find the squares that `loss` is a weighted sum of.
 
     Args:
         loss: scalar tensor, without function calls on the way (`inline_calls`).
-        handles: tensors in the graph of `loss`, the handles of the variables.
+        dependence: `Dependence` on the handles of the variables in its graph.
 
     Returns:
         A list of `SquaredTerm`, empty where the loss does not depend on the variables.
@@ -94,10 +95,7 @@ def squared_terms(loss, handles):
     Raises:
         NotASumOfSquares: naming the op through which a variable enters the loss other than squared.
     """
-    live = references(handles)
-    for op in Dependence(handles).path([loss]):
-        live |= _carriers(op)
-    walk, heads, terms = _Walk(live), [_Head(loss)], {}
+    walk, heads, terms = _Walk(dependence), [_Head(loss)], {}
     while heads:
         leaves = walk.leaves_of(heads)
         gradients = _gradients(heads, leaves)
@@ -108,12 +106,8 @@ def squared_terms(loss, handles):
                 terms[leaf.op.name] = term if known is None else known.plus(term)
             else:
                 heads.append(_Head(leaf.plain, gradient, leaf.uniform))
+    warn_of_lost(walk.constant, dependence, "a term of the loss")
     return list(terms.values())
-
-
-def _carriers(op):
-    """Return the references of the outputs of `op` that a gradient passes through."""
-    return references(x for x in op.outputs if x.dtype.is_floating or x.dtype.is_complex or x.dtype == tf.variant)
 
 
 def _gradients(heads, leaves):
@@ -155,10 +149,17 @@ class _Leaf:
 
 
 class _Walk:
-    """The walk back from a loss; `live` are the tensors that depend on the variables."""
+    """The walk back from a loss.
 
-    def __init__(self, live):
-        self.live, self._known = live, {}
+    Args:
+        dependence: `Dependence` on the variables.
+
+    Attributes:
+        constant: list of the terms met to which no gradient passes from the variables.
+    """
+
+    def __init__(self, dependence):
+        self.dependence, self.constant, self._known = dependence, [], {}
 
     def leaves_of(self, heads):
         """Return the list of `_Leaf` that the tensors of `heads` are linear in."""
@@ -166,9 +167,12 @@ class _Walk:
         pending = [(head.tensor, head.uniform, 1) for head in heads]
         while pending:
             tensor, uniform, sign = pending.pop()
-            if tensor.ref() not in self.live or (tensor.ref(), uniform, sign) in seen:
+            if (tensor.ref(), uniform, sign) in seen:
                 continue
             seen.add((tensor.ref(), uniform, sign))
+            if not self.dependence.reaches(tensor):
+                self.constant.append(tensor)
+                continue
             op = tensor.op
             uniform = uniform or tensor.shape.num_elements() == 1
             leaf = self._leaf(tensor)
@@ -186,26 +190,18 @@ class _Walk:
         """Return the `_Leaf` at `tensor`, or None where there is no square."""
         if tensor.ref() not in self._known:
             root = square_root(tensor.op)
-            plain = undisguised(tensor, root, self.live)
-            if plain is not None:
-                self._enliven(plain)
-                if root is not None and not self._is_sum_of_squares(plain):
-                    _warn_of_a_norm(tensor.op, plain, self.live)
-                    plain = None
-            elif root is not None:
-                _refuse_norm_in_loop(tensor.op, root, self.live)
+            plain = undisguised(tensor, root, self.dependence)
+            if root is not None and plain is None:
+                _refuse_norm_in_loop(tensor.op, root, self.dependence)
+            elif root is not None and not self._is_sum_of_squares(plain):
+                _warn_of_a_norm(tensor.op, plain, self.dependence)
+                plain = None
             self._known[tensor.ref()] = None if root is None and plain is None else _Leaf(tensor, root, plain)
         return self._known[tensor.ref()]
 
-    def _enliven(self, tensor):
-        """Take note of which of the ops that `tensor` was just made of depend on the variables."""
-        for op in ancestors([tensor], stop=[reference.deref() for reference in self.live]):
-            if references(op.inputs) & self.live:
-                self.live |= _carriers(op)
-
     def _is_sum_of_squares(self, tensor):
         try:
-            return bool(self.leaves_of([_Head(tensor)]))
+            return bool(_Walk(self.dependence).leaves_of([_Head(tensor)]))
         except NotASumOfSquares:
             return False
 
@@ -214,13 +210,15 @@ class _Walk:
         op = tensor.op
         if tensor.dtype.is_complex:
             raise NotASumOfSquares(op, "complex numbers were met, not as |z|²")
-        alive = [index for index, below in enumerate(op.inputs) if below.ref() in self.live]
+        alive = [index for index, below in enumerate(op.inputs) if self.dependence.reaches(below)]
         if has_custom_gradient(op):
             raise NotASumOfSquares(op, "a custom gradient stands between the squares and the loss")
         if op.type == "IdentityN":
             return [(op.inputs[tensor.value_index], 1)]
         through_first = op.type in FIRST_INPUT and alive == [0]
         through_one = op.type in ONE_INPUT and len(alive) == 1
+        if op.type in ANY_INPUT:
+            alive = [index for index, below in enumerate(op.inputs) if below.dtype == tensor.dtype]
         if op.type in ANY_INPUT or through_first or through_one:
             return [(op.inputs[index], _sign(op, index)) for index in alive]
         if op.type in FIRST_INPUT:
@@ -254,15 +252,15 @@ def _refuse_nesting(leaves, inside):
             raise NotASumOfSquares(leaf.op, "a term of the loss is itself squared in another term")
 
 
-def _refuse_norm_in_loop(op, root, live):
-    norm = norm_in_loop(root, live)
+def _refuse_norm_in_loop(op, root, dependence):
+    norm = norm_in_loop(root, dependence)
     if norm is not None:
         reason = f"what is squared is a norm that a loop computes, op {norm.name!r} of type {norm.type}"
         raise NotASumOfSquares(op, f"{reason} (tf.vectorized_map computes the same without one)")
 
 
-def _warn_of_a_norm(op, radicand, live):
-    if has_sum_inside(radicand, live):
+def _warn_of_a_norm(op, radicand, dependence):
+    if has_sum_inside(radicand, dependence):
         warnings.warn(
             f"tfjac: the square of a root is taken for one residual, op {op.name!r} of type {op.type}, shape "
             f"{op.outputs[0].shape}: its Jacobian has no more rows. Under the root is something computed from a sum of "

@@ -4,8 +4,6 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence
-
 
 class Prior:
     """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
@@ -52,18 +50,18 @@ class VariablePrior:
     number: tf.Tensor | None
 
 
-def diagonal_prior(term, handles):
+def diagonal_prior(term, dependence):
     """Return the `VariablePrior` of c·u² where u = α·v + β elementwise, for one variable v; None for anything else.
 
     Args:
         term: a `SquaredTerm`.
-        handles: list of the handles of the variables (None for one that the graph never uses).
+        dependence: `Dependence` on the handles of the variables.
     """
-    found = _elementwise(term.root, Dependence(handles))
+    found = _elementwise(term.root, dependence)
     if found is None:
         return None
     read, slope = found
-    index = next(i for i, handle in enumerate(handles) if handle is read.op.inputs[0])
+    index = next(i for i, handle in enumerate(dependence.sources) if handle is read.op.inputs[0])
     weight, root = 2 * tf.reshape(term.weight, [-1]), tf.reshape(term.root, [-1])
     if slope is None:
         number = tf.reduce_max(weight) if term.uniform else None

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, handle_in, inline_calls, verification_wanted
-from tfjac.optimizers.problem.dependence import check_dependence
+from tfjac.graph import Dependence, as_tf_variable, handle_in, inline_calls, verification_wanted
+from tfjac.optimizers.problem.dependence import check_dependence, warn_of_lost
 from tfjac.optimizers.problem.loss_terms import squared_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
 from tfjac.optimizers.problem.problem import Problem
@@ -27,11 +27,12 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
     """
     handles = _handles(loss.graph, variables)
     loss, drawn_again = _inlined(loss, handles)
-    check_dependence([loss], variables, handles, "loss")
-    terms = squared_terms(loss, handles)
+    dependence = Dependence(handles)
+    check_dependence([loss], variables, dependence, "loss")
+    terms = squared_terms(loss, dependence)
     priors, roots = [], []
     for term in terms:
-        prior = diagonal_prior(term, handles)
+        prior = diagonal_prior(term, dependence)
         if prior is None:
             roots.append(tf.math.multiply_no_nan(term.root, tf.sqrt(2 * tf.cast(term.weight, term.root.dtype))))
         else:
@@ -65,7 +66,9 @@ def problem_of_residuals(tensors, variables, verify=None):
     """
     handles = _handles(tensors[0].graph, variables)
     tensors = inline_calls(tensors, [handle for handle in handles if handle is not None], draw_again=True)
-    check_dependence(tensors, variables, handles, "residuals")
+    dependence = Dependence(handles)
+    check_dependence(tensors, variables, dependence, "residuals")
+    warn_of_lost([tensor for tensor in tensors if not dependence.reaches(tensor)], dependence, "a block of residuals")
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2

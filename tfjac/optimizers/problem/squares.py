@@ -34,20 +34,20 @@ def square_root(op):
     return op.inputs[0] if op.type == "Pow" and _has_exponent(op, 2) else None
 
 
-def undisguised(tensor, root, live):
+def undisguised(tensor, root, dependence):
     """Return a tensor equal to `tensor`, with squares that stand open where it hides them; None where it hides none.
 
     Args:
         tensor: any tensor.
         root: `square_root` of its op.
-        live: set of the references of the tensors that depend on the variables.
+        dependence: `Dependence` on the variables.
     """
     op = tensor.op
     if root is not None:
-        square = _square_of_root(root, live)
+        square = _square_of_root(root, dependence)
         return tf.reduce_sum(square) / 2 if square is not None and op.type == "L2Loss" else square
     if op.type == "Mul":
-        return _square_of_common_part(*op.inputs, live)
+        return _square_of_common_part(*op.inputs, dependence)
     if op.type == "Real" or (op.type == "Cast" and op.inputs[0].dtype.is_complex):
         return _real_part(op.inputs[0])
     if op.type in BRANCHES:
@@ -55,70 +55,70 @@ def undisguised(tensor, root, live):
     return contraction_with_itself(op)
 
 
-def _square_of_root(tensor, live):
+def _square_of_root(tensor, dependence):
     """Return the square of a tensor that is a root but for moves and factors; None where it is not."""
     op = tensor.op
     if op.type in ROOTS:
-        return _radicand(op, live)
+        return _radicand(op, dependence)
     if op.type in MOVES:
-        square = _square_of_root(op.inputs[0], live)
+        square = _square_of_root(op.inputs[0], dependence)
         return None if square is None else copy_op(op, [square, *op.inputs[1:]]).outputs[0]
     if op.type in BRANCHES:
-        squares = [(x, _square_of_root(x, live)) for x in branches(tensor)]
+        squares = [(x, _square_of_root(x, dependence)) for x in branches(tensor)]
         hidden = any(square is not None for _, square in squares)
         return chosen(op, [tf.square(x) if square is None else square for x, square in squares]) if hidden else None
     if op.type in ("Cast", "Real"):
-        square = _square_of_root(op.inputs[0], live)
+        square = _square_of_root(op.inputs[0], dependence)
         return _real_part(square) if square is not None and square.dtype.is_complex else None
-    part, factor = _split(tensor, live)
-    square = None if factor is None else _square_of_root(part, live)
+    part, factor = _split(tensor, dependence)
+    square = None if factor is None else _square_of_root(part, dependence)
     return None if square is None else square * tf.square(factor)
 
 
-def _radicand(op, live):
+def _radicand(op, dependence):
     """Return what a root is the root of, a norm's sum of squares written out; None for other powers."""
     x = op.inputs[0]
     if op.type == "ComplexAbs":
-        inner = _square_of_root(x, live)  # |√s|² = s, where s is known to be real
+        inner = _square_of_root(x, dependence)  # |√s|² = s, where s is known to be real
         return tf.square(tf.math.real(x)) + tf.square(tf.math.imag(x)) if inner is None else _real_part(inner)
     if op.type == "EuclideanNorm":
         return tf.reduce_sum(tf.square(x), op.inputs[1], keepdims=op.get_attr("keep_dims"))
     if op.type == "Abs":
         return tf.square(x)
-    return _floored(x, live) if op.type == "Sqrt" or _has_exponent(op, 0.5) else None
+    return _floored(x, dependence) if op.type == "Sqrt" or _has_exponent(op, 0.5) else None
 
 
-def _floored(tensor, live):
+def _floored(tensor, dependence):
     """Return max(s, c) as a selection, as under the root of a norm that is kept away from zero."""
-    alive = [x for x in tensor.op.inputs if x.ref() in live]
+    alive = [x for x in tensor.op.inputs if dependence.reaches(x)]
     if tensor.op.type != "Maximum" or len(alive) != 1:
         return tensor
     floor = next(x for x in tensor.op.inputs if x is not alive[0])
     return tf.where(alive[0] > floor, alive[0], floor)
 
 
-def _square_of_common_part(one, other, live):
+def _square_of_common_part(one, other, dependence):
     """Return a·b·u² for the product of a·u and b·u, where only u depends on the variables; else None."""
-    (part, factors), (other_part, other_factors) = _peeled(one, live), _peeled(other, live)
+    (part, factors), (other_part, other_factors) = _peeled(one, dependence), _peeled(other, dependence)
     if not same(part, other_part):
         return None
     return functools.reduce(tf.multiply, [*factors, *other_factors], tf.square(part))
 
 
-def _peeled(tensor, live):
+def _peeled(tensor, dependence):
     """Return u and a list of factors whose product with it is the tensor, which do not depend on the variables."""
     factors = []
     while True:
-        tensor, factor = _split(tensor, live)
+        tensor, factor = _split(tensor, dependence)
         if factor is None:
             return tensor, factors
         factors.append(factor)
 
 
-def _split(tensor, live):
+def _split(tensor, dependence):
     """Return u and a of a tensor a·u; a is None where its op does not multiply by what the variables do not enter."""
     op = tensor.op
-    alive = [index for index, x in enumerate(op.inputs) if x.ref() in live]
+    alive = [index for index, x in enumerate(op.inputs) if dependence.reaches(x)]
     if op.type not in FACTORS or len(alive) != 1 or (op.type in ("Div", "RealDiv") and alive != [0]):
         return tensor, None
     part = op.inputs[alive[0]]
@@ -144,10 +144,10 @@ def _real_part(tensor):
     return None
 
 
-def norm_in_loop(tensor, live):
+def norm_in_loop(tensor, dependence):
     """Return the root that each step of a loop writes to what `tensor` is made of by moves and factors; or None."""
-    while tensor.op.type in MOVES or _split(tensor, live)[1] is not None:
-        tensor = tensor.op.inputs[0] if tensor.op.type in MOVES else _split(tensor, live)[0]
+    while tensor.op.type in MOVES or _split(tensor, dependence)[1] is not None:
+        tensor = tensor.op.inputs[0] if tensor.op.type in MOVES else _split(tensor, dependence)[0]
     written = tensor.op.inputs[0] if tensor.op.type == "TensorListStack" else None
     if written is None or "While" not in written.op.type:
         return None
@@ -159,12 +159,12 @@ def norm_in_loop(tensor, live):
     return found.op if found is not None and found.op.type in ROOTS else None
 
 
-def has_sum_inside(tensor, live):
+def has_sum_inside(tensor, dependence):
     """Return whether `tensor` is computed from a sum of squares, though it is none itself."""
     pending, seen = [(tensor, False)], set()
     while pending:
         tensor, summed = pending.pop()
-        if tensor.ref() not in live or (tensor.ref(), summed) in seen:
+        if not dependence.reaches(tensor) or (tensor.ref(), summed) in seen:
             continue
         seen.add((tensor.ref(), summed))
         op = tensor.op
