@@ -78,7 +78,101 @@ def cross_entropy(labels, logits):
     return keras.losses.categorical_crossentropy(tf.one_hot(labels, 4, dtype=logits.dtype), logits, from_logits=True)
 
 
+def rotated(x):
+    """Rotary position embedding: pairs of features turned by angles that grow with the position."""
+    angles = tf.range(4, dtype=x.dtype)[:, None] * tf.constant([1.0, 0.1], x.dtype)
+    left, right = tf.split(x, 2, axis=-1)
+    return tf.concat(
+        [left * tf.cos(angles) - right * tf.sin(angles), right * tf.cos(angles) + left * tf.sin(angles)], -1
+    )
+
+
+class Rotary(keras.Model):
+    """A block of a decoder: root mean square norms, causal attention with rotary embeddings, a gated layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norms = [layers.RMSNormalization() for _ in range(2)]
+        self.q, self.k, self.v, self.up, self.down = (layers.Dense(4, use_bias=False) for _ in range(5))
+        self.gate = layers.Dense(4, "silu")
+
+    def call(self, x):
+        h = self.norms[0](x)
+        scores = tf.matmul(rotated(self.q(h)), rotated(self.k(h)), transpose_b=True) / 2.0
+        causal = tf.linalg.band_part(tf.ones([4, 4], tf.bool), -1, 0)
+        x += tf.matmul(tf.nn.softmax(tf.where(causal, scores, -1e9)), self.v(h))
+        h = self.norms[1](x)
+        return (x + self.down(self.gate(h) * self.up(h)))[:, -1, :2]
+
+
+class Experts(keras.Model):
+    """Each token goes to the best two of three experts, weighed by their gates; all experts in one weight."""
+
+    def __init__(self, gathered):
+        super().__init__()
+        self.router, self.gathered = layers.Dense(3), gathered
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(3, shape[-1], 2), initializer="normal")
+        self.router.build(shape)
+
+    def call(self, x):
+        gates, chosen = tf.math.top_k(tf.nn.softmax(self.router(x)), 2)
+        if self.gathered:
+            parts = tf.einsum("ntd,ntkdo->ntko", x, tf.gather(self.kernel, chosen))
+        else:
+            parts = tf.einsum("ntd,ntke,edo->ntko", x, tf.one_hot(chosen, 3, dtype=x.dtype), self.kernel)
+        return tf.reduce_sum(gates[..., None] * tf.tanh(parts), [1, 2])
+
+
+def u_net():
+    image = keras.Input((4, 4, 1))
+    fine = layers.Conv2D(2, 3, padding="same", activation="tanh")(image)
+    coarse = layers.Conv2D(3, 3, padding="same", activation="silu")(layers.MaxPooling2D()(fine))
+    back = layers.Concatenate()([fine, layers.UpSampling2D(interpolation="bilinear")(coarse)])
+    both = layers.Concatenate()([back, layers.UpSampling2D()(coarse)])
+    return keras.Model(image, layers.GlobalAveragePooling2D()(layers.Conv2D(2, 1)(both))), (4, 4, 1)
+
+
+class Perceiver(keras.Model):
+    """Learned queries, of one row for all examples, attend to the inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend, self.head = layers.MultiHeadAttention(2, 2), layers.Dense(2)
+
+    def build(self, shape):
+        self.queries = self.add_weight(shape=(1, 3, 4), initializer="normal")
+
+    def call(self, x):
+        queries = tf.tile(self.queries, [tf.shape(x)[0], 1, 1])
+        return self.head(tf.reshape(queries + self.attend(queries, x), [-1, 12]))
+
+
+class GraphNetwork(keras.Model):
+    """Two rounds of messages along the edges of one graph, whose nodes have other features in each example."""
+
+    def __init__(self):
+        super().__init__()
+        self.message, self.update, self.read = layers.Dense(3, "tanh"), layers.Dense(2, "tanh"), layers.Dense(2)
+
+    def call(self, nodes):
+        senders, receivers = [0, 1, 2, 2, 3], [1, 2, 0, 3, 1]
+        for _ in range(2):
+            ends = [tf.gather(nodes, index, axis=1) for index in (senders, receivers)]
+            messages = tf.transpose(self.message(tf.concat(ends, -1)), [1, 0, 2])
+            received = tf.transpose(tf.math.unsorted_segment_sum(messages, receivers, 4), [1, 0, 2])
+            nodes = self.update(tf.concat([nodes, received], -1))
+        return self.read(tf.reduce_mean(nodes, 1))
+
+
 MODELS = {
+    "rotary transformer": lambda: (Rotary(), (4, 4)),
+    "mixture of experts, weights gathered": lambda: (Experts(True), (3, 4)),
+    "mixture of experts, by one-hot": lambda: (Experts(False), (3, 4)),
+    "U-Net": u_net,
+    "learned queries": lambda: (Perceiver(), (3, 4)),
+    "graph network": lambda: (GraphNetwork(), (4, 2)),
     "class token by broadcast": lambda: vision_transformer(lambda w, n: keras.ops.broadcast_to(w, (n, 1, 4))),
     "class token by tile": lambda: vision_transformer(lambda w, n: keras.ops.tile(w, (n, 1, 1))),
     "transposed convolutions": decoder,
