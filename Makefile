@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo test lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo test verify lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -21,6 +21,9 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 
 test: lint  ## lint, and the whole test suite
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS)
+
+verify: native  ## the tests of Jacobians again, every result compared with TensorFlow's gradient when it runs
+	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) tests/jacobians tests/graph
 
 lint: native  ## lint alone
 	$(RUN) -m ruff check .

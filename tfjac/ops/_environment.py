@@ -18,6 +18,7 @@ VARIABLES = {  # name -> its values; None: any text
     "TFJAC_XLA": ("call", "hlo"),
     "TFJAC_CUBLAS": None,
     "TFJAC_CUSOLVER": None,
+    "TFJAC_VERIFY": ("0", "1"),
     # when it is tested
     "TFJAC_TEST_GPU": None,
     "TFJAC_EMULATED_LIBRARY": None,
