@@ -166,7 +166,7 @@ class _LostValues:
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
                 beside = {tensor.ref() for tensor in self._upwards(other, _MOVES | _SHIFTS)}
                 cleared |= {stop for stop in lost.plain & _of_types(_ROUNDINGS, lost) if self._is_of(stop, beside)}
-        if op.type in _PRODUCTS:
+        if op.type in _PRODUCTS and len(op.inputs) == 2:  # an einsum may be of one
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
                 if self._gradient.reaches(other):
                     cleared |= _of_types({"Sign"}, lost)
