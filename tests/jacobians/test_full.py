@@ -58,7 +58,7 @@ def test_through_grouped_convolutions(mode, rng):
 
 
 def test_tensorflow_is_wrong_for_grouped_convolutions(rng):
-    """tape.jacobian merges the rows into the channels and forgets the groups, without a word."""
+    """tape.jacobian merges the rows into the channels and forgets the groups; on most processors without a word."""
     x = tf.constant(rng.normal(size=(2, 3, 3, 4)), tf.float32)
     kernel = tf.Variable(rng.normal(size=(2, 2, 2, 4)), dtype=tf.float32)
 
@@ -73,7 +73,10 @@ def test_tensorflow_is_wrong_for_grouped_convolutions(rng):
     expected = _numeric_jacobian(output, kernel)
     for mode in ("auto", "reverse", "forward"):
         assert_all_close(tfjac.jacobian(output, kernel, mode), expected, 1e-3)
-    assert np.abs(tf.function(theirs)().numpy() - expected).max() > 0.1
+    try:
+        assert np.abs(tf.function(theirs)().numpy() - expected).max() > 0.1
+    except tf.errors.InvalidArgumentError as said:
+        assert "filter_size does not have enough elements" in str(said)
 
 
 def _numeric_jacobian(function, variable, step=1e-2):

@@ -244,7 +244,7 @@ class TestBadInput:
             tfjac.per_example_jacobian(lambda: tf.matmul(tf.ones([2, 3]), weight), [weight, other])
 
     def test_behind_stop_gradient(self, weight):
-        with pytest.raises(ValueError, match=r"stop_gradient"):
+        with pytest.raises(ValueError, match=r"StopGradient"):
             tfjac.per_example_jacobian(lambda: tf.stop_gradient(tf.matmul(tf.ones([2, 3]), weight)), weight)
 
     def test_scalar(self, weight):

@@ -62,6 +62,11 @@ def traced_function(concrete):
     return concrete.inference_fn
 
 
+def captured_constants(graph):
+    """Return the names of the constants of `graph` that are small eager tensors, captured by their value."""
+    return {inner.op.name for _, inner in getattr(graph, "captures", ()) if inner.op.type == "Const"}
+
+
 def function_bodies(op, attribute):
     """Return the graphs of the functions that attribute `attribute` of `op` names: a list, of one or several.
 

@@ -6,6 +6,7 @@ from tfjac.graph import _private, custom_gradients, grouped_convolution, statefu
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
+from tfjac.ops._library import register_gradient
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
@@ -97,7 +98,7 @@ def _copied(op, inputs, mapping, edit):
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 
-@tf.RegisterGradient(custom_gradients.CLOSED)
+@register_gradient(custom_gradients.CLOSED)
 def _closed_gradient(op, *cotangents):
     """The backward of a closed copy, copied to where the gradient is taken."""
     backward = custom_gradients.backward_of(op)

@@ -10,11 +10,11 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import example_rules
+from tfjac.graph import _private, example_rules
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
 from tfjac.graph.open_sizes import sizes_to_check
-from tfjac.graph.traversal import Inherited
+from tfjac.graph.traversal import Inherited, ancestors
 
 __all__ = [
     "SHARED",
@@ -191,12 +191,17 @@ class WantedAxes:
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
-            if all(self.depends_on_no_data(tensor) for tensor in op.inputs if self.reaches(tensor)):
+            if not _has_bodies(op) and all(self._is_of_weights(tensor) for tensor in op.inputs if self.reaches(tensor)):
                 return [SHARED] * len(op.inputs)  # weights alone have no examples that could mix
             raise examples_mix_at(op, str(missing)) from None
         except ExamplesMix as inside:
             inside.within = op
             raise
+
+    def _is_of_weights(self, tensor):
+        """Return whether `tensor` is computed from variables and numbers in the code; small arrays may be data."""
+        captured = _private.captured_constants(tensor.graph)
+        return self.depends_on_no_data(tensor) and not any(op.name in captured for op in ancestors([tensor]))
 
     def want(self, op, tensor, axis):
         """Note that `op` uses `tensor` this way."""
@@ -216,6 +221,10 @@ class WantedAxes:
         self.axes[tensor.ref()] = closed
         self.assumed.append((tensor, closed))
         return True
+
+
+def _has_bodies(op):
+    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
 
 
 def describe(axis):
