@@ -1,5 +1,7 @@
 """Many applications of one linear map: vectorised, or so many at a time as memory allows."""
 
+import warnings
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence
@@ -18,13 +20,21 @@ def stacked(function, count, specs, chunk_size=None, vectorised=True):
 
     Returns:
         A list of tensors `[count, ...]`.
+
+    Where `tf.vectorized_map` fails on an op, as on an einsum with a repeated label in its result, there is a warning,
+    and one call after the other.
     """
-    if not vectorised:
-        specs = [tf.TensorSpec([1, *spec.shape], spec.dtype) for spec in specs]
-        return in_chunks(lambda k: [part[None] for part in function(k[0])], count, specs, chunk_size=1)
-    shapes = [spec.shape for spec in specs]
-    specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs]
-    return in_chunks(lambda indices: vectorised_map(function, indices, shapes), count, specs, chunk_size)
+    if vectorised:
+        shapes, open_specs = [spec.shape for spec in specs], [tf.TensorSpec([None, *s.shape], s.dtype) for s in specs]
+        try:
+            return in_chunks(lambda indices: vectorised_map(function, indices, shapes), count, open_specs, chunk_size)
+        except Exception as failure:  # whatever a conversion may raise; what is wrong with `function` is raised below
+            reason = f"{type(failure).__name__}: {failure}"
+    specs = [tf.TensorSpec([1, *spec.shape], spec.dtype) for spec in specs]
+    results = in_chunks(lambda k: [part[None] for part in function(k[0])], count, specs, chunk_size=1)
+    if vectorised:
+        warnings.warn(f"tfjac: TensorFlow fails to vectorise, so one pass after the other. {reason}", stacklevel=2)
+    return results
 
 
 def vectorised_map(function, indices, shapes):

@@ -57,7 +57,7 @@ class Ends:
     """What a pattern is found between.
 
     Attributes:
-        ys: list of tensors of static shapes, without function calls on the way to them.
+        ys: list of tensors, without function calls on the way to them.
         sources: what stands for each x in their graph.
         sizes: number of elements of each x.
         walk: the `Propagation` in their graph.
@@ -73,7 +73,7 @@ class Ends:
         """Read the arguments of a user.
 
         Raises:
-            ValueError: for an x that no y depends on; where the shape of an x or y is not known while tracing.
+            ValueError: for an x that no y depends on, or whose shape is not known while tracing.
         """
         xs, sources = tf.nest.flatten(xs), sources_of(xs)
         ys = inline_calls(tf.nest.flatten(ys), depends_on=[source for source in sources if source is not None])
@@ -81,15 +81,29 @@ class Ends:
         eager = [x for x in xs if not is_variable(x) and not tf.is_symbolic_tensor(x)]
         walk = Propagation(Known(tf.compat.v1.get_default_graph(), xs=[*sources, *eager]), [])
         sizes = [product(_static_shape(x)) for x in xs]
-        ys = [y if y.shape.is_fully_defined() else tf.ensure_shape(y, walk.shape(y)) for y in ys]
         return cls(ys, sources, sizes, walk)
 
     def pattern(self):
-        """Return the `SparsityPattern` of the ys."""
+        """Return the `SparsityPattern` of the ys.
+
+        Raises:
+            ValueError: where a shape between xs and ys is not known while tracing.
+        """
         rows = self.walk.carry(each_its_own(self.sources, self.sizes), self.ys)
         total = sum(self.sizes)
-        rows = [empty(y.shape.num_elements(), total) if sets is None else sets for y, sets in zip(self.ys, rows)]
+        rows = [empty(self.walk.size(y), total) if sets is None else sets for y, sets in zip(self.ys, rows)]
         return SparsityPattern(scipy.sparse.vstack(rows, format="csr"), self.walk.opaque)
+
+    def sized(self):
+        """Return the same, with the shapes of the ys known."""
+        if not all(y.shape.is_fully_defined() for y in self.ys):
+            self.pattern()
+        return self
+
+    def with_static_ys(self):
+        """Return the same with ys of static shapes; `pattern` may have found some that the graph does not show."""
+        ys = [y if y.shape.is_fully_defined() else tf.ensure_shape(y, self.walk.shape(y)) for y in self.ys]
+        return dataclasses.replace(self, ys=ys)
 
 
 def _static_shape(x):

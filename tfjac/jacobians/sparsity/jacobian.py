@@ -55,11 +55,12 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
 
     def compute(ys):
         ends = Ends.of(ys, xs)
-        made["pattern"] = ends.pattern() if pattern is None else _checked(pattern, ends)
-        if made["pattern"].num_entries == 0:
-            return tf.zeros([0], dtype)
-        values = _values(made["pattern"], mode, ends, dtype, (chunk_size, memory_budget))
-        _verify(verify, tf.nest.flatten(ys), ends, made["pattern"], values, tf.nest.flatten(xs))
+        made["pattern"] = found = ends.pattern() if pattern is None else _checked(pattern, ends.sized())
+        if found.num_entries == 0:
+            values = tf.zeros([0], dtype)
+        else:
+            values = _values(found, mode, ends.with_static_ys(), dtype, (chunk_size, memory_budget))
+        _verify(verify, tf.nest.flatten(ys), ends, found, values, tf.nest.flatten(xs))
         return values
 
     values = in_graph(compute, ys)
@@ -80,7 +81,7 @@ def _verify(verify, ys, ends, pattern, values, xs):
 
 def _checked(pattern, ends):
     pattern = pattern if isinstance(pattern, SparsityPattern) else SparsityPattern(pattern)
-    shape = (sum(y.shape.num_elements() for y in ends.ys), sum(ends.sizes))
+    shape = (sum(ends.walk.size(y) for y in ends.ys), sum(ends.sizes))
     if pattern.shape != shape:
         raise ValueError(
             f"pattern must have a row for each element of ys and a column for each of xs, shape {shape}. "

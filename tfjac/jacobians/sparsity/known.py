@@ -59,11 +59,16 @@ class Known:
             return None
         for op in _unvisited(tensor, self._has_shape):
             self._shapes.update(zip(references_of(op.outputs), self._shapes_of(op)))
-        return self._shapes[tensor.ref()] if tensor.ref() in self._shapes else tensor.shape.as_list()
+        shape = self._shapes[tensor.ref()] if tensor.ref() in self._shapes else tensor.shape.as_list()
+        return _ensured_shape(tensor) if shape is None else shape
 
-    def learn_shape(self, tensor, shape):
-        """Note the shape of a tensor, where it is found in another way."""
-        self._shapes[tensor.ref()] = shape
+    def learn(self, tensor, value, shape):
+        """Note what is found in another way; None is nothing."""
+        if value is not None:
+            self._values[tensor.ref()] = value
+            self._moving.discard(tensor.ref())
+        if shape is not None:
+            self._shapes[tensor.ref()] = shape
 
     def of_body(self, parameters):
         """Return what is known of the body of a loop or branch.
@@ -80,6 +85,11 @@ class Known:
     def _values_of(self, op):
         if op.type not in SHAPE_ONLY and references(op.inputs) & self._moving:
             self._moving |= references(op.outputs)
+        elif op.type == "TensorListFromTensor":
+            return [self._values[op.inputs[0].ref()]]  # a list is known as the tensor of its items
+        elif op.type == "TensorListGetItem":
+            items, position = (self._values[each.ref()] for each in op.inputs[:2])
+            return [None if items is None or position is None else items[position]]
         elif all(_holds_numbers(output.dtype) for output in op.outputs):
             if op.type == "Placeholder":
                 return [self._of_capture(op.outputs[0])]
@@ -111,11 +121,21 @@ class Known:
         found = None
         if has_rule(op.type):
             inputs = [self._value_or_ones(each) for each in op.inputs]
+            if op.type == "StridedSlice":
+                inputs[1:3] = self._ends_of_slice(op)
             found = _run_where_known(op, inputs)
         if found is not None:
             return [list(np.shape(value)) for value in found]
         values = [self(output) for output in op.outputs]
         return [None if value is None else list(value.shape) for value in values]
+
+    def _ends_of_slice(self, op):
+        """Begin and end, with a place of its own choice where one element is taken at an open place."""
+        begin, end = (self.entries(each) for each in op.inputs[1:3])
+        for k in range(len(begin)):
+            if begin[k] is None and op.get_attr("shrink_axis_mask") >> k & 1:
+                begin[k], end[k] = 0, 1
+        return [None if None in entries else np.array(entries, np.int32) for entries in (begin, end)]
 
     def _value_or_ones(self, tensor):
         value = self(tensor)
@@ -137,6 +157,12 @@ def _unvisited(tensor, is_known):
         stack.extend(pending)
         if not pending and not is_known(tensor := stack.pop()):
             yield tensor.op
+
+
+def _ensured_shape(tensor):
+    """The shape that a `tf.ensure_shape` of the tensor says that it has, or None."""
+    ensured = [op.outputs[0].shape for op in tensor.consumers() if op.type == "EnsureShape"]
+    return next((shape.as_list() for shape in ensured if shape.is_fully_defined()), None)
 
 
 def _captured_by(placeholder):

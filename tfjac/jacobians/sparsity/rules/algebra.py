@@ -5,7 +5,7 @@ from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
 from tfjac.jacobians.sparsity.rules.registry import rule
 
 BATCHED = """
-    BandedTriangularSolve Cholesky Eig LogMatrixDeterminant Lu MatrixDeterminant MatrixInverse MatrixSolve
+    BandedTriangularSolve Cholesky Eig LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve
     MatrixSolveLs MatrixSquareRoot MatrixTriangularSolve Qr SelfAdjointEigV2 Svd TridiagonalSolve
 """
 

@@ -37,11 +37,15 @@ def _either(step, branches):
     """The outputs of whichever of the branches runs."""
     given = _State.of_inputs(step, 1)
     results = [_Body(branch, step).run(given) for branch in branches]
-    for k in step.wanted:
-        if any(result.shapes[k] != results[0].shapes[k] for result in results):
+    first = results[0]
+    if len(results) > 1:
+        same = [all(shape == each[0] for shape in each) for each in zip(*(result.shapes for result in results))]
+        if not all(same[k] for k in step.wanted):
             raise NoRule("its branches have results of different shapes")
-    _learn_shapes(step, results[0])
-    return [_united([result.patterns[k] for result in results]) for k in range(len(step.op.outputs))]
+        shapes = [shape if agreed else None for shape, agreed in zip(first.shapes, same)]
+        first = dataclasses.replace(first, values=[None] * len(same), shapes=shapes)
+    _learn(step, first)
+    return [_united(parts) for parts in zip(*(result.patterns for result in results))]
 
 
 @list_rule("While", "StatelessWhile")
@@ -50,7 +54,7 @@ def _while(step):
     body, condition = _Body(body, step), _Body(condition, step)
     initial = _State.of_inputs(step, 0)
     state = _after_steps(body, condition, initial) or _after_any_number(body, initial)
-    _learn_shapes(step, state)
+    _learn(step, state)
     return state.patterns
 
 
@@ -132,10 +136,10 @@ class _Body:
         return self._step.walk.known.of_body(zip(self.inputs, state.values, state.shapes))
 
 
-def _learn_shapes(step, state):
-    for output, shape in zip(step.op.outputs, state.shapes):
-        if shape is not None:
-            step.walk.known.learn_shape(output, shape)
+def _learn(step, state):
+    """Note what is known of the outputs, which cannot be had by running the op."""
+    for output, value, shape in zip(step.op.outputs, state.values, state.shapes):
+        step.walk.known.learn(output, value, shape)
 
 
 def _united(parts):

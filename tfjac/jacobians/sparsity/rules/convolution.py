@@ -35,11 +35,25 @@ def _transposed(step):
     return [union(parts)]
 
 
-@rule("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D")
+@rule("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolWithArgmax")
 def _pool(step):
-    window = _Window(step, step.shape(0), step.out_shape(), step.op.get_attr("ksize")[1:-1])
-    own = scipy.sparse.eye_array(step.shape(0)[-1], dtype=bool, format="csr")
-    return [window.slide(step.patterns[0], own, itertools.repeat(own))]
+    window, own = _pooling(step, step.shape(0), step.out_shape())
+    return [window.slide(step.patterns[0], own, itertools.repeat(own)), *[None] * (len(step.op.outputs) - 1)]
+
+
+@rule("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPool3DGrad")
+def _pool_gradient(step):
+    """The last input is the cotangent of the result. Where the largest elements are is taken as given."""
+    last = len(step.op.inputs) - 1
+    if step.patterns[last] is None or (step.walk.by_value and step.carriers != [last]):
+        raise NoRule("where the largest elements are depends on x")
+    window, own = _pooling(step, step.out_shape(), step.shape(last))
+    return [window.slide_back(step.patterns[last], own, itertools.repeat(own))]
+
+
+def _pooling(step, large, small):
+    own = scipy.sparse.eye_array(large[-1], dtype=bool, format="csr")
+    return _Window(step, large, small, step.op.get_attr("ksize")[1:-1]), own
 
 
 def _channels(step, c_in, c_out):
@@ -91,12 +105,12 @@ class _Window:
 
     def __init__(self, step, large, small, size):
         op = step.op
-        if op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
+        names = {attribute.name for attribute in op.op_def.attr}
+        if "data_format" in names and op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
             raise NoRule("only channels-last windows are covered")
         self.n, self.large, self.small = large[0], large[1:-1], small[1:-1]
         self.size = list(size)[: len(self.large)]
         self.strides = op.get_attr("strides")[1:-1]
-        names = {attribute.name for attribute in op.op_def.attr}
         self.dilation = op.get_attr("dilations")[1:-1] if "dilations" in names else [1] * len(self.large)
         self.before = self._padding(op)
 

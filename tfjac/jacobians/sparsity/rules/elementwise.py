@@ -11,7 +11,7 @@ COMPARISONS = """
     NotEqual
 """
 FURTHER = "FakeQuantWithMinMaxArgs"
-PIECEWISE_CONSTANT = "Ceil Floor FloorDiv Rint Round Sign"
+PIECEWISE_CONSTANT = "Ceil Floor FloorDiv Rint Round Sign TruncateDiv"
 
 
 @value_rule(*UNARY.split(), *SEVERAL_INPUTS.split(), *GRADIENTS.split(), *COMPARISONS.split(), *FURTHER.split())
@@ -59,6 +59,11 @@ def _unchanged(step):
 @list_rule("IdentityN")
 def _each_unchanged(step):
     return step.patterns
+
+
+@list_rule("AddN")
+def _add_n(step):
+    return [union([step.patterns[k] for k in step.carriers])]
 
 
 @rule("BiasAdd")

@@ -65,11 +65,6 @@ def _pop(step):
     return [rest, item]
 
 
-@list_rule("TensorListResize")
-def _resize(step):
-    return [step.patterns[0]]
-
-
 def _list(step):
     return step.patterns[0] or ListSets()
 

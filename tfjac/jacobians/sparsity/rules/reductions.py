@@ -35,7 +35,7 @@ def _along_last_two_axes(step):
     return _within_batch(step, 2)
 
 
-@rule("FFT3D", "IFFT3D", "RFFT3D", "IRFFT3D")
+@rule("FFT3D", "IFFT3D")
 def _along_last_three_axes(step):
     return _within_batch(step, 3)
 

@@ -1,0 +1,148 @@
+"""Every rule of sparsity against differences, or one tape.gradient per row: what it finds, and that it is needed."""
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians.sparsity_cases import CASES
+from tfjac.jacobians.sparsity.rules import registry
+
+
+def drawn(case, seed):
+    rng = np.random.default_rng(seed)
+    return tf.constant(rng.uniform(case.low, case.high, case.shape))
+
+
+def differences(function, x, step=1e-5):
+    """∂f/∂x by central differences."""
+    traced = tf.function(function, autograph=False)
+    moves = step * np.eye(x.shape.num_elements()).reshape(-1, *x.shape)
+    return np.stack([np.ravel(traced(x + move) - traced(x - move)) / (2 * step) for move in moves], 1)
+
+
+def rows(function, x):
+    """∂f/∂x by one `tape.gradient` per row."""
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        elements = tf.unstack(tf.reshape(function(x), [-1]))
+    return np.stack([np.ravel(tape.gradient(element, x, unconnected_gradients="zero")) for element in elements])
+
+
+@functools.cache
+def expected(name):
+    """The dense Jacobians at two values of x."""
+    case = CASES[name]
+    return [(rows if case.by_rows else differences)(case.function, drawn(case, seed)) for seed in (1, 2)]
+
+
+@functools.cache
+def traced(name):
+    """A case in a graph: the concrete function, and y and x in it."""
+    case, ends = CASES[name], []
+    variable = tf.Variable(drawn(case, 1)) if case.variable else None
+
+    @tf.function(autograph=False)
+    def function(x):
+        x = x if variable is None else variable
+        ends[:] = [case.function(x), x]
+        return ends[0]
+
+    return function.get_concrete_function(drawn(case, 1)), *ends
+
+
+def pattern_of(name):
+    concrete, y, x = traced(name)
+    with concrete.graph.as_default():
+        return tfjac.sparsity(y, x)
+
+
+def entries_of(name):
+    """The entries at two values of x."""
+    case = CASES[name]
+    if not case.variable:
+        jacobian = tf.function(lambda x: tfjac.sparse_jacobian(case.function(x), x).values, autograph=False)
+        return [jacobian(drawn(case, seed)).numpy() for seed in (1, 2)]
+    x, entries = tf.Variable(drawn(case, 1)), []
+    jacobian = tf.function(lambda: tfjac.sparse_jacobian(lambda: case.function(x), x).values, autograph=False)
+    for seed in (1, 2):
+        x.assign(drawn(case, seed))
+        entries.append(jacobian().numpy())
+    return entries
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rules(name):
+    """Values are right for two x, nothing is missing from the pattern, and nothing is in it that need not be."""
+    case, pattern = CASES[name], pattern_of(name)
+    found = pattern.csr().toarray()
+    tolerance = 1e-5 if case.by_rows else 1e-7
+    for entries, jacobian in zip(entries_of(name), expected(name)):
+        assert not (~found & (np.abs(jacobian) > tolerance)).any()
+        values = pattern.csr(entries).toarray()
+        np.testing.assert_allclose(values, jacobian, rtol=10 * tolerance, atol=tolerance)
+    assert pattern.opaque_ops == ()
+    needed = np.any([np.abs(jacobian) > tolerance for jacobian in expected(name)], 0)
+    assert bool(case.larger) == (pattern.num_entries > np.count_nonzero(needed)), case.larger
+
+
+def rules_met(name, monkeypatch, change=lambda sets: sets, types=None):
+    """The pattern of a case, and the types of ops whose rules were asked, with what rules of `types` give changed."""
+    met = set()
+
+    def recording(op_type, function):
+        def rule(step):
+            result = function(step)
+            met.add(op_type)
+            return [change(sets) for sets in result] if types is None or op_type in types else result
+
+        return rule
+
+    with monkeypatch.context() as patch:
+        for op_type, (function, covers) in list(registry._RULES.items()):
+            patch.setitem(registry._RULES, op_type, (recording(op_type, function), covers))
+        return pattern_of(name), met
+
+
+def test_every_rule_is_exercised(monkeypatch):
+    met = set().union(*(rules_met(name, monkeypatch)[1] for name in CASES))
+    assert set(registry._RULES) - met == set()
+
+
+def test_every_broken_rule_is_seen(monkeypatch):
+    """With what it gives thinned out, each rule makes the pattern of some case lack entries that are there."""
+    users = {}
+    for name in CASES:
+        for op_type in rules_met(name, monkeypatch)[1]:
+            users.setdefault(op_type, []).append(name)
+    in_order = {each: sorted(names, key=num_ops) for each, names in users.items()}
+    survivors = [each for each in users if not any(is_seen(each, name, monkeypatch) for name in in_order[each])]
+    assert survivors == []
+
+
+def num_ops(name):
+    return len(traced(name)[0].graph.get_operations())
+
+
+def is_seen(op_type, name, monkeypatch):
+    pattern, _ = rules_met(name, monkeypatch, emptied if CASES[name].larger else thinned, {op_type})
+    found = pattern.csr().toarray()
+    return any((~found & (np.abs(jacobian) > 1e-5)).any() for jacobian in expected(name))
+
+
+def thinned(sets):
+    """Index sets without the last entry of each that is not empty; for lists, without anything."""
+    if sets is None or not scipy.sparse.issparse(sets):
+        return None
+    kept = np.ones(sets.nnz, bool)
+    kept[sets.indptr[1:][np.diff(sets.indptr) > 0] - 1] = False
+    indptr = np.concatenate([[0], np.cumsum(kept)])[sets.indptr]
+    return scipy.sparse.csr_array((sets.data[kept], sets.indices[kept], indptr), shape=sets.shape)
+
+
+def emptied(sets):
+    """No dependence."""
+    return None
