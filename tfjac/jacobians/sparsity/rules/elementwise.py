@@ -11,18 +11,11 @@ COMPARISONS = """
     NotEqual
 """
 FURTHER = "FakeQuantWithMinMaxArgs"
-PIECEWISE_CONSTANT = "Ceil Floor FloorDiv Rint Round Sign TruncateDiv"
 
 
 @value_rule(*UNARY.split(), *SEVERAL_INPUTS.split(), *GRADIENTS.split(), *COMPARISONS.split(), *FURTHER.split())
 def _elementwise(step):
     return [union([broadcast(step, k) for k in step.carriers])]
-
-
-@value_rule(*PIECEWISE_CONSTANT.split())
-def _steps(step):
-    """Their derivatives are zero, their values are not."""
-    return _elementwise(step) if step.walk.by_value else [None]
 
 
 def broadcast(step, k):
