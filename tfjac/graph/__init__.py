@@ -20,6 +20,7 @@ from tfjac.graph.example_rules import einsum_labels
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.lost_paths import LostPath, lost_paths, stops_of
+from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.statefulness import culprit_in
@@ -39,6 +40,7 @@ __all__ = [
     "ExampleAxis",
     "ExamplesMix",
     "LostPath",
+    "SourceLine",
     "analyse_examples",
     "analyse_segments",
     "ancestors",
@@ -66,10 +68,14 @@ __all__ = [
     "in_graph",
     "inline_calls",
     "input_gradients",
+    "layer_calls",
+    "layer_path",
+    "layer_scope",
     "lost_paths",
     "references",
     "registering",
     "replay",
+    "source_line",
     "static_trip_count",
     "stops_of",
     "transplant",

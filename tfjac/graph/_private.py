@@ -5,6 +5,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 """
 
 import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
@@ -113,9 +114,22 @@ def copy_op(op, inputs):
     for function in _called_functions(op):
         graph._add_function_recursive(function)
     with tf.device(op.device or None):
-        return graph._create_op_internal(
+        copy = graph._create_op_internal(
             op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
         )
+    _copy_traceback(op, copy)
+    return copy
+
+
+def _copy_traceback(op, copy):
+    """Have `copy` say that it was made where `op` was; nowhere, where that is not known, as in a loaded function.
+
+    TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
+    traceback that an op returns is not an object that can be passed on.
+    """
+    traceback = copy.traceback[:0] if op.traceback is None else op.traceback[:]
+    _session.TF_SetOpStackTrace(copy._c_op, traceback)
+
 
 
 def _called_functions(op):
@@ -167,6 +181,11 @@ def set_function_attribute(op, name, function):
     """Set an attribute of `op` to a function, which its graph's library then holds."""
     op.graph._add_function_recursive(function)
     op._set_func_attr(name, function.name)
+
+
+def differentiated_op(op):
+    """Return the op of whose gradient `op` is a part, where `tf.gradients` made it and neither is a copy; else None."""
+    return getattr(op, "_original_op", None)
 
 
 def gradient_function(op):

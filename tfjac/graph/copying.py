@@ -84,7 +84,8 @@ def _copied(op, inputs, mapping, edit):
     """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew."""
     if op.type in CALLS:
         (body,) = _private.function_bodies(op, "f")
-        copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
+        with tf.name_scope(_scope_of(op)):
+            copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
         return [copies[output.ref()] for output in body.outputs]
     if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
@@ -96,6 +97,12 @@ def _copied(op, inputs, mapping, edit):
         return custom_gradients.close(op, values, inputs, reads)
     copy = _private.copy_op(op, inputs)
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
+
+
+def _scope_of(op):
+    """The scope of names of a copy of `op`, for what is copied out of it: so names keep saying which layer it is of."""
+    around, own = tf.compat.v1.get_default_graph().get_name_scope(), op.name.rpartition("/")[0]
+    return "".join(f"{part}/" for part in (around, own) if part)
 
 
 @register_gradient(custom_gradients.CLOSED)
