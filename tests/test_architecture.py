@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"
-LAYERS = {"ops": 0, "graph": 1, "jacobians": 2, "interception": 3, "optimizers": 3}
+LAYERS = {"ops": 0, "graph": 1, "jacobians": 2, "explaining": 3, "flops": 3, "interception": 3, "optimizers": 3}
 PRIVATE = "graph/_private.py"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 

@@ -1,5 +1,6 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
+from tfjac.flops import FlopCount, count_flops
 from tfjac.jacobians import (
     ExamplesMix,
     JacobianOperator,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExamplesMix",
+    "FlopCount",
     "JacobianOperator",
     "LeastSquaresProblem",
     "LeastSquaresResult",
@@ -39,6 +41,7 @@ __all__ = [
     "batch_jacobian",
     "chain",
     "clipped_gradients",
+    "count_flops",
     "ggnvp",
     "hvp",
     "jacobian",

@@ -1,6 +1,14 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
-from tfjac.graph._private import captures_of, compiled_by_xla, copy_op, handle_shape, handle_spec, input_gradients
+from tfjac.graph._private import (
+    captures_of,
+    compiled_by_xla,
+    copy_handle_data,
+    copy_op,
+    handle_shape,
+    handle_spec,
+    input_gradients,
+)
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.callables import call_converted
@@ -21,10 +29,11 @@ from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.lost_paths import LostPath, lost_paths, stops_of
 from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.rebuilding import LOOPS, rebuilt
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.statefulness import culprit_in
-from tfjac.graph.targets import in_graph
+from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
@@ -32,6 +41,7 @@ from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
 from tfjac.graph.verification import verification_wanted, verified
 
 __all__ = [
+    "LOOPS",
     "SHAPE_ONLY",
     "SHARED",
     "Dependence",
@@ -53,6 +63,7 @@ __all__ = [
     "captures_of",
     "check_not_assigned_since",
     "compiled_by_xla",
+    "copy_handle_data",
     "copy_op",
     "culprit_in",
     "depend_by_value",
@@ -72,6 +83,8 @@ __all__ = [
     "layer_path",
     "layer_scope",
     "lost_paths",
+    "read_graph",
+    "rebuilt",
     "references",
     "registering",
     "replay",

@@ -59,22 +59,28 @@ def layer_scope(op):
 
 
 def layer_calls(ops):
-    """Return a dict from each `layer_scope` among `ops` to the number of that call of the layer, from 0.
-
-    Args:
-        ops: the ops of a graph, in the order in which they were made.
-    """
+    """Return a dict from each `layer_scope` among `ops` to the number of that call of the layer, from 0."""
     calls = {}
     for op in ops:
-        calls.setdefault(layer_path(op), {}).setdefault(layer_scope(op))
-    return {scope: number for scopes in calls.values() for number, scope in enumerate(scopes)}
+        calls.setdefault(layer_path(op), set()).add(layer_scope(op))
+    return {scope: number for scopes in calls.values() for number, scope in enumerate(sorted(scopes, key=_numbers))}
+
+
+def _numbers(scope):
+    """The numbers at the ends of the names in a scope, which grow from call to call."""
+    return [int(number) for number in re.findall(r"_(\d+)(?=/|$)", scope)]
 
 
 def source_line(op):
     """Return the `SourceLine` of the user's program that made `op`: the innermost outside TensorFlow, Keras and tfjac.
 
-    None where it is not known, as in a loaded SavedModel.
+    That of an op of a gradient is the line of the op that was differentiated. None where it is not known, as in a
+    loaded SavedModel, and in the loop that takes a gradient back through another.
     """
+    forward = _private.differentiated_op(op)
+    if forward is None and any(map(_GRADIENTS.fullmatch, op.name.split("/"))):
+        return None
+    op = forward or op
     for frame in reversed(op.traceback or ()):
         if not frame.filename.startswith(_LIBRARIES) and os.path.isabs(frame.filename):
             text = linecache.getline(frame.filename, frame.lineno).strip()

@@ -22,14 +22,35 @@ def in_graph(compute, ys, may_be_complex=False):
         TypeError: for what is neither callable nor a floating-point tensor.
     """
 
+    traced = _tracing(compute, ys, may_be_complex)
+    return tf.function(traced, autograph=False)() if callable(ys) and tf.executing_eagerly() else traced()
+
+
+def read_graph(read, ys):
+    """Return what `read(tensors)` says of `ys`, tensors of the current graph then; any value of Python's. Runs nothing.
+
+    Args:
+        read: function of the (nest of) tensors.
+        ys: as in `in_graph`; they may be complex.
+
+    Raises:
+        As `in_graph` does.
+    """
+    traced = _tracing(read, ys, may_be_complex=True)
+    if not callable(ys) or not tf.executing_eagerly():
+        return traced()
+    said = []
+    tf.function(lambda: said.append(traced()), autograph=False).get_concrete_function()
+    return said[-1]
+
+
+def _tracing(compute, ys, may_be_complex):
+    """The function without arguments that checks ys, or what they return, and hands them to `compute`."""
+
     def checked(tensors):
         return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
 
-    if not callable(ys):
-        return compute(checked(ys))
-    if tf.executing_eagerly():
-        return tf.function(lambda: compute(_unseen(checked(call_converted(ys)))), autograph=False)()
-    return compute(_unseen(checked(call_converted(ys))))
+    return lambda: compute(_unseen(checked(call_converted(ys))) if callable(ys) else checked(ys))
 
 
 def _unseen(tensors):

@@ -5,19 +5,21 @@ from tfjac.graph.static_values import static_value
 MAX_STEPS = 10_000
 
 
-def static_trip_count(op, body, condition):
+def static_trip_count(op, body, condition, known=None):
     """Return the number of steps of a loop that counts to a constant, else None.
 
     Args:
         op: the `While` op.
         body, condition: its functions, as `Body`.
+        known: a dict from `ref()` to value of tensors around the loop whose values are known otherwise, such as the
+            number of steps of another loop.
 
     Cost: runs the counters of the loop in Python, up to `MAX_STEPS` steps.
     """
     counters = {
-        k: static_value(tensor)
+        k: static_value(tensor, given=known)
         for k, tensor in enumerate(op.inputs)
-        if tensor.dtype.is_integer and tensor.shape.rank == 0 and static_value(tensor) is not None
+        if tensor.dtype.is_integer and tensor.shape.rank == 0 and static_value(tensor, given=known) is not None
     }
     for step in range(MAX_STEPS + 1):
         again = static_value(condition.outputs[0], given=_named(condition, counters))

@@ -1,0 +1,7 @@
+"""Counting and measuring the work of a forward and a backward pass."""
+
+from tfjac.flops.count import count_flops
+from tfjac.flops.counting import OpFlops
+from tfjac.flops.report import FlopCount, FlopRow
+
+__all__ = ["FlopCount", "FlopRow", "OpFlops", "count_flops"]
