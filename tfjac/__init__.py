@@ -1,5 +1,6 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
+from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.flops import FlopCount, count_flops
 from tfjac.jacobians import (
     ExamplesMix,
@@ -31,17 +32,21 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExamplesMix",
+    "External",
     "FlopCount",
     "JacobianOperator",
     "LeastSquaresProblem",
     "LeastSquaresResult",
     "LevenbergMarquardt",
+    "MeasurementFailed",
     "SparsityPattern",
     "Status",
     "batch_jacobian",
     "chain",
     "clipped_gradients",
     "count_flops",
+    "estimators",
+    "external",
     "ggnvp",
     "hvp",
     "jacobian",

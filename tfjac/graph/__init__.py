@@ -24,7 +24,7 @@ from tfjac.graph.example_axis import (
     analyse_examples,
     examples_mix_at,
 )
-from tfjac.graph.example_rules import einsum_labels
+from tfjac.graph.example_rules import declare_per_example, einsum_labels, explain_mixing
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.lost_paths import LostPath, lost_paths, stops_of
@@ -66,10 +66,12 @@ __all__ = [
     "copy_handle_data",
     "copy_op",
     "culprit_in",
+    "declare_per_example",
     "depend_by_value",
     "differentiable_inputs",
     "einsum_labels",
     "examples_mix_at",
+    "explain_mixing",
     "gradient_stops_at",
     "fingerprint",
     "handle_in",

@@ -9,8 +9,11 @@ from tfjac.graph.example_rules import (
     linear_algebra,
     moves,
     products,
+    python,
 )
+from tfjac.graph.example_rules.custom_gradients import explain_mixing
 from tfjac.graph.example_rules.products import einsum_labels
+from tfjac.graph.example_rules.python import declare_per_example
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, input_axes, own_input_axes
 
 __all__ = [
@@ -19,8 +22,10 @@ __all__ = [
     "NoRule",
     "control_flow",
     "custom_gradients",
+    "declare_per_example",
     "einsum_labels",
     "elementwise",
+    "explain_mixing",
     "indexing",
     "input_axes",
     "layers",
@@ -28,4 +33,5 @@ __all__ = [
     "moves",
     "own_input_axes",
     "products",
+    "python",
 ]

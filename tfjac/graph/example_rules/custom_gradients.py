@@ -1,8 +1,17 @@
 """Custom gradients: what their backward does to the cotangents of different examples."""
 
+from tfjac.graph import _private
 from tfjac.graph.custom_gradients import backward_of, reason_untraced
 from tfjac.graph.example_rules.registry import CUSTOM, SHARED, NoRule, body_rule, known_shape
 from tfjac.graph.inlining import inline_calls
+
+_REASON = "_tfjac_mixes"
+"""The attribute that says why the backward of an op combines examples, where whoever made it knows better."""
+
+
+def explain_mixing(op, reason):
+    """Have the error of an op with a custom gradient that combines the cotangents of different examples say why."""
+    _private.set_text_attribute(op, _REASON, reason)
 
 
 @body_rule(CUSTOM)
@@ -16,15 +25,16 @@ def _custom(op, outputs, wanted):
         raise NoRule(f"its custom gradient cannot be traced ({reason_untraced(op)})")
     backward = backward_of(op)
     axes = [
-        outputs.get(k, SHARED) if gradient is None else _axis_of(op.inputs[k], gradient, backward, outputs, wanted)
+        outputs.get(k, SHARED) if gradient is None else _axis_of(op, k, backward, outputs, wanted)
         for k, gradient in enumerate(backward.gradients)
     ]
     wanted.meet(op, [pair for pair in zip(op.inputs, axes) if pair[1] is not SHARED])
     return axes
 
 
-def _axis_of(tensor, gradient, backward, outputs, wanted):
+def _axis_of(op, index, backward, outputs, wanted):
     """The example axis of an input, proved from its gradient."""
+    tensor, gradient = op.inputs[index], backward.gradients[index]
     cotangents = [(backward.cotangents[k], axis) for k, axis in outputs.items() if backward.cotangents[k] is not None]
     with gradient.graph.as_default():
         (gradient,) = inline_calls([gradient], draw_again=True)
@@ -34,7 +44,8 @@ def _axis_of(tensor, gradient, backward, outputs, wanted):
                 return candidate
     if tensor.shape.rank == 0 or wanted.depends_on_no_data(tensor):
         return SHARED
-    raise NoRule("its custom gradient combines the cotangents of different examples, or may")
+    known = _private.text_attribute(op, _REASON)
+    raise NoRule(known or "its custom gradient combines the cotangents of different examples, or may")
 
 
 def _candidates(axis, shape, num_examples):
