@@ -1,6 +1,7 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
 from tfjac.black_box import External, MeasurementFailed, estimators, external
+from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
 from tfjac.jacobians import (
     ExamplesMix,
@@ -34,6 +35,7 @@ __all__ = [
     "ExamplesMix",
     "External",
     "FlopCount",
+    "GradientReport",
     "JacobianOperator",
     "LeastSquaresProblem",
     "LeastSquaresResult",
@@ -46,6 +48,7 @@ __all__ = [
     "clipped_gradients",
     "count_flops",
     "estimators",
+    "explain_gradient",
     "external",
     "ggnvp",
     "hvp",

@@ -3,9 +3,8 @@
 import tensorflow as tf
 
 from tfjac.flops.counting import Counter
-from tfjac.flops.passes import passes_of
 from tfjac.flops.report import FlopCount
-from tfjac.graph import read_graph
+from tfjac.graph import Scratch, ancestors, read_graph, references
 from tfjac.jacobians.nests import sources_of
 
 
@@ -35,18 +34,25 @@ def count_flops(ys, xs):
     """
 
     def read(ys):
-        flat = tf.nest.flatten(ys)
-        passes = passes_of(flat, sources_of(xs, may_be_complex=True))
-        return _count(passes)
+        return _count(Scratch(tf.nest.flatten(ys)), sources_of(xs, may_be_complex=True))
 
     return read_graph(read, ys)
 
 
-def _count(passes):
-    counter = Counter()
-    needed = {x.ref() for op in (*passes.forward, *passes.backward) for x in op.inputs}
-    needed |= {tensor.ref() for tensor in (*passes.ys, *passes.gradients)}
-    with passes.graph.as_default():
-        counted = counter.count(passes.forward, False, needed) + counter.count(passes.backward, True, needed)
-        pruned = counter.count(passes.pruned, True, {x.ref() for op in passes.pruned for x in op.inputs})
-    return FlopCount(tuple(counted), tuple(each for each in pruned if each.flops != 0))
+def _count(scratch, sources):
+    forward, made = ancestors(scratch.ys), len(scratch.graph.get_operations())
+    found = [scratch.of(source) for source in sources if scratch.of(source) is not None]
+    gradients = [gradient for gradient in scratch.gradients(found) if gradient is not None]
+    known = {op.name for op in forward}
+    backward = [op for op in ancestors(gradients) if op.name not in known]
+    known |= {op.name for op in backward}
+    pruned = [op for op in scratch.graph.get_operations()[made:] if op.name not in known]
+    counter, needed = Counter(), _read_by([*forward, *backward], [*scratch.ys, *gradients])
+    with scratch.graph.as_default():
+        counted = counter.count(forward, False, needed) + counter.count(backward, True, needed)
+        others = counter.count(pruned, True, _read_by(pruned, []))
+    return FlopCount(tuple(counted), tuple(each for each in others if each.flops != 0))
+
+
+def _read_by(ops, results):
+    return references(results) | references(tensor for op in ops for tensor in op.inputs)

@@ -27,11 +27,12 @@ from tfjac.graph.example_axis import (
 from tfjac.graph.example_rules import declare_per_example, einsum_labels, explain_mixing
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.lost_paths import LostPath, lost_paths, stops_of
+from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
-from tfjac.graph.rebuilding import LOOPS, rebuilt
+from tfjac.graph.rebuilding import LOOPS
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
+from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
@@ -50,11 +51,13 @@ __all__ = [
     "ExampleAxis",
     "ExamplesMix",
     "LostPath",
+    "Scratch",
     "SourceLine",
     "analyse_examples",
     "analyse_segments",
     "ancestors",
     "as_tf_variable",
+    "assignments_between",
     "between",
     "bodies_of",
     "call_converted",
@@ -86,7 +89,6 @@ __all__ = [
     "layer_scope",
     "lost_paths",
     "read_graph",
-    "rebuilt",
     "references",
     "registering",
     "replay",
@@ -94,6 +96,7 @@ __all__ = [
     "static_trip_count",
     "stops_of",
     "transplant",
+    "unregistered",
     "verification_wanted",
     "verified",
 ]

@@ -217,6 +217,15 @@ def is_differentiable(op):
     return passes or gradient_name(op) is not None
 
 
+def has_gradient(op):
+    """Return whether something is registered as the gradient of `op`, be it that there is none."""
+    try:
+        _ops.gradient_registry.lookup(op.type)
+    except LookupError:
+        return gradient_name(op) is not None
+    return True
+
+
 def python_function(op):
     """Return the Python function that an op made by `tf.py_function` calls, or None where it is not there any more.
 

@@ -14,8 +14,9 @@ from tfjac.graph import _private, custom_gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
 from tfjac.graph.example_rules.elementwise import SEVERAL_INPUTS, UNARY
+from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
-from tfjac.graph.traversal import Inherited, references
+from tfjac.graph.traversal import Inherited, ancestors, references
 from tfjac.graph.value_paths import BODIES
 
 _ROUNDINGS = {"Cast", "Ceil", "Floor", "FloorDiv", "Rint", "Round", "TruncateDiv"}
@@ -37,18 +38,32 @@ class LostPath:
 
     Attributes:
         op: the op at which the gradient stops.
-        reason: why it stops there, a clause about the op.
         target: index of the target.
         whole: whether the target has no other path to any source, so that all of its gradient is lost.
     """
 
     op: tf.Operation
-    reason: str
     target: int
     whole: bool
 
+    @property
+    def kind(self):
+        """What stops gradients there: a key of `STOPS`."""
+        return _kind(self.op)
+
+    @property
+    def reason(self):
+        """Why the gradient stops there, a clause about the op."""
+        return STOPS[self.kind][0]
+
+    @property
+    def remedy(self):
+        """What to do about it, an imperative."""
+        return STOPS[self.kind][1]
+
     def __str__(self):
-        return f"op {self.op.name!r} of type {self.op.type}, {self.reason}"
+        line = source_line(self.op)
+        return f"op {self.op.name!r} of type {self.op.type}, {self.reason}" + (f" ({line})" if line else "")
 
 
 def lost_paths(targets, sources):
@@ -71,7 +86,7 @@ def lost_paths(targets, sources):
     for index, target in enumerate(targets):
         whole = not gradient.reaches(target)
         ops = _stops(target, gradient, value) if whole else lost.reaching(target)
-        found += [LostPath(op, _reason(op), index, whole) for op in ops]
+        found += [LostPath(op, index, whole) for op in ops]
     return found
 
 
@@ -88,6 +103,25 @@ def stops_of(source, targets, dependence):
     """
     alone = [each if index == source else None for index, each in enumerate(dependence.sources)]
     return [path for path in lost_paths(targets, alone) if path.whole]
+
+
+def assignments_between(source, targets):
+    """List, as `LostPath`, where the value of `source` gets into a variable that `targets` are computed from.
+
+    Args:
+        source: a tensor, or the handle of a variable.
+        targets: list of tensors of the same graph.
+    """
+    value = Dependence([source], by_value=True)
+    read = [op.outputs[0] for op in ancestors(targets) if op.outputs and op.outputs[0].dtype == tf.resource]
+    users = [op for handle in read for op in handle.consumers() if op.type.startswith("Assign")]
+    return [LostPath(op, 0, True) for op in users if value.reaches(op.inputs[1])]
+
+
+def unregistered(targets, dependence):
+    """List, as `LostPath`, the ops on paths of gradients whose gradient is not registered: taking it raises."""
+    ops = [op for op in dependence.path(targets) if op.type not in BODIES and not _private.has_gradient(op)]
+    return [LostPath(op, 0, True) for op in ops]
 
 
 def _stops(target, gradient, value):
@@ -216,16 +250,41 @@ def _passes_numbers(op, tensor, output):
     return op.type == "Cast" or not tensor.dtype.is_integer or output.dtype.is_integer
 
 
-def _reason(op):
-    """Say why no gradient passes `op`."""
-    if op.type in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
-        return "Python code that leaves TensorFlow"
+def _kind(op):
+    """Say what stops gradients at `op`."""
+    if op.type in _PYTHON:
+        return "python"
     if op.type == "StopGradient":
-        return "which stops gradients"
+        return "stop_gradient"
     if op.type in _private.PIECEWISE_CONSTANT:
-        return "whose derivative is zero wherever there is one"
+        return "piecewise constant"
+    if op.type.startswith("Assign"):
+        return "assignment"
+    if not _private.has_gradient(op):
+        return "not registered"
     if op.outputs[0].dtype == tf.bool:
-        return "whose result is true or false"
+        return "comparison"
     if any(output.dtype.is_integer for output in op.outputs):
-        return "whose result is an integer"
-    return "which has no gradient"
+        return "integer"
+    return "no gradient"
+
+
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_REMEDY = "compute it by differentiable ops, or give it a gradient by tf.custom_gradient"
+STOPS = {
+    "python": (
+        "Python code that leaves TensorFlow",
+        "compute it by TensorFlow's ops, or give it a gradient by tf.custom_gradient",
+    ),
+    "stop_gradient": ("which stops gradients", "leave tf.stop_gradient out if it is not meant"),
+    "piecewise constant": ("whose derivative is zero wherever there is one", _REMEDY),
+    "assignment": (
+        "which assigns to a variable: gradients do not pass through what a variable holds",
+        "use the assigned value itself further on, not the variable",
+    ),
+    "not registered": ("whose gradient is not registered: TensorFlow raises LookupError", _REMEDY),
+    "comparison": ("whose result is true or false", _REMEDY),
+    "integer": ("whose result is an integer", "keep it in floating point, or give it a gradient by tf.custom_gradient"),
+    "no gradient": ("which has no gradient", _REMEDY),
+}
+"""What stops gradients: why, a clause about an op; and what to do about it."""

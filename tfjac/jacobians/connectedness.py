@@ -24,8 +24,8 @@ def check_connected(ys, xs, dependence, claim="ys does not depend on this variab
     for index, x in enumerate(xs):
         if index not in connected:
             stops = stops_of(index, ys, dependence)
-            stopped = f": the gradient stops at {_named(stops)}. Leave it out, or {_REMEDY}"
-            where = stopped if stops else "; leave it out"
+            stopped = f": the gradient stops at {_named(stops)}. Leave it out, or " if stops else "; leave it out"
+            where = stopped + _remedies(stops)
             raise ValueError(f"{claim} by any path that a gradient passes through{where}. Received: {x!r}")
     warn_of_lost_paths(ys, dependence)
 
@@ -34,24 +34,26 @@ def warn_of_lost_paths(ys, dependence):
     """Warn of values that reach ys from the sources of `dependence` by paths that gradients do not follow."""
     paths = lost_paths(ys, dependence)
     for index in sorted({path.target for path in paths if path.whole}):
+        stops = [path for path in paths if path.target == index]
         _warn(
             f"{ys[index].name!r} depends on the variables by no path that a gradient follows: the gradient stops at "
-            f"{_named([path for path in paths if path.target == index])}. To mend it, {_REMEDY}"
+            f"{_named(stops)}. To mend it, {_remedies(stops)}"
         )
     partly = list({path.op: path for path in paths if not path.whole}.values())
     if partly:
         _warn(
             "ys are computed with values that depend on the variables, and whose derivatives are lost: the gradient "
-            f"stops at {_named(partly)}. Where that is meant, say so by tf.stop_gradient; else {_REMEDY}"
+            f"stops at {_named(partly)}. Where that is meant, say so by tf.stop_gradient; else {_remedies(partly)}"
         )
-
-
-_REMEDY = "compute it by differentiable ops, or give it a gradient by tf.custom_gradient"
 
 
 def _named(paths):
     named = "; ".join(str(path) for path in paths[:MOST_NAMED])
     return named if len(paths) <= MOST_NAMED else f"{named}; and {len(paths) - MOST_NAMED} more"
+
+
+def _remedies(paths):
+    return "; or ".join(dict.fromkeys(path.remedy for path in paths[:MOST_NAMED]))
 
 
 def _warn(message):

@@ -1,0 +1,174 @@
+"""Why a gradient is missing, or nothing: held to what `tf.GradientTape` gives for the same function."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+
+V, W = tf.Variable([1.2, 2.0], name="v"), tf.Variable([3.0, 4.0], name="w", trainable=False)
+
+
+def by_tape(function, x):
+    """The gradient of the sum of what a function returns, run eagerly, None where there is none."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function()
+    return tape.gradient(y, x)
+
+
+def assigned():
+    W.assign(2.0 * V)
+    return tf.reduce_sum(W * W)
+
+
+LOST = {
+    "NumPy": ("python", "PyFunc", lambda: tf.ensure_shape(tf.numpy_function(np.square, [V], tf.float32), [2]) + W),
+    "integer": ("integer", "Cast", lambda: tf.cast(tf.cast(V, tf.int32), tf.float32) * W),
+    "stopped": ("stop_gradient", "StopGradient", lambda: tf.stop_gradient(V) * W),
+    "rounded": ("piecewise constant", "Round", lambda: tf.round(V) * W),
+    "compared": ("comparison", "Greater", lambda: tf.where(V > 1.5, W, 0.0)),
+    "place": ("integer", "ArgMax", lambda: tf.cast(tf.argmax(V), tf.float32) * W),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_where_a_gradient_is_lost(case):
+    kind, op, function = LOST[case]
+    report = tfjac.explain_gradient(function, {"v": V, "w": W})
+    assert by_tape(function, V) is None and by_tape(function, W) is not None
+    assert (report["v"].verdict, report["w"].verdict) == ("lost", "connected") and not report.connected
+    (stop,) = report["v"].stops
+    assert (stop.kind, stop.type) == (kind, op) and report["v"].remedy
+    assert stop.source.file == __file__ and case in stop.source.text
+    assert f"stops at op {stop.op!r} of type {op}" in str(report)
+
+
+def test_op_whose_gradient_is_not_registered():
+    def function():
+        grads = tf.reshape(V, [1, 1, 2, 1])
+        return tf.raw_ops.ResizeBicubicGrad(grads=grads, original_image=tf.zeros([1, 1, 2, 1]))
+
+    with pytest.raises(LookupError):
+        by_tape(function, V)
+    (path,) = tfjac.explain_gradient(function, V)
+    assert (path.verdict, path.stops[0].kind, path.stops[0].type) == ("lost", "not registered", "ResizeBicubicGrad")
+
+
+def test_assigned_inside_and_nothing_is_assigned():
+    W.assign([3.0, 4.0])
+    path, other = tfjac.explain_gradient(assigned, [V, W])
+    assert path.verdict == "assigned" and "holds" in path.stops[0].reason
+    assert "assigned in the function" in other.notes[1] and other.nodes == ()
+    np.testing.assert_array_equal(W, [3.0, 4.0])
+    assert by_tape(assigned, V) is None
+    W.assign([3.0, 4.0])
+
+
+def test_another_tensor_another_graph_and_integers():
+    tensor, count = tf.ones([2]), tf.Variable(1)
+    kept = []
+
+    @tf.function
+    def elsewhere(x):
+        kept.append(x)
+        return x
+
+    elsewhere(tensor)
+    report = tfjac.explain_gradient(lambda: V * 2.0, [tensor, count, W, kept[0]])
+    assert [path.verdict for path in report] == ["not used", "not floating-point", "not used", "another graph"]
+    assert "tape.watch" in report[0].notes[0] and "not trainable" in report["w"].notes[0]
+
+
+def test_variables_made_anew_at_each_call():
+    def function():
+        return tf.Variable([1.0, 2.0], name="mine") * 2.0
+
+    (path,) = tfjac.explain_gradient(function, V)
+    assert path.verdict == "made anew" and "mine" in path.reason
+    (path,) = tfjac.explain_gradient(lambda: keras.layers.Dense(2)(tf.ones([1, 2])), V)
+    assert path.verdict == "made anew"
+
+
+def network():
+    layers = keras.layers.Dense(5, "relu", name="hidden"), keras.layers.Dense(3, "sigmoid", name="gate")
+    model = keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(1, name="out")], name="net")
+    for layer in layers:
+        layer.kernel.assign(np.random.default_rng(1).uniform(0.1, 1.0, layer.kernel.shape))
+    return model
+
+
+def test_norms_are_those_of_the_tape():
+    model, x = network(), tf.ones([6, 4])
+    report = tfjac.explain_gradient(lambda: tf.reduce_mean(model(x)), model.trainable_variables)
+    assert report.connected and len(report) == 6
+    for variable, path in zip(model.trainable_variables, report):
+        expected = np.linalg.norm(by_tape(lambda: tf.reduce_mean(model(x)), variable.value))
+        np.testing.assert_allclose(path.nodes[-1].norm, expected, rtol=1e-5)
+        assert path.verdict == "connected" and path.nodes[0].type == "Mean"
+
+
+def test_dead_units_and_saturated_ones():
+    model, x = network(), tf.ones([6, 4])
+    hidden, gate, _ = model.layers
+    gate.bias.assign(200.0 * tf.ones([3]))
+    report = tfjac.explain_gradient(lambda: model(x), model.trainable_variables)
+    assert report["net/gate/kernel"].verdict == "zero" and report["net/out/kernel"].verdict == "connected"
+    assert "layer net/gate" in report["net/gate/kernel"].reason and "saturated" in report["net/gate/kernel"].reason
+    gate.bias.assign(tf.zeros([3]))
+    hidden.bias.assign(-100.0 * tf.ones([5]))
+    report = tfjac.explain_gradient(lambda: model(x), model.trainable_variables)
+    assert "type Relu (layer net/hidden" in report["net/hidden/kernel"].reason and "dead units" in str(report)
+    assert not np.any(by_tape(lambda: model(x), hidden.kernel.value))
+    assert report["net/hidden/kernel"].connected and report["net/hidden/kernel"].nodes[-1].zeros == 1.0
+
+
+def test_not_finite_vanishing_and_exploding():
+    (path,) = tfjac.explain_gradient(lambda: tf.sqrt(V - V), V)
+    assert path.verdict == "not finite" and "Sqrt" in path.reason
+    (path,) = tfjac.explain_gradient(lambda: tf.tanh(1e-4 * tf.exp(-10.0 * V)), V)
+    assert path.verdict == "vanishing"
+    (path,) = tfjac.explain_gradient(lambda: tf.exp(20.0 * V), V)
+    assert path.verdict == "exploding" and "Exp" in path.reason
+
+
+def test_in_a_function_there_are_no_numbers():
+    found = []
+
+    @tf.function
+    def function(x):
+        y = tf.round(x) * V
+        found.append(tfjac.explain_gradient(y, [x, V]))
+        return y
+
+    function(tf.ones([2]))
+    assert [path.verdict for path in found[0]] == ["lost", "connected"]
+    assert all(path.nodes == () for path in found[0])
+
+
+def test_a_partial_loss_is_said():
+    (path,) = tfjac.explain_gradient(lambda: V + tf.round(V), V)
+    assert path.verdict == "connected" and [stop.type for stop in path.stops] == ["Round"]
+
+
+def test_loops_branches_and_inner_functions():
+    layer, x = keras.layers.LSTM(3, name="lstm"), tf.ones([2, 4, 3])
+    layer(x)
+    inner = tf.function(lambda: tf.cond(V[0] > 0.0, lambda: tf.reduce_sum(layer(x)) * V, lambda: V))
+    report = tfjac.explain_gradient(inner, [*layer.trainable_variables, V])
+    for variable, path in zip([*(v.value for v in layer.trainable_variables), V], report):
+        np.testing.assert_allclose(path.nodes[-1].norm, np.linalg.norm(by_tape(inner, variable)), rtol=1e-5)
+
+
+def test_refusals_and_access():
+    report = tfjac.explain_gradient(lambda: V * 2.0, [V])
+    assert repr(report) == "GradientReport(v: connected)" and report[0] is report["v"]
+    with pytest.raises(KeyError, match="there are"):
+        report["q"]
+    with pytest.raises(ValueError, match="xs must hold at least one"):
+        tfjac.explain_gradient(lambda: V * 2.0, [])
+    with pytest.raises(TypeError, match="xs must be tensors"):
+        tfjac.explain_gradient(lambda: V * 2.0, ["a"])
+    with pytest.raises(ValueError, match="ys is an eager tensor"):
+        tfjac.explain_gradient(V * 2.0, V)

@@ -1,0 +1,118 @@
+"""The gradient in numbers, node by node: where on its way back it dies, or grows without bound."""
+
+import numpy as np
+
+from tfjac.explaining.report import NodeGradient
+from tfjac.graph import Dependence, layer_path, source_line
+
+_TINY, _HUGE = 1e-6, 1e6
+"""Against the largest norm on the way, and against the norm at ys."""
+
+_QUIET = {"Identity", "ReadVariableOp", "Cast"}
+_DEAD = {
+    "Relu": "its inputs are all below zero: dead units",
+    "Relu6": "its inputs are all below zero, or above six",
+    **dict.fromkeys(("Sigmoid", "Tanh", "Softmax", "Erf"), "it is saturated: its inputs are far from zero"),
+    "ClipByValue": "its inputs are all outside the limits",
+    **dict.fromkeys(("Maximum", "Minimum"), "it always takes the other input"),
+    **dict.fromkeys(("Select", "SelectV2"), "it always takes the other branch"),
+    **dict.fromkeys(("Mul", "MatMul", "Conv2D", "BatchMatMulV2"), "the other factor is zero"),
+}
+"""Why an op passes back zeros."""
+
+
+def magnitudes(scratch, sources):
+    """Return for each source of a `Scratch` its tuple of `NodeGradient`, from ys back to it.
+
+    Args:
+        scratch: the copy of the graph; all its parameters have values.
+        sources: list of tensors of the copy, None for one without a path.
+
+    Cost: one forward and one backward pass.
+    """
+    chains = [_chain(scratch, source) for source in sources]
+    tensors = list({tensor.ref(): tensor for chain in chains for tensor in chain}.values())
+    made = [(x, d) for x, d in zip(tensors, scratch.gradients(tensors)) if d is not None]
+    session, feed = scratch.session()
+    with session:
+        values = session.run([d for _, d in made], feed)
+    found = {x.ref(): value for (x, _), value in zip(made, values)}
+    return [
+        tuple(_node(tensor, found[tensor.ref()], tensor is source) for tensor in chain if tensor.ref() in found)
+        for chain, source in zip(chains, sources)
+    ]
+
+
+def judge(nodes):
+    """Return the verdict on the gradient of one x, a sentence for it, and what to do."""
+    norms = [node.norm for node in nodes]
+    if not np.isfinite(norms[-1]):
+        first = next(k for k, norm in enumerate(norms) if not np.isfinite(norm))
+        where = f"At {_named(nodes[first - 1])} it passes back" if first else f"At {_named(nodes[0])} there are"
+        return "not finite", f"{where} what is not finite.", _TO_BE_FINITE
+    if norms[-1] == 0.0:
+        index = next(k for k, norm in enumerate(norms) if norm == 0.0)
+        return "zero", _death(nodes, index), _TO_LIVE
+    if norms[-1] < _TINY * max(norms):
+        steepest = min(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
+        return "vanishing", f"Its norm falls most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", _TO_LIVE
+    if norms[-1] > _HUGE * norms[0]:
+        steepest = max(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
+        return "exploding", f"Its norm grows most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", (
+            "scale the weights or the data, normalise, or clip gradients"
+        )
+    return "connected", f"The norm of the gradient is {norms[-1]:.3g}.", ""
+
+
+_TO_BE_FINITE = "look for a division by zero, a square root or logarithm at zero, or an overflow there"
+_TO_LIVE = "look at the values that enter there: scale or normalise them, or take an activation that does not saturate"
+
+
+def _death(nodes, index):
+    if index == 0:
+        return f"The gradient is zero from the beginning, at {_named(nodes[0])}."
+    killer = nodes[index - 1]
+    why = _DEAD.get(killer.type)
+    return f"The gradient dies at {_named(killer)}: it passes zeros back" + (f", as {why}." if why else ".")
+
+
+def _fall(norms, k):
+    return f"from {norms[k - 1]:.3g} to {norms[k]:.3g}"
+
+
+def _named(node):
+    where = ", ".join(str(part) for part in (node.layer and f"layer {node.layer}", node.source) if part)
+    return f"op {node.op!r} of type {node.type}" + (f" ({where})" if where else "")
+
+
+def _chain(scratch, source):
+    """The tensors on a longest way from ys back to `source`, ops that change nothing left out."""
+    if source is None:
+        return []
+    dependence = Dependence([source])
+    path = dependence.path(scratch.ys)
+    depth, above = {source.ref(): 0}, {}
+    for op in path:
+        known = [tensor for tensor in op.inputs if tensor.ref() in depth]
+        if known:
+            deepest = max(known, key=lambda tensor: depth[tensor.ref()])
+            for output in op.outputs:
+                depth.setdefault(output.ref(), depth[deepest.ref()] + 1)
+                above.setdefault(output.ref(), deepest)
+    last = max((y for y in scratch.ys if y.ref() in depth), key=lambda y: depth[y.ref()])
+    chain = [last]
+    while chain[-1] is not source:
+        chain.append(above[chain[-1].ref()])
+    return [x for x in chain if x is source or (_has_numbers(x) and x.op.type not in _QUIET)]
+
+
+def _has_numbers(tensor):
+    return tensor.dtype.is_floating or tensor.dtype.is_complex
+
+
+def _node(tensor, value, is_x):
+    op, value = tensor.op, np.asarray(value)
+    value = value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
+    zeros = float(np.mean(value == 0.0)) if value.size else 1.0
+    norm = float(np.linalg.norm(value.ravel()))
+    return NodeGradient(op.name, "x" if is_x else op.type, layer_path(op), source_line(op), norm, zeros)

@@ -1,0 +1,147 @@
+"""What `explain_gradient` found: data that prints."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """An op at which a gradient stops.
+
+    Attributes:
+        op, type: its name and type.
+        layer: path of the layer that it belongs to, "" outside layers.
+        source: the `SourceLine` of the program that made it, or None.
+        kind: what stops the gradient: a key of `tfjac.graph.STOPS`.
+        reason: why, a clause about the op.
+        remedy: what to do about it.
+    """
+
+    op: str
+    type: str
+    layer: str
+    source: object
+    kind: str
+    reason: str
+    remedy: str
+
+    def __str__(self):
+        where = ", ".join(str(part) for part in (self.layer and f"layer {self.layer}", self.source) if part)
+        return f"op {self.op!r} of type {self.type}{f' ({where})' if where else ''}, {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeGradient:
+    """The gradient of Σ ys with respect to what an op gives, in numbers.
+
+    Attributes:
+        op, type, layer, source: as in `Stop`; of x itself the type is "x".
+        norm: Euclidean norm of the gradient; not finite where an element is not.
+        zeros: share of the elements that are zero.
+    """
+
+    op: str
+    type: str
+    layer: str
+    source: object
+    norm: float
+    zeros: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientPath:
+    """Whether ys have a gradient with respect to one x, and if not, where it is lost.
+
+    Attributes:
+        name: name of x.
+        verdict: "connected"; by its numbers "zero", "vanishing", "exploding" or "not finite"; without a gradient
+            "lost", "assigned", "not used", "made anew", "another graph" or "not floating-point".
+        reason: the verdict in a sentence.
+        remedy: what to do about it, "" where there is nothing to do.
+        stops: tuple of `Stop`: where gradients stop. With the verdict "connected" other paths lead around them.
+        nodes: tuple of `NodeGradient`, from ys back to x; empty where numbers were not to be had.
+        notes: tuple of what else to know, such as that x is not trainable.
+    """
+
+    name: str
+    verdict: str
+    reason: str
+    remedy: str = ""
+    stops: tuple = ()
+    nodes: tuple = ()
+    notes: tuple = ()
+
+    @property
+    def connected(self):
+        """Whether TensorFlow gives a gradient, be it zero."""
+        return self.verdict in ("connected", "zero", "vanishing", "exploding", "not finite")
+
+    def __str__(self):
+        lines = [f"{self.name}: {self.verdict}. {self.reason}"]
+        lines += [f"  stops at {stop}" for stop in self.stops]
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  to do: {self.remedy}"] if self.remedy else []
+        return "\n".join(lines + [f"  {line}" for line in _chain(self.nodes)])
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientReport:
+    """What `explain_gradient` says of every x: a sequence of `GradientPath`, in the order of xs.
+
+    Attributes:
+        paths: tuple of `GradientPath`.
+    """
+
+    paths: tuple
+
+    def __iter__(self):
+        return iter(self.paths)
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, key):
+        """Return the path of an x by its place, or by its name."""
+        if isinstance(key, str):
+            for path in self.paths:
+                if path.name == key:
+                    return path
+            raise KeyError(f"no x of that name; there are {[path.name for path in self.paths]}. Received: {key!r}")
+        return self.paths[key]
+
+    @property
+    def connected(self):
+        """Whether every x has a gradient."""
+        return all(path.connected for path in self.paths)
+
+    def __str__(self):
+        width = max(len(path.name) for path in self.paths)
+        table = [f"{path.name.ljust(width)}  {path.verdict}{_norm_of(path)}" for path in self.paths]
+        told = [path for path in self.paths if path.verdict != "connected" or path.stops or path.notes]
+        return "\n\n".join(["\n".join(table), *map(str, _together(told))])
+
+    def __repr__(self):
+        verdicts = ", ".join(f"{path.name}: {path.verdict}" for path in self.paths)
+        return f"GradientReport({verdicts})"
+
+
+def _together(paths):
+    """The paths, those of which the same is to be said told as one, with the gradient node by node of the first."""
+    alike = {}
+    for path in paths:
+        reason = path.reason if path.verdict != "connected" else ""
+        alike.setdefault((path.verdict, reason, path.stops, path.notes), []).append(path)
+    return [dataclasses.replace(same[0], name=", ".join(path.name for path in same)) for same in alike.values()]
+
+
+def _norm_of(path):
+    return f"  norm {path.nodes[-1].norm:.3g}" if path.nodes else ""
+
+
+def _chain(nodes):
+    """The gradient node by node, as a table."""
+    if not nodes:
+        return []
+    rows = [("gradient at", "norm", "zeros")]
+    rows += [(f"{node.op} ({node.type})", f"{node.norm:.3g}", f"{node.zeros:.0%}") for node in nodes]
+    width = max(len(row[0]) for row in rows)
+    return [f"{name.ljust(width)}  {norm:>9}  {zeros:>6}" for name, norm, zeros in rows]
