@@ -88,9 +88,10 @@ def _paths(ys, xs, names, made):
     if not xs:
         sources_of(xs)
     dependence = Dependence(sources)
+    flawed = bool(unregistered(ys, dependence) or lost_paths(ys, dependence))
     paths = []
     for index, (x, name) in enumerate(zip(xs, names)):
-        verdict = refused.get(index) or _structure(index, x, ys, dependence, made)
+        verdict = refused.get(index) or _structure(index, x, ys, dependence, flawed, made)
         paths.append(GradientPath(name, **{"notes": _notes(x, ys), **verdict}))
     return _with_numbers(paths, ys, sources)
 
@@ -106,17 +107,17 @@ def _refusal(x, problem):
     }
 
 
-def _structure(index, x, ys, dependence, made):
-    """What the graph says of one x: the fields of its `GradientPath`."""
+def _structure(index, x, ys, dependence, flawed, made):
+    """What the graph says of one x: the fields of its `GradientPath`. `flawed`: whether any path of any x is lost."""
     source = dependence.sources[index]
     if source is None:
         return _unused(x, ys, made)
-    alone = Dependence([source])
     if index in dependence.sources_of_any(ys):
-        raising = unregistered(ys, alone)
-        if raising:
-            return _lost(raising)
-        return {"verdict": "connected", "reason": "A gradient reaches it.", "stops": _stops(lost_paths(ys, alone))}
+        alone = Dependence([source])
+        raising = unregistered(ys, alone) if flawed else ()
+        partly = lost_paths(ys, alone) if flawed and not raising else ()
+        connected = {"verdict": "connected", "reason": "A gradient reaches it.", "stops": _stops(partly)}
+        return _lost(raising) if raising else connected
     stops = stops_of(index, ys, dependence)
     if stops:
         return _lost(stops)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfjac.explaining.report import NodeGradient
-from tfjac.graph import Dependence, layer_path, source_line
+from tfjac.graph import Dependence, differentiable_inputs, layer_path, source_line
 
 _TINY, _HUGE = 1e-6, 1e6
 """Against the largest norm on the way, and against the norm at ys."""
@@ -12,7 +12,8 @@ _QUIET = {"Identity", "ReadVariableOp", "Cast"}
 _DEAD = {
     "Relu": "its inputs are all below zero: dead units",
     "Relu6": "its inputs are all below zero, or above six",
-    **dict.fromkeys(("Sigmoid", "Tanh", "Softmax", "Erf"), "it is saturated: its inputs are far from zero"),
+    "Softmax": "its results sum to one whatever goes in, or it is saturated",
+    **dict.fromkeys(("Sigmoid", "Tanh", "Erf"), "it is saturated: its inputs are far from zero"),
     "ClipByValue": "its inputs are all outside the limits",
     **dict.fromkeys(("Maximum", "Minimum"), "it always takes the other input"),
     **dict.fromkeys(("Select", "SelectV2"), "it always takes the other branch"),
@@ -30,7 +31,9 @@ def magnitudes(scratch, sources):
 
     Cost: one forward and one backward pass.
     """
-    chains = [_chain(scratch, source) for source in sources]
+    present = [source for source in sources if source is not None]
+    depths = _depths(scratch.ys, Dependence(present))
+    chains = [[] if source is None else _chain(scratch.ys, source, depths) for source in sources]
     tensors = list({tensor.ref(): tensor for chain in chains for tensor in chain}.values())
     made = [(x, d) for x, d in zip(tensors, scratch.gradients(tensors)) if d is not None]
     session, feed = scratch.session()
@@ -85,24 +88,30 @@ def _named(node):
     return f"op {node.op!r} of type {node.type}" + (f" ({where})" if where else "")
 
 
-def _chain(scratch, source):
-    """The tensors on a longest way from ys back to `source`, ops that change nothing left out."""
-    if source is None:
-        return []
-    dependence = Dependence([source])
-    path = dependence.path(scratch.ys)
-    depth, above = {source.ref(): 0}, {}
-    for op in path:
-        known = [tensor for tensor in op.inputs if tensor.ref() in depth]
-        if known:
-            deepest = max(known, key=lambda tensor: depth[tensor.ref()])
-            for output in op.outputs:
-                depth.setdefault(output.ref(), depth[deepest.ref()] + 1)
-                above.setdefault(output.ref(), deepest)
-    last = max((y for y in scratch.ys if y.ref() in depth), key=lambda y: depth[y.ref()])
-    chain = [last]
+def _depths(ys, dependence):
+    """How many ops lie between any source and each tensor on a way from one to `ys`: a dict from `ref()`."""
+    depths = {source.ref(): 0 for source in dependence.sources}
+    for op in dependence.path(ys):
+        depth = 1 + max(depths[x.ref()] for x in _read(op) if x.ref() in depths)
+        for output in op.outputs:
+            depths.setdefault(output.ref(), depth)
+    return depths
+
+
+def _read(op):
+    return [op.inputs[index] for index in differentiable_inputs(op)]
+
+
+def _chain(ys, source, depths):
+    """The tensors on a long way from ys back to `source`, ops that change nothing left out."""
+    alone = Dependence([source])
+
+    def deepest(tensors):
+        return max((x for x in tensors if alone.reaches(x)), key=lambda x: depths[x.ref()])
+
+    chain = [deepest(ys)]
     while chain[-1] is not source:
-        chain.append(above[chain[-1].ref()])
+        chain.append(deepest(_read(chain[-1].op)))
     return [x for x in chain if x is source or (_has_numbers(x) and x.op.type not in _QUIET)]
 
 

@@ -67,9 +67,9 @@ class FlopCount:
     def _rows(self, key):
         sums = collections.defaultdict(lambda: [0, 0])
         for each in self.ops:
-            sums[getattr(each, key)][each.backward] += each.flops or 0
-        names = [name for name, counts in sums.items() if any(counts)]
-        return tuple(FlopRow(name, *sums[name]) for name in names)
+            if each.flops:
+                sums[getattr(each, key)][each.backward] += each.flops
+        return tuple(FlopRow(name, *counts) for name, counts in sums.items())
 
     def __str__(self):
         lines = [*_table("layer", self.by_layer), "", *_table("op type", self.by_type)]
