@@ -93,3 +93,13 @@ def test_stiff_equation_converges_with_second_order(load):
     assert results["products"] <= 6
     assert results["order"] == pytest.approx(2.0, abs=0.25)
     assert results["error"] < 1e-2
+
+
+def test_black_box_is_inverted(load, tmp_path, capsys):
+    plot = tmp_path / "device.png"
+    errors = load("06_black_box").main(["--plot", str(plot)])
+    alone = errors.pop("the device alone")
+    assert len(errors) == 3 and max(errors.values()) < alone / 3
+    assert errors["central differences"] < alone / 10
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "for derivatives" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """A black box in Keras: `fit` on plain models, XLA left out, saved and cloned, a loss that is measured outside."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -116,6 +118,7 @@ def test_saved_and_cloned(tmp_path):
     broyden = sequential(tfjac.external(lambda x: x, tfjac.estimators.Broyden(restart=3)))
     clone = keras.models.clone_model(broyden)
     assert clone.layers[-1].get_config() == broyden.layers[-1].get_config()
+    np.testing.assert_array_equal(copy.deepcopy(tfjac.external(lambda x: np.tanh(x)))(X), np.tanh(X))
 
 
 def test_a_box_is_symbolic_where_its_inputs_are():

@@ -81,6 +81,10 @@ class External(keras.layers.Layer):
             options["gradient"] = keras.saving.serialize_keras_object(options["gradient"])
         return {**super().get_config(), **options}
 
+    def __deepcopy__(self, memo):
+        """Return another one for the same function: Keras would write the function down, and lose what it refers to."""
+        return self.from_config(self.get_config())
+
     @classmethod
     def from_config(cls, config):
         """Rebuild from `get_config()`."""
