@@ -152,6 +152,15 @@ def test_broyden_in_two_places_at_once_is_measured_where_rows_change():
     assert (box.counts.forward, box.counts.gradient) == (3, 6)
 
 
+def test_broyden_measures_again_where_a_measurement_failed():
+    """Not-a-numbers in the first Jacobian would stay in it through all updates."""
+    answers = iter([1.0, np.nan, np.nan, 1.0, 1.0, 1.0])
+    box = tfjac.external(lambda x: next(answers) * x**2, "broyden", on_failure="nan", per_example=True)
+    assert np.isnan(pulled(box, tf.constant([[3.0]], tf.float64), [[1.0]]))
+    next(answers)
+    np.testing.assert_allclose(pulled(box, tf.constant([[4.0]], tf.float64), [[1.0]]), [[8.0]], rtol=1e-6)
+
+
 def test_what_estimators_refuse():
     for make, words in [
         (lambda: estimators.SPSA(probes=0), "probes must be a positive integer"),

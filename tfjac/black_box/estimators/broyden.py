@@ -45,7 +45,10 @@ class Broyden(Estimator):
             else:
                 self._update(probe.points - self._points, probe.values - self._values)
         self._points, self._values = probe.points, probe.values
-        return self._transposed.copy(), None
+        found = self._transposed.copy()
+        if not np.isfinite(found).all():  # a measurement failed: no update would ever mend what it left
+            self.forget()
+        return found, None
 
     def _measure(self, probe):
         self._transposed, self._updates = np.array(self.start.estimate(probe)[0]), 0
