@@ -210,3 +210,24 @@ def test_formulas_are_of_ops_that_exist():
     names = {*formulas._FORMULAS, *formulas._FREE, *formulas._COMPLEX}
     assert [name for name in sorted(names) if not hasattr(tf.raw_ops, name)] == []
     assert not set(formulas._FREE) & set(formulas._FORMULAS)
+
+
+def test_measured_time_and_memory():
+    layer, x, _ = lstm()
+    ran = tf.Variable(0)
+    big = keras.layers.Dense(1000, name="big")
+    big(tf.ones([1, 3]))
+
+    def function():
+        ran.assign_add(1)
+        return big(layer(x))
+
+    count = tfjac.count_flops(function, [*layer.trainable_variables, *big.trainable_variables], measure=True)
+    found = {each.layer: each for each in count.measurements}
+    assert set(found) >= {"", "lstm/lstm_cell", "big"} and ran.numpy() == 0
+    for layer in ("lstm/lstm_cell", "big"):
+        assert min(found[layer].forward_seconds, found[layer].backward_seconds) > 0.0
+    assert found["big"].forward_bytes >= 4 * 1000 * 4  # the product of four examples, in float32
+    assert found["big"].backward_bytes >= 4 * 3 * 1000 and "backward ms" in str(count)
+    with pytest.raises(ValueError, match="pass a callable"):
+        tf.function(lambda x: tfjac.count_flops(x * x, x, measure=True)).get_concrete_function(tf.TensorSpec([2]))

@@ -3,13 +3,14 @@
 import tensorflow as tf
 
 from tfjac.flops.counting import Counter
+from tfjac.flops.measuring import measure as measure_passes
 from tfjac.flops.report import FlopCount
 from tfjac.graph import Scratch, ancestors, read_graph, references
 from tfjac.jacobians.nests import sources_of
 
 
 @tf.autograph.experimental.do_not_convert
-def count_flops(ys, xs):
+def count_flops(ys, xs, measure=False):
     """Count the floating-point operations of computing ys, and of the gradient of Σ ys with respect to xs.
 
     The backward pass is the graph of `tf.gradients(ys, xs)`, without what it does not need; what it reads of the
@@ -21,12 +22,15 @@ def count_flops(ys, xs):
         ys: floating-point tensor of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere. It is traced, and not run.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them.
+        measure: whether to run both passes, too, and give time and memory of each layer, `measurements`. For that ys
+            must be a callable whose variables and tensors have values; its side effects do not happen. The graph runs
+            as it is, without TensorFlow's optimisations, which would merge ops of different layers.
 
     Returns:
         A `FlopCount`: `forward`, `backward`, `by_layer`, `by_type`, `ops`, `uncounted`, `pruned`. It prints as a table.
 
     Raises:
-        ValueError: for tensors that are eager or of another graph.
+        ValueError: for tensors that are eager or of another graph; with measure=True for what has no value.
         TypeError: for ys or xs that are not floating-point, or no tensors at all.
         LookupError: for an op whose gradient is not registered, on the way from xs to ys.
 
@@ -34,12 +38,12 @@ def count_flops(ys, xs):
     """
 
     def read(ys):
-        return _count(Scratch(tf.nest.flatten(ys)), sources_of(xs, may_be_complex=True))
+        return _count(Scratch(tf.nest.flatten(ys)), sources_of(xs, may_be_complex=True), measure)
 
     return read_graph(read, ys)
 
 
-def _count(scratch, sources):
+def _count(scratch, sources, measured):
     forward, made = ancestors(scratch.ys), len(scratch.graph.get_operations())
     found = [scratch.of(source) for source in sources if scratch.of(source) is not None]
     gradients = [gradient for gradient in scratch.gradients(found) if gradient is not None]
@@ -51,7 +55,8 @@ def _count(scratch, sources):
     with scratch.graph.as_default():
         counted = counter.count(forward, False, needed) + counter.count(backward, True, needed)
         others = counter.count(pruned, True, _read_by(pruned, []))
-    return FlopCount(tuple(counted), tuple(each for each in others if each.flops != 0))
+    measurements = measure_passes(scratch, gradients, counted) if measured else ()
+    return FlopCount(tuple(counted), tuple(each for each in others if each.flops != 0), measurements)
 
 
 def _read_by(ops, results):

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 
-_MOST_LISTED = 10
+_MOST_LISTED, _OUTSIDE = 10, "(outside layers)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +28,12 @@ class FlopCount:
         ops: tuple of `OpFlops`: every op of both passes, those in loops and branches too.
         pruned: tuple of `OpFlops` that TensorFlow makes for the gradient and that it does not need; none of the sums
             counts them.
+        measurements: tuple of a `Measurement` for each layer, the slowest first; empty where none was asked for.
     """
 
     ops: tuple
     pruned: tuple
+    measurements: tuple = ()
 
     @property
     def forward(self):
@@ -72,7 +74,7 @@ class FlopCount:
         return tuple(FlopRow(name, *counts) for name, counts in sums.items())
 
     def __str__(self):
-        lines = [*_table("layer", self.by_layer), "", *_table("op type", self.by_type)]
+        lines = [*_table("layer", self.by_layer), "", *_table("op type", self.by_type), *_measured(self.measurements)]
         return "\n".join(lines + _notes("not counted, or not wholly", self.uncounted) + _notes("pruned", self.pruned))
 
     def __repr__(self):
@@ -81,9 +83,20 @@ class FlopCount:
 
 def _table(title, rows):
     total = FlopRow("total", sum(row.forward for row in rows), sum(row.backward for row in rows))
-    names = [row.name or "(outside layers)" for row in rows] + ["total"]
+    names = [row.name or _OUTSIDE for row in rows] + ["total"]
     cells = [[name, f"{row.forward:,}", f"{row.backward:,}"] for name, row in zip(names, [*rows, total])]
     return _aligned([[title, "forward", "backward"], *cells])
+
+
+def _measured(measurements):
+    if not measurements:
+        return []
+    cells = [["layer", "forward ms", "backward ms", "forward kB", "backward kB"]]
+    for each in measurements:
+        milliseconds = [f"{1e3 * seconds:.3f}" for seconds in (each.forward_seconds, each.backward_seconds)]
+        kilobytes = [f"{size / 1e3:,.1f}" for size in (each.forward_bytes, each.backward_bytes)]
+        cells.append([each.layer or _OUTSIDE, *milliseconds, *kilobytes])
+    return ["", *_aligned(cells)]
 
 
 def _aligned(cells):

@@ -117,11 +117,11 @@ def copy_op(op, inputs):
         copy = graph._create_op_internal(
             op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
         )
-    _copy_traceback(op, copy)
+    copy_traceback(op, copy)
     return copy
 
 
-def _copy_traceback(op, copy):
+def copy_traceback(op, copy):
     """Have `copy` say that it was made where `op` was; nowhere, where that is not known, as in a loaded function.
 
     TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the

@@ -20,7 +20,7 @@ from tfjac.graph import _private
 _NUMBERED = re.compile(r"[a-z].*_\d+")
 """What names of layers look like in scopes; those of ops, `Cast_1/ReadVariableOp`, begin with a capital."""
 
-_CONTROL_FLOW = re.compile(r"(while|cond|case|switch_case|indexed_case)(_grad)?(_\d+)?")
+_CONTROL_FLOW = re.compile(r"(while|cond|case|switch_case|indexed_case|grad_ys)(_grad)?(_\d+)?")
 _GRADIENTS = re.compile(r"(gradients|gradient_tape)(_\d+)?")
 
 

@@ -74,11 +74,13 @@ def _read(handle, new):
 
 def _parameter(old):
     """What stands for a parameter: a variable for a variable, so that loops that read it know its shape."""
-    spec = _private.handle_spec(old)
+    spec, name = _private.handle_spec(old), old.op.name
     if spec is not None:
-        return tf.raw_ops.VarHandleOp(dtype=spec.dtype, shape=spec.shape, shared_name=old.op.name, name=old.op.name)
-    new = tf.compat.v1.placeholder(old.dtype, old.shape, old.op.name)
-    _private.copy_handle_data(old, new)
+        new = tf.raw_ops.VarHandleOp(dtype=spec.dtype, shape=spec.shape, shared_name=name, name=name)
+    else:
+        new = tf.compat.v1.placeholder(old.dtype, old.shape, name)
+        _private.copy_handle_data(old, new)
+    _private.copy_traceback(old.op, new.op)
     return new
 
 
