@@ -15,6 +15,18 @@ def rows_one_at_a_time(model, inputs, variables):
     return [np.stack([rows[k].numpy() for rows in per_example]) for k in range(len(variables))]
 
 
+def one_gradient_per_row(function, sources):
+    """Return for each tensor or variable the rows of the full Jacobian of `function()`, as a tensor `[rows, elements]`.
+
+    Each element of the result has its own call of `tape.gradient`.
+    """
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(sources)
+        elements = tf.unstack(tf.reshape(function(), [-1]))
+    rows = [tape.gradient(element, sources, unconnected_gradients="zero") for element in elements]
+    return [tf.stack([tf.reshape(row[k], [-1]) for row in rows]) for k in range(len(sources))]
+
+
 def _rows_of_one(model, x, variables):
     with tf.GradientTape(persistent=True) as tape:
         outputs = tf.unstack(tf.reshape(model(x), [-1]))

@@ -18,22 +18,30 @@ class Case:
         name: what the op is put to.
         function: from a tensor `[n, *shape]`, and the variables, to `[n, ...]`.
         shape: of one example.
+        m: how many outputs an example has, each a mixture of what the function gives.
         variables: shapes of the weights that the function takes, in double precision.
+        rows: of x, where an example is a group of them; the function gives one result for each group.
+        open: whether the trace leaves the number of examples open.
         single: whether the op takes single precision alone; the function casts.
         jit: whether it is compiled by XLA.
+        refused: whether no rule makes a factor of some weight, which then costs a gradient for each row.
     """
 
     name: str
     function: Callable
     shape: tuple = (4,)
     variables: tuple = ()
+    m: int = 1
+    rows: int = N
+    open: bool = False
     single: bool = False
     jit: bool = False
+    refused: bool = False
 
     def make(self):
         """Return the inputs of the case, the same every time: examples, the weight that scales them, variables."""
         rng = np.random.default_rng(sum(map(ord, self.name)))
-        x = tf.constant(rng.normal(size=(N, *self.shape)))
+        x = tf.constant(rng.normal(size=(self.rows, *self.shape)))
         weight = tf.Variable(1.0 + 0.2 * rng.normal(size=self.shape))
         return x, [weight, *(tf.Variable(rng.normal(size=shape)) for shape in self.variables)]
 
@@ -41,7 +49,8 @@ class Case:
         """Return the outputs `[n, m]` for scaled examples, in double precision."""
         scaled = x * weight
         y = self.function(tf.cast(scaled, tf.float32) if self.single else scaled, *variables)
-        return tf.reshape(tf.cast(y, tf.float64), [-1, int(np.prod(y.shape[1:]))])
+        y = tf.reshape(tf.cast(y, tf.float64), [-1, int(np.prod(y.shape[1:]))])
+        return y @ np.random.default_rng(1).normal(size=(y.shape[1], self.m)) / np.sqrt(y.shape[1])
 
     @property
     def tolerance(self):

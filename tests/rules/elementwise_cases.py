@@ -108,8 +108,6 @@ def several(name):
     """The op of several inputs."""
     if name in SEVERAL:
         return SEVERAL[name]
-    if name in ("FloorDiv", "FloorMod", "TruncateDiv"):
-        return lambda x: x + tf.sin(x) * tf.stop_gradient(x) + getattr(tf.raw_ops, name)(x=positive(x), y=positive(-x))
     return both(raw(name))
 
 
@@ -127,9 +125,12 @@ def gradient_of(name):
 
 SELF_GIVEN = ("EluGrad", "SeluGrad", "SigmoidGrad", "TanhGrad", "ReluGrad", "Relu6Grad", "SoftplusGrad")
 
-ELEMENTWISE = [Case(name, unary(name)) for name in UNARY.split()]
-ELEMENTWISE += [Case(name, several(name), single=name.startswith("FakeQuant")) for name in SEVERAL_INPUTS.split()]
-ELEMENTWISE += [Case(name, gradient_of(name)) for name in GRADIENTS.split()]
+STEPS = "Ceil Floor FloorDiv Rint Round Sign StopGradient TruncateDiv"
+"""These pass on values, but no gradient: they matter in the backward of a custom gradient, and are among its cases."""
+
+EACH = [(name, unary(name)) for name in UNARY.split() if name not in STEPS.split()]
+EACH += [(name, several(name)) for name in SEVERAL_INPUTS.split() if name not in STEPS.split()]
+EACH += [(name, gradient_of(name)) for name in GRADIENTS.split()]
 
 
 def broadcast_from_the_left(x):
@@ -152,12 +153,15 @@ OTHERS = [
     Case("BroadcastTo behind", behind(lambda x: tf.broadcast_to(x[:1], x.shape) * x), (2, 4)),
     Case("Identity", lambda x: tf.raw_ops.Identity(input=x)),
     Case("IdentityN", lambda x: tf.raw_ops.IdentityN(input=[x, x * x])[1] + tf.raw_ops.IdentityN(input=[x])[0]),
+    *(
+        Case(name, lambda x, name=name: x * getattr(tf.raw_ops, name)(x=tf.sin(x)) + x, open=True)
+        for name in ("OnesLike", "ZerosLike")
+    ),
     Case("BiasAdd", lambda x, b: tf.nn.bias_add(x, b) ** 2, variables=((4,),)),
     Case("BiasAdd behind", behind(lambda x, b: tf.nn.bias_add(x, b) ** 2), (2, 4), ((4,),)),
 ]
 
-ALONG = [
-    Case(case.name + " behind", behind(case.function), (2, 4), single=case.single)
-    for case in ELEMENTWISE
-    if case.name not in ("EnsureShape",)
+APART = [
+    *(Case(name, behind(function), (2, 4), single=name.startswith("FakeQuant")) for name, function in EACH),
+    *OTHERS,
 ]

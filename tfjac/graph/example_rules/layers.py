@@ -17,7 +17,7 @@ def _first_axis(carriers):
 
 BATCH_FIRST = """
     AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D ExtractImagePatches
-    ExtractVolumePatches FractionalMaxPool ImageProjectiveTransformV3 LRN MaxPool MaxPool3D MaxPoolWithArgmax ResizeArea
+    ExtractVolumePatches FractionalMaxPool ImageProjectiveTransformV3 LRN MaxPool MaxPool3D MaxPoolWithArgmax
     ResizeBicubic ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate SpaceToDepth
 """
 rule(*BATCH_FIRST.split())(_first_axis({0}))
@@ -114,7 +114,13 @@ def _is_table(tensor, wanted):
     return wanted.depends_on_no_data(tensor)
 
 
-@rule(*(kind + name for kind in ("Segment", "UnsortedSegment") for name in ("Sum", "Mean", "Prod", "Max", "Min")))
+SEGMENTS = """
+    SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    UnsortedSegmentSum
+"""
+
+
+@rule(*SEGMENTS.split())
 def _segments(op, axis, wanted):
     """Rows, on the axes that the ids have, are gathered into segments; examples may run along an axis behind."""
     rank = op.inputs[1].shape.rank

@@ -1,15 +1,13 @@
 """Ops on the trailing axes, with the leading ones as a batch: matrices and Fourier transforms."""
 
 from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
-from tfjac.graph.static_values import static_value
 
 VECTORS = "FFT IFFT RFFT IRFFT MatrixDiagV3 TopKV2 Cross"
 MATRICES = """
-    Cholesky CholeskyGrad FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant Lu MatrixBandPart MatrixDeterminant
-    MatrixDiagPartV3 MatrixExponential MatrixInverse MatrixLogarithm MatrixSetDiagV3 MatrixSquareRoot Qr
-    SelfAdjointEigV2 Svd
+    Cholesky FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant MatrixBandPart MatrixDeterminant MatrixDiagPartV3
+    MatrixInverse MatrixSetDiagV3 MatrixSquareRoot Qr SelfAdjointEigV2 Svd
 """
-VOLUMES = "FFT3D IFFT3D RFFT3D IRFFT3D"
+VOLUMES = "FFT3D IFFT3D"
 NUMBERS = {"fft_length", "k", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}
 KEPT_APART = "it combines slices along the axis of the examples"
 
@@ -28,14 +26,6 @@ def _trailing(count):
 rule(*VECTORS.split())(_trailing(1))
 rule(*MATRICES.split())(_trailing(2))
 rule(*VOLUMES.split())(_trailing(3))
-
-
-@rule("FFTND", "IFFTND", "RFFTND", "IRFFTND")
-def _fourier(op, axis, wanted):
-    along, rank = static_value(op.inputs[2]), len(known_shape(wanted, op.inputs[0]))
-    if along is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
-        raise NoRule(KEPT_APART)
-    return [axis, SHARED, SHARED]
 
 
 @rule("MatrixSolve", "MatrixTriangularSolve", "BandedTriangularSolve")

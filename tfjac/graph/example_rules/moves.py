@@ -16,9 +16,23 @@ def _reshape(op, axis, wanted):
     return [_regrouped(op, axis, wanted), SHARED]
 
 
-@rule("ExpandDims", "Squeeze")
-def _unit_axes(op, axis, wanted):
-    return [_regrouped(op, axis, wanted)] + [SHARED] * (len(op.inputs) - 1)
+@rule("ExpandDims")
+def _expand_dims(op, axis, wanted):
+    added = static_value(op.inputs[1])
+    added = None if added is None else added.item() % len(known_shape(wanted, op.outputs[0]))
+    if added in (None, axis.axis):
+        return [_regrouped(op, axis, wanted), SHARED]
+    return [axis.moved(axis.axis - (added < axis.axis)), SHARED]
+
+
+@rule("Squeeze")
+def _squeeze(op, axis, wanted):
+    shape = known_shape(wanted, op.inputs[0])
+    removed = {index % len(shape) for index in op.get_attr("squeeze_dims")}
+    if not removed and None in shape:
+        return [_regrouped(op, axis, wanted)]
+    removed = removed or {index for index, size in enumerate(shape) if size == 1}
+    return [axis.moved([index for index in range(len(shape)) if index not in removed][axis.axis])]
 
 
 def _regrouped(op, axis, wanted):

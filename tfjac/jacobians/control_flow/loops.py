@@ -90,6 +90,8 @@ class _Step:
             tf.zeros_like(cotangent) if k not in copied else _or_zeros(inner.cotangent(copied[k]), cotangent)
             for k, cotangent in zip(loop.float_states, cotangents)
         ]
+        for found, cotangent in zip(before, cotangents):
+            found.set_shape(cotangent.shape)  # a copy of a step may know less of its shapes
         m = inner.num_outputs
         sums = [_or_zeros(inner.cotangent(copied[k]), None, m, copied[k]) for k in self.sums]
         reads = self._read(inner, copied)

@@ -1,0 +1,147 @@
+"""Cases for the rules that make factors: each weight at each input, examples in front, behind, and among rows."""
+
+import functools
+
+import tensorflow as tf
+
+from tests.rules.case import Case, behind, last
+from tests.rules.elementwise_cases import positive
+from tests.rules.layer_cases import IMAGE
+from tests.rules.move_cases import APART as MOVES
+from tests.rules.move_cases import ROWS_OF_EXAMPLES, batched, merged, merged_inside
+
+ROW = (4,)
+FactorCase = functools.partial(Case, m=2)
+
+
+def both_ways(function):
+    """The weight as the first input and as the second."""
+    return lambda x, w: function(w, x) + 2.0 * function(x, w)
+
+
+def raw(name):
+    return lambda a, b: getattr(tf.raw_ops, name)(x=a, y=b)
+
+
+def positively(function):
+    return lambda a, b: function(positive(a), positive(b))
+
+
+BINARY = {
+    **{
+        name: raw(name)
+        for name in ("Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum", "SquaredDifference", "MulNoNan")
+    },
+    **{name: positively(raw(name)) for name in ("Div", "RealDiv", "DivNoNan", "Pow", "Xdivy", "Xlogy")},
+    "Atan2": lambda a, b: tf.raw_ops.Atan2(y=positive(a), x=positive(b)),
+    "Complex": lambda a, b: tf.math.real(tf.complex(a, b) ** 3),
+    "SelectV2": lambda a, b: tf.where(tf.constant([True, False, True, False]), a, b),
+}
+SHAPES = ("AddV2", "Div", "Mul", "Pow", "Sub")
+"""Those that are put to weights of other shapes too: the rules of the others are the same."""
+
+CONVOLUTIONS = {
+    "Conv2D": (lambda x, k: tf.nn.conv2d(x, k, 2, "SAME"), IMAGE, (2, 2, 2, 3)),
+    "Conv2D, padded": (lambda x, k: tf.nn.conv2d(x, k, [1, 2], [[0, 0], [1, 0], [0, 1], [0, 0]]), IMAGE, (2, 2, 2, 3)),
+    "Conv3D": (lambda x, k: tf.nn.conv3d(x, k, [1, 1, 2, 1, 1], "SAME"), (2, 4, 4, 2), (2, 2, 2, 2, 3)),
+    "DepthwiseConv2dNative": (lambda x, k: tf.nn.depthwise_conv2d(x, k, [1, 2, 2, 1], "SAME"), IMAGE, (2, 2, 2, 2)),
+    "Conv2DBackpropInput": (lambda x, k: tf.nn.conv2d_transpose(x, k, [3, 8, 8, 3], 2), IMAGE, (2, 2, 3, 2)),
+    "Conv3DBackpropInputV2": (
+        lambda x, k: tf.nn.conv3d_transpose(x, k, [3, 3, 5, 5, 3], 1, "VALID"),
+        (2, 4, 4, 2),
+        (2, 2, 2, 3, 2),
+    ),
+}
+COMPILED = {
+    "Conv2D, dilated": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID", dilations=2), IMAGE, (2, 2, 2, 3)),
+    "Conv2D, grouped": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), (4, 4, 4), (2, 2, 2, 2)),
+}
+"""TensorFlow has their gradients on a CPU where XLA compiles them."""
+PRODUCTS = {
+    "Einsum": lambda x, w: tf.einsum("nti,io->nto", x, w),
+    "Einsum, weight first": lambda x, w: tf.einsum("io,nti->not", w, x),
+    "Einsum, summed data": lambda x, w: tf.einsum("nti,io->no", x, w),
+    "Einsum, groups": lambda x, w: tf.einsum("nti,io->nio", x, w),
+    "Einsum, in another order": lambda x, w: tf.einsum("ntg,goh->nthgo", x, tf.reshape(w, [4, 5, 1])),
+    "MatMul, transposed": lambda x, w: tf.reshape(
+        tf.matmul(tf.reshape(x, [-1, 4]), tf.transpose(w), False, True), [3, 2, 5]
+    ),
+    "MatMul, weight first": lambda x, w: tf.transpose(tf.matmul(w, x[:, 0], True, True)),
+}
+
+
+def batch_products(name):
+    op = batched(name)
+
+    def products(x, w):
+        shared = op(x, w[None])  # [n, 2, 5]
+        left = op(w[None], tf.transpose(x, [0, 2, 1]), adj_x=True)  # [n, 5, 2]
+        heads = op(x[:, :, None], tf.reshape(tf.transpose(w[:, :4]), [2, 2, 4]), adj_y=True)  # [n, 2, 1, 2]
+        return tf.concat([tf.reshape(part, [3, -1]) for part in (shared, left, heads)], 1)
+
+    return products
+
+
+def biases(x, b):
+    image = tf.reshape(x, [-1, 2, 2, 1])
+    return tf.nn.bias_add(x, b)[:, None, None] * tf.nn.bias_add(image, b[:1])
+
+
+def repeated(x, w):
+    """Spelt out in front, along a sequence, and with an axis of its own that is longer than one."""
+    token = tf.broadcast_to(w[None, :1], [3, 2, 4])
+    return tf.concat([token, tf.tile(w[None], [3, 1, 1]) * x[:, 2:]], 1) * x
+
+
+def from_tables(x, table):
+    """Rows of examples; some rows twice; and examples along the second axis of the indices."""
+    rows = tf.gather(tf.identity(table), ROWS_OF_EXAMPLES)
+    behind_ids = tf.gather(tf.identity(table), tf.transpose(ROWS_OF_EXAMPLES))
+    return tf.reduce_sum(rows * x[:, None], 1) + behind_ids[0] * behind_ids[1]
+
+
+APART = [
+    *(FactorCase(name, both_ways(function), ROW, (ROW,)) for name, function in BINARY.items()),
+    *(
+        FactorCase(name + " behind", behind(both_ways(function)), (2, 4), ((2, 1, 4),))
+        for name, function in BINARY.items()
+        if name in SHAPES
+    ),
+    *(
+        FactorCase(name + ", one for all", both_ways(function), (2, 4), ((2, 1),))
+        for name, function in BINARY.items()
+        if name in SHAPES
+    ),
+    *(FactorCase(name, function, shape, (kernel,)) for name, (function, shape, kernel) in CONVOLUTIONS.items()),
+    *(FactorCase(name, function, shape, (kernel,), jit=True) for name, (function, shape, kernel) in COMPILED.items()),
+    *(FactorCase(name, function, (2, 4), ((4, 5),)) for name, function in PRODUCTS.items()),
+    *(FactorCase(name, batch_products(name), (2, 4), ((4, 5),)) for name in ("BatchMatMulV2", "BatchMatMulV3")),
+    *(
+        FactorCase(name + " behind", behind(lambda x, w, name=name: batched(name)(x, w)), (2, 4), ((2, 4, 5),))
+        for name in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+    ),
+    FactorCase("MatMul", lambda x, w: x @ w, ROW, ((4, 5),)),
+    FactorCase("MatMul, rows of examples", merged(lambda x, w: x @ w), (2, 4), ((4, 5),)),
+    FactorCase("MatMul, rows among examples", merged_inside(lambda x, w: x @ w), (2, 4), ((4, 5),)),
+    FactorCase("MatMul behind", last(lambda x, w: w @ x), ROW, ((5, 4),)),
+    FactorCase("Einsum behind", behind(lambda x, w: tf.einsum("tni,io->tno", x, w)), (2, 4), ((4, 5),)),
+    FactorCase("Einsum, weights of positions", lambda x, w: tf.einsum("nti,tio->no", x, w), (2, 4), ((2, 4, 5),)),
+    FactorCase("BiasAdd", biases, ROW, (ROW,)),
+    FactorCase("BiasAdd behind", behind(tf.nn.bias_add), (2, 4), (ROW,)),
+    FactorCase("BroadcastTo, Tile", repeated, (4, 4), ((2, 4),)),
+    FactorCase(
+        "BroadcastTo, Tile behind",
+        behind(lambda x, w: tf.broadcast_to(w, [2, 3, 4]) * tf.tile(w, [1, 3, 1]) * x),
+        (2, 4),
+        ((2, 1, 4),),
+    ),
+    FactorCase(
+        "GatherV2 of columns",
+        lambda x, w: tf.transpose(tf.gather(tf.identity(w), [4, 0, 2], axis=1)) * x,
+        variables=((4, 5),),
+        refused=True,
+    ),
+    FactorCase("GatherV2", from_tables, ROW, ((4, 4),)),
+    *(case for case in MOVES if case.name.startswith(("ResourceGather", "SparseTensorDenseMatMul"))),
+]
+MIXING = []
