@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo test verify lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo test verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -24,6 +24,9 @@ test: lint  ## lint, and the whole test suite
 
 verify: native  ## the tests of Jacobians again, every result compared with TensorFlow's gradient when it runs
 	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) tests/jacobians tests/graph
+
+mutate: native  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
+	$(RUN) -W ignore -m tests.mutation $(MUTATE_FLAGS)
 
 lint: native  ## lint alone
 	$(RUN) -m ruff check .

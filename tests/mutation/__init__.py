@@ -1,0 +1,1 @@
+"""Rules broken on purpose, in one process: `make mutate`."""
