@@ -3,6 +3,20 @@
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
+from tfjac.interception import (
+    Edit,
+    Nodes,
+    handlers,
+    hook,
+    intercept,
+    layer_call,
+    node_gradients,
+    nodes,
+    op_type,
+    rules,
+    tap,
+    values_at,
+)
 from tfjac.jacobians import (
     ExamplesMix,
     JacobianOperator,
@@ -32,6 +46,7 @@ from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, LevenbergM
 __version__ = "0.1.0"
 
 __all__ = [
+    "Edit",
     "ExamplesMix",
     "External",
     "FlopCount",
@@ -41,6 +56,7 @@ __all__ = [
     "LeastSquaresResult",
     "LevenbergMarquardt",
     "MeasurementFailed",
+    "Nodes",
     "SparsityPattern",
     "Status",
     "batch_jacobian",
@@ -51,21 +67,31 @@ __all__ = [
     "explain_gradient",
     "external",
     "ggnvp",
+    "handlers",
+    "hook",
     "hvp",
+    "intercept",
     "jacobian",
     "jacobian_operator",
     "jvp",
+    "layer_call",
     "least_squares",
     "load_ops",
+    "node_gradients",
+    "nodes",
+    "op_type",
     "ops_info",
     "per_example_gradient_norms",
     "per_example_gradients",
     "per_example_jacobian",
     "per_segment_gradients",
     "per_segment_jacobian",
+    "rules",
     "segment_operator",
     "sparse_jacobian",
     "sparsity",
+    "tap",
+    "values_at",
     "vjp",
     "weighted_gradients",
 ]

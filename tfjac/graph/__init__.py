@@ -8,11 +8,12 @@ from tfjac.graph._private import (
     handle_shape,
     handle_spec,
     input_gradients,
+    set_gradient,
 )
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.callables import call_converted
-from tfjac.graph.copying import replay, transplant
+from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.effects import Effects, calls_that_draw
@@ -67,6 +68,7 @@ __all__ = [
     "check_not_assigned_since",
     "compiled_by_xla",
     "copy_handle_data",
+    "copy_inside",
     "copy_op",
     "culprit_in",
     "declare_per_example",
@@ -81,6 +83,7 @@ __all__ = [
     "handle_shape",
     "has_custom_gradient",
     "handle_spec",
+    "holds_bodies",
     "in_graph",
     "inline_calls",
     "input_gradients",
@@ -89,10 +92,12 @@ __all__ = [
     "layer_scope",
     "lost_paths",
     "read_graph",
+    "passes_to_bodies",
     "references",
     "registering",
     "replay",
     "source_line",
+    "set_gradient",
     "static_trip_count",
     "stops_of",
     "transplant",

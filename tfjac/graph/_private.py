@@ -42,6 +42,11 @@ def is_function_graph(graph):
     return isinstance(graph, _func_graph.FuncGraph)
 
 
+def acting_ops(graph):
+    """Return the ops that a function runs for what they do, not for what they give: assignments, prints, checks."""
+    return list(getattr(graph, "control_outputs", ()))
+
+
 def captures_of(graph):
     """Return pairs of what a function graph captured and the placeholder that stands for it, in order."""
     return list(graph.captures)
@@ -149,6 +154,11 @@ def trace(function, specs):
 def gradient_name(op):
     """Return the name under which the gradient of `op` is registered, where that is not its type; else None."""
     return text_attribute(op, "_gradient_op_type")
+
+
+def is_marked(op):
+    """Return whether `op` has attributes of this package, such as the name of a tap."""
+    return any(name.startswith("_tfjac") for name in op.node_def.attr)
 
 
 def integers_attribute(op, name):

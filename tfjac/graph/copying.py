@@ -1,14 +1,26 @@
 """Copying part of a graph: the one copier, and replaying tensors with other values for some of their ancestors."""
 
+import functools
+
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients, grouped_convolution, statefulness
-from tfjac.graph.rebuilding import is_rebuilt, rebuilt
+from tfjac.graph.rebuilding import LOOPS, is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+BODIES = {
+    **dict.fromkeys(CALLS, ("f",)),
+    **dict.fromkeys(LOOPS, ("body",)),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatelessCase": ("branches",),
+}
+"""The attributes in which ops name the functions that they run; conditions of loops left out."""
 
 
 def replay(targets, substitutions=(), reread=()):
@@ -64,19 +76,86 @@ def transplant(targets, values, edit=None):
     return mapping
 
 
+def place_all(graph, targets, values, edit=None):
+    """Copy a whole function into the current graph: what `targets` are computed from, and what the function does.
+
+    Assignments, prints and checks are copied in the order in which they were made.
+
+    Args:
+        graph: the graph of the function.
+        targets: list of its tensors.
+        values: as in `transplant`.
+        edit: as in `copy_ops`.
+
+    Returns:
+        A dict from the `ref()` of each old tensor to the new one.
+    """
+    mapping = {old.ref(): new for old, new in values}
+    given, ops = set(mapping), needed_ops(graph, targets)
+    copy_ops([op for op in ops if not op.outputs or not references(op.outputs) <= given], mapping, edit)
+    return mapping
+
+
+def needed_ops(graph, targets):
+    """List the ops of a function that `targets` are computed from, or that it runs for what they do, in their order."""
+    found, stack = set(), [*(target.op for target in targets), *_private.acting_ops(graph)]
+    while stack:
+        op = stack.pop()
+        if op.name not in found:
+            found.add(op.name)
+            stack.extend(tensor.op for tensor in custom_gradients.inputs_read(op))
+            stack.extend(op.control_inputs)
+    return [op for op in graph.get_operations() if op.name in found]
+
+
+def copy_inside(op, inputs, edit_of):
+    """Return the outputs of a call, loop or branch like `op`, its bodies copied with edits of their own.
+
+    Args:
+        op: an op that `holds_bodies`.
+        inputs: list of tensors that it reads here.
+        edit_of: function from an attribute of `op` and the index of a body that it names to the `edit` of its ops.
+    """
+    names = {
+        id(body): (attribute, index)
+        for attribute in BODIES[op.type]
+        for index, body in enumerate(_private.function_bodies(op, attribute))
+    }
+
+    def copied(targets, values):
+        body = targets[0].graph
+        return place_all(body, targets, values, edit_of(*names[id(body)]) if id(body) in names else None)
+
+    if op.type in CALLS:
+        (body,) = _private.function_bodies(op, "f")
+        mapping = copied(body.outputs, zip(body.inputs, inputs))
+        return [mapping[output.ref()] for output in body.outputs]
+    return rebuilt(op, inputs, copied)
+
+
+def holds_bodies(op):
+    """Return whether `op` is a call, loop or branch."""
+    return op.type in BODIES
+
+
+def passes_to_bodies(op):
+    """Return whether a copy of `op` reaches into its bodies: those of calls, and what `is_rebuilt`."""
+    return op.type in CALLS or is_rebuilt(op)
+
+
 def copy_ops(ops, mapping, edit=None):
     """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors.
 
     Args:
         ops: list of operations.
         mapping: dict from the `ref()` of old tensors to the tensors that stand for them; others stand for themselves.
-        edit: function `(op, inputs)` that returns the outputs that stand for those of `op`, or None for a copy. It is
-            asked inside of calls, and of loops and branches that are written anew, too.
+        edit: function `(op, inputs, copied)` that returns the outputs that stand for those of `op`; `copied()` returns
+            those of a copy. It is asked inside of calls, and of loops and branches that are written anew, too.
     """
     for op in ops:
         inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
-        outputs = None if edit is None else edit(op, inputs)
-        for old, new in zip(op.outputs, _copied(op, inputs, mapping, edit) if outputs is None else outputs):
+        copied = functools.partial(_copied, op, inputs, mapping, edit)
+        for old, new in zip(op.outputs, copied() if edit is None else edit(op, inputs, copied)):
             mapping.setdefault(old.ref(), new)
 
 
@@ -114,5 +193,6 @@ def _closed_gradient(op, *cotangents):
         for placeholder, cotangent, output in zip(backward.cotangents, cotangents, op.outputs)
         if placeholder is not None
     ]
-    mapping = transplant(backward.targets, given + [(inner, outer) for outer, inner in backward.captures])
+    given += [(inner, outer) for outer, inner in backward.captures]
+    mapping = place_all(backward.graph, backward.targets, given)
     return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]

@@ -33,11 +33,13 @@ class Backward:
         cotangents: for each output its placeholder, or None where it has no gradient.
         gradients: for each input the result, or None where no gradient passes.
         captures: pairs of what it reads besides, a tensor outside, and the placeholder inside.
+        graph: the graph of the function.
     """
 
     cotangents: list
     gradients: list
     captures: list
+    graph: tf.Graph
 
     @property
     def targets(self):
@@ -102,7 +104,7 @@ def backward_of(op):
     gradients = [None] * len(op.inputs)
     for index, gradient in zip(_private.integers_attribute(op, _RECEIVERS), graph.outputs):
         gradients[index] = gradient
-    return Backward(cotangents + [None] * (len(op.outputs) - count), gradients, list(zip(reads, placeholders)))
+    return Backward(cotangents + [None] * (len(op.outputs) - count), gradients, list(zip(reads, placeholders)), graph)
 
 
 def close(op, values, inputs, reads):
@@ -119,7 +121,8 @@ def close(op, values, inputs, reads):
     """
     forwards_itself = op.type == "IdentityN"
     arguments = list(inputs) if forwards_itself else [*values, *inputs]
-    closed = tf.raw_ops.IdentityN(input=[*arguments, *reads])
+    closed = tf.raw_ops.IdentityN(input=[*arguments, *reads], name=op.name)
+    _private.copy_traceback(op, closed[0].op)
     shift = 0 if forwards_itself else len(values)
     receivers = [shift + index for index in _private.integers_attribute(op, _RECEIVERS)]
     for tensor, original in zip(closed, [*arguments, *reads]):

@@ -38,8 +38,7 @@ def rebuilt(op, inputs, copied):
 def _rebuilt_loop(op, inputs, copied):
     """What a step passes on as it is is read from around the loop."""
     (body,), (condition,) = _private.function_bodies(op, "body"), _private.function_bodies(op, "cond")
-    outputs = [_behind_identities(output) for output in body.outputs]
-    changing = [k for k, output in enumerate(outputs) if output is not body.inputs[k]]
+    changing = [k for k, output in enumerate(body.outputs) if _behind_identities(output) is not body.inputs[k]]
 
     def values_in(function, states):
         return [(function.inputs[k], states.get(k, outer)) for k, outer in enumerate(inputs)]
@@ -49,8 +48,8 @@ def _rebuilt_loop(op, inputs, copied):
         return copied([decision], values_in(condition, dict(zip(changing, states))))[decision.ref()]
 
     def step(*states):
-        mapping = copied([outputs[k] for k in changing], values_in(body, dict(zip(changing, states))))
-        return [mapping[outputs[k].ref()] for k in changing]
+        mapping = copied([body.outputs[k] for k in changing], values_in(body, dict(zip(changing, states))))
+        return [mapping[body.outputs[k].ref()] for k in changing]
 
     limit = tf.get_static_value(inputs[1]) if inputs[1].dtype == tf.int32 else -1
     shapes = [body.inputs[k].shape for k in changing]
@@ -77,6 +76,7 @@ def _rebuilt_branches(op, inputs, copied):
 
 
 def _behind_identities(tensor):
-    while tensor.op.type == "Identity":
+    """What `tensor` is passed on from unchanged; one that has a name, and may be edited, counts as a change."""
+    while tensor.op.type == "Identity" and not _private.is_marked(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor

@@ -1,13 +1,16 @@
 """What may stand for `ys`: a tensor of the surrounding `tf.function`, or a callable that returns one."""
 
+import contextlib
+
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.callables import call_converted
 from tfjac.graph.inlining import inline_calls
+from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
 
 
-def in_graph(compute, ys, may_be_complex=False):
+def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
     """Return `compute(tensors)` with `ys` as tensors of the current graph.
 
     Args:
@@ -16,13 +19,15 @@ def in_graph(compute, ys, may_be_complex=False):
             returns it. A callable is traced in place inside a `tf.function`, and in a new one where this is called
             eagerly: wrap repeated eager calls in a `tf.function` of your own, to trace once.
         may_be_complex: whether `ys` may be complex, too.
+        xs: nest of what is differentiated with respect to, where it may hold selectors of nodes. `compute` is given it,
+            too, with tensors in their place; what Keras layers return is tapped while a callable is traced for it.
+        tapped: whether what Keras layers return is tapped then, anyhow.
 
     Raises:
         ValueError: for a tensor that is not of the graph being traced.
         TypeError: for what is neither callable nor a floating-point tensor.
     """
-
-    traced = _tracing(compute, ys, may_be_complex)
+    traced = _tracing(compute, ys, may_be_complex, xs, tapped)
     return tf.function(traced, autograph=False)() if callable(ys) and tf.executing_eagerly() else traced()
 
 
@@ -44,13 +49,28 @@ def read_graph(read, ys):
     return said[-1]
 
 
-def _tracing(compute, ys, may_be_complex):
+def _tracing(compute, ys, may_be_complex, xs=None, tapped=False):
     """The function without arguments that checks ys, or what they return, and hands them to `compute`."""
 
     def checked(tensors):
         return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
 
-    return lambda: compute(_unseen(checked(call_converted(ys))) if callable(ys) else checked(ys))
+    selecting = any(map(is_selector, tf.nest.flatten(xs)))
+
+    def computed(tensors):
+        if xs is None:
+            return compute(tensors)
+        sources, tensors = with_tensors(xs, tensors) if selecting else (xs, tensors)
+        return compute(tensors, sources)
+
+    def traced():
+        if not callable(ys):
+            return computed(checked(ys))
+        with layers_tapped() if selecting or tapped else contextlib.nullcontext():
+            tensors = call_converted(ys)
+        return computed(_unseen(checked(tensors)))
+
+    return traced
 
 
 def _unseen(tensors):

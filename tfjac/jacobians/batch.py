@@ -45,7 +45,7 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
-    def compute(ys):
+    def compute(ys, x):
         sources = sources_of(x)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
@@ -55,7 +55,7 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
             verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
-    return in_graph(compute, ys)
+    return in_graph(compute, ys, xs=x)
 
 
 def _of_one(y, x, dependence, unconnected, limits):

@@ -58,7 +58,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
-    def compute(ys):
+    def compute(ys, xs):
         sources = sources_of(xs)
         flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
         dependence = Dependence(sources)
@@ -68,7 +68,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
             verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
-    return in_graph(compute, ys)
+    return in_graph(compute, ys, xs=xs)
 
 
 def _of_one(y, xs, dependence, mode, unconnected, limits):

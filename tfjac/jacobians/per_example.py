@@ -30,16 +30,16 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
 
     Cost: m backward passes, vectorised, and one write of the result.
     """
-    flat = tf.nest.flatten(variables)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
-    def compute(y):
+    def compute(y, variables):
+        flat = tf.nest.flatten(variables)
         sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
         factors = factorize([y], flat, examples_mix, at_once, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
-    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
 @tf.autograph.experimental.do_not_convert

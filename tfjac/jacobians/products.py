@@ -39,14 +39,14 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(ys):
+    def compute(ys, xs):
         vectors = matching("tangents", tangents, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs, may_be_complex=True)
         present = [source for source in sources if source is not None]
         flat = inline_calls(tf.nest.flatten(ys), depends_on=present)
         return packed(ys, pushed(flat, sources, vectors), flat, unconnected)
 
-    return in_graph(compute, ys, may_be_complex=True)
+    return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
 def pushed(ys, sources, vectors):
@@ -90,13 +90,13 @@ def vjp(ys, xs, cotangents=None, unconnected_gradients="none"):
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(ys):
+    def compute(ys, xs):
         sources = sources_of(xs, may_be_complex=True)
         flat = tf.nest.flatten(ys)
         vectors = _ones(flat) if cotangents is None else matching("cotangents", cotangents, ys, flat, "ys")
         return packed(xs, pulled(flat, sources, vectors), shaped_like(xs, sources), unconnected)
 
-    return in_graph(compute, ys, may_be_complex=True)
+    return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
 def _ones(ys):

@@ -145,9 +145,9 @@ class TracedResiduals:
         """
         read = {inner.ref(): value for (_, inner), value in zip(self._read, values)}
 
-        def edit(op, inputs):
+        def edit(op, inputs, copied):
             value = next((read[tensor.ref()] for tensor in op.inputs if tensor.ref() in read), None)
-            return None if value is None else _reading(op, value, inputs)
+            return copied() if value is None else _reading(op, value, inputs)
 
         others = [(inner, tf.compat.v1.get_default_graph().capture(outer)) for outer, inner in self._others]
         given = [*zip(self._inputs, data), *others, *zip(self._effects.drawn, drawn)]

@@ -1,0 +1,116 @@
+"""Gradients at inner nodes, against those of the model's parts put together by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.interception.networks import X, above, below, gradients, network
+
+
+def test_gradients_and_values_at_several_nodes():
+    model = network()
+    hidden = below(model, X)
+    _, (expected,) = gradients(lambda: above(model, hidden)[:, 1], [hidden])
+    score = lambda: model(X)[:, 1]  # noqa: E731
+    got, values = tfjac.node_gradients(score, {"low": "relu[0]", "both": "relu", "high": model.layers[-1]}, values=True)
+    np.testing.assert_allclose(got["low"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(values["low"], hidden)
+    assert isinstance(got["both"], list) and len(got["both"]) == 2, "one for each call of a shared layer"
+    np.testing.assert_allclose(got["both"][0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(got["high"], np.tile([[0, 1, 0]], [6, 1]))
+
+
+def test_inside_a_function_with_tensors_and_cotangents():
+    model, u = network(), np.random.default_rng(1).normal(size=(6, 3)).astype("float32")
+
+    @tf.function
+    def traced(x):
+        first = tfjac.tap(tf.identity(x), "input")
+        y = model(first)
+        return tfjac.node_gradients(y, [x, first, "input", "gate", "relu[1]"], cotangents=u)
+
+    x = tf.constant(X)
+    _, (expected,) = gradients(lambda: tf.reduce_sum(model(x) * u), [x])
+    by_tensor, by_tap_tensor, by_name, _, second = traced(x)
+    for each in (by_tensor, by_tap_tensor, by_name):
+        np.testing.assert_allclose(each, expected, rtol=1e-5, atol=1e-7)
+    hidden = below(model, X)
+    middle = model.get_layer("relu")(model.get_layer("second")(hidden))
+    rest = lambda: model.get_layer("head")(model.get_layer("inner")(model.get_layer("norm")(middle)))  # noqa: E731
+    _, (expected,) = gradients(lambda: tf.reduce_sum(rest() * u), [middle])
+    np.testing.assert_allclose(second, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_one_backward_pass():
+    model = network()
+    several = ["first", "relu", "second", "norm", "gate", "inner", "head"]
+
+    def products(nodes):
+        traced = tf.function(lambda x: tfjac.node_gradients(model(x), nodes)).get_concrete_function(X)
+        return sum(op.type == "MatMul" for op in traced.graph.get_operations())
+
+    assert products(several) == products(["first"]), "as many products for all nodes as for the lowest alone"
+
+
+def test_through_functions_and_saved_models(tmp_path):
+    model = network()
+    expected = tfjac.node_gradients(lambda: model(X)[:, 0], "relu[0]")
+    inner = tf.function(lambda x: model(x))
+    inner(X)
+    tf.saved_model.save(model, tmp_path)
+    kept = tf.saved_model.load(tmp_path)  # its variables live as long as it does
+    loaded = kept.signatures["serving_default"]
+    for function in (inner, lambda x: next(iter(loaded(x).values()))):
+        got = tfjac.node_gradients(lambda function=function: function(tf.constant(X))[:, 0], "relu[0]")
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_nodes_as_sources_and_results_of_jacobians():
+    model = network()
+    hidden = below(model, X)
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        y = above(model, hidden)
+    expected = tape.batch_jacobian(y, hidden)
+    np.testing.assert_allclose(tfjac.batch_jacobian(lambda: model(X), "relu[0]"), expected, rtol=1e-5, atol=1e-7)
+    full, weights = tfjac.jacobian(lambda: model(X), ["relu[0]", model.get_layer("head").kernel])
+    np.testing.assert_allclose(tf.einsum("nmnj->nmj", full), expected, rtol=1e-5, atol=1e-7)
+    assert weights.shape == (6, 3, 6, 3)
+    u = np.ones((6, 3), "float32")
+    np.testing.assert_allclose(
+        tfjac.vjp(lambda: model(X), "relu[0]", u), tf.reduce_sum(expected, 1), rtol=1e-5, atol=1e-6
+    )
+    v = np.ones((6, 8), "float32")
+    np.testing.assert_allclose(
+        tfjac.jvp(lambda: model(X), "relu[0]", v), tf.reduce_sum(expected, 2), rtol=1e-5, atol=1e-6
+    )
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = below(model, x)
+    got = tfjac.batch_jacobian(lambda: tfjac.values_at(model, "relu[0]")(x), x)
+    np.testing.assert_allclose(got, tape.batch_jacobian(value, x), rtol=1e-5, atol=1e-7)
+
+
+def test_what_has_no_gradient():
+    x = tf.constant(X)
+    compute = lambda: tf.stop_gradient(tfjac.tap(tf.sin(x), "stopped")) + tfjac.tap(x, "kept")  # noqa: E731
+    assert tfjac.node_gradients(compute, "stopped") is None
+    zeros, ones = tfjac.node_gradients(compute, ["stopped", "kept"], unconnected_gradients="zero")
+    np.testing.assert_array_equal(zeros, 0 * X)
+    np.testing.assert_array_equal(ones, 0 * X + 1)
+
+
+def test_nodes_that_cannot_be():
+    model = keras.Sequential([keras.Input((4, 3)), keras.layers.LSTM(2)])
+    x = np.ones((2, 4, 3), "float32")
+    with pytest.raises(ValueError, match=r"inside a loop.*tfjac.intercept.*Received: 'lstm_cell:0'.*'.*while'"):
+        tfjac.node_gradients(lambda: model(x), "lstm_cell:0")
+    with pytest.raises(TypeError, match=r"no floating-point tensor. Received: .*int64"):
+        tfjac.node_gradients(lambda: tf.cast(tfjac.tap(tf.argmax(X, 1), "index"), tf.float32), "index")
+    with pytest.raises(ValueError, match="ys is an eager tensor"):
+        tfjac.node_gradients(tf.constant(X), "relu")
+    with pytest.raises(ValueError, match=r"Each of xs must be one node.*Received: 'relu', which selects 2"):
+        tfjac.batch_jacobian(lambda: network()(X), "relu")

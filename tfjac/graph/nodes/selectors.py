@@ -1,0 +1,211 @@
+"""Selectors: how users say which nodes they mean."""
+
+import collections
+import dataclasses
+import difflib
+import fnmatch
+import re
+
+import keras
+import tensorflow as tf
+
+from tfjac.graph.nodes.table import Nodes
+
+_WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
+
+
+@dataclasses.dataclass(frozen=True)
+class OpType:
+    """Selects every op of a type. Made by `op_type`."""
+
+    name: str
+
+    def __call__(self, node):
+        return node.kind == "op" and node.op_type == self.name
+
+    def __str__(self):
+        return f"op_type({self.name!r})"
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCall:
+    """Selects what one call of a layer returned. Made by `layer_call`."""
+
+    layer: keras.Layer
+    call: int
+
+    def __call__(self, node):
+        return _returned_by(node, self.layer) and node.call == self.call
+
+    def __str__(self):
+        return f"layer_call({self.layer.name!r}, {self.call})"
+
+
+def op_type(name):
+    """Return the selector of all ops of a type, such as `op_type("Relu")`.
+
+    Raises:
+        TypeError: where the name is no string.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"op_type takes the name of a type of ops, such as 'Relu'. Received: {name!r}")
+    return OpType(name)
+
+
+def layer_call(layer, call):
+    """Return the selector of what call number `call`, from 0, of a Keras layer returned; a layer alone means all calls.
+
+    Raises:
+        TypeError: where the layer is none, or the call no integer.
+    """
+    if not isinstance(layer, keras.Layer) or isinstance(call, bool) or not isinstance(call, int):
+        raise TypeError(f"layer_call takes a Keras layer and an integer. Received: {layer!r}, {call!r}")
+    return LayerCall(layer, call)
+
+
+def is_selector(x):
+    """Return whether x selects nodes rather than being a tensor or variable."""
+    return isinstance(x, (str, keras.Layer, OpType, LayerCall, keras.KerasTensor)) or (
+        callable(x) and not tf.is_tensor(x) and not isinstance(x, (tf.Variable, keras.Variable))
+    )
+
+
+def select(nodes, selector):
+    """Return the nodes that a selector means, in order: a list that is not empty.
+
+    Args:
+        nodes: `Nodes`.
+        selector: a tensor of their graph; a Keras layer, `layer_call(layer, 1)`, or the symbolic output of a layer; the
+            name of a tap, the path of a layer, or the name of an op, the latter two with globs, or the end of one
+            after a "/"; each with `[1]` for its second call; `op_type("Relu")`; or a function from a `Node` to bool.
+
+    Raises:
+        ValueError: where nothing is selected, with the nearest names; or a name is ambiguous.
+        TypeError: for what is no selector.
+    """
+    found = list(_selected(nodes, selector))
+    if not found:
+        raise ValueError(f"No node is selected by {described(selector)}. {_nearest(nodes, selector)}")
+    return found
+
+
+def described(selector):
+    """Return what to call a selector in a message."""
+    return f"layer {selector.name!r}" if isinstance(selector, keras.Layer) else repr(selector)
+
+
+def _selected(nodes, selector):
+    if isinstance(selector, str):
+        return _named(nodes, selector)
+    if isinstance(selector, keras.KerasTensor):
+        selector = _layer_of(selector)
+    if isinstance(selector, keras.Layer):
+        return (node for node in nodes if _returned_by(node, selector))
+    if tf.is_tensor(selector):
+        return [node for node in nodes if node.tensor is selector][:1]
+    if callable(selector):
+        return (node for node in nodes if selector(node))
+    raise TypeError(
+        "A node is selected by a name, a Keras layer, tfjac.layer_call(layer, 1), tfjac.op_type('Relu'), a tensor, or "
+        f"a function from a node to bool. Received: {selector!r} of type {type(selector).__name__}"
+    )
+
+
+def _returned_by(node, layer):
+    return node.kind == "layer" and node.returned.id == str(id(layer))
+
+
+def _layer_of(symbolic):
+    """The layer, or call of a layer, whose output a symbolic tensor of a functional model is."""
+    layer, index, _ = symbolic._keras_history
+    calls = len(layer._inbound_nodes) if hasattr(layer, "_inbound_nodes") else 1
+    if not isinstance(layer, keras.Layer) or calls > 1:
+        raise ValueError(
+            "A symbolic tensor selects the layer that returned it where that layer was called once. Use "
+            f"tfjac.layer_call(layer, {index}), counting calls from 0. Received: {symbolic!r} of {layer!r}"
+        )
+    return layer
+
+
+def _named(nodes, text):
+    """Nodes by name: of a tap, else of a layer, else of an op, else of a layer that names of ops tell of."""
+    matched = _WITH_CALL.fullmatch(text)
+    name, call = (matched[1], int(matched[2])) if matched else (text, None)
+    for kind in ("tap", "layer", "op"):
+        found = _matching([node for node in nodes if node.kind == kind], name)
+        if found:
+            break
+    else:
+        found = _by_path(nodes, name) or _of_scope(nodes, name)
+    return found if call is None else [node for node in found if node.call == call]
+
+
+def _matching(nodes, name, name_of=lambda node: node.name):
+    """Nodes by the whole name, with and without the index of a result, else by its end."""
+    if any(character in name for character in "*?"):
+        patterns = (name, f"*/{name}")
+        return [node for node in nodes if any(fnmatch.fnmatchcase(name_of(node), each) for each in patterns)]
+    names = [(node, name_of(node), re.sub(r":\d+$", "", name_of(node))) for node in nodes]
+    exact = [node for node, whole, _ in names if whole == name] or [node for node, _, stem in names if stem == name]
+    ends = [(node, stem) for node, _, stem in names if f"/{stem}".endswith(f"/{name}")]
+    ends = ends or [(node, whole) for node, whole, _ in names if f"/{whole}".endswith(f"/{name}")]
+    return exact or _only(ends, name)
+
+
+def _by_path(nodes, name):
+    """Ops by the path of their layer, and the end of their name: "net/dense/MatMul" for "net_1/dense_1/MatMul"."""
+    ops = [node for node in nodes if node.kind == "op"]
+    return _matching(ops, name, lambda node: f"{node.layer}/{node.name.rsplit('/', 1)[-1]}")
+
+
+def _of_scope(nodes, name):
+    """What a layer returned that is only known by the names of its ops: what is computed in it and used outside."""
+    within = [node for node in nodes if node.kind == "op" and f"/{node.layer}/".find(f"/{name}/") >= 0]
+    of_path = collections.defaultdict(list)
+    for node in within:
+        of_path[_up_to(node.layer, name), node.call].append(node)
+    listed, results = {_op_key(node) for node in nodes}, []
+    for members in of_path.values():
+        ops = {_op_key(node) for node in members}
+        users = [{(*node.place, op.name) for op in node.tensor.consumers()} & listed for node in members]
+        used = [node for node, by in zip(members, users) if by - ops]
+        results += used or [node for node, by in zip(members, users) if not by]
+    return _only([(node, _up_to(node.layer, name)) for node in results], name)
+
+
+def _op_key(node):
+    return (*node.place, node.op.name)
+
+
+def _up_to(path, name):
+    end = f"/{path}/".find(f"/{name}/") + len(name)
+    return path[:end]
+
+
+def _only(found, name):
+    """Nodes of pairs of these and their names, where all have one."""
+    paths = dict.fromkeys(path for _, path in found)
+    if len(paths) > 1:
+        raise ValueError(
+            f"{name!r} is the end of several names: write one of them out, or use a glob for all. "
+            f"Received: {name!r}, which may be {', '.join(map(repr, list(paths)[:5]))}"
+        )
+    return [node for node, _ in found]
+
+
+def _nearest(nodes, selector):
+    names = list(dict.fromkeys(node.name for node in Nodes(nodes)))
+    if isinstance(selector, str):
+        ends = {name.rsplit("/", 1)[-1]: name for name in names}
+        near = difflib.get_close_matches(selector, names, 5) or [
+            ends[end] for end in difflib.get_close_matches(selector.rsplit("/", 1)[-1], ends, 5)
+        ]
+        if near:
+            return f"The nearest names are {', '.join(map(repr, near))}"
+    if isinstance(selector, keras.Layer):
+        return (
+            "A layer is known where it is called while the function is traced: not in a tf.function that was traced "
+            "before, nor in a SavedModel; there use its path as a string. Received: a layer that is not among "
+            f"{', '.join(sorted({repr(node.name) for node in nodes if node.kind == 'layer'})[:8]) or 'none'}"
+        )
+    return f"tfjac.nodes lists what there is. Received: {selector!r}, and {len(names)} nodes"

@@ -1,0 +1,186 @@
+"""Taps: identities that give a tensor of a graph a name of its own."""
+
+import contextlib
+import itertools
+import threading
+import typing
+
+import keras
+import tensorflow as tf
+
+from tfjac.graph import _private
+
+TAP = "_tfjac_tap"
+"""The attribute of an identity that holds the name of a tap."""
+
+_RETURNED = "_tfjac_layer_"
+"""What the attributes begin with that hold the fields of `Returned`."""
+
+
+class Returned(typing.NamedTuple):
+    """What is known of a tensor that a layer of Keras returned, as strings.
+
+    Attributes:
+        path: names of the layers around it, and its own.
+        type: name of its class.
+        id: the `id` of the layer.
+        call: a number that grows from call to call.
+        output: index of the tensor among what the call returned; "" where it returned one.
+    """
+
+    path: str
+    type: str
+    id: str
+    call: str
+    output: str
+
+
+def tap(x, name):
+    """Return x under a name by which it can be selected, in `nodes`, `node_gradients`, `intercept` and the Jacobians.
+
+    Args:
+        x: floating-point or other tensor, or nest of tensors, which are then named `name/0`, `name/1` and so on; eager,
+            of a graph, or symbolic as in Keras' functional models, where the tap is a layer of that name.
+        name: string.
+
+    Returns:
+        What equals x. An eager tensor comes back as it is: names belong to graphs.
+
+    Raises:
+        TypeError: for a name that is no string, or x that is no tensor.
+        ValueError: for an empty name.
+
+    Cost: nothing when it runs. It is an identity, which TensorFlow removes.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string. Received: {name!r} of type {type(name).__name__}")
+    if not name:
+        raise ValueError("name must not be empty. Received: ''")
+    flat = tf.nest.flatten(x)
+    names = [name] if len(flat) == 1 else [f"{name}/{index}" for index in range(len(flat))]
+    return tf.nest.pack_sequence_as(x, [_tapped(tensor, name) for tensor, name in zip(flat, names)])
+
+
+@keras.saving.register_keras_serializable(package="tfjac")
+class Tap(keras.layers.Layer):
+    """The layer that `tap` is in a functional model of Keras.
+
+    Attributes:
+        tap_name: the name of the tap; that of the layer must not hold a "/".
+    """
+
+    def __init__(self, tap_name, **options):
+        """Make the layer."""
+        super().__init__(**{"name": tap_name.replace("/", "_"), **options})
+        self.tap_name, self.supports_masking = tap_name, True
+
+    def call(self, inputs):
+        """Return the inputs, tapped."""
+        return tap(inputs, self.tap_name)
+
+    def compute_output_shape(self, input_shape):
+        """Return the shape of the inputs."""
+        return input_shape
+
+    def get_config(self):
+        """Return what makes the layer again."""
+        return {**super().get_config(), "tap_name": self.tap_name}
+
+
+def _tapped(x, name):
+    if isinstance(x, keras.KerasTensor):
+        return Tap(name)(x)
+    if not tf.is_tensor(x):
+        raise TypeError(f"Only tensors can be tapped. Received: {x!r} of type {type(x).__name__}")
+    return x if tf.executing_eagerly() else _marked(x, {TAP: name})
+
+
+def _marked(x, texts):
+    """Return an identity of x that has these attributes."""
+    marked = tf.identity(x)
+    for attribute, text in texts.items():
+        _private.set_text_attribute(marked.op, attribute, text)
+    return with_mask_of(x, marked)
+
+
+def with_mask_of(x, like):
+    """Return `like` with the mask that Keras has put on x, where it has."""
+    if hasattr(x, "_keras_mask"):
+        like._keras_mask = x._keras_mask
+    return like
+
+
+@contextlib.contextmanager
+def layers_tapped():
+    """Return a context in which everything that a layer of Keras returns, in this thread, is tapped by its path.
+
+    Keras has no place to be told of the calls of all layers, so `Layer.__call__` is another function meanwhile.
+    """
+    outer, _here.path = getattr(_here, "path", None), []
+    _count_contexts(+1)
+    try:
+        yield
+    finally:
+        _here.path = outer
+        _count_contexts(-1)
+
+
+def taps_layers():
+    """Return whether `layers_tapped` holds in this thread."""
+    return getattr(_here, "path", None) is not None
+
+
+def _count_contexts(change):
+    """One thread may wait inside such a context for another to pass through one, as those of a strategy do."""
+    global _contexts
+    with _counting:
+        _contexts += change
+        keras.layers.Layer.__call__ = _tapping_call if _contexts else _call
+
+
+def _tapping_call(layer, *args, **kwargs):
+    path = getattr(_here, "path", None)
+    if path is None:
+        return _call(layer, *args, **kwargs)
+    path.append(layer.name)
+    try:
+        outputs = _call(layer, *args, **kwargs)
+        returned = Returned("/".join(path), type(layer).__name__, str(id(layer)), str(next(_calls)), "")
+    finally:
+        path.pop()
+    flat = tf.nest.flatten(outputs, expand_composites=True)
+    several = len(flat) > 1
+    marked = [
+        _as_returned(x, returned._replace(output=str(index) if several else "")) if _is_of_a_graph(x) else x
+        for index, x in enumerate(flat)
+    ]
+    return tf.nest.pack_sequence_as(outputs, marked, expand_composites=True)
+
+
+def _as_returned(x, returned):
+    return _marked(x, {_RETURNED + field: text for field, text in returned._asdict().items()})
+
+
+_call = keras.layers.Layer.__call__
+_here, _counting, _contexts, _calls = threading.local(), threading.Lock(), 0, itertools.count()
+
+
+def _is_of_a_graph(x):
+    return isinstance(x, tf.Tensor) and tf.is_symbolic_tensor(x)
+
+
+def tap_of(op):
+    """Return the name of the tap that `op` is, or None."""
+    return _private.text_attribute(op, TAP) if op.type == "Identity" else None
+
+
+def is_tap(op):
+    """Return whether `op` is an identity that gives its input a name."""
+    return tap_of(op) is not None or returned_by_layer(op) is not None
+
+
+def returned_by_layer(op):
+    """Return the `Returned` of the result of a layer that `op` passes on, or None."""
+    if op.type != "Identity" or _private.text_attribute(op, _RETURNED + "path") is None:
+        return None
+    return Returned(*(_private.text_attribute(op, _RETURNED + field) for field in Returned._fields))

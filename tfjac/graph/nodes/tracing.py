@@ -1,0 +1,63 @@
+"""A function of the user's as a graph of its own, which is read, and copied with edits."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tfjac.graph import _private
+from tfjac.graph.callables import call_converted
+from tfjac.graph.copying import place_all
+from tfjac.graph.nodes.taps import layers_tapped
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A function as a graph.
+
+    Attributes:
+        concrete: the `tf.ConcreteFunction`; it is never run.
+        structure: the nest that it returned; other objects than tensors stay what they are.
+    """
+
+    concrete: Any
+    structure: Any
+
+    @property
+    def graph(self):
+        """The graph."""
+        return self.concrete.graph
+
+    def place(self, edit=None):
+        """Copy the graph into the current one, with its side effects, calls inlined; return what the function returns.
+
+        Args:
+            edit: as in `copying.copy_ops`.
+        """
+        capture = tf.compat.v1.get_default_graph().capture
+        given = [(inner, capture(outer)) for outer, inner in _private.captures_of(self.graph)]
+        flat = iter(self.graph.outputs)
+        mapping = place_all(self.graph, self.graph.outputs, given, edit)
+        return tf.nest.map_structure(
+            lambda x: mapping[next(flat).ref()] if tf.is_tensor(x) else x, self.structure, expand_composites=True
+        )
+
+
+def trace(function):
+    """Trace `function()` into a graph of its own, in which what Keras layers return is tapped.
+
+    Args:
+        function: callable without arguments; it may use tensors of the graph around.
+
+    Returns:
+        A `Traced`.
+    """
+    structure = []
+
+    def traced():
+        structure.append(call_converted(function))
+        return [x for x in tf.nest.flatten(structure[-1], expand_composites=True) if tf.is_tensor(x)]
+
+    with layers_tapped():
+        concrete = tf.function(traced, autograph=False).get_concrete_function()
+    return Traced(concrete, structure[-1])

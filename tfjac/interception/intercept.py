@@ -1,0 +1,106 @@
+"""Functions on a graph that nobody may edit, with edits at its nodes."""
+
+import tensorflow as tf
+
+from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
+from tfjac.interception.copying import Changes
+from tfjac.interception.edits import as_edit
+from tfjac.interception.rule import Rule
+
+
+def intercept(fn, edits=None, rules=None):
+    """Return a function like `fn` with other values or gradients at nodes inside.
+
+    The model stays as it is: the graph of `fn` is copied at each trace, with the edits in it. Variables are shared.
+    Derivatives of what it returns, by `tf.GradientTape`, `tf.gradients` or any function of tfjac, are those with the
+    edits. Without forward edits its values are those of `fn`, bit for bit.
+
+    Args:
+        fn: a Keras model, a function of tensors, a `tf.function`, or the signature of a loaded SavedModel.
+        edits: dict from selectors to edits: an `Edit(forward=..., backward=...)`, or a handler `gradient -> gradient`
+            alone, such as those of `tfjac.handlers`. An edit counts for every node that its selector selects: see
+            `nodes` for these. Several at one node apply in the order given, so that gradients meet them in reverse.
+        rules: dict from types of ops, as strings or `op_type(...)`, or other selectors of ops, to rules, each a
+            function `(op, *output_gradients) -> input gradients`, as for `tf.RegisterGradient`: one for each input of
+            the op, None for none. Where several select one op, the last counts.
+
+    Returns:
+        A function of the arguments of `fn`, for use inside a `tf.function` or eagerly.
+
+    Raises:
+        TypeError: for edits or rules that are none.
+        ValueError: when it is called, for selectors that select nothing, with the nearest names; for an edit or rule
+            that changes a shape or dtype.
+
+    Cost: one more trace of `fn` for each trace of the result; when it runs, that of the edits alone.
+    """
+    return Intercepted(fn, edits or {}, rules or {})
+
+
+class Intercepted:
+    """What `intercept` returns.
+
+    Attributes:
+        fn: the function that was given.
+    """
+
+    def __init__(self, fn, edits, rules):
+        """Check the arguments of `intercept`."""
+        for name, given in (("fn", fn),):
+            if not callable(given):
+                raise TypeError(f"{name} must be callable. Received: {given!r} of type {type(given).__name__}")
+        for name, given in (("edits", edits), ("rules", rules)):
+            if not isinstance(given, dict):
+                raise TypeError(
+                    f"{name} must be a dict from selectors to {name}. "
+                    f"Received: {given!r} of type {type(given).__name__}"
+                )
+        self.fn = fn
+        self._edits = {selector: as_edit(edit) for selector, edit in edits.items()}
+        self._rules = {selector: Rule(rule) for selector, rule in rules.items()}
+        self._traced = tf.function(self._in_graph, autograph=False)
+        self.__name__, self.__doc__ = getattr(fn, "__name__", type(fn).__name__), getattr(fn, "__doc__", None)
+
+    def __getattr__(self, name):
+        """What else the function has, such as the variables of a model."""
+        if name == "fn" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.fn, name)
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *args, **kwargs):
+        """Call the function with the edits."""
+        run = self._traced if tf.executing_eagerly() else self._in_graph
+        return run(*args, **kwargs)
+
+    def _in_graph(self, *args, **kwargs):
+        traced = trace(lambda: python_function(self.fn)(*args, **kwargs))
+        nodes = nodes_in(traced.graph, traced.graph.outputs)
+        changes = Changes()
+        for selector, edit in self._edits.items():
+            for node in select(nodes, selector):
+                changes.add_edit(node, edit)
+        for selector, rule in self._rules.items():
+            for node in _ops_selected(nodes, selector):
+                changes.add_rule(node, rule)
+        return traced.place(changes.at())
+
+
+def python_function(fn):
+    """Return the Python function behind a `tf.function`, so that it is traced anew; what else there is, as it is."""
+    return getattr(fn, "python_function", fn)
+
+
+def _ops_selected(nodes, selector):
+    """The nodes whose ops a rule is for."""
+    ops = nodes.where(kind="op")
+    if isinstance(selector, str) and any(node.op_type == selector for node in ops):
+        return select(ops, OpType(selector))
+    found = select(nodes, selector)
+    wrong = next((node for node in found if node.kind != "op"), None)
+    if wrong is not None:
+        raise ValueError(
+            "A rule is for ops, and what a layer returns is none: select the ops in it, by their type, by a name such "
+            f"as '{wrong.name}/*', or by a function of a node. Received: {described(selector)}, which selects {wrong}"
+        )
+    return found
