@@ -30,6 +30,7 @@ def nodes(fn, *args, **kwargs):
             lambda x: next(given) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
         )
         traced = trace(lambda: python_function(fn)(*positional, **named))
+        traced.losses.restore()
         found.append(nodes_in(traced.graph, traced.graph.outputs))
         kept.append(traced)
 

@@ -58,6 +58,7 @@ class Intercepted:
         self.fn = fn
         self._edits = {selector: as_edit(edit) for selector, edit in edits.items()}
         self._rules = {selector: Rule(rule) for selector, rule in rules.items()}
+        self._layers = []
         self._traced = tf.function(self._in_graph, autograph=False)
         self.__name__, self.__doc__ = getattr(fn, "__name__", type(fn).__name__), getattr(fn, "__doc__", None)
 
@@ -70,10 +71,16 @@ class Intercepted:
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args, **kwargs):
         """Call the function with the edits."""
-        run = self._traced if tf.executing_eagerly() else self._in_graph
-        return run(*args, **kwargs)
+        if not tf.executing_eagerly():
+            return self._in_graph(*args, **kwargs)[0]
+        results, losses = self._traced(*args, **kwargs)
+        for layer, values in zip(self._layers, losses):
+            if values is not None:
+                layer._losses[:] = values
+        return results
 
     def _in_graph(self, *args, **kwargs):
+        """Return what the function returns, and for each of `_layers` the losses that it has now, None if not called."""
         traced = trace(lambda: python_function(self.fn)(*args, **kwargs))
         nodes = nodes_in(traced.graph, traced.graph.outputs)
         changes = Changes()
@@ -83,7 +90,10 @@ class Intercepted:
         for selector, rule in self._rules.items():
             for node in _ops_selected(nodes, selector):
                 changes.add_rule(node, rule)
-        return traced.place(changes.at())
+        results = traced.place(changes.at())
+        self._layers += [layer for layer in traced.losses.layers if layer not in self._layers]
+        called = set(map(id, traced.losses.layers))
+        return results, [list(layer._losses) if id(layer) in called else None for layer in self._layers]
 
 
 def python_function(fn):

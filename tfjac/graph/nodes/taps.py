@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.nodes.losses import AddedLosses
 
 TAP = "_tfjac_tap"
 """The attribute of an identity that holds the name of a tap."""
@@ -114,14 +115,16 @@ def with_mask_of(x, like):
 def layers_tapped():
     """Return a context in which everything that a layer of Keras returns, in this thread, is tapped by its path.
 
-    Keras has no place to be told of the calls of all layers, so `Layer.__call__` is another function meanwhile.
+    It is entered with the `AddedLosses` of these layers. Keras has no place to be told of the calls of all layers, so
+    `Layer.__call__` is another function meanwhile.
     """
-    outer, _here.path = getattr(_here, "path", None), []
+    outer = getattr(_here, "path", None), getattr(_here, "losses", None)
+    _here.path, _here.losses = [], outer[1] or AddedLosses()
     _count_contexts(+1)
     try:
-        yield
+        yield _here.losses
     finally:
-        _here.path = outer
+        _here.path, _here.losses = outer
         _count_contexts(-1)
 
 
@@ -143,6 +146,7 @@ def _tapping_call(layer, *args, **kwargs):
     if path is None:
         return _call(layer, *args, **kwargs)
     path.append(layer.name)
+    _here.losses.note(layer)
     try:
         outputs = _call(layer, *args, **kwargs)
         returned = Returned("/".join(path), type(layer).__name__, str(id(layer)), str(next(_calls)), "")

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import place_all
+from tfjac.graph.nodes.losses import AddedLosses
 from tfjac.graph.nodes.taps import layers_tapped
 
 
@@ -18,10 +19,12 @@ class Traced:
     Attributes:
         concrete: the `tf.ConcreteFunction`; it is never run.
         structure: the nest that it returned; other objects than tensors stay what they are.
+        losses: the `AddedLosses` of the layers that it called. Those of its graph are outputs of it, after the nest.
     """
 
     concrete: Any
     structure: Any
+    losses: AddedLosses
 
     @property
     def graph(self):
@@ -31,6 +34,8 @@ class Traced:
     def place(self, edit=None):
         """Copy the graph into the current one, with its side effects, calls inlined; return what the function returns.
 
+        The losses that layers have of the graph are replaced by their copies.
+
         Args:
             edit: as in `copying.copy_ops`.
         """
@@ -38,6 +43,7 @@ class Traced:
         given = [(inner, capture(outer)) for outer, inner in _private.captures_of(self.graph)]
         flat = iter(self.graph.outputs)
         mapping = place_all(self.graph, self.graph.outputs, given, edit)
+        self.losses.replace(mapping)
         return tf.nest.map_structure(
             lambda x: mapping[next(flat).ref()] if tf.is_tensor(x) else x, self.structure, expand_composites=True
         )
@@ -56,8 +62,9 @@ def trace(function):
 
     def traced():
         structure.append(call_converted(function))
-        return [x for x in tf.nest.flatten(structure[-1], expand_composites=True) if tf.is_tensor(x)]
+        returned = [x for x in tf.nest.flatten(structure[-1], expand_composites=True) if tf.is_tensor(x)]
+        return returned + losses.in_graph(tf.compat.v1.get_default_graph())
 
-    with layers_tapped():
+    with layers_tapped() as losses:
         concrete = tf.function(traced, autograph=False).get_concrete_function()
-    return Traced(concrete, structure[-1])
+    return Traced(concrete, structure[-1], losses)

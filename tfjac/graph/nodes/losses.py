@@ -1,0 +1,38 @@
+"""Losses that Keras layers add when they are called: regularisers of activity, and `add_loss`.
+
+A layer keeps them in a list, to be read after the call. One that was traced into a graph of its own leaves tensors of
+that graph there, of which nobody else can make use: they are put where the results of the call are put.
+"""
+
+
+class AddedLosses:
+    """What layers add to their losses from now on."""
+
+    def __init__(self):
+        """Start with no layer."""
+        self._before = {}
+
+    @property
+    def layers(self):
+        """The layers that were noted, in order."""
+        return [layer for layer, _ in self._before.values()]
+
+    def note(self, layer):
+        """Remember the losses of a layer, and of those in it, before it is called, which clears them."""
+        if id(layer) not in self._before:
+            for each in layer._flatten_layers():
+                self._before.setdefault(id(each), (each, list(each._losses)))
+
+    def in_graph(self, graph):
+        """List the losses that are tensors of `graph`."""
+        return [loss for layer in self.layers for loss in layer._losses if getattr(loss, "graph", None) is graph]
+
+    def replace(self, mapping):
+        """Put what `mapping` has for the `ref()` of a loss in its place."""
+        for layer in self.layers:
+            layer._losses[:] = [mapping.get(loss.ref(), loss) for loss in layer._losses]
+
+    def restore(self):
+        """Have the layers as they were."""
+        for layer, losses in self._before.values():
+            layer._losses[:] = losses
