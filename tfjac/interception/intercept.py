@@ -80,7 +80,7 @@ class Intercepted:
         return results
 
     def _in_graph(self, *args, **kwargs):
-        """Return what the function returns, and for each of `_layers` the losses that it has now, None if not called."""
+        """Return what the function returns, and for each of `_layers` its losses, None where it was not called."""
         traced = trace(lambda: python_function(self.fn)(*args, **kwargs))
         nodes = nodes_in(traced.graph, traced.graph.outputs)
         changes = Changes()
