@@ -5,6 +5,7 @@ from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
 from tfjac.interception import (
     Edit,
+    GradientSummaries,
     Nodes,
     handlers,
     hook,
@@ -13,6 +14,7 @@ from tfjac.interception import (
     node_gradients,
     nodes,
     op_type,
+    plot_gradients,
     rules,
     tap,
     values_at,
@@ -50,6 +52,7 @@ __all__ = [
     "ExamplesMix",
     "External",
     "FlopCount",
+    "GradientSummaries",
     "GradientReport",
     "JacobianOperator",
     "LeastSquaresProblem",
@@ -86,6 +89,7 @@ __all__ = [
     "per_example_jacobian",
     "per_segment_gradients",
     "per_segment_jacobian",
+    "plot_gradients",
     "rules",
     "segment_operator",
     "sparse_jacobian",

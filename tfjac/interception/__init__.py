@@ -2,13 +2,16 @@
 
 from tfjac.graph.nodes import Node, Nodes, layer_call, op_type, tap
 from tfjac.interception import handlers, rules
+from tfjac.interception.callbacks import GradientSummaries
 from tfjac.interception.edits import Edit
 from tfjac.interception.gradients import node_gradients, nodes, values_at
 from tfjac.interception.hooks import Hook, hook
 from tfjac.interception.intercept import intercept
+from tfjac.interception.pictures import plot_gradients
 
 __all__ = [
     "Edit",
+    "GradientSummaries",
     "Hook",
     "Node",
     "Nodes",
@@ -19,6 +22,7 @@ __all__ = [
     "node_gradients",
     "nodes",
     "op_type",
+    "plot_gradients",
     "rules",
     "tap",
     "values_at",

@@ -1,0 +1,43 @@
+"""A callback of Keras that shows gradients at layers while a model is trained."""
+
+import keras
+import tensorflow as tf
+
+from tfjac.interception.handlers import summary
+from tfjac.interception.hooks import hook
+
+
+class GradientSummaries(keras.callbacks.Callback):
+    """Writes histograms and norms of the gradients at what layers return for TensorBoard, during `fit`.
+
+    The layers are hooked while `fit` runs, and not afterwards.
+    """
+
+    def __init__(self, log_dir, layers=None, every=1):
+        """Take the arguments.
+
+        Args:
+            log_dir: folder for the summaries.
+            layers: list of layers, or of their names; all that have weights, nested ones too, where left out.
+            every: write at each step of the optimizer whose number is divisible by this.
+        """
+        super().__init__()
+        self.log_dir, self.layers, self.every = log_dir, layers, every
+
+    def on_train_begin(self, logs=None):
+        """Hook the layers."""
+        self._writer = tf.summary.create_file_writer(str(self.log_dir))
+        handler = summary(self._writer, self.model.optimizer.iterations, self.every)
+        self._hooks = [hook(layer, backward=handler) for layer in self._chosen()]
+
+    def on_train_end(self, logs=None):
+        """Remove the hooks."""
+        for each in self._hooks:
+            each.remove()
+        self._writer.close()
+
+    def _chosen(self):
+        if self.layers is None:
+            leaves = (each for each in self.model._flatten_layers() if each.weights and not isinstance(each, keras.Model))
+            return [layer for layer in leaves if layer.built]
+        return [self.model.get_layer(layer) if isinstance(layer, str) else layer for layer in self.layers]
