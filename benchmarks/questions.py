@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from benchmarks.floors import Floor
 
-THEMES = ("jacobians", "recurrent", "norms", "products", "tracing", "least_squares")
+THEMES = ("jacobians", "recurrent", "norms", "products", "tracing", "interception", "least_squares")
 
 
 @dataclasses.dataclass(frozen=True)

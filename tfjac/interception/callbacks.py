@@ -38,6 +38,6 @@ class GradientSummaries(keras.callbacks.Callback):
 
     def _chosen(self):
         if self.layers is None:
-            leaves = (each for each in self.model._flatten_layers() if each.weights and not isinstance(each, keras.Model))
-            return [layer for layer in leaves if layer.built]
+            layers = [layer for layer in self.model._flatten_layers() if not isinstance(layer, keras.Model)]
+            return [layer for layer in layers if layer.weights and layer.built]
         return [self.model.get_layer(layer) if isinstance(layer, str) else layer for layer in self.layers]

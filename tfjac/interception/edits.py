@@ -87,7 +87,7 @@ def _checked(result, like, who):
             f"{who} must return a tensor of the shape and dtype that it was given: {like.shape}, {like.dtype.name}. "
             f"Received: {getattr(given, 'shape', given)}, {result.dtype.name}"
         )
-    return tf.ensure_shape(result, like.shape)
+    return result if result.shape.is_fully_defined() else tf.ensure_shape(result, like.shape)
 
 
 def _number_of_parameters(handler):

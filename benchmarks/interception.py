@@ -1,0 +1,86 @@
+"""What it costs to change gradients inside, against a backward pass that is left alone, and against PyTorch's hooks."""
+
+import importlib.util
+
+import numpy as np
+import tensorflow as tf
+
+import tfjac
+from benchmarks import models
+from benchmarks.floors import Floor
+from benchmarks.questions import Case, question
+
+FACTOR = 0.5
+PLAIN, TORCH = "the same, nothing changed", "PyTorch, nothing changed"
+
+
+@question("interception")
+def interception(quick):
+    """The gradient of a loss with respect to all weights, with that at every layer scaled on its way."""
+    width, examples = (64, 32) if quick else (512, 256)
+    model = models.mlp((width, width, width, 10))
+    x, y = models.inputs(examples, width), models.inputs(examples, 10)
+    scaled = tfjac.intercept(model, {layer: tfjac.handlers.scale(FACTOR) for layer in model.layers})
+    floor = Floor(bytes_written=4 * model.count_params(), flops=6 * examples * model.count_params())
+    candidates = {
+        "tfjac.intercept": _gradient(scaled, model, x, y),
+        "tf.custom_gradient in the model's code": _gradient(_by_hand(model), model, x, y),
+        PLAIN: _gradient(model, model, x, y),
+    }
+    if importlib.util.find_spec("torch") is not None:
+        candidates |= _torch_candidates(model, x, y)
+    yield Case(f"{width}-{width}-{width}-10, {examples} examples", candidates, floor, unlike=(PLAIN, TORCH))
+
+
+def _gradient(function, model, x, y):
+    variables = models.values(model)
+
+    @tf.function
+    def gradient():
+        return tf.gradients(tf.reduce_mean((function(x) - y) ** 2), variables)
+
+    return gradient
+
+
+def _by_hand(model):
+    @tf.custom_gradient
+    def scaled(value):
+        return tf.identity(value), lambda gradient: FACTOR * gradient
+
+    def function(x):
+        for layer in model.layers:
+            x = scaled(layer(x))
+        return x
+
+    return function
+
+
+def _torch_candidates(model, x, y):
+    """The same network in PyTorch, with a hook on every layer, and without."""
+    import torch
+
+    def network():
+        modules = []
+        for layer in model.layers:
+            dense = torch.nn.Linear(*layer.kernel.shape)
+            with torch.no_grad():
+                dense.weight.copy_(torch.tensor(np.array(layer.kernel).T))
+                dense.bias.copy_(torch.tensor(np.array(layer.bias)))
+            tail = [torch.nn.Tanh()] if layer.activation.__name__ == "tanh" else []
+            modules.append(torch.nn.Sequential(dense, *tail))
+        return torch.nn.Sequential(*modules)
+
+    def gradient(network):
+        given, wanted = torch.tensor(x.numpy()), torch.tensor(y.numpy())
+
+        def run():
+            loss = ((network(given) - wanted) ** 2).mean()
+            gradients = torch.autograd.grad(loss, list(network.parameters()))
+            return [part.T.numpy() if part.ndim == 2 else part.numpy() for part in gradients]
+
+        return run
+
+    hooked = network()
+    for module in hooked:
+        module.register_full_backward_hook(lambda module, into, out: tuple(FACTOR * part for part in into))
+    return {"PyTorch, a hook on every layer": gradient(hooked), TORCH: gradient(network())}
