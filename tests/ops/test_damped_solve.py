@@ -71,6 +71,76 @@ def test_upper_triangle_is_not_read(p, compiled, dtype, rng):
     np.testing.assert_allclose(solution, np.linalg.solve(matrix + 0.5 * np.eye(p), np.ones(p)), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("p, k", [(3, 0), (3, 1), (3, 2), (0, 2), (3, None)])
+def test_sizes_that_are_open(p, k, implementation, rng):
+    """Also a damping whose rank is open; k = None stands for a scalar."""
+    damping = np.linspace(1, 2, k) if k is not None else np.array(1.0)
+    matrix, vector = positive_definite(rng, p), rng.standard_normal(p)
+    for spec in (tf.TensorSpec(None, tf.float64), tf.TensorSpec([None] * damping.ndim, tf.float64)):
+        signature = [tf.TensorSpec([None, None], tf.float64), *2 * [tf.TensorSpec([None], tf.float64)], spec]
+
+        @tf.function(input_signature=signature)
+        def solve(*inputs):
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                solution, success = ops.damped_solve(*inputs)
+            return solution, success, tape.gradient(solution, inputs)
+
+        solution, success, gradients = solve(matrix, vector, np.ones(p), damping)
+        expected = [np.linalg.solve(matrix + x * np.eye(p), vector) for x in np.atleast_1d(damping)]
+        np.testing.assert_allclose(solution, np.reshape(expected, damping.shape + (p,)), rtol=1e-9)
+        assert np.all(success) and success.shape == damping.shape
+        assert [g.shape for g in gradients] == [(p, p), (p,), (p,), damping.shape]
+        for wrong in ([matrix, vector, np.ones(1), damping], [matrix, vector, np.ones(p), np.ones([2, 2])]):
+            if p > 1 and (np.ndim(wrong[3]) < 2 or spec.shape.rank is None):
+                with pytest.raises(tf.errors.InvalidArgumentError):
+                    solve(*wrong)
+
+
+def test_what_failed_has_no_gradient(implementation, compiled, rng):
+    matrix = positive_definite(rng, 5)
+    matrix[2, 2] = -2.0
+
+    @compiled
+    def gradients(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            solution, _ = ops.damped_solve(*inputs)
+            loss = tf.reduce_sum(solution**3)
+        return tape.gradient(loss, inputs)
+
+    inputs = [tf.constant(x) for x in (matrix, rng.standard_normal(5), rng.uniform(0.5, 2, 5))]
+    both = gradients(*inputs, tf.constant([0.1, 9.0], tf.float64))
+    good = gradients(*inputs, tf.constant(9.0, tf.float64))
+    for one, other in zip(both, good):
+        np.testing.assert_allclose(one if one.shape == other.shape else one[1], other, rtol=1e-12)
+    assert both[3][0] == 0
+    assert all(not np.any(one) for one in gradients(*inputs, tf.constant(0.1, tf.float64)))
+
+
+def test_cotangent_that_is_not_finite_is_not_lost(implementation):
+    rhs = tf.ones(2)
+    with tf.GradientTape() as tape:
+        tape.watch(rhs)
+        solution, _ = ops.damped_solve(tf.eye(2), rhs, tf.ones(2), 1.0)
+    assert np.all(np.isnan(tape.gradient(solution, rhs, output_gradients=tf.constant([np.nan, 1.0]))))
+
+
+def test_second_derivative(implementation, rng):
+    """d²/dλ² of b·x is 2 (b·M⁻³b) for the identity as scaling."""
+    matrix, rhs = positive_definite(rng, 4), rng.standard_normal(4)
+    damping = tf.constant([0.3, 0.7], tf.float64)
+    with tf.GradientTape() as outer:
+        outer.watch(damping)
+        with tf.GradientTape() as inner:
+            inner.watch(damping)
+            energy = tf.linalg.matvec(ops.damped_solve(matrix, rhs, np.ones(4), damping)[0], rhs)
+        slope = inner.gradient(energy, damping)
+    inverses = [np.linalg.inv(matrix + x * np.eye(4)) for x in damping.numpy()]
+    expected = [2 * rhs @ inverse @ inverse @ inverse @ rhs for inverse in inverses]
+    np.testing.assert_allclose(outer.gradient(slope, damping), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("damping", [0.4, [0.4, 2.0]])
 def test_gradient_against_finite_differences(damping, rng):
     p = 4

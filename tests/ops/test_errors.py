@@ -99,15 +99,51 @@ def test_native_ops_check_for_themselves(case, need_native):
         call()
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_shapes_found_wrong_at_run_time(jit_compile, need_native):
-    @tf.function(jit_compile=jit_compile, input_signature=[tf.TensorSpec([None] * 4), tf.TensorSpec([None] * 5)])
-    def rows(a, d):
-        return ops.jacobian_rows([a], [d], ["gio"])
+OPEN = {
+    "rows": lambda a, d, r: ops.jacobian_rows(a, d, ["gio"] * 2),
+    "gram": lambda a, d, r: ops.jacobian_gram(a, d, ["gio"] * 2, r),
+    "kernel": lambda a, d, r: ops.jacobian_kernel(a, d),
+    "norms": lambda a, d, r: ops.jacobian_row_norms(a, d),
+}
+UNLIKE = {  # what broadcasts, or can be reshaped, must not pass
+    "n": (A[:1], D, A, D, [3, 2]),
+    "n_of_d": (A, D[:1], A, D, [3, 2]),
+    "n_of_factors": (A[:1], D[:1], A, D, [1, 2]),
+    "m": (A, D, A, D[:, :1], [3, 2]),
+    "n_and_m": (A, D, tf.ones([2, 1, 1, 2]), tf.ones([2, 3, 1, 1, 4]), [3, 2]),
+    "t": (A, tf.repeat(D, 2, axis=2), A, D, [3, 2]),
+    "g": (A, tf.repeat(D, 2, axis=3), A, D, [3, 2]),
+    "residual": (A, D, A, D, [1, 2]),
+}
 
-    assert rows(A, D).shape == [3, 2, 8]
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_shapes_found_wrong_at_run_time(jit_compile, implementation):
+    def checked(op):
+        signature = [*2 * (tf.TensorSpec([None] * 4), tf.TensorSpec([None] * 5)), tf.TensorSpec([None, None])]
+
+        @tf.function(jit_compile=jit_compile, input_signature=signature)
+        def function(a, d, a_too, d_too, r):
+            return op([a, a_too], [d, d_too], r)
+
+        return function
+
+    for name, function in {name: checked(op) for name, op in OPEN.items()}.items():
+        function(A, D, A, D, tf.ones([3, 2]))
+        for what, (*factors, residual) in UNLIKE.items():
+            if what == "residual" and name != "gram":
+                continue
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                function(*factors, tf.ones(residual))
+                pytest.fail(f"{name} took factors that differ in {what}")
+
+
+def test_shapes_in_the_message(need_native):
+    function = tf.function(lambda a, d: ops.jacobian_kernel([a], [d])).get_concrete_function(
+        tf.TensorSpec([None] * 4), tf.TensorSpec([None] * 5)
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[2,1,1,2\].*\[3,2,1,1,4\]"):
-        rows(A[:2], D)
+        function(A[:2], D)
 
 
 def test_implementation_names():

@@ -22,21 +22,39 @@ block = st.tuples(
 )
 
 
+problems = {
+    "n": st.integers(0, 9),
+    "m": size,
+    "blocks": st.lists(block, min_size=1, max_size=4),
+    "seed": st.integers(0, 2**32 - 1),
+}
+
+
 @hypothesis.settings(max_examples=150)
-@hypothesis.given(
-    n=st.integers(0, 9), m=size, blocks=st.lists(block, min_size=1, max_size=4), seed=st.integers(0, 2**32 - 1)
-)
+@hypothesis.given(**problems)
 def test_shapes_that_fit(n, m, blocks, seed):
+    check("native", n, m, blocks, seed)
+
+
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(**problems)
+def test_shapes_that_fit_the_twins(n, m, blocks, seed):
+    check("twin", n, m, blocks, seed)
+
+
+def check(name, n, m, blocks, seed):
     problem = Problem(np.random.default_rng(seed), n, m, blocks)
     a, d = problem.tensors(tf.float64)
     rows = problem.rows()
     tolerance = {"rtol": 1e-11, "atol": 1e-11}
-    np.testing.assert_allclose(ops.jacobian_rows(a, d, problem.layouts), problem.jacobian(), **tolerance)
-    gram, gradient = ops.jacobian_gram(a, d, problem.layouts, problem.residual)
-    np.testing.assert_allclose(gram, rows.T @ rows, **tolerance)
-    np.testing.assert_allclose(gradient, rows.T @ problem.residual.ravel(), **tolerance)
-    np.testing.assert_allclose(ops.jacobian_kernel(a, d), rows @ rows.T, **tolerance)
-    np.testing.assert_allclose(ops.jacobian_row_norms(a, d), (problem.jacobian() ** 2).sum(-1), **tolerance)
+    with ops.implementation(name):
+        np.testing.assert_allclose(ops.jacobian_rows(a, d, problem.layouts), problem.jacobian(), **tolerance)
+        gram, gradient = ops.jacobian_gram(a, d, problem.layouts, problem.residual)
+        np.testing.assert_allclose(gram, rows.T @ rows, **tolerance)
+        np.testing.assert_allclose(gradient, rows.T @ problem.residual.ravel(), **tolerance)
+        np.testing.assert_allclose(ops.jacobian_gram(a, d, problem.layouts)[1], np.zeros(len(gradient)))
+        np.testing.assert_allclose(ops.jacobian_kernel(a, d), rows @ rows.T, **tolerance)
+        np.testing.assert_allclose(ops.jacobian_row_norms(a, d), (problem.jacobian() ** 2).sum(-1), **tolerance)
 
 
 shape = st.lists(st.integers(0, 3), max_size=6)

@@ -57,6 +57,20 @@ def test_values(case, compiled, dtype, rng):
     check(found, problem, dtype)
 
 
+@pytest.mark.parametrize("half", [tf.float16, tf.bfloat16])
+def test_half_precision_is_computed_in_float32(half, rng):
+    problem = Problem(rng, *CASES["mlp"])
+    for arrays in (problem.a, problem.d):
+        arrays[:] = [tf.cast(tf.constant(x, half), tf.float64).numpy() for x in arrays]
+    problem.residual = tf.cast(tf.constant(problem.residual, half), tf.float64).numpy()
+    a, d = problem.tensors(half)
+    compute, residual = every_op(problem.layouts), tf.constant(problem.residual, half)
+    check(compute(a, d, residual), problem, tf.float32)
+    check(compute(problem.tensors(tf.float32)[0], d, residual), problem, tf.float32)
+    solution, _ = ops.damped_solve(*(tf.constant(x, half) for x in ([[2.0]], [3.0], [1.0], 2.0)))
+    assert solution.dtype == tf.float32 and solution == 0.75
+
+
 @pytest.mark.parametrize("batch", [0, 5])
 def test_open_batch_dimension(batch, rng, dtype):
     problem = Problem(rng, batch, 2, [(3, 1, 4, 2, "gio"), (1, 1, 2, 3, "ogi")])

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 LAYOUTS = ("gio", "goi", "igo", "iog", "ogi", "oig")
 DTYPES = (tf.float32, tf.float64)
+HALF = (tf.float16, tf.bfloat16)
 
 
 class Sizes(NamedTuple):
@@ -39,8 +40,18 @@ def axes(x) -> list:
     return [dynamic[k] if size is None else size for k, size in enumerate(x.shape)]
 
 
+def tensor(x, rank=None):
+    """Convert to a tensor to compute with: half precision to float32, in which sums of products have room.
+
+    A rank that is open is looked at when the graph runs; one that is known is left to the caller.
+    """
+    x = x if isinstance(x, tf.Tensor) else tf.convert_to_tensor(x)
+    x = tf.cast(x, tf.float32) if x.dtype in HALF else x
+    return tf.ensure_shape(x, [None] * rank) if x.shape.rank is None and rank is not None else x
+
+
 def check_factors(a, d, layouts=None):
-    """Convert the factors to tensors and check what can be checked while tracing.
+    """Convert the factors to tensors that can be computed with, and check what can be checked while tracing.
 
     Args:
         a: list of K tensors `[n,t,g,i]`.
@@ -51,7 +62,7 @@ def check_factors(a, d, layouts=None):
         (a, d, layouts) as lists; layouts is all "gio" for None.
 
     Raises:
-        TypeError: if a, d or layouts is no list, or the dtypes differ or are not float32 or float64.
+        TypeError: if a, d or layouts is no list, or the dtypes differ, half precision taken as float32, or are others.
         ValueError: if the lists differ in length or are empty, or a rank, size or layout is wrong.
     """
     for name, value in (("a", a), ("d", d)) + ((("layouts", layouts),) if layouts is not None else ()):
@@ -66,19 +77,14 @@ def check_factors(a, d, layouts=None):
     for layout in layouts:
         if layout not in LAYOUTS:
             raise ValueError(f"A layout must be a permutation of 'gio', one of {LAYOUTS}. Received: {layout!r}")
-    a = [_tensor(x, rank=4) for x in a]
-    d = [_tensor(x, rank=5) for x in d]
+    a = [tensor(x, rank=4) for x in a]
+    d = [tensor(x, rank=5) for x in d]
     dtypes = {x.dtype for x in a + d}
     if len(dtypes) > 1 or not dtypes.issubset(DTYPES):
         names = sorted(dtype.name for dtype in dtypes)
         raise TypeError(f"All factors must be float32, or all float64; cast them to one dtype. Received: {names}")
     _check_shapes(a, d)
     return a, d, layouts
-
-
-def _tensor(x, rank):
-    x = x if isinstance(x, tf.Tensor) else tf.convert_to_tensor(x)
-    return tf.ensure_shape(x, [None] * rank) if x.shape.rank is None else x
 
 
 def _check_shapes(a, d):
@@ -107,6 +113,32 @@ def _check_shapes(a, d):
 def _may_equal(*sizes):
     known = [size for size in sizes if size is not None]
     return not known or known.count(known[0]) == len(known)
+
+
+def agreeing(a, d, residual=None):
+    """Have sizes that are open compared when the graph runs, for the twins: TensorFlow would broadcast a size of one.
+
+    Args:
+        a: list of K tensors `[n,t,g,i]`.
+        d: list of K tensors `[n,m,t,g,o]`.
+        residual: `[n,m]`, or None.
+
+    Returns:
+        (a, d), of the same values.
+    """
+    first = axes(d[0])[:2]
+    pairs = list(zip(axes(residual), first)) if residual is not None else []
+    for x, y in zip(a, d):
+        (n, t, g, _), (n_, m, t_, g_, _) = axes(x), axes(y)
+        pairs += zip((n, t, g, n_, m), (n_, t_, g_, *first))
+    pairs = [pair for pair in pairs if not all(isinstance(size, int) for size in pair)]
+    if not pairs:
+        return a, d
+    # A stack takes no two shapes. An assertion would not be compiled by XLA, and what nothing depends on is left out.
+    zeros = [tf.reduce_sum(tf.stack([tf.zeros([size], tf.int32) for size in pair])) for pair in pairs]
+    n, *rest = axes(a[0])
+    first = tf.ensure_shape(tf.reshape(a[0], [n + tf.add_n(zeros), *rest]), a[0].shape)
+    return [first, *a[1:]], d
 
 
 def expand(a, d, layout):

@@ -12,7 +12,8 @@ def damped_solve(matrix, rhs, scaling, damping):
     finite, `success` is False and the solution is zero.
 
     Args:
-        matrix: A, `[p,p]`, float32 or float64; only its lower triangle is read.
+        matrix: A, `[p,p]`, float32 or float64; only its lower triangle is read. Half precision is computed, and comes
+            back, in float32; so for all four.
         rhs: b, `[p]`.
         scaling: s, `[p]`.
         damping: λ, `[]` or `[k]`.
@@ -26,9 +27,11 @@ def damped_solve(matrix, rhs, scaling, damping):
         tf.errors.InvalidArgumentError: if shapes turn out not to fit when the op runs.
 
     Cost: k·p³/6 multiply-adds. The native op makes one copy of A, whatever k is, as does the twin.
-    Differentiable with respect to all four (A taken as symmetric); where the solution failed, the gradient is zero.
+    Differentiable with respect to all four (A taken as symmetric), any number of times; where the solution failed, the
+    gradient is zero.
     """
-    matrix, rhs, scaling, damping = (tf.convert_to_tensor(x) for x in (matrix, rhs, scaling, damping))
+    matrix, rhs, scaling = (_factors.tensor(x, rank) for x, rank in ((matrix, 2), (rhs, 1), (scaling, 1)))
+    damping = _factors.tensor(damping)
     _check(matrix, rhs, scaling, damping)
     native = _library.native_op("damped_solve")
     return (
@@ -62,22 +65,36 @@ def _check(matrix, rhs, scaling, damping):
 
 def twin(matrix, rhs, scaling, damping):
     """Compute `damped_solve` in plain TensorFlow."""
-    if damping.shape.rank == 0:
-        return _solve_one(matrix, rhs, scaling, damping)
-    if damping.shape[0] == 0:  # XLA refuses a loop over nothing
-        return tf.zeros([0, *_factors.axes(rhs)], rhs.dtype), tf.zeros([0], tf.bool)
-    return tf.map_fn(
-        lambda one: _solve_one(matrix, rhs, scaling, one),
-        damping,
-        fn_output_signature=(tf.TensorSpec(rhs.shape, rhs.dtype), tf.TensorSpec([], tf.bool)),
-    )
+    if damping.shape.rank is None:
+        tf.debugging.assert_rank_in(damping, (0, 1), "`damping` must be [] or [k]")
+    rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)  # sizes that are open must agree: nothing broadcasts
+    (p,) = _factors.axes(rhs)
+    several = tf.reshape(damping, [-1])
+    solution, success = _solve(matrix, tf.tile(rhs[None], [_factors.axes(several)[0], 1]), scaling, several)
+    shape = tf.shape(damping)
+    return tf.reshape(solution, tf.concat([shape, [p]], axis=0)), tf.reshape(success, shape)
 
 
-def _solve_one(matrix, rhs, scaling, damping):
+@tf.custom_gradient
+def _solve(matrix, rhs, scaling, damping):
+    """Solve for `rhs[k,p]` and `damping[k]`, pair by pair; with the gradient of the native op, not that of its steps.
+
+    TensorFlow's own gradient of a factorisation that failed is NaN, also where nothing depends on it.
+    """
     lower = tf.linalg.band_part(matrix, -1, 0)
-    diagonal = tf.linalg.diag_part(matrix) + damping * scaling
-    symmetric = tf.linalg.set_diag(lower + tf.transpose(lower), diagonal)  # both halves: the gradient looks at them
-    factor = tf.linalg.cholesky(symmetric)  # NaN where it fails
+    solution, success = _for_each_pair(lambda b, one: _solve_one(lower, b, scaling, one), rhs, damping)
+
+    def gradient(to_solution, _):
+        again, known = _solve(matrix, to_solution, scaling, damping)
+        return _pull_back(scaling, damping, solution, success, again, known)
+
+    return (solution, success), gradient
+
+
+def _solve_one(lower, rhs, scaling, damping):
+    diagonal = tf.linalg.diag_part(lower) + damping * scaling
+    damped = tf.linalg.set_diag(lower, diagonal)
+    factor = tf.linalg.cholesky(damped)  # reads the lower triangle; NaN where it fails
     solution = tf.linalg.cholesky_solve(factor, rhs[:, None])[:, 0]
     # An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
     success = _all_finite(lower) & _all_finite(diagonal) & _all_finite(rhs) & _all_finite(solution)
@@ -88,23 +105,53 @@ def _all_finite(x):
     return tf.reduce_all(tf.math.is_finite(x))
 
 
+def _for_each_pair(solve, rhs, damping):
+    """Call `solve(rhs[j], damping[j])` for every j; solutions `[k,p]` and successes `[k]`, also for no j at all."""
+    if damping.shape[0] == 1:
+        solution, success = solve(rhs[0], damping[0])
+        return solution[None], success[None]
+    start = tf.zeros_like(rhs), tf.zeros_like(damping, tf.bool)
+    if damping.shape[0] == 0:
+        return start
+
+    (k,) = _factors.axes(damping)
+
+    def step(j, solutions, successes):
+        solution, success = solve(rhs[j], damping[j])
+        here = tf.range(k) == j
+        return j + 1, tf.where(here[:, None], solution, solutions), tf.where(here, success, successes)
+
+    return tf.while_loop(lambda j, *_: j < k, step, (0, *start), maximum_iterations=k)[1:]
+
+
 @_library.register_gradient("TfjacDampedSolve")
 def _gradient(op, to_solution, _):
-    """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ."""
     matrix, _, scaling, damping = op.inputs
     solution, success = op.outputs
-    if damping.shape.rank == 0:
-        w = tf.where(success, damped_solve(matrix, to_solution, scaling, damping)[0], 0)[None]
-        solution = solution[None]
-    else:
-        w = tf.map_fn(
-            lambda one: damped_solve(matrix, one[0], scaling, one[1])[0],
-            (to_solution, damping),
-            fn_output_signature=tf.TensorSpec(scaling.shape, scaling.dtype),
-        )
-        w = tf.where(success[:, None], w, 0)
+    (p,) = _factors.axes(scaling)
+    several = tf.reshape(damping, [-1])
+    (k,) = _factors.axes(several)
+    again, known = _for_each_pair(
+        lambda b, one: damped_solve(matrix, b, scaling, one), tf.reshape(to_solution, [k, p]), several
+    )
+    to_matrix, to_rhs, to_scaling, to_damping = _pull_back(
+        scaling, several, tf.reshape(solution, [k, p]), tf.reshape(success, [k]), again, known
+    )
+    return to_matrix, tf.reduce_sum(to_rhs, 0), to_scaling, tf.reshape(to_damping, tf.shape(damping))
+
+
+def _pull_back(scaling, damping, solution, success, again, known):
+    """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ, summed over λ but for b̄ and λ̄.
+
+    Args:
+        scaling: s, `[p]`.
+        damping: λ, `[k]`.
+        solution, success: x and whether it is one, `[k,p]` and `[k]`.
+        again, known: w, and whether that is one: not where the cotangent x̄ is not finite.
+    """
+    w = tf.where(known[:, None], again, tf.constant(float("nan"), again.dtype))
+    w = tf.where(success[:, None], w, tf.zeros_like(w))
     product = -tf.matmul(w, solution, transpose_a=True)
     to_matrix = (product + tf.transpose(product)) / 2
-    along = tf.reshape(damping, [-1, 1])
-    to_damping = tf.reshape(-tf.reduce_sum(w * solution * scaling, axis=-1), tf.shape(damping))
-    return to_matrix, tf.reduce_sum(w, 0), -tf.reduce_sum(along * w * solution, 0), to_damping
+    to_scaling = -tf.reduce_sum(damping[:, None] * w * solution, axis=0)
+    return to_matrix, w, to_scaling, -tf.reduce_sum(w * solution * scaling, axis=1)

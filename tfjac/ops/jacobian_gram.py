@@ -19,7 +19,8 @@ def jacobian_gram(a, d, layouts, residual=None):
     approximation).
 
     Args:
-        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor.
+        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor. Half
+            precision is computed, and comes back, in float32.
         d: list of K tensors `[n,m,t,g,o]` of the same dtype; o may differ from factor to factor.
         layouts: list of K strings, permutations of "gio": the order in which the axes of a block are flattened.
         residual: `[n,m]` of the same dtype, or None.
@@ -47,7 +48,7 @@ def jacobian_gram(a, d, layouts, residual=None):
 
 
 def _check_residual(residual, d):
-    residual = tf.convert_to_tensor(residual)
+    residual = _factors.tensor(residual, rank=2)
     if residual.dtype != d.dtype:
         raise TypeError(
             f"`residual` must have the dtype of the factors, {d.dtype.name}. Received: {residual.dtype.name}"
@@ -62,6 +63,7 @@ def _check_residual(residual, d):
 
 def twin(a, d, layouts, residual=None):
     """Compute `jacobian_gram` in plain TensorFlow."""
+    a, d = _factors.agreeing(a, d, residual)
     pairs = [(k, other) for k in range(len(a)) for other in range(k + 1)]
     rows = [_factors.expand(x, y, layout) for x, y, layout in zip(a, d, layouts)]
     if any(_folding_pays(a, d, k, other) for k, other in pairs):
@@ -70,7 +72,7 @@ def twin(a, d, layouts, residual=None):
         whole = tf.concat(rows, axis=-1)
         gram = tf.einsum("nmp,nmq->pq", whole, whole)
     if residual is None:
-        return gram, tf.zeros_like(gram[0])
+        return gram, tf.zeros(_factors.axes(gram)[:1], gram.dtype)
     return gram, tf.concat([_gradient_block(x, y, layout, residual) for x, y, layout in zip(a, d, layouts)], axis=0)
 
 
@@ -95,7 +97,7 @@ def _gram_by_pairs(a, d, layouts, rows):
                 block = tf.einsum("nmp,nmq->pq", rows[k], rows[other])
             if k == other:  # the forms are symmetric up to rounding only
                 block = tf.linalg.band_part(block, -1, 0)
-                block += tf.transpose(tf.linalg.set_diag(block, tf.zeros_like(block[0])))
+                block += tf.transpose(tf.linalg.set_diag(block, tf.zeros(_factors.axes(block)[:1], block.dtype)))
             blocks[k][other] = block
             if k != other:
                 blocks[other][k] = tf.transpose(block)

@@ -16,7 +16,8 @@ def jacobian_kernel(a, d):
     the contraction over pairs of positions or the rows of that factor, whichever takes fewer multiply-adds.
 
     Args:
-        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor.
+        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor. Half
+            precision is computed, and comes back, in float32.
         d: list of K tensors `[n,m,t,g,o]` of the same dtype; o may differ from factor to factor.
 
     Returns:
@@ -38,6 +39,7 @@ def jacobian_kernel(a, d):
 
 def twin(a, d, layouts=None):
     """Compute `jacobian_kernel` in plain TensorFlow."""
+    a, d = _factors.agreeing(a, d)
     n, m = _factors.axes(d[0])[:2]
     return tf.add_n([tf.reshape(_kernel_of_factor(x, y), [n * m, n * m]) for x, y in zip(a, d)])
 

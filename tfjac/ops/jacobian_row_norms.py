@@ -16,7 +16,8 @@ def jacobian_row_norms(a, d):
     section 4), or the row itself, whichever takes fewer multiply-adds.
 
     Args:
-        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor.
+        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor. Half
+            precision is computed, and comes back, in float32.
         d: list of K tensors `[n,m,t,g,o]` of the same dtype; o may differ from factor to factor.
 
     Returns:
@@ -37,7 +38,7 @@ def jacobian_row_norms(a, d):
 
 def twin(a, d):
     """Compute `jacobian_row_norms` in plain TensorFlow."""
-    return tf.add_n([_norms_of_factor(x, y) for x, y in zip(a, d)])
+    return tf.add_n([_norms_of_factor(x, y) for x, y in zip(*_factors.agreeing(a, d))])
 
 
 def _norms_of_factor(a, d):

@@ -14,7 +14,8 @@ def jacobian_rows(a, d, layouts):
     instead where one will do.
 
     Args:
-        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor.
+        a: list of K tensors `[n,t,g,i]`, float32 or float64; t, g, i may differ from factor to factor. Half
+            precision is computed, and comes back, in float32.
         d: list of K tensors `[n,m,t,g,o]` of the same dtype; o may differ from factor to factor.
         layouts: list of K strings, permutations of "gio": the order in which the axes of the block are flattened.
 
@@ -36,6 +37,7 @@ def jacobian_rows(a, d, layouts):
 
 def twin(a, d, layouts):
     """Compute `jacobian_rows` in plain TensorFlow."""
+    a, d = _factors.agreeing(a, d)
     return tf.concat([_factors.expand(x, y, layout) for x, y, layout in zip(a, d, layouts)], axis=-1)
 
 
