@@ -6,6 +6,10 @@ that returns a gradient for each input, or None.
 
 import tensorflow as tf
 
+from tfjac.interception.deep_lift import rescale
+
+__all__ = ["deconvolution", "guided", "rescale", "straight_through"]
+
 
 def guided(op, gradient):
     """Pass what is positive where the input of an elementwise op, such as `Relu`, is positive: guided backpropagation.
@@ -35,39 +39,3 @@ def straight_through(op, *gradients):
             f"{gradient.shape}, {gradient.dtype.name}"
         )
     return [gradient, *(None for _ in op.inputs[1:])]
-
-
-def rescale(op, gradient):
-    """Pass gradient · Δoutput / Δinput: the rescale rule of DeepLIFT, for elementwise ops.
-
-    The batch must hold the examples, and behind them a reference for each: `tf.concat([x, reference], 0)`. With the
-    gradient of the outputs of the examples, `gradient * (x - reference)` then adds up to the change of the output.
-    Where the inputs are as good as equal, TensorFlow's own gradient is passed.
-
-    Reference: A. Shrikumar, P. Greenside, A. Kundaje, "Learning important features through propagating activation
-    differences", 2017.
-    """
-    change_in, change_out = (_difference(tensor) for tensor in (op.inputs[0], op.outputs[0]))
-    small = tf.abs(change_in) < 1e-6
-    slope = change_out / tf.where(small, tf.ones_like(change_in), change_in)
-    with tf.GradientTape() as tape:
-        tape.watch(op.inputs[0])
-        again = getattr(tf.raw_ops, op.type)(**_arguments(op))
-    own = tape.gradient(again, op.inputs[0], gradient)
-    return tf.where(tf.tile(small, _twice(small)), own, gradient * tf.tile(slope, _twice(slope)))
-
-
-def _difference(tensor):
-    examples, references = tf.split(tensor, 2)
-    return examples - references
-
-
-def _twice(tensor):
-    return [2] + [1] * (tensor.shape.rank - 1)
-
-
-def _arguments(op):
-    """The arguments of an op of one input by name."""
-    return {op.op_def.input_arg[0].name: op.inputs[0]} | {
-        attribute.name: op.get_attr(attribute.name) for attribute in op.op_def.attr if attribute.name != "T"
-    }
