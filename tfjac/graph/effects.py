@@ -91,6 +91,6 @@ def _draws_inside(op):
     return any(statefulness.culprit_in(body) is not None for body in bodies)
 
 
-def _as_it_is(op, inputs):
+def _as_it_is(op, inputs, copied):
     """Copy a call as a call: inlined, it would lose what it does besides computing its results."""
-    return _private.copy_op(op, inputs).outputs if op.type in statefulness.BODIES else None
+    return _private.copy_op(op, inputs).outputs if op.type in statefulness.BODIES else copied()
