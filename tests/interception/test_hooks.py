@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tests.interception.networks import X, below, network
+from tests.interception.networks import X, below, gradients, network
 
 Y = np.random.default_rng(5).normal(size=(6, 3)).astype("float32")
 
@@ -174,6 +174,22 @@ def test_a_hook_does_not_keep_a_layer():
     del layer
     gc.collect()
     assert len([each for each in gc.get_objects() if type(each) is keras.layers.Dense]) == before - 1
+
+
+@pytest.mark.parametrize("first", ["quantize", "hook"])
+def test_a_quantised_layer(first):
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, name="hidden"), keras.layers.Dense(2)])
+    hidden, head = model.layers
+    if first == "quantize":
+        hidden.quantize("int8")
+    with tfjac.hook(hidden, backward=tfjac.handlers.scale(3.0), forward=lambda value: value + 1.0):
+        if first == "hook":
+            hidden.quantize("int8")
+        value, (gradient,) = gradients(lambda: model(X), [hidden.bias])
+    expected, (plain,) = gradients(lambda: head(hidden(X) + 1.0), [hidden.bias])
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(gradient, 3.0 * plain, rtol=1e-5)
+    np.testing.assert_array_equal(model(X), head(hidden(X)))
 
 
 def test_levenberg_marquardt_with_a_hook():

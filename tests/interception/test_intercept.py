@@ -200,6 +200,34 @@ def test_compositions_and_derivatives_of_any_kind():
         np.testing.assert_allclose(norms[row], np.sqrt(sum(np.sum(np.square(part)) for part in parts)), rtol=1e-4)
 
 
+def test_a_tape_inside_a_function():
+    model = network()
+    edits, rules = {"relu[0]": tfjac.handlers.scale(3.0)}, {"Sigmoid": lambda op, d: d}
+    edited = tfjac.intercept(model, edits, rules)
+    got = tf.function(lambda: all_gradients(edited, model, X))()
+    assert_same(got, all_gradients(edited, model, X))
+    assert np.abs(got[1][0] - all_gradients(model, model, X)[1][0]).max() > 0.01
+
+
+def test_training_a_model_with_an_intercepted_one_inside():
+    class Reversed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.net = network()
+            self.edited = tfjac.intercept(self.net, {"first": tfjac.handlers.scale(-2.0)})
+
+        def call(self, x):
+            return self.edited(x)
+
+    model = Reversed()
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+    _, (expected,) = gradients(lambda: tf.reduce_mean(model.net(X) ** 2), [model.net.get_layer("first").kernel])
+    before = model.net.get_layer("first").kernel.numpy()
+    model.fit(X, np.zeros((6, 3)), batch_size=6, verbose=0)
+    moved = model.net.get_layer("first").kernel.numpy() - before
+    np.testing.assert_allclose(moved, 0.1 * 2.0 * expected, rtol=1e-4, atol=1e-7)
+
+
 def test_what_a_function_does_besides_is_done_once():
     model = network()
     norm, counter = model.get_layer("norm"), tf.Variable(0)

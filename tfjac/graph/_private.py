@@ -6,6 +6,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as _session
+from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
@@ -35,6 +36,14 @@ def handle_spec(handle):
     data = _handle_data.get_resource_handle_data(handle)
     known = data.shape_and_type[0] if data.is_set and len(data.shape_and_type) == 1 else None
     return None if known is None else tf.TensorSpec(known.shape, tf.dtypes.as_dtype(known.dtype))
+
+
+def is_taped():
+    """Return whether a gradient tape, or a forward accumulator, of this thread may record what is computed.
+
+    They record what TensorFlow's Python functions add to a graph, never an op that is copied.
+    """
+    return _record.could_possibly_record()
 
 
 def is_function_graph(graph):

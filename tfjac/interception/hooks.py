@@ -13,6 +13,9 @@ from tfjac.interception.edits import Edit, edited
 _hooks = weakref.WeakKeyDictionary()
 """The hooks on each layer, in the order in which they were put on."""
 
+_CALLS = ("call", "quantized_call")
+"""What a layer computes by: the latter from when it is quantised."""
+
 
 def hook(layer, backward=None, forward=None):
     """Change the gradients, or the values, of what a Keras layer returns, from now on until the hook is removed.
@@ -32,7 +35,7 @@ def hook(layer, backward=None, forward=None):
 
     Raises:
         TypeError: for what is no layer, or functions that are none.
-        ValueError: for a layer that was not built, or is quantised.
+        ValueError: for a layer that was not built.
 
     Cost: that of the handler. Putting on and removing traces the functions of the models around again.
     """
@@ -42,11 +45,6 @@ def hook(layer, backward=None, forward=None):
         raise ValueError(
             "A hook is put on a layer that was built: call the model, or build it, before. "
             f"Received: layer {layer.name!r} of type {type(layer).__name__}, which was not"
-        )
-    if getattr(layer, "quantization_mode", None) is not None:
-        raise ValueError(
-            "A quantised layer computes by another function than its call, which a hook does not reach: use "
-            f"tfjac.intercept. Received: layer {layer.name!r}, quantised to {layer.quantization_mode!r}"
         )
     return Hook(layer, Edit(forward, backward))
 
@@ -63,7 +61,8 @@ class Hook:
         self._layer, self.edit = weakref.ref(layer), edit  # weakly: a hook must not keep the layer that keeps it
         if not _hooks.get(layer):
             _hooks[layer] = []
-            layer.call = _hooked(layer, layer.call)
+            for name in _CALLS:
+                setattr(layer, name, _hooked(layer, getattr(layer, name)))
         _hooks[layer].append(self)
         self._compiled = _uncompiled(layer) if needs_python(edit.backward) else []
         _trace_again(layer)
@@ -81,7 +80,8 @@ class Hook:
             return
         hooks.remove(self)
         if not hooks:
-            del layer.call
+            for name in _CALLS:
+                delattr(layer, name)
         for model, setting in self._compiled:
             model.jit_compile = setting
         _trace_again(layer)

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.graph import is_taped
 from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
 from tfjac.interception.copying import Changes
 from tfjac.interception.edits import as_edit
@@ -71,7 +72,7 @@ class Intercepted:
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args, **kwargs):
         """Call the function with the edits."""
-        if not tf.executing_eagerly():
+        if not tf.executing_eagerly() and not is_taped():
             return self._in_graph(*args, **kwargs)[0]
         results, losses = self._traced(*args, **kwargs)
         for layer, values in zip(self._layers, losses):
