@@ -217,6 +217,27 @@ def test_a_parameter_that_the_residuals_depend_on_by_rounding_only():
     assert result.status is Status.MAX_STEPS, "the residuals are far from orthogonal to the Jacobian's columns"
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e-15, 1.0, 1e15, 1e25])
+def test_residuals_of_any_scale(scale):
+    """Their squares leave the range of float32; the minimum is the same, and so is its derivative."""
+    x, t = tf.Variable([1.0, 0.1]), tf.constant(T, tf.float32)
+    residuals = lambda data: scale * (x[0] * tf.exp(-x[1] * t) - data)  # noqa: E731
+    result = least_squares(residuals, x, args=(3.0 * tf.exp(-0.7 * t),))
+    assert result.success
+    np.testing.assert_allclose(result.x, [3.0, 0.7], rtol=1e-4)
+
+    one = tf.Variable(0.0)
+
+    @tf.function
+    def mean(data):
+        outcome = least_squares(lambda data: scale * (one - data), one, args=(data,))
+        return outcome.x, tf.gradients(outcome.x, data)[0]
+
+    value, gradient = mean(t)
+    np.testing.assert_allclose(value, T.mean(), rtol=1e-5)
+    np.testing.assert_allclose(gradient, np.full(len(T), 1 / len(T)), rtol=1e-5)
+
+
 def test_tolerances_of_numpy():
     x = tf.Variable([1.0, 0.1], dtype=tf.float64)
     options = {"ftol": np.float32(1e-3), "xtol": np.float64(0), "gtol": 0, "max_steps": np.int64(50)}

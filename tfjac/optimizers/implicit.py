@@ -15,7 +15,7 @@ from tfjac.jacobians import jacobian
 from tfjac.optimizers.linearisation import Columns
 
 
-def differentiable(outcome, residuals, variables, data, drawn):
+def differentiable(outcome, residuals, variables, data, drawn, unit):
     """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
 
     They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
@@ -27,19 +27,20 @@ def differentiable(outcome, residuals, variables, data, drawn):
         variables: list of the variables that were minimised over.
         data: list of tensors like `residuals.specs`.
         drawn: what `residuals.draw` returned.
+        unit: scalar, what the residuals were measured in.
     """
-    minimum = _Minimum(residuals, variables, data, drawn)
-    _, cost, *rest = map(tf.stop_gradient, [minimum.columns.flatten(outcome.x), *outcome[1:]])
+    minimum = _Minimum(residuals, variables, data, drawn, tf.stop_gradient(unit))
+    cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
     point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
     x = minimum.columns.split(minimum.point(point))
-    return type(outcome)(x, minimum.cost(cost, point), *rest)
+    return type(outcome)(x, minimum.cost(cost * unit**2, point), norm * unit**2, *rest)
 
 
 class _Minimum:
     """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
 
-    def __init__(self, residuals, variables, data, drawn):
-        self.columns = Columns(variables)
+    def __init__(self, residuals, variables, data, drawn, unit):
+        self.columns, self.unit = Columns(variables), unit
         self._residuals, self._drawn = residuals, drawn
         self._given = [*data, *residuals.read_traced()]
         self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
@@ -80,10 +81,11 @@ class _Minimum:
 
     def _slope(self, x, upstream, *parameters):
         """Return u·∂F/∂θ for each θ."""
-        return tf.gradients(self._cost_at(x, parameters), parameters, grad_ys=upstream, unconnected_gradients="zero")
+        cost, upstream = self._cost_at(x, parameters), upstream * self.unit**2
+        return tf.gradients(cost, parameters, grad_ys=upstream, unconnected_gradients="zero")
 
     def _cost_at(self, x, parameters):
-        """Return ½‖r‖² at x `[p]` and θ."""
+        """Return ½‖r‖² at x `[p]` and θ, with r measured in the unit."""
         floating = iter(parameters)
         given = [next(floating) if tensor.dtype.is_floating else tensor for tensor in self._given]
         count = len(self._residuals.specs)
@@ -91,4 +93,4 @@ class _Minimum:
         for position, part in zip(self._residuals.positions, self.columns.split(x)):
             values[position] = part
         tensors = self._residuals.place_at(data, self._drawn, values)
-        return tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, x.dtype))) for tensor in tensors]) / 2
+        return tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, x.dtype) / self.unit)) for tensor in tensors]) / 2

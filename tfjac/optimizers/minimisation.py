@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, verification_wanted
@@ -91,17 +92,17 @@ class Minimiser:
         """
         flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
         if not tf.executing_eagerly():
-            outcome, drawn = self._run(*data)
-            return _packed(differentiable(outcome, self.residuals, flat, data, drawn), variables)
+            outcome, drawn, unit = self._run(*data)
+            return _packed(differentiable(outcome, self.residuals, flat, data, drawn, unit), variables)
         start = [variable.read_value() for variable in flat]
         try:
-            outcome, drawn = self._run(*data)
+            outcome, drawn, unit = self._run(*data)
         except BaseException:
             for variable, value in zip(flat, start):
                 variable.assign(value)
             raise
         read = self.residuals.read()
-        return LeastSquaresResult.of(_packed(outcome, variables), lambda: self._jacobian(data, drawn, read))
+        return LeastSquaresResult.of(_packed(outcome, variables), unit, lambda: self._jacobian(data, drawn, read))
 
 
 def _packed(outcome, variables):
@@ -110,7 +111,10 @@ def _packed(outcome, variables):
 
 
 def minimisation(residuals, variables, settings):
-    """Return the function to be traced, from data to an `Outcome` and what the residuals drew.
+    """Return the function to be traced, from data to an `Outcome`, what the residuals drew, and their unit.
+
+    Residuals are measured in a unit that keeps their squares within the range of the dtype; so is what the `Outcome`
+    says of the cost and the gradient.
 
     Args:
         residuals: `TracedResiduals`.
@@ -126,13 +130,14 @@ def minimisation(residuals, variables, settings):
 
     def minimise(*data):
         drawn = residuals.draw(data)
+        unit = unit_of(residuals.place(data, drawn), dtype)
 
         def unfinished(outcome, state, first_cost, moved):
             return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
 
         def advance(outcome, state, first_cost, moved):
             running = _running(outcome)
-            problem = problem_of_residuals(residuals.place(data, drawn), variables)
+            problem = problem_of_residuals([tf.cast(r, dtype) / unit for r in residuals.place(data, drawn)], variables)
             attempts = tf.where(running, method.max_attempts, 0)
             state, report = take_step(problem, state, method._replace(max_attempts=attempts))
             first_cost = tf.where(tf.equal(outcome.steps, 0), report.cost_before, first_cost)
@@ -144,9 +149,21 @@ def minimisation(residuals, variables, settings):
         start = Outcome((), zero, zero, tf.constant(int(Status.RUNNING)), none, none, none, zero)
         outcome, *_ = tf.while_loop(unfinished, advance, (start, state, zero, tf.constant(False)))
         values = [as_tf_variable(variable).read_value() for variable in variables]
-        return outcome._replace(x=values), drawn
+        return outcome._replace(x=values), drawn, unit
 
     return minimise
+
+
+def unit_of(residuals, dtype):
+    """Return the unit to measure residuals in, a scalar: 1 where they are of ordinary size.
+
+    Else the power of two next to the root of the largest. Their squares are then within the range of the dtype, and so
+    are those of J, whether it is as large or as small as they are, or about 1.
+    """
+    sizes = [tf.reduce_max(tf.abs(tf.cast(residual, dtype))) for residual in residuals]
+    half = tf.math.log(tf.reduce_max(sizes)) / (2 * np.log(2))
+    extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
+    return tf.where(extreme, tf.pow(tf.constant(2, dtype), tf.round(half)), tf.ones([], dtype))
 
 
 def _running(outcome):

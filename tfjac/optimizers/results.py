@@ -38,12 +38,13 @@ class LeastSquaresResult:
     jacobian: Callable[[], np.ndarray] = dataclasses.field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, outcome, jacobian):
-        """Return the result that an `Outcome` of eager tensors tells of."""
+    def of(cls, outcome, unit, jacobian):
+        """Return the result that an `Outcome` of eager tensors tells of, with its residuals measured in `unit`."""
+        square = float(unit) ** 2
         return cls(
             x=tf.nest.map_structure(lambda tensor: tensor.numpy(), outcome.x),
-            cost=float(outcome.cost),
-            gradient_norm=float(outcome.gradient_norm),
+            cost=float(outcome.cost) * square,
+            gradient_norm=float(outcome.gradient_norm) * square,
             status=Status(int(outcome.status)),
             steps=int(outcome.steps),
             evaluations=int(outcome.evaluations),
