@@ -69,3 +69,25 @@ def load_nist(name: str = "MGH17") -> CertifiedFit:
     (minimum,) = [line.split(":")[1] for line in lines if line.startswith("Residual Sum of Squares")]
     y, x = np.loadtxt(lines[60:], unpack=True)
     return CertifiedFit(x, y, values[:, :2].T, values[:, 2], values[:, 3], float(minimum))
+
+
+@dataclasses.dataclass(frozen=True)
+class Digits:
+    """Images of handwritten digits.
+
+    Attributes:
+        x_train, x_test: pixels from 0 to 1, float32, `[n, 8, 8, 1]`.
+        y_train, y_test: the digits, integers `[n]`.
+    """
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+def load_digits() -> Digits:
+    """Read the UCI digits: the first 1500 rows to train on, the last 297 to test on."""
+    table = np.loadtxt(DATA / "digits" / "digits.csv.gz", delimiter=",", dtype=int)
+    x, y = (table[:, :-1].reshape(-1, 8, 8, 1) / 16).astype(np.float32), table[:, -1]
+    return Digits(x[:1500], y[:1500], x[1500:], y[1500:])

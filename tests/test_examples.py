@@ -103,3 +103,13 @@ def test_black_box_is_inverted(load, tmp_path, capsys):
     assert errors["central differences"] < alone / 10
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     assert "for derivatives" in capsys.readouterr().out
+
+
+def test_explanations_add_up_and_survive_saving(load, tmp_path):
+    plot = tmp_path / "maps.png"
+    results = load("07_explanations").main(["--plot", str(plot)])
+    assert results["perceptron accuracy"] > 0.8 and results["convolutional accuracy"] > 0.5
+    assert results["perceptron gap"] < 1e-5 and results["convolutional gap"] < 1e-4
+    assert results["saved"] < 1e-5
+    assert results["explained"] > 0.5
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
