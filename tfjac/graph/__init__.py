@@ -28,6 +28,7 @@ from tfjac.graph.example_axis import (
 )
 from tfjac.graph.example_rules import declare_per_example, einsum_labels, explain_mixing
 from tfjac.graph.fingerprints import fingerprint
+from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
@@ -41,6 +42,7 @@ from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
+from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verification import verification_wanted, verified
 
 __all__ = [
@@ -93,6 +95,7 @@ __all__ = [
     "layer_path",
     "layer_scope",
     "lost_paths",
+    "mend_gradients",
     "passes_to_bodies",
     "read_graph",
     "references",
@@ -104,6 +107,8 @@ __all__ = [
     "stops_of",
     "transplant",
     "unregistered",
+    "vectorised_map",
+    "vectorises",
     "verification_wanted",
     "verified",
 ]

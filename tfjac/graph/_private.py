@@ -13,6 +13,7 @@ from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
+from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 PIECEWISE_CONSTANT = {"Ceil", "Floor", "FloorDiv", "Rint", "Round", "Sign", "TruncateDiv"}
 """Ops whose derivative is zero wherever there is one: their registered gradients are None, or zeros."""
@@ -216,6 +217,11 @@ def gradient_function(op):
     return _ops.get_gradient_function(op)
 
 
+def gradient_of_type(op_type):
+    """Return TensorFlow's own gradient of ops of a type, a Python function, whatever has been set for a single op."""
+    return _ops.gradient_registry.lookup(op_type)
+
+
 def copy_handle_data(source, target):
     """Tell `target` what its equal, `source`, knows of the variable or list that it stands for."""
     _handle_data.copy_handle_data(source, target)
@@ -273,3 +279,26 @@ def set_gradient(op, name):
     `Graph.gradient_override_map` only reaches ops made inside its scope.
     """
     set_text_attribute(op, "_gradient_op_type", name)
+
+
+def set_conversion(op, edit):
+    """Have `tf.vectorized_map` convert `op`, of the function that it maps, in another way than others of its type.
+
+    A converter of the vectoriser turns an op of the function into ops that do the same for all slices at once. There is
+    no public access to them, and `RegisterPFor` takes one converter per type, for the whole process.
+
+    Args:
+        op: an op made while the function that is mapped is traced.
+        edit: function `(op, inputs, stacked)` of the converted inputs and of whether each has the axis of the slices in
+            front, that returns what TensorFlow's converter is to be given in their place, or None where the op is to be
+            run once for each slice.
+    """
+
+    def convert(given):
+        edited = edit(op, [part.t for part in given.inputs], [part.is_stacked for part in given.inputs])
+        if edited is None:
+            return _pfor._fallback_converter(given)
+        given.inputs[:] = [part._replace(t=tensor) for part, tensor in zip(given.inputs, edited)]
+        return _pfor._pfor_converter_registry[op.type](given)
+
+    op.pfor_converter = convert

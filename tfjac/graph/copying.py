@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from tfjac.graph import _private, custom_gradients, grouped_convolution, statefulness
+from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
 from tfjac.graph.rebuilding import LOOPS, is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
@@ -175,6 +175,7 @@ def _copied(op, inputs, mapping, edit):
         values = inputs if op.type == "IdentityN" else _private.copy_op(op, inputs).outputs
         return custom_gradients.close(op, values, inputs, reads)
     copy = _private.copy_op(op, inputs)
+    gradients.mend([copy])
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 

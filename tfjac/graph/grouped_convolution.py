@@ -7,10 +7,8 @@ merges the axis of the loop with the channels and forgets the groups. One convol
 
 import tensorflow as tf
 
-from tfjac.graph import _private
-from tfjac.ops._library import register_gradient
+from tfjac.graph.gradients.registry import gradient, mend
 
-GRADIENT = "TfjacConvolutionByGroups"
 CONVOLUTIONS = {"Conv2D": tf.raw_ops.Conv2D, "Conv3D": tf.raw_ops.Conv3D}
 
 
@@ -22,23 +20,13 @@ def is_grouped(op):
     return None not in (channels, seen) and channels != seen
 
 
-def differentiate_by_groups(ops):
-    """Have gradients through the grouped 2-D convolutions among `ops` taken group by group, also TensorFlow's own.
-
-    Their values, and the gradients' but for rounding, stay what they are.
-    """
-    for op in ops:
-        if op.type == "Conv2D" and is_grouped(op):
-            _private.set_gradient(op, GRADIENT)
-
-
 def convolved_alone(op):
     """Return the outputs of a copied grouped 2-D convolution, to be differentiated by groups.
 
     Outside of XLA, TensorFlow's optimiser would fuse it with a bias behind it, into an op that on some processors has
     no groups: so an op stands between that no fusion looks through.
     """
-    differentiate_by_groups([op])
+    mend([op])
     return [tf.ensure_shape(output, output.shape) for output in op.outputs]
 
 
@@ -77,8 +65,9 @@ def _convolve(op, x, kernel):
     return convolution(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding, **attributes)
 
 
-@register_gradient(GRADIENT)
+@gradient("Conv2D", when=lambda op, ops: is_grouped(op), name="TfjacConvolutionByGroups")
 def _gradient(op, cotangent):
+    """Group by group; the values stay what they are, and gradients but for rounding."""
     z = convolve_by_groups(op, *op.inputs)
     return tf.gradients(z, list(op.inputs), grad_ys=cotangent)
 

@@ -1,6 +1,6 @@
 """Making a graph readable: function calls replaced by their bodies, custom gradients traced."""
 
-from tfjac.graph import custom_gradients, grouped_convolution, statefulness
+from tfjac.graph import custom_gradients, gradients, statefulness
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import CALLS, copy_ops
 from tfjac.graph.traversal import ancestors, between, references
@@ -11,8 +11,8 @@ def inline_calls(targets, depends_on=None, draw_again=False):
 
     The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
     alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
-    stay what they are. Custom gradients are traced, see `custom_gradients`. Grouped convolutions get a gradient that is
-    right everywhere, see `grouped_convolution`.
+    stay what they are. Custom gradients are traced, see `custom_gradients`. Ops that TensorFlow differentiates wrongly
+    get a right gradient, see `gradients`.
 
     Args:
         targets: list of tensors of one graph.
@@ -27,17 +27,23 @@ def inline_calls(targets, depends_on=None, draw_again=False):
     Raises:
         ValueError: where a variable that a call reads is assigned in it or after it, as the copy would read the new
             value; and where a call draws random numbers, unless `draw_again`.
+        LookupError: for an op whose gradient is wrong in TensorFlow, where none takes its place.
     """
-    reads = custom_gradients.inputs_read
-    path = ancestors(targets, reads=reads) if depends_on is None else between(depends_on, targets, reads)
-    grouped_convolution.differentiate_by_groups(path)
+    path = _path(depends_on, targets)
     calls = [op for op in path if op.type in CALLS]
     for call in calls:
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
     mapping = {}
     copy_ops(_from_the_first_on(calls, path), mapping)
-    return [mapping.get(target.ref(), target) for target in targets]
+    inlined = [mapping.get(target.ref(), target) for target in targets]
+    gradients.mend(_path(depends_on, inlined) if calls else path, depends_on)
+    return inlined
+
+
+def _path(sources, targets):
+    reads = custom_gradients.inputs_read
+    return ancestors(targets, reads=reads) if sources is None else between(sources, targets, reads)
 
 
 def _from_the_first_on(calls, path):

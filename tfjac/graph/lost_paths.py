@@ -16,8 +16,7 @@ from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_
 from tfjac.graph.example_rules.elementwise import SEVERAL_INPUTS, UNARY
 from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
-from tfjac.graph.traversal import Inherited, ancestors, references
-from tfjac.graph.value_paths import BODIES
+from tfjac.graph.traversal import BODIES, Inherited, ancestors, references
 
 _ROUNDINGS = {"Cast", "Ceil", "Floor", "FloorDiv", "Rint", "Round", "TruncateDiv"}
 _PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "Einsum", "MatMul", "Mul"}

@@ -9,6 +9,14 @@ SHAPE_ONLY = {
     *("TensorListElementShape", "TensorListLength"),
 }
 
+BODIES = {
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("body",)),
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+}
+"""Attributes in which ops name the functions that their values come from."""
+
 
 def references(tensors):
     """Return the set of `ref()` of `tensors`."""

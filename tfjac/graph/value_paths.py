@@ -2,15 +2,7 @@
 
 from tfjac.graph import _private
 from tfjac.graph.bodies import bodies_of
-from tfjac.graph.traversal import between, references, shape_only
-
-BODIES = {
-    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
-    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
-    **dict.fromkeys(("While", "StatelessWhile"), ("body",)),
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
-}
-"""Attributes in which ops name the functions that their values come from."""
+from tfjac.graph.traversal import BODIES, between, references, shape_only
 
 
 def depend_by_value(targets, sources):

@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty, vectorised_map
+from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
 from tfjac.jacobians.connectedness import warn_of_lost_paths
 from tfjac.jacobians.control_flow import Sweep, has_control_flow
+from tfjac.jacobians.cotangents import asking_for
 from tfjac.jacobians.linearise import over_basis, pull_back
 from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
@@ -108,30 +109,21 @@ def _stacks(y, sources, at_once):
 
 
 def _mapped_passes(y, sources, analysis):
-    """From indices `[c]` of outputs to their cotangents `[c, *s.shape]`, by a vectorised map."""
+    """From the indices `[c]` of outputs to the cotangents `[c, *s.shape]` of the sources, by a vectorised map."""
     backward = pull_back([y], sources)
-    shapes = [source.shape for source in sources]
-    return lambda indices: vectorised_map(lambda k: backward(_seeds(y, k[None])[0]), indices, shapes)
+    return lambda outputs: backward.on_stacks(asking_for(y, outputs))
 
 
 def _swept_passes(y, sources, analysis):
     """The same through loops and conditionals, which are walked backwards for all outputs at once."""
 
-    def cotangents(indices):
+    def cotangents(outputs):
         sweep = Sweep(analysis, axes(y)[0], factor_of_use=None)  # no weight is looked at, so there are no uses
-        sweep.add(y, _seeds(y, indices))
+        sweep.add(y, asking_for(y, outputs))
         sweep.run(carried=sources)
         return [sweep.cotangent(source) for source in sources]
 
     return cotangents
-
-
-def _seeds(y, indices):
-    """Ask for these outputs of every example at once, `[c, *y.shape]`: examples do not meet on the way back."""
-    n, *outputs = axes(y)
-    (c,) = axes(indices)
-    chosen = tf.reshape(tf.one_hot(indices, product(outputs), dtype=y.dtype), [c, 1, *outputs])
-    return tf.broadcast_to(chosen, [c, n, *outputs])
 
 
 def _example_first(stack, y, source):

@@ -4,7 +4,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence
+from tfjac.graph import Dependence, vectorised_map
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -12,46 +12,53 @@ def stacked(function, count, specs, chunk_size=None, vectorised=True):
     """Stack `function(0)`, ..., `function(count - 1)`.
 
     Args:
-        function: from a scalar integer tensor to a list of tensors, traced once.
+        function: from a scalar integer tensor to a list of tensors.
         count: number of calls, an integer or a scalar tensor; may be 0.
         specs: list of `tf.TensorSpec`, what `function` returns.
         chunk_size: how many calls are vectorised, and live, at once; all where None.
-        vectorised: False for what `tf.vectorized_map` cannot take: one call after the other.
+        vectorised: as in `mapped`.
 
     Returns:
         A list of tensors `[count, ...]`.
-
-    Where `tf.vectorized_map` fails on an op, as on an einsum with a repeated label in its result, there is a warning,
-    and one call after the other.
     """
-    if vectorised:
-        shapes, open_specs = [spec.shape for spec in specs], [tf.TensorSpec([None, *s.shape], s.dtype) for s in specs]
-        try:
-            return in_chunks(lambda indices: vectorised_map(function, indices, shapes), count, open_specs, chunk_size)
-        except Exception as failure:  # whatever a conversion may raise; what is wrong with `function` is raised below
-            reason = f"{type(failure).__name__}: {failure}"
-    specs = [tf.TensorSpec([1, *spec.shape], spec.dtype) for spec in specs]
-    results = in_chunks(lambda k: [part[None] for part in function(k[0])], count, specs, chunk_size=1)
-    if vectorised:
-        warnings.warn(f"tfjac: TensorFlow fails to vectorise, so one pass after the other. {reason}", stacklevel=2)
-    return results
+    stacks = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs]
+    at_once = chunk_size if vectorised else 1
+    return in_chunks(lambda indices: mapped(function, [indices], specs, vectorised), count, stacks, at_once)
 
 
-def vectorised_map(function, indices, shapes):
-    """`tf.vectorized_map`, with the static shapes of the results, which some of its conversions lose.
+def mapped(function, stacks, specs, vectorised=True):
+    """Apply `function` to each slice of some tensors: the one place where the passes of the package are vectorised.
 
     Args:
-        function: from a scalar integer tensor to a list of tensors.
-        indices: integer tensor `[c]`.
-        shapes: list of static shapes, one per result.
+        function: from a tensor for each stack to a list of tensors.
+        stacks: list of tensors `[c, ...]` with the same c.
+        specs: list of `tf.TensorSpec`, what `function` returns.
+        vectorised: False for what is not to be, see `vectorises`: one slice after the other. So it is done, too, where
+            TensorFlow raises while it vectorises, with a warning.
 
     Returns:
-        A list of tensors `[c, *shape]`.
+        A list of tensors `[c, ...]`.
     """
-    results = tf.vectorized_map(function, indices)
-    for result, shape in zip(results, shapes):
-        result.set_shape([indices.shape[0], *shape])
+    count = stacks[0].shape[0]
+    if count == 1:
+        return [part[None] for part in function(*(stack[0] for stack in stacks))]
+    results = _vectorised(function, stacks) if vectorised else None
+    if results is None:
+        results = tf.map_fn(
+            lambda slices: function(*slices), list(stacks), fn_output_signature=list(specs), parallel_iterations=1
+        )
+    for result, spec in zip(results, specs):
+        result.set_shape([count, *spec.shape])  # some conversions lose it
     return results
+
+
+def _vectorised(function, stacks):
+    try:
+        return vectorised_map(function, stacks)
+    except Exception as failure:  # whatever a conversion may raise; what is wrong with `function` is raised without it
+        reason = f"{type(failure).__name__}: {failure}"
+        warnings.warn(f"tfjac: TensorFlow fails to vectorise, so one pass after the other. {reason}", stacklevel=2)
+        return None
 
 
 def in_chunks(function, count, specs, chunk_size=None, axis=0):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.chunks import in_chunks, unless_empty, vectorised_map
+from tfjac.jacobians.chunks import in_chunks, unless_empty
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes, product
 
@@ -27,21 +27,22 @@ def stacked_cotangents(ys, tensors):
 
 def _passes_of(y, tensors):
     m = product(axes(y)[1:])
-
-    def one_pass(k):
-        return gradients_or_zeros(y, tensors, _seed(y, k, m))
-
     if isinstance(m, int) and m == 1:
         return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
     shapes, dtypes = [[m, *axes(tensor)] for tensor in tensors], [tensor.dtype for tensor in tensors]
-    static_shapes = [tensor.shape for tensor in tensors]
-    return unless_empty(y, lambda: vectorised_map(one_pass, tf.range(m), static_shapes), shapes, dtypes)
+    backward = pull_back([y], tensors).with_zeros(tensors)
+    return unless_empty(y, lambda: backward.on_stacks(asking_for(y, tf.range(m))), shapes, dtypes)
 
 
-def _seed(y, k, m):
-    """Ask for output k of every example."""
+def asking_for(y, outputs):
+    """Return the cotangents of y `[c, *y.shape]` that ask for these outputs `[c]` of every example at once.
+
+    Examples do not meet on the way back. For an output that y does not have they are zero.
+    """
     n, *rest = axes(y)
-    return tf.broadcast_to(tf.reshape(tf.one_hot(k, m, dtype=y.dtype), [1, *rest]), [n, *rest])
+    (c,) = axes(outputs)
+    chosen = tf.one_hot(outputs, product(rest), dtype=y.dtype)
+    return tf.broadcast_to(tf.reshape(chosen, [c, 1, *rest]), [c, n, *rest])
 
 
 def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
@@ -60,15 +61,10 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     Cost: m backward passes, c at a time.
     """
     m = product(axes(y)[1:])
-    backward = pull_back([y], tensors)
-    static_shapes = [tensor.shape for tensor in tensors]
+    backward = pull_back([y], tensors).with_zeros(tensors)
 
-    def one_pass(k):
-        results = backward(_seed(y, k, m))
-        return [tf.zeros_like(z) if result is None else result for z, result in zip(tensors, results)]
-
-    def chunk(indices):
-        return rows(vectorised_map(one_pass, indices, static_shapes))
+    def chunk(outputs):
+        return rows(backward.on_stacks(asking_for(y, outputs)))
 
     shapes = [[axes(y)[0], m, spec.shape[2]] for spec in specs]
     return unless_empty(

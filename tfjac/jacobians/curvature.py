@@ -107,7 +107,7 @@ def _through_outputs(inlined, outputs, losses, sources, vectors):
 
 def _loss_hessian(losses, outputs, velocities):
     """H_L times `velocities`, one per output; None where it is zero. No output is differentiated through another."""
-    gradients = dense(tf.gradients(losses, outputs, stop_gradients=outputs))
+    gradients = dense(tf.gradients(inline_calls(losses, depends_on=outputs), outputs, stop_gradients=outputs))
     if all(gradient is None for gradient in gradients):
         raise ValueError(
             "losses must depend on the outputs: pass losses computed from these very tensors, or a function of the "
@@ -117,7 +117,8 @@ def _loss_hessian(losses, outputs, velocities):
     if not pairs:
         return [None] * len(outputs)
     directions = [v for _, v in pairs]
-    return dense(tf.gradients([g for g, _ in pairs], outputs, grad_ys=directions, stop_gradients=outputs))
+    slopes = inline_calls([g for g, _ in pairs], depends_on=outputs)
+    return dense(tf.gradients(slopes, outputs, grad_ys=directions, stop_gradients=outputs))
 
 
 def _of_present(sources, vectors):

@@ -6,11 +6,17 @@ it is. That keeps traces short, and the gradient of no op is asked for inside a 
 
 import tensorflow as tf
 
-from tfjac.graph import between, depend_by_value, gradient_stops_at, handle_shape, replay
-from tfjac.jacobians.chunks import stacked, unless_empty
+from tfjac.graph import (
+    between,
+    depend_by_value,
+    gradient_stops_at,
+    handle_shape,
+    mend_gradients,
+    replay,
+    vectorises,
+)
+from tfjac.jacobians.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import axes, product
-
-CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
 
 class LinearMap:
@@ -24,16 +30,35 @@ class LinearMap:
     def __init__(self, seeds, results):
         self.seeds, self.results = seeds, results
 
+    @property
+    def _present(self):
+        return [result for result in self.results if result is not None]
+
     def __call__(self, *seeds):
         """Apply the map to other seeds, in the current graph; None stays None."""
-        present = [result for result in self.results if result is not None]
-        applied = iter(replay(present, list(zip(self.seeds, seeds))))
+        applied = iter(replay(self._present, list(zip(self.seeds, seeds))))
         return [None if result is None else next(applied) for result in self.results]
 
+    def on_stacks(self, *stacks):
+        """Apply the map to each slice of `stacks`, one tensor `[c, *seed.shape]` per seed.
+
+        Returns:
+            A list of tensors `[c, *result.shape]`; None stays None.
+
+        Cost: c applications, vectorised where that can be trusted.
+        """
+        present = LinearMap(self.seeds, self._present)
+        specs = [tf.TensorSpec(result.shape, result.dtype) for result in present.results]
+        applied = iter(mapped(present, stacks, specs, self.vectorises()) if specs else ())
+        return [None if result is None else next(applied) for result in self.results]
+
+    def with_zeros(self, likes):
+        """Return the map with zeros in place of None, like tensors or handles `likes`, one per result."""
+        return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)])
+
     def vectorises(self):
-        """Return whether to vectorise the map: for gradients of loops that is slow to trace, and often fails."""
-        present = [result for result in self.results if result is not None]
-        return not any(op.type in CONTROL_FLOW for op in between(self.seeds, present))
+        """Return whether to vectorise the map, see `tfjac.graph.vectorises`."""
+        return vectorises(between(self.seeds, self._present))
 
 
 def pull_back(ys, sources, stop=()):
@@ -82,8 +107,9 @@ def push_forward(ys, sources):
     """
     backward = pull_back(ys, sources)
     present = [result for result in backward.results if result is not None]
-    tangents = [_zeros_like(*pair) for pair in zip(backward.results, sources)]
+    tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
     given = [tangent for tangent, result in zip(tangents, backward.results) if result is not None]
+    mend_gradients(between(backward.seeds, present))
     stop = gradient_stops_at(backward.seeds, present)
     if stop is not None:
         raise NoForwardMode.because(f"op {stop.name!r} of type {stop.type} passes no gradient on")
@@ -97,10 +123,10 @@ def push_forward(ys, sources):
     return LinearMap(tangents, forward)
 
 
-def _zeros_like(result, source):
-    """Zeros like the gradient of a source; where there is none, like the source, which may be a variable's handle."""
+def _or_zeros_like(result, source):
+    """The gradient of a source; where there is none, zeros like the source, which may be a variable's handle."""
     if result is not None:
-        return tf.zeros_like(result)
+        return result
     return tf.zeros(handle_shape(source)) if source.dtype == tf.resource else tf.zeros_like(source)
 
 
@@ -132,14 +158,14 @@ def over_basis(linear, argument, results, y, chunk_size=None):
         A list of tensors `[argument's size, *result.shape]`.
     """
     count = product(axes(argument))
-    specs = [tf.TensorSpec(result.shape, result.dtype) for result in results]
+    specs = [tf.TensorSpec([None, *result.shape], result.dtype) for result in results]
     shapes = [[count, *axes(result)] for result in results]
 
-    def one(index):
-        basis = tf.reshape(tf.one_hot(index, count, dtype=argument.dtype), axes(argument))
-        return linear(basis)
+    def rows(indices):
+        basis = tf.one_hot(indices, count, dtype=argument.dtype)
+        return linear.on_stacks(tf.reshape(basis, [*axes(indices), *axes(argument)]))
 
     def compute():
-        return stacked(one, count, specs, chunk_size, linear.vectorises())
+        return in_chunks(rows, count, specs, chunk_size if linear.vectorises() else 1)
 
     return unless_empty(y, compute, shapes, [result.dtype for result in results])

@@ -4,8 +4,8 @@ import math
 
 import tensorflow as tf
 
-from tfjac.jacobians.cotangents import gradients_or_zeros
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
+from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes
 
 # Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a
@@ -102,12 +102,16 @@ def _pulled_back(computed, dependence):
     indices = sorted(dependence.sources_of_any(weights))
     sources = [dependence.sources[index] for index in indices]
 
-    def pull_back(rows):
-        seeds = [tf.cast(tf.reshape(row, tf.shape(weight)), weight.dtype) for row, weight in zip(rows, weights)]
-        return gradients_or_zeros(weights, sources, seeds)
-
-    results = tf.vectorized_map(pull_back, [tf.reshape(each, [n * m, axes(each)[2]]) for each in rows])
+    seeds = [tf.cast(_as_stack(each, n * m, weight), weight.dtype) for each, weight in zip(rows, weights)]
+    results = pull_back(weights, sources).on_stacks(*seeds)
     return [(index, DenseFactor(_as_columns(result, n, m))) for index, result in zip(indices, results)]
+
+
+def _as_stack(rows, count, weight):
+    """`[n,m,q]` as `[count, *weight.shape]`."""
+    if weight.shape.rank is None:
+        return tf.reshape(rows, tf.concat([[count], tf.shape(weight)], 0))
+    return tf.reshape(rows, [count, *axes(weight)])
 
 
 def _as_columns(pulled, n, m):

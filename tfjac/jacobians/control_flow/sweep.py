@@ -5,7 +5,8 @@ import tensorflow as tf
 
 from tfjac.graph import registering
 from tfjac.jacobians.control_flow.stacking import zero_tensors
-from tfjac.jacobians.cotangents import gradients_or_zeros
+from tfjac.jacobians.cotangents import asking_for
+from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
 from tfjac.jacobians.uses import find_uses
 from tfjac.jacobians.weight_paths import columns_of_sources
@@ -43,7 +44,7 @@ def swept_factors(ys, analysis, n, factor_of_use, outputs=None):
 
     def compute():
         for k, y in enumerate(ys):
-            sweep.add(y, _one_hot(y, outputs - sum(sizes[:k])))
+            sweep.add(y, asking_for(y, outputs - sum(sizes[:k])))
         sweep.run()
         return [list(factor.tensors()) for _, factor in sweep.parts]
 
@@ -66,14 +67,6 @@ def _unless_empty(compute, sweep, m):
         weight, factor = sweep.parts[k]
         shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(tensors, factor.tensors())]
         sweep.parts[k] = weight, factor.with_tensors(*shaped)
-
-
-def _one_hot(y, outputs):
-    """`[m, n, ...]`: for each of `outputs` the cotangent that asks for it; zeros for one that is none of y's."""
-    n, *rest = axes(y)
-    (m,) = axes(outputs)
-    chosen = tf.one_hot(outputs, product(rest), dtype=y.dtype)
-    return tf.broadcast_to(tf.reshape(chosen, [m, 1, *rest]), [m, n, *rest])
 
 
 def _is_special(op, analysis):
@@ -152,14 +145,7 @@ class Sweep:
         if not targets or not self._frontier:
             return
         ends, cotangents = zip(*self._frontier)
-
-        def one_pass(seeds):
-            return gradients_or_zeros(list(ends), targets, list(seeds), stop)
-
-        if cotangents[0].shape[0] == 1:
-            results = [result[None] for result in one_pass([seed[0] for seed in cotangents])]
-        else:
-            results = tf.vectorized_map(one_pass, list(cotangents))
+        results = pull_back(ends, targets, stop).with_zeros(targets).on_stacks(*cotangents)
         for tensor, result in zip(targets, results):
             result.set_shape([cotangents[0].shape[0], *tensor.shape])
             self._cotangents[tensor.ref()] = result

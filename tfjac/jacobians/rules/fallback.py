@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import handle_shape, input_gradients
 from tfjac.jacobians.factors import DenseFactor
+from tfjac.jacobians.linearise import LinearMap
 from tfjac.jacobians.shapes import axes, inner_size, product
 
 
@@ -20,13 +21,10 @@ def factor_by_op_gradient(use):
     outer, inner = use.axis.outer, inner_size(use.output, use.axis, n)
     along = [1] * len(shape)
 
-    def one_row(index):
-        chosen = tf.one_hot(index // m, n, dtype=use.d.dtype)
-        mask = tf.reshape(tf.tile(chosen[None, :, None], [outer, 1, inner]), [-1])
-        mask = tf.reshape(mask, [*along[: use.axis.axis], shape[use.axis.axis], *along[use.axis.axis + 1 :]])
-        return _gradient(use, mask * tf.gather(use.d, index % m))
-
-    rows = tf.vectorized_map(one_row, tf.range(n * m))
+    mask = tf.tile(tf.eye(n, dtype=use.d.dtype)[:, None, :, None], [1, outer, 1, inner])
+    mask = tf.reshape(mask, [n, 1, *along[: use.axis.axis], shape[use.axis.axis], *along[use.axis.axis + 1 :]])
+    seed = tf.zeros(shape, use.d.dtype)
+    (rows,) = LinearMap([seed], [_gradient(use, seed)]).on_stacks(tf.reshape(mask * use.d, [n * m, *shape]))
     return DenseFactor(tf.reshape(rows, [n, m, product(_sizes(use.weight))]))
 
 
@@ -47,6 +45,6 @@ def _zeros(output):
 def _sizes(weight):
     """The sizes of a tensor, or of the variable that a handle stands for."""
     if weight.dtype != tf.resource:
-        return axes(weight)
+        return axes(weight) if weight.shape.rank is not None else [tf.size(weight)]
     shape = handle_shape(weight)
     return shape.as_list() if shape.is_fully_defined() else tf.unstack(tf.raw_ops.VariableShape(input=weight))
