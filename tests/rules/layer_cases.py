@@ -202,7 +202,7 @@ APART = [
     *(
         Case("SparseSegment" + name + " behind", behind(sparse_segments(name)), (4, 2))
         for name in SPARSE
-        if "Num" not in name
+
     ),  # TensorFlow's vectoriser gets that wrong
     *(Case("SparseSegment" + name + " of a table", of_table(name), (4,), ((5, 4),), refused=True) for name in SPARSE),
 ]

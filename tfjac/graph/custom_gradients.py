@@ -21,6 +21,9 @@ _BACKWARD, _RECEIVERS, _OUTPUTS = "_tfjac_backward", "_tfjac_receivers", "_tfjac
 _FAILURE = "_tfjac_untraced"
 """The attribute that says why there are none of these."""
 
+OWN = set()
+"""Names of gradients that the package gives ops, see `gradients`: they count as those of the type."""
+
 _FUNCTIONS = {"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"}
 
 
@@ -48,7 +51,7 @@ class Backward:
 
 def is_custom(op):
     """Return whether the gradient of `op` is another than that of its type: a user's Python function, or its copy."""
-    return not _is_own(_name(op)) and op.type not in _FUNCTIONS
+    return _name(op) not in (None, *OWN) and op.type not in _FUNCTIONS
 
 
 def is_closed(op):
@@ -158,11 +161,6 @@ def _annotate(op, function, receivers, outputs):
 
 def _name(op):
     return _private.gradient_name(op)
-
-
-def _is_own(name):
-    """Whether a gradient is that of a type, or one that the package gave the op, see `gradients`."""
-    return name is None or (name.startswith("Tfjac") and name != CLOSED)
 
 
 def _has_cotangent(output):

@@ -26,7 +26,7 @@ class Rule:
                 "A rule must be a function of an op and the gradients with respect to its outputs. "
                 f"Received: {function!r} of type {type(function).__name__}"
             )
-        self._function, self.name = function, f"RuleOfUser{next(_numbers)}"
+        self._function, self.name = function, f"TfjacRule{next(_numbers)}"
         tf.RegisterGradient(self.name)(self._gradients)
 
     def replace_gradient(self, op):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac.graph import _private
+from tfjac.graph import _private, custom_gradients
 from tfjac.graph.traversal import BODIES, references
 from tfjac.ops._library import register_gradient
 
@@ -37,6 +37,7 @@ def gradient(*op_types, when=lambda op, ops: True, name=None):
         for op_type in op_types:
             known = name or f"Tfjac{op_type}"
             register_gradient(known)(function)
+            custom_gradients.OWN.add(known)
             _GRADIENTS[op_type] = _Gradient(known, when)
         return function
 
