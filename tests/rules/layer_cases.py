@@ -79,13 +79,6 @@ IMAGES = {
 }
 SINGLE_IMAGES = {
     "FractionalMaxPool": lambda x: tf.nn.fractional_max_pool(x, 1.5, True, True, seed=3)[0],
-    "ImageProjectiveTransformV3": lambda x: tf.raw_ops.ImageProjectiveTransformV3(
-        images=x,
-        transforms=tf.constant([[1.0, 0.1, 0.2, 0.1, 0.9, 0.1, 0, 0]]),
-        output_shape=[4, 4],
-        fill_value=0.0,
-        interpolation="BILINEAR",
-    ),
     "LRN": lambda x: tf.nn.local_response_normalization(x, 1),
     "LRNGrad": tf.recompute_grad(lambda x: tf.nn.local_response_normalization(x, 1)),
     "ResizeBicubic": lambda x: tf.raw_ops.ResizeBicubic(images=x, size=SIZE),

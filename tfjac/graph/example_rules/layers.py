@@ -17,8 +17,8 @@ def _first_axis(carriers):
 
 BATCH_FIRST = """
     AvgPool AvgPool3D Conv2D Conv3D DepthToSpace DepthwiseConv2dNative Dilation2D ExtractImagePatches
-    ExtractVolumePatches FractionalMaxPool ImageProjectiveTransformV3 LRN MaxPool MaxPool3D MaxPoolWithArgmax
-    ResizeBicubic ResizeBilinear ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate SpaceToDepth
+    ExtractVolumePatches FractionalMaxPool LRN MaxPool MaxPool3D MaxPoolWithArgmax ResizeBicubic ResizeBilinear
+    ResizeNearestNeighbor ResizeNearestNeighborGrad ScaleAndTranslate SpaceToDepth
 """
 rule(*BATCH_FIRST.split())(_first_axis({0}))
 rule("AvgPoolGrad", "AvgPool3DGrad")(_first_axis({1}))
