@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
-from tests.jacobians.oracles import rows_one_at_a_time
+from tests.jacobians.oracles import one_gradient_per_row, rows_one_at_a_time
 from tfjac.graph import replay
 
 STATIC, OPEN = [3, 4], [None, 4]
@@ -51,6 +51,26 @@ def clipped_together(x):
 @tf.custom_gradient
 def centred_behind_a_stop(x):
     return tf.identity(x), lambda d: d - tf.stop_gradient(tf.reduce_mean(d, 0))
+
+
+@tf.custom_gradient
+def clipped(x):
+    return tf.identity(x), lambda d: tf.clip_by_value(d, -0.1, 0.1)
+
+
+@tf.custom_gradient
+def injected(x):
+    return tf.identity(x), lambda d: d + 0.1 * x
+
+
+@tf.custom_gradient
+def replaced(x):
+    return tf.identity(x), lambda d: tf.ones_like(x)
+
+
+@tf.custom_gradient
+def pulled_back_by_numpy(x):
+    return tf.identity(x), lambda d: tf.numpy_function(lambda d: 2.0 * d, [d], d.dtype)
 
 
 class Programs:
@@ -154,6 +174,52 @@ def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng
             row = function(x)[n, m]
         expected[n, m] = tape.gradient(row, w)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
+@pytest.mark.parametrize("program", [injected, replaced])
+def test_a_backward_that_adds_something_of_its_own(program, wrapped, rng):
+    """Each row has what is added for all examples: it is no row of one example."""
+    w, x = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.normal(size=(3, 4)))
+    function = lambda x: tf.sin(program(x @ w))  # noqa: E731
+    called = tf.function(function) if wrapped else function
+    for refused in (
+        lambda: tfjac.per_example_jacobian(lambda: called(x), w),
+        lambda: tfjac.batch_jacobian(lambda: called(x), x),
+        lambda: tfjac.clipped_gradients(lambda: called(x)[:, 0], w, 1.0),
+    ):
+        with pytest.raises(tfjac.ExamplesMix, match="adds something of its own"):
+            refused()
+    for forward in (
+        lambda: tfjac.jvp(lambda: called(x), w, tf.ones_like(w)),
+        lambda: tfjac.jacobian(lambda: called(x), w, mode="forward"),
+    ):
+        with pytest.raises(LookupError, match="adds something of its own"):
+            forward()
+    expected = one_gradient_per_row(lambda: function(x), [x, w])
+    for source, rows in zip((x, w), expected):
+        found = tfjac.jacobian(lambda: called(x), source)
+        np.testing.assert_allclose(tf.reshape(found, rows.shape), rows, rtol=1e-10)
+        sparse = tf.sparse.to_dense(tfjac.sparse_jacobian(lambda: called(x), source))
+        np.testing.assert_allclose(sparse, rows, rtol=1e-10)
+
+
+@pytest.mark.parametrize("program", [clipped, clipped_together, injected])
+def test_weighted_gradients_where_gradients_do_not_add_up(program, rng):
+    w, x, weights = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.normal(size=(3, 4))), rng.normal(size=3)
+    losses = lambda: tf.reduce_sum(tf.sin(program(x @ w)), 1)  # noqa: E731
+    (rows,) = one_gradient_per_row(losses, [w])
+    found = tfjac.weighted_gradients(losses, w, weights)
+    np.testing.assert_allclose(tf.reshape(found, [-1]), weights @ rows.numpy(), rtol=1e-10)
+
+
+def test_a_backward_in_numpy(rng):
+    """What Python computes from a cotangent is no constant, though the op counts as stateful."""
+    w, x = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.normal(size=(3, 4)))
+    program = lambda: tf.sin(pulled_back_by_numpy(x @ w))  # noqa: E731
+    (rows,) = one_gradient_per_row(program, [w])
+    np.testing.assert_allclose(tf.reshape(tfjac.jacobian(program, w), rows.shape), rows, rtol=1e-10)
+    np.testing.assert_allclose(tf.sparse.to_dense(tfjac.sparse_jacobian(program, w)), rows, rtol=1e-10)
 
 
 def test_a_copy_is_differentiated_through_itself(rng):

@@ -30,6 +30,7 @@ from tfjac.graph.example_rules import declare_per_example, einsum_labels, explai
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
+from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.rebuilding import LOOPS
@@ -38,7 +39,7 @@ from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph, read_graph
-from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references
+from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
@@ -74,6 +75,7 @@ __all__ = [
     "copy_inside",
     "copy_op",
     "culprit_in",
+    "custom_ops",
     "declare_per_example",
     "depend_by_value",
     "differentiable_inputs",
@@ -88,6 +90,8 @@ __all__ = [
     "has_custom_gradient",
     "holds_bodies",
     "in_graph",
+    "is_affine",
+    "is_linear",
     "inline_calls",
     "input_gradients",
     "is_taped",
@@ -102,6 +106,7 @@ __all__ = [
     "registering",
     "replay",
     "set_gradient",
+    "shape_only",
     "source_line",
     "static_trip_count",
     "stops_of",

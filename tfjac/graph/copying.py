@@ -23,7 +23,7 @@ BODIES = {
 """The attributes in which ops name the functions that they run; conditions of loops left out."""
 
 
-def replay(targets, substitutions=(), reread=()):
+def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
     Only ops that depend on what changed are copied; every other tensor is used as it is. So are random numbers and
@@ -35,6 +35,7 @@ def replay(targets, substitutions=(), reread=()):
         substitutions: pairs `(old, new)` of tensors of the same shape and dtype; `new` stands for `old`.
         reread: variables that are read afresh at this point of the program, after earlier assignments. Variables on
         which the targets do not depend are allowed.
+        constant: function from an op to whether its outputs are used as they are, whatever its inputs.
 
     Returns:
         A list of tensors like `targets`. A target that depends on nothing that changed comes back as it is.
@@ -50,7 +51,7 @@ def replay(targets, substitutions=(), reread=()):
         if handle is not None:
             mapping[handle.ref()] = handle_here(variable)
     changed = [old for old, _ in substitutions] + [handle for handle in handles if handle is not None]
-    ops = between(changed, targets, custom_gradients.inputs_read, constant=statefulness.draws)
+    ops = between(changed, targets, custom_gradients.inputs_read, constant=constant)
     for op in ops:
         statefulness.check_runs_again(op)
     copy_ops(ops, mapping)

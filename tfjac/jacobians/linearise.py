@@ -8,11 +8,14 @@ import tensorflow as tf
 
 from tfjac.graph import (
     between,
+    custom_ops,
     depend_by_value,
     gradient_stops_at,
     handle_shape,
+    is_affine,
     mend_gradients,
     replay,
+    shape_only,
     vectorises,
 )
 from tfjac.jacobians.chunks import in_chunks, mapped, unless_empty
@@ -36,7 +39,7 @@ class LinearMap:
 
     def __call__(self, *seeds):
         """Apply the map to other seeds, in the current graph; None stays None."""
-        applied = iter(replay(self._present, list(zip(self.seeds, seeds))))
+        applied = iter(replay(self._present, list(zip(self.seeds, seeds)), constant=shape_only))
         return [None if result is None else next(applied) for result in self.results]
 
     def on_stacks(self, *stacks):
@@ -105,6 +108,8 @@ def push_forward(ys, sources):
 
     Cost: about two forward passes for each time that it is applied.
     """
+    if any(is_affine(op) for op in custom_ops(between(sources, ys))):
+        raise NoForwardMode.because("a custom gradient adds something of its own to what flows back")
     backward = pull_back(ys, sources)
     present = [result for result in backward.results if result is not None]
     tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]

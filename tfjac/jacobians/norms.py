@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, in_graph, inline_calls
+from tfjac.graph import Dependence, between, custom_ops, in_graph, inline_calls, is_linear
 from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.nests import converted, like, sources_of
@@ -109,15 +109,21 @@ def weighted_gradients(losses, variables, weights):
 
     The weights are constants to the gradient.
 
-    Cost: one backward pass, like the gradient of the sum.
+    Cost: one backward pass, like the gradient of the sum. Where a custom gradient is not linear in what flows back, as
+    one that clips, the gradients of the examples do not add up to that of the sum: then as `per_example_gradients`.
     """
 
     def compute(y):
         factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)
         sources = sources_of(variables)
-        ys = inline_calls([y], depends_on=[source for source in sources if source is not None])
+        present = [source for source in sources if source is not None]
+        ys = inline_calls([y], depends_on=present)
         check_connected(ys, tf.nest.flatten(variables), Dependence(sources), "losses do not depend on this variable")
-        return tf.nest.pack_sequence_as(variables, pulled(ys, sources, [factor]))
+        if all(is_linear(op) for op in custom_ops(between(present, ys))):
+            return tf.nest.pack_sequence_as(variables, pulled(ys, sources, [factor]))
+        flat = tf.nest.flatten(variables)
+        sums = [_weighted_sum(rows, factor, v) for rows, v in zip(factorize(ys, flat, examples_mix="full"), flat)]
+        return tf.nest.pack_sequence_as(variables, sums)
 
     return in_graph(compute, losses)
 

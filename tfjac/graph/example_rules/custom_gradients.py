@@ -4,6 +4,7 @@ from tfjac.graph import _private
 from tfjac.graph.custom_gradients import backward_of, reason_untraced
 from tfjac.graph.example_rules.registry import CUSTOM, SHARED, NoRule, body_rule, known_shape
 from tfjac.graph.inlining import inline_calls
+from tfjac.graph.linearity import is_affine
 
 _REASON = "_tfjac_mixes"
 """The attribute that says why the backward of an op combines examples, where whoever made it knows better."""
@@ -23,6 +24,11 @@ def _custom(op, outputs, wanted):
     """
     if reason_untraced(op) is not None:
         raise NoRule(f"its custom gradient cannot be traced ({reason_untraced(op)})")
+    if is_affine(op):
+        raise NoRule(
+            "its custom gradient adds something of its own to what flows back, which every row of the Jacobian would "
+            "have for all examples"
+        )
     backward = backward_of(op)
     axes = [
         outputs.get(k, SHARED) if gradient is None else _axis_of(op, k, backward, outputs, wanted)

@@ -35,7 +35,10 @@ def _gradient(use, cotangent):
     gradient = input_gradients(use.op, cotangents)[use.weight_index]
     if gradient is None:
         return tf.zeros(_sizes(use.weight), use.d.dtype)
-    return tf.convert_to_tensor(gradient)
+    gradient = tf.convert_to_tensor(gradient)
+    if use.weight.dtype != tf.resource:
+        gradient.set_shape(use.weight.shape)  # which Python functions do not tell
+    return gradient
 
 
 def _zeros(output):

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import inline_calls
+from tfjac.graph import custom_ops, inline_calls, is_affine
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty, union
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoRule, has_cotangents
@@ -30,6 +30,8 @@ def index_sets_by_gradient(step):
     tensors = inputs + outputs
     if kind in walk.reading or calls_functions(op) or not all(has_cotangents(tensor.dtype) for tensor in tensors):
         raise NoRule("its gradient cannot be read")
+    if any(is_affine(each) for each in custom_ops([op])):
+        raise NoRule("its custom gradient adds something of its own to what flows back")
     graph, cotangents, gradients = _pull_back(outputs, inputs, [walk.shape(output) for output in outputs])
     if walk.by_value and any(gradient is None for gradient in gradients):
         raise NoRule("it has no gradient")

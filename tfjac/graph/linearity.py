@@ -1,0 +1,91 @@
+"""Whether the backward of a custom gradient is linear in what flows back, as that of every Jacobian is.
+
+One that is not, as one that clips, has rows all the same: a row is what flows back from one output alone. But rows do
+not add up then, and where the backward adds something of its own, each row has it for every example.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import custom_gradients
+from tfjac.graph.bodies import bodies_of
+from tfjac.graph.inlining import inline_calls
+from tfjac.graph.static_values import static_value
+from tfjac.graph.traversal import BODIES, Inherited, ancestors, references
+from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
+
+_SUMS = {
+    *("Add", "AddN", "AddV2", "BiasAdd", "ConcatV2", "Pack", "Select", "SelectV2", "SquaredDifference", "Sub"),
+    *("TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
+}
+"""Ops that are zero only where all their inputs are; conditions and indices aside."""
+
+_NEVER_ZERO = {"Cos", "Cosh", "Erfc", "Exp", "Log", "LogSoftmax", "OnesLike", "Rsqrt", "Sigmoid", "Softmax", "Softplus"}
+"""Ops that are not zero at zero."""
+
+
+def custom_ops(ops):
+    """List the ops with a custom gradient that was traced, in the bodies of loops, branches and calls too."""
+    found = [op for op in ops if custom_gradients.is_custom(op) and custom_gradients.reason_untraced(op) is None]
+    for op in ops:
+        for body in (body for attribute in BODIES.get(op.type, ()) for body in bodies_of(op, attribute)):
+            found += custom_ops(ancestors(body.outputs))
+    return found
+
+
+def adds_its_own(gradient, cotangents):
+    """Return whether a gradient may be other than zero where all cotangents are: it adds what does not flow back.
+
+    Args:
+        gradient: tensor of the graph of a backward, calls inlined.
+        cotangents: list of tensors of that graph.
+    """
+    flowing = references(cotangents)
+
+    def vanishing(op, inputs_vanish):
+        if op.type in _NEVER_ZERO:
+            vanishes = False
+        elif op.type in _SUMS:
+            floating = [k for k, x in enumerate(op.inputs) if x.dtype.is_floating or x.dtype.is_complex]
+            vanishes = all(inputs_vanish[k] for k in floating)
+        else:
+            vanishes = any(inputs_vanish) or op.type == "ZerosLike" or _is_zero(op)
+        return [vanishes or output.ref() in flowing for output in op.outputs]
+
+    return not Inherited(vanishing)(gradient)
+
+
+def _is_zero(op):
+    if op.type != "Const" or not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex):
+        return False
+    value = static_value(op.outputs[0])
+    return value is not None and not value.any()
+
+
+def is_affine(op):
+    """Return whether the backward of an op with a custom gradient adds something of its own to what flows back."""
+    cotangents, targets = _readable(custom_gradients.backward_of(op))
+    return any(adds_its_own(target, cotangents) for target in targets)
+
+
+def is_linear(op):
+    """Return whether the backward of an op with a custom gradient is proved to be linear in what flows back.
+
+    It is where it has a derivative that does not depend on the cotangents, and is zero where they are.
+    """
+    backward = custom_gradients.backward_of(op)
+    cotangents, targets = _readable(backward)
+    if any(adds_its_own(target, cotangents) for target in targets) or gradient_stops_at(cotangents, targets):
+        return False
+    with backward.graph.as_default():
+        try:
+            slopes = tf.gradients(targets, cotangents)
+        except (LookupError, NotImplementedError):
+            return False
+    return not depend_by_value([slope for slope in slopes if slope is not None], cotangents)
+
+
+def _readable(backward):
+    """The cotangents and the gradients that there are, calls inlined."""
+    with backward.graph.as_default():
+        targets = inline_calls(backward.targets, draw_again=True)
+    return [cotangent for cotangent in backward.cotangents if cotangent is not None], targets
