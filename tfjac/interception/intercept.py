@@ -1,5 +1,7 @@
 """Functions on a graph that nobody may edit, with edits at its nodes."""
 
+import types
+
 import tensorflow as tf
 
 from tfjac.graph import is_taped
@@ -107,6 +109,8 @@ def _ops_selected(nodes, selector):
     ops = nodes.where(kind="op")
     if isinstance(selector, str) and any(node.op_type == selector for node in ops):
         return select(ops, OpType(selector))
+    if isinstance(selector, types.FunctionType):  # a predicate chooses among ops
+        return select(ops, selector)
     found = select(nodes, selector)
     wrong = next((node for node in found if node.kind != "op"), None)
     if wrong is not None:
