@@ -69,6 +69,11 @@ def replaced(x):
 
 
 @tf.custom_gradient
+def pushed_off(x):
+    return tf.identity(x), lambda d: tf.clip_by_value(d, 0.01, 0.2)
+
+
+@tf.custom_gradient
 def pulled_back_by_numpy(x):
     return tf.identity(x), lambda d: tf.numpy_function(lambda d: 2.0 * d, [d], d.dtype)
 
@@ -177,7 +182,7 @@ def test_a_backward_that_mixes_examples_is_refused_by_name(program, wrapped, rng
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])
-@pytest.mark.parametrize("program", [injected, replaced])
+@pytest.mark.parametrize("program", [injected, replaced, pushed_off])
 def test_a_backward_that_adds_something_of_its_own(program, wrapped, rng):
     """Each row has what is added for all examples: it is no row of one example."""
     w, x = tf.Variable(rng.normal(size=(4, 2))), tf.constant(rng.normal(size=(3, 4)))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tfjac
 from tests.jacobians.oracles import one_gradient_per_row
-from tests.jacobians.sparsity_cases import CASES
+from tests.jacobians.sparsity_cases import CASES, COMPARED
 from tfjac.jacobians.sparsity.rules import registry
 
 
@@ -118,7 +118,7 @@ def test_every_broken_rule_is_seen(monkeypatch):
             users.setdefault(op_type, []).append(name)
     in_order = {each: sorted(names, key=num_ops) for each, names in users.items()}
     survivors = [each for each in users if not any(is_seen(each, name, monkeypatch) for name in in_order[each])]
-    assert survivors == []
+    assert {*survivors} <= COMPARED
 
 
 def num_ops(name):

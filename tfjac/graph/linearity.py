@@ -23,6 +23,13 @@ _NEVER_ZERO = {"Cos", "Cosh", "Erfc", "Exp", "Log", "LogSoftmax", "OnesLike", "R
 """Ops that are not zero at zero."""
 
 
+_LIMITS = {
+    "Maximum": lambda limit: limit is not None and (limit <= 0).all(),
+    "Minimum": lambda limit: limit is not None and (limit >= 0).all(),
+}
+"""Ops that pass zero on where their other input lets them."""
+
+
 def custom_ops(ops):
     """List the ops with a custom gradient that was traced, in the bodies of loops, branches and calls too."""
     found = [op for op in ops if custom_gradients.is_custom(op) and custom_gradients.reason_untraced(op) is None]
@@ -47,6 +54,9 @@ def adds_its_own(gradient, cotangents):
         elif op.type in _SUMS:
             floating = [k for k, x in enumerate(op.inputs) if x.dtype.is_floating or x.dtype.is_complex]
             vanishes = all(inputs_vanish[k] for k in floating)
+        elif op.type in _LIMITS:
+            limits = [x for x, zero in zip(op.inputs, inputs_vanish) if not zero]
+            vanishes = any(inputs_vanish) and all(_LIMITS[op.type](static_value(limit)) for limit in limits)
         else:
             vanishes = any(inputs_vanish) or op.type == "ZerosLike" or _is_zero(op)
         return [vanishes or output.ref() in flowing for output in op.outputs]

@@ -33,9 +33,13 @@ INEQUALITIES = "Greater GreaterEqual Less LessEqual"
 EQUALITIES = "ApproximateEqual Equal NotEqual"
 
 
-def from_zero(function):
-    """How far `function`, of numbers or truth values, is from what it is at zero, so that it can be a cotangent."""
-    return lambda dy: tf.cast(function(dy), dy.dtype) - tf.cast(function(tf.zeros_like(dy)), dy.dtype)
+def passing(condition):
+    """What flows back, where a condition on it, of truth values or numbers, holds."""
+    return lambda dy: tf.where(tf.cast(condition(dy), tf.bool), dy, tf.zeros_like(dy))
+
+
+COMPARED = {*f"{INEQUALITIES} {EQUALITIES} LogicalAnd LogicalNot LogicalOr IsFinite IsInf IsNan".split()}
+"""Ops whose rules no pattern shows: what they choose depends on the same elements, or the gradient is not linear."""
 
 
 ELEMENTWISE = {
@@ -89,19 +93,20 @@ ELEMENTWISE = {
     "compared, backwards": Case(
         backwards(
             row_by_row(
-                *(from_zero(lambda dy, op=op: op(dy, 0.5 * tf.ones_like(dy))) for op in raw(INEQUALITIES)),
-                *(from_zero(lambda dy, op=op: op(dy, tf.ones_like(dy))) for op in raw(EQUALITIES)),
-                from_zero(lambda dy: tf.logical_not(dy > 0.5)),
-                from_zero(lambda dy: (dy > 0.5) & tf.constant([True, True])),
-                from_zero(lambda dy: (dy > 0.5) | tf.constant([False, False])),
-                from_zero(lambda dy: tf.math.is_finite(tf.math.log(dy))),
-                from_zero(lambda dy: tf.math.is_inf(dy * np.inf)),
-                from_zero(lambda dy: tf.math.is_nan(dy * np.inf)),
-                from_zero(lambda dy: tf.cast(3.0 * dy, tf.int32) % 2),
+                *(passing(lambda dy, op=op: op(dy, 0.5 * tf.ones_like(dy))) for op in raw(INEQUALITIES)),
+                *(passing(lambda dy, op=op: op(dy, tf.ones_like(dy))) for op in raw(EQUALITIES)),
+                passing(lambda dy: tf.logical_not(dy > 0.5)),
+                passing(lambda dy: (dy > 0.5) & tf.constant([True, True])),
+                passing(lambda dy: (dy > 0.5) | tf.constant([False, False])),
+                passing(lambda dy: tf.math.is_finite(tf.math.log(dy))),
+                passing(lambda dy: tf.math.is_inf(dy * np.inf)),
+                passing(lambda dy: tf.math.is_nan(dy * np.inf)),
+                passing(lambda dy: tf.cast(3.0 * dy, tf.int32) % 2),
             )
         ),
         shape=(14, 2),
         by_rows=True,
+        larger="a condition may let nothing pass",
     ),
     "steps, backwards": Case(
         backwards(

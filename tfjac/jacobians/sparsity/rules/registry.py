@@ -9,6 +9,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac.graph import has_custom_gradient
 from tfjac.jacobians.sparsity.index_sets import all_elements, linked, repeated, union
 from tfjac.jacobians.sparsity.lists import ListSets
 
@@ -130,7 +131,7 @@ def index_sets_of(step):
         NoRule: where nothing is known about ops of this type, or about this use of one, or where its gradient is a
             custom one.
     """
-    if "_gradient_op_type" in step.op.node_def.attr and not step.walk.by_value:
+    if has_custom_gradient(step.op) and not step.walk.by_value:
         raise NoRule("it has a custom gradient, which may be anything")
     if not has_rule(step.op.type):
         raise NoRule("nothing is known about ops of this type")
