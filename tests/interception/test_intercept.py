@@ -1,5 +1,7 @@
 """Functions with edits and rules inside, against the same model put together by hand with the edit in place."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -270,6 +272,21 @@ def test_structures_and_arguments():
     edited = tfjac.intercept(fn, {"sum": tfjac.Edit(forward=lambda v: v * 10)})
     result = edited((tf.constant(1.0), tf.constant(2.0)), scale=2.0)
     assert float(result["sum"]) == 60.0 and not result["training"] and result["none"] is None
+
+
+def test_edits_that_no_gradient_reaches_are_said():
+    """A recomputation, and silu, are differentiated by functions of their own, which know nothing of the edit."""
+    x = tf.constant([1.0, 2.0])
+    again = lambda x: tf.recompute_grad(lambda x: tfjac.tap(x**2, "inside"))(x)  # noqa: E731
+    with pytest.warns(UserWarning, match=r"no effect backwards at tap 'inside'.*tf.recompute_grad"):
+        tfjac.intercept(again, {"inside": tfjac.handlers.stop()})(x)
+    with pytest.warns(UserWarning, match=r"no effect backwards at op '.*Sigmoid'"):
+        tfjac.intercept(tf.nn.silu, rules={"Sigmoid": lambda op, d: d})(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tfjac.intercept(again, {"inside": tfjac.Edit(forward=tf.identity)})(x)
+        tfjac.intercept(lambda x: tf.round(x), rules={"Round": tfjac.rules.straight_through})(x)
+        tfjac.intercept(network(), rules={"Relu": tfjac.rules.guided})(X)
 
 
 def test_what_cannot_be():
