@@ -257,7 +257,7 @@ class TestBadInput:
 
     def test_not_a_variable(self, weight):
         with pytest.raises(TypeError, match=r"tf.Variable or a keras.Variable.*Received"):
-            tfjac.per_example_jacobian(lambda: tf.matmul(tf.ones([2, 3]), weight), "weight")
+            tfjac.per_example_jacobian(lambda: tf.matmul(tf.ones([2, 3]), weight), 3.0)
 
     def test_losses_of_wrong_rank(self, weight):
         with pytest.raises(ValueError, match=r"shape \[n\].*Received"):
