@@ -84,8 +84,8 @@ def _parameter(old):
     return new
 
 
-def _with_loops_anew(op, inputs):
+def _with_loops_anew(op, inputs, copied):
     """Loops written anew: TensorFlow's gradient of a copy of one forgets the shapes of the variables in it."""
     if op.type not in LOOPS:
-        return None
+        return copied()
     return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, _with_loops_anew))
