@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
+from tests.precision import floating
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "interception" / "captum_attributions.npz"
 """Made by the script beside it."""
@@ -44,9 +45,8 @@ def of_keras(name):
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    keras.config.set_floatx("float64")
-    yield
-    keras.config.set_floatx("float32")
+    with floating("float64"):
+        yield
 
 
 def score(function, x, target):
