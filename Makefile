@@ -26,6 +26,7 @@ verify: native  ## the tests of Jacobians again, every result compared with Tens
 	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) tests/jacobians tests/graph
 
 mutate: native  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
+	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py
 	$(RUN) -W ignore -m tests.mutation $(MUTATE_FLAGS)
 
 lint: native  ## lint alone
