@@ -4,6 +4,7 @@ import dataclasses
 
 from tfjac.flops.formulas import OpenSize, formula_of
 from tfjac.graph import (
+    CALLS,
     LOOPS,
     ancestors,
     bodies_of,
@@ -15,7 +16,6 @@ from tfjac.graph import (
 )
 
 _CHOICES = {"If", "StatelessIf", "Case", "StatelessCase"}
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Counter:
                 counted += self._loop(op, backward, needed, times, reason)
             elif op.type in _CHOICES:
                 counted += self._choice(op, backward, times, reason)
-            elif op.type in _CALLS:
+            elif op.type in CALLS:
                 counted += self._body(ancestors(bodies_of(op, "f")[0].outputs), backward, times, reason)
             else:
                 counted.append(_counted(op, backward, calls.get(layer_scope(op), 0), times, reason))

@@ -39,7 +39,7 @@ from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph, read_graph
-from tfjac.graph.traversal import SHAPE_ONLY, ancestors, between, references, shape_only
+from tfjac.graph.traversal import CALLS, SHAPE_ONLY, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
@@ -47,6 +47,7 @@ from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verification import verification_wanted, verified
 
 __all__ = [
+    "CALLS",
     "LOOPS",
     "SHAPE_ONLY",
     "SHARED",

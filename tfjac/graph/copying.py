@@ -5,22 +5,10 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
-from tfjac.graph.rebuilding import LOOPS, is_rebuilt, rebuilt
-from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.rebuilding import is_rebuilt, rebuilt
+from tfjac.graph.traversal import BODIES, CALLS, ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
-
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-
-BODIES = {
-    **dict.fromkeys(CALLS, ("f",)),
-    **dict.fromkeys(LOOPS, ("body",)),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatelessCase": ("branches",),
-}
-"""The attributes in which ops name the functions that they run; conditions of loops left out."""
 
 
 def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):

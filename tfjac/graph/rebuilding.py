@@ -7,6 +7,7 @@ around: calls inlined and custom gradients closed as everywhere else in a copy.
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
+from tfjac.graph.traversal import CALLS
 
 LOOPS, BRANCHES = ("While", "StatelessWhile"), {"If": 2, "StatelessIf": 2, "Case": None, "StatelessCase": None}
 
@@ -21,7 +22,7 @@ def is_rebuilt(op):
 def _has_custom_gradient(op):
     if op.type in LOOPS or op.type in BRANCHES:
         return is_rebuilt(op)
-    return custom_gradients.is_custom(op) or op.type in ("PartitionedCall", "StatefulPartitionedCall")
+    return custom_gradients.is_custom(op) or op.type in CALLS
 
 
 def rebuilt(op, inputs, copied):

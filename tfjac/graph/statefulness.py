@@ -4,7 +4,7 @@ Reading a variable is no such thing: where it may be assigned in between is look
 """
 
 from tfjac.graph import _private
-from tfjac.graph.traversal import ancestors
+from tfjac.graph.traversal import CALLS, ancestors
 
 BODIES = {
     "While": ("cond", "body"),
@@ -86,7 +86,7 @@ def check_gives_the_same(call, draw_again=False):
 def _drawn_on_the_way(call, draw_again):
     (body,) = _private.function_bodies(call, "f")
     for op in ancestors(body.outputs):
-        if op.type in ("PartitionedCall", "StatefulPartitionedCall"):
+        if op.type in CALLS:
             culprit = _drawn_on_the_way(op, draw_again)
         elif op.type in BODIES:
             culprit = None if draw_again else _culprit(op)

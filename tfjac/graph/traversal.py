@@ -9,13 +9,15 @@ SHAPE_ONLY = {
     *("TensorListElementShape", "TensorListLength"),
 }
 
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
 BODIES = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("body",)),
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(CALLS, ("f",)),
 }
-"""Attributes in which ops name the functions that their values come from."""
+"""Attributes in which ops name the functions that their values come from; conditions of loops are left out."""
 
 
 def references(tensors):

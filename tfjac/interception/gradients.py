@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import call_converted, in_graph
-from tfjac.graph.nodes import layers_tapped, nodes_in, packed, resolved, trace
+from tfjac.graph.nodes import layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
 
 
@@ -77,8 +77,8 @@ def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradien
         wanted = [tensor for group in chosen for tensor in group]
         _check_floating(wanted)
         gradients = tf.gradients(flat, wanted, grad_ys=upstream, unconnected_gradients=unconnected_gradients)
-        results = packed(nodes, chosen, gradients)
-        return (results, packed(nodes, chosen, wanted)) if values else results
+        results = packed_by_selector(nodes, chosen, gradients)
+        return (results, packed_by_selector(nodes, chosen, wanted)) if values else results
 
     return in_graph(compute, ys, may_be_complex=True, tapped=True)
 
@@ -105,7 +105,7 @@ def values_at(fn, nodes):
             results = call_converted(lambda: python_function(fn)(*args, **kwargs))
         ys = [tensor for tensor in tf.nest.flatten(results, expand_composites=True) if tf.is_tensor(tensor)]
         chosen, _ = resolved(nodes, ys, draw_again=True)
-        return packed(nodes, chosen, [tensor for group in chosen for tensor in group])
+        return packed_by_selector(nodes, chosen, [tensor for group in chosen for tensor in group])
 
     traced = tf.function(in_place, autograph=False)
     return read

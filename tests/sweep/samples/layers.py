@@ -147,49 +147,29 @@ sample(
     normal(2, 4),
 )
 for _training in (True, False):
-    sample(
-        f"fused batch norm, training={_training}",
-        lambda x, s, o, t=_training: _single(
-            lambda x, s, o: tf.compat.v1.nn.fused_batch_norm(
+    for _title, _format in (("", "NHWC"), (", channels first", "NCHW")):
+        sample(
+            f"fused batch norm{_title}, training={_training}",
+            lambda x, s, o, t=_training, data_format=_format: _single(
+                lambda x, s, o: tf.compat.v1.nn.fused_batch_norm(
+                    x,
+                    s,
+                    o,
+                    None if t else tf.constant([0.1, 0.2]),
+                    None if t else tf.constant([1.5, 2.0]),
+                    1e-2,
+                    data_format,
+                    is_training=t,
+                )[0],
                 x,
                 s,
                 o,
-                None if t else tf.constant([0.1, 0.2]),
-                None if t else tf.constant([1.5, 2.0]),
-                1e-2,
-                is_training=t,
-            )[0],
-            x,
-            s,
-            o,
-        ),
-        normal(3, 2, 2, 2),
-        normal(2),
-        normal(2),
-        single=True,
-    )
-    sample(
-        f"fused batch norm, channels first, training={_training}",
-        lambda x, s, o, t=_training: _single(
-            lambda x, s, o: tf.compat.v1.nn.fused_batch_norm(
-                x,
-                s,
-                o,
-                None if t else tf.constant([0.1, 0.2]),
-                None if t else tf.constant([1.5, 2.0]),
-                1e-2,
-                "NCHW",
-                is_training=t,
-            )[0],
-            x,
-            s,
-            o,
-        ),
-        normal(3, 2, 2, 2),
-        normal(2),
-        normal(2),
-        single=True,
-    )
+            ),
+            normal(3, 2, 2, 2),
+            normal(2),
+            normal(2),
+            single=True,
+        )
 sample("lrn", lambda x: _single(lambda x: nn.lrn(x, 1, 1.0, 0.5), x), normal(1, 2, 2, 4), single=True)
 sample(
     "BatchNormWithGlobalNormalization",

@@ -1,6 +1,6 @@
 """Naming the tensors of a graph: taps, the results of layers and ops, and selectors of these."""
 
-from tfjac.graph.nodes.resolving import packed, resolved, with_tensors
+from tfjac.graph.nodes.resolving import packed_by_selector, resolved, with_tensors
 from tfjac.graph.nodes.selectors import LayerCall, OpType, described, is_selector, layer_call, op_type, select
 from tfjac.graph.nodes.table import Node, Nodes, node_of_layer, nodes_in
 from tfjac.graph.nodes.taps import is_tap, layers_tapped, returned_by_layer, tap, taps_layers, with_mask_of
@@ -20,7 +20,7 @@ __all__ = [
     "node_of_layer",
     "nodes_in",
     "op_type",
-    "packed",
+    "packed_by_selector",
     "resolved",
     "returned_by_layer",
     "select",

@@ -41,7 +41,7 @@ def _tensors(nodes, selector):
     return [node.tensor for node in found]
 
 
-def packed(structure, groups, values):
+def packed_by_selector(structure, groups, values):
     """Pack flat `values`, one for each tensor of `groups`, like `structure`; a list where a group has several."""
     values = iter(values)
     results = [[next(values) for _ in group] for group in groups]
