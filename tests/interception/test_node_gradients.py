@@ -94,6 +94,90 @@ def test_nodes_as_sources_and_results_of_jacobians():
     np.testing.assert_allclose(got, tape.batch_jacobian(value, x), rtol=1e-5, atol=1e-7)
 
 
+def test_second_derivatives_at_nodes():
+    model, v = network(), np.random.default_rng(2).normal(size=(6, 8)).astype("float32")
+    hidden = below(model, X)
+    loss = lambda y: tf.reduce_sum(y**2, 1)  # noqa: E731
+    with tf.GradientTape() as outer:
+        outer.watch(hidden)
+        with tf.GradientTape() as inner:
+            inner.watch(hidden)
+            total = tf.reduce_sum(loss(above(model, hidden)))
+        slope = tf.reduce_sum(v * inner.gradient(total, hidden))
+    expected = outer.gradient(slope, hidden)
+    got = tfjac.hvp(lambda: loss(model(X)), "relu[0]", v)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        y = above(model, hidden)
+    rows = tape.batch_jacobian(y, hidden)
+    expected = 2 * tf.einsum("nmi,nmj,nj->ni", rows, rows, v)
+    got = tfjac.ggnvp(lambda: model(X), loss, "relu[0]", v)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+    inner_call = tf.function(lambda x: model(x))
+
+    @tf.function
+    def with_tensors(x):
+        z = inner_call(x)
+        return tfjac.ggnvp(z, loss(z), "net/relu[0]", v)
+
+    np.testing.assert_allclose(with_tensors(tf.constant(X)), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_shared_nodes_as_weights_of_per_example_functions():
+    """What is computed of weights, for which examples have gradients as for a weight."""
+    kernel, mask = tf.Variable(np.random.default_rng(3).normal(size=(5, 2)).astype("float32")), np.eye(5, 2)
+
+    def compute(weight):
+        return tf.tanh(X @ weight)
+
+    def losses():
+        return tf.reduce_sum(compute(tfjac.tap(kernel * mask, "masked")) ** 2, 1)
+
+    def outputs():
+        return compute(tfjac.tap(kernel * mask, "masked"))
+
+    weight = tf.convert_to_tensor(kernel * mask)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(weight)
+        y = compute(weight)
+        loss = tf.reduce_sum(y**2, 1)
+    rows, gradients = tape.jacobian(y, weight).numpy(), tape.jacobian(loss, weight).numpy()
+    norms = np.linalg.norm(gradients.reshape(6, -1), axis=1)
+    clipped = np.einsum("n,nij->ij", np.minimum(1, 0.5 / norms), gradients)
+    weights = np.arange(6, dtype="float32") - 2
+    segments = lambda: tf.math.unsorted_segment_sum(losses(), [0, 0, 1, 1, 2, 2], 3)  # noqa: E731
+    for got, expected in [
+        (tfjac.per_example_gradients(losses, "masked"), gradients),
+        (tfjac.per_example_gradient_norms(losses, ["masked"]), norms),
+        (tfjac.clipped_gradients(losses, "masked", 0.5), clipped),
+        (tfjac.weighted_gradients(losses, {"w": "masked"}, weights)["w"], np.einsum("n,nij->ij", weights, gradients)),
+        (tfjac.per_example_jacobian(outputs, "masked"), rows),
+        (tfjac.jacobian_operator(outputs, "masked").to_dense(), rows.reshape(12, 10)),
+        (tfjac.per_segment_gradients(segments, "masked"), gradients.reshape(3, 2, 5, 2).sum(1)),
+        (
+            tfjac.segment_operator(segments, "masked").row_norms(),
+            np.linalg.norm(gradients.reshape(3, -1, 10).sum(1), axis=1),
+        ),
+        (tf.sparse.to_dense(tfjac.sparse_jacobian(outputs, "masked")), rows.reshape(12, 10)),
+    ]:
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    assert tfjac.sparsity(outputs, "masked").num_entries == 60
+    with pytest.raises(ValueError, match=r"a part of its own for each example.*batch_jacobian and node_gradients"):
+        tfjac.per_example_gradients(lambda: tf.reduce_sum(network()(X), 1), "relu[0]")
+
+
+def test_nodes_at_both_ends():
+    model = network()
+    hidden, relu = below(model, X), model.get_layer("relu")
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        second = relu(model.get_layer("second")(hidden))
+    got = tfjac.batch_jacobian(lambda: tfjac.values_at(model, "relu[1]")(X), "relu[0]")
+    np.testing.assert_allclose(got, tape.batch_jacobian(second, hidden), rtol=1e-5, atol=1e-7)
+
+
 def test_what_has_no_gradient():
     x = tf.constant(X)
     compute = lambda: tf.stop_gradient(tfjac.tap(tf.sin(x), "stopped")) + tfjac.tap(x, "kept")  # noqa: E731

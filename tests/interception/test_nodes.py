@@ -75,6 +75,24 @@ def test_selectors_that_mean_the_same():
     np.testing.assert_array_equal(selected(model, plain.output), selected(model, plain))
 
 
+class Pair(keras.layers.Layer):
+    def call(self, x):
+        return 2.0 * x, tf.sin(x)
+
+
+def test_layers_with_several_results():
+    """By the name alone, both; with its index, one; by ends and globs as for any other."""
+    x = keras.Input((5,))
+    inner = keras.Input((5,))
+    pair = keras.Model(inner, Pair(name="pair")(inner), name="inner")
+    model = keras.Model(x, keras.layers.Add()(pair(x)), name="outer")
+    double, wave = 2.0 * X, np.sin(X)
+    for selector in ("outer/inner/pair", "inner/pair", "pair", "*/pair", "outer/*/pair", "pair[0]", "*/pair[0]"):
+        np.testing.assert_allclose(selected(model, selector), [double, wave], rtol=1e-6)
+    for selector in ("outer/inner/pair:1", "inner/pair:1", "pair:1", "*/pair:1", "*pair:1[0]"):
+        np.testing.assert_allclose(selected(model, selector), [wave], rtol=1e-6)
+
+
 def test_layers_of_a_saved_model_by_path(tmp_path):
     model = network()
     tf.saved_model.save(model, tmp_path)

@@ -18,7 +18,7 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
         losses: tensor of any rank of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere. They are summed up.
         xs: tensor that the losses are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a
-            callable, an eager tensor that it uses.
+            callable, an eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         vectors: nest like `xs`, each entry with the shape of its x.
         unconnected_gradients: "none" gives None for an x on which the gradient does not depend, as where the losses
             are linear, "zero" gives zeros.
@@ -37,7 +37,7 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(losses):
+    def compute(losses, xs):
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
         present = [source for source in sources if source is not None]
@@ -47,7 +47,7 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
         results = pulled([g for g, _ in pairs], sources, [v for _, v in pairs]) if pairs else [None] * len(sources)
         return packed(xs, results, shaped_like(xs, sources), unconnected)
 
-    return in_graph(compute, losses)
+    return in_graph(compute, losses, xs=xs)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -66,7 +66,7 @@ def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
         losses: function of the outputs (a nest like theirs) that returns the losses, of any rank; or, where `outputs`
             are tensors, losses that were computed from them. They are summed up.
         xs: tensor that the outputs are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a
-            callable, an eager tensor that it uses.
+            callable, an eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         vectors: nest like `xs`, each entry with the shape of its x.
         unconnected_gradients: "none" gives None for an x on which the outputs do not depend, "zero" gives zeros.
 
@@ -84,17 +84,17 @@ def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(outputs):
+    def compute(tensors, xs):
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
-        given = losses(outputs) if callable(losses) else losses
-        z = tf.nest.flatten(outputs)
+        given = losses(tensors) if callable(losses) else losses
+        z = tf.nest.flatten(tensors if callable(losses) else outputs)
         present = [source for source in sources if source is not None]
-        inlined = inline_calls(z, depends_on=present)
+        inlined = inline_calls(tf.nest.flatten(tensors), depends_on=present)
         results = _through_outputs(inlined, z, tf.nest.flatten(given), sources, flat_vectors)
         return packed(xs, results, shaped_like(xs, sources), unconnected)
 
-    return in_graph(compute, outputs)
+    return in_graph(compute, outputs, xs=xs)
 
 
 def _through_outputs(inlined, outputs, losses, sources, vectors):

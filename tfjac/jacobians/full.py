@@ -25,7 +25,7 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
-            eager tensor that it uses.
+            eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         mode: "reverse": one backward pass for each element of y; "forward": one forward product for each element of
             x; "auto": where examples are proved to be independent along axis 0 of y, one backward pass for each output
             of an example (the factors of weights, the diagonal blocks of inputs), else reverse or forward, whichever is

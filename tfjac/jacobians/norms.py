@@ -20,7 +20,7 @@ def per_example_gradient_norms(losses, variables, verify=None):
     Args:
         losses: tensor `[n]` of the `tf.function` being traced, one loss per example (a Keras loss with
             `reduction="none"`); or a callable without arguments that returns it, anywhere.
-        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        variables: as in `per_example_jacobian`.
         verify: as in `per_example_jacobian`.
 
     Returns:
@@ -37,13 +37,12 @@ def per_example_gradient_norms(losses, variables, verify=None):
     itself, see `tfjac.ops.jacobian_row_norms`. An embedding costs its positions, whatever the size of its table.
     The derivative of a norm is not finite where the norm is zero.
     """
-    flat = tf.nest.flatten(variables)
 
-    def compute(y):
-        factors = factorize([of_rank_one(y)], flat, verify=verify)
+    def compute(y, variables):
+        factors = factorize([of_rank_one(y)], tf.nest.flatten(variables), verify=verify)
         return tf.cast(_norms(factors, y.dtype), y.dtype)
 
-    return in_graph(compute, losses)
+    return in_graph(compute, losses, xs=variables)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -74,9 +73,9 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=N
     Cost: one backward pass, of which what the norms were computed from is used again for the weighted sum
     ("book-keeping", Bu, Wang, Zha & Karypis 2023, "Differentially private optimization on large model at small cost").
     """
-    flat = tf.nest.flatten(variables)
 
-    def compute(y):
+    def compute(y, variables):
+        flat = tf.nest.flatten(variables)
         bound = _one_for_each("clip_norm", clip_norm, of_rank_one(y), scalar_too=True)
         factors = factorize([y], flat, verify=verify)
         norms = _norms(factors, y.dtype)
@@ -86,7 +85,7 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=N
         gradients = tf.nest.pack_sequence_as(variables, gradients)
         return (gradients, tf.cast(norms, y.dtype)) if return_norms else gradients
 
-    return in_graph(compute, losses)
+    return in_graph(compute, losses, xs=variables)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -113,7 +112,7 @@ def weighted_gradients(losses, variables, weights):
     one that clips, the gradients of the examples do not add up to that of the sum: then as `per_example_gradients`.
     """
 
-    def compute(y):
+    def compute(y, variables):
         factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)
         sources = sources_of(variables)
         present = [source for source in sources if source is not None]
@@ -125,7 +124,7 @@ def weighted_gradients(losses, variables, weights):
         sums = [_weighted_sum(rows, factor, v) for rows, v in zip(factorize(ys, flat, examples_mix="full"), flat)]
         return tf.nest.pack_sequence_as(variables, sums)
 
-    return in_graph(compute, losses)
+    return in_graph(compute, losses, xs=variables)
 
 
 def _norms(factors, dtype):

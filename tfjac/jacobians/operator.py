@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.graph import as_tf_variable, in_graph
+from tfjac.graph import in_graph
 from tfjac.jacobians.factorize import factorize
 from tfjac.jacobians.factors import DenseFactor, listed
+from tfjac.jacobians.nests import like
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -126,7 +127,7 @@ def jacobian_operator(ys, variables, examples_mix="error", verify=None):
     Args:
         ys: tensor `[n, ...]` of the `tf.function` being traced, or a list of such tensors with the same n, whose
             outputs then follow one another along m; or a callable without arguments that returns it, anywhere.
-        variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
+        variables: as in `per_example_jacobian`; all of one dtype.
         examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
         verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
             backward passes more; None for what the environment variable TFJAC_VERIFY says.
@@ -146,20 +147,18 @@ def jacobian_operator(ys, variables, examples_mix="error", verify=None):
 
 def operator_of(ys, variables, factors_of):
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
-    variables = tf.nest.flatten(variables)
-    if not variables:
+    if not tf.nest.flatten(variables):
         raise ValueError("variables must hold at least one variable. Received: an empty nest")
     made = {}
 
-    def compute(ys):
-        ys = tf.nest.flatten(ys)
-        factors = factors_of(ys, variables)
-        made["factors"] = factors
+    def compute(ys, variables):
+        ys, flat = tf.nest.flatten(ys), tf.nest.flatten(variables)
+        factors = factors_of(ys, flat)
+        made["factors"], made["shapes"] = factors, [like(x).shape for x in flat]
         made["m"] = sum(product(axes(y)[1:]) for y in ys)
         return [list(factor.tensors()) for factor in factors], axes(ys[0])[0], made["m"]
 
-    tensors, n, m = in_graph(compute, ys)
+    tensors, n, m = in_graph(compute, ys, xs=variables)
     factors = [factor.with_tensors(*parts) for factor, parts in zip(made["factors"], tensors)]
-    shapes = [x.shape if tf.is_tensor(x) else as_tf_variable(x).shape for x in variables]
     n, m = (int(size) if tf.is_tensor(size) and not tf.is_symbolic_tensor(size) else size for size in (n, m))
-    return JacobianOperator(factors, shapes, n, m)
+    return JacobianOperator(factors, made["shapes"], n, m)

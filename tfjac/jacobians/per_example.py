@@ -13,7 +13,8 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
 
     Args:
         ys: tensor `[n, *outputs]` of the `tf.function` being traced; or a callable without arguments that returns it.
-        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
+        variables: `tf.Variable`, `keras.Variable`, tensor that all examples share, with a callable a selector of such
+            a node, or a nest of them.
         examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
         chunk_size: how many of the m backward passes are live at once; all where None. Smaller is slower; the result
             is the same.
@@ -49,8 +50,7 @@ def per_example_gradients(losses, variables, examples_mix="error", verify=None):
     Args:
         losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns
             it.
-        variables: `tf.Variable`, `keras.Variable`, or a nest of them.
-        examples_mix, verify: as in `per_example_jacobian`.
+        variables, examples_mix, verify: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[n, *variable.shape]`.
@@ -60,7 +60,11 @@ def per_example_gradients(losses, variables, examples_mix="error", verify=None):
 
     Cost: one backward pass and one write of the result.
     """
-    return in_graph(lambda y: per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify), losses)
+
+    def compute(y, variables):
+        return per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify)
+
+    return in_graph(compute, losses, xs=variables)
 
 
 def of_rank_one(losses):

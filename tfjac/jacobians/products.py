@@ -15,7 +15,7 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
         ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
-            eager tensor that it uses.
+            eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         tangents: nest like `xs`, each entry with the shape of its x.
         unconnected_gradients: "none" gives None for a y that depends on no x, "zero" gives zeros.
 
@@ -70,7 +70,7 @@ def vjp(ys, xs, cotangents=None, unconnected_gradients="none"):
         ys: tensor of any rank of the `tf.function` being traced, or a nest of such tensors, one of which may be
             computed from another; or a callable without arguments that returns it, anywhere.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them. With a callable, an
-            eager tensor that it uses.
+            eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         cotangents: nest like `ys`, each entry with the shape of its y; ones where left out, as in `tf.gradients`.
         unconnected_gradients: "none" gives None for an x on which no y depends, "zero" gives zeros.
 

@@ -64,7 +64,11 @@ def find_uses(analysis, sources, n):
     for source in sources:
         if analysis.carries(source):
             consumer = next(op for op in analysis.path if any(tensor is source for tensor in op.inputs))
-            raise examples_mix_at(consumer, f"the weight {source.name!r} is itself used per example, not shared by all")
+            raise examples_mix_at(
+                consumer,
+                f"{source.name!r} has a part of its own for each example, not one that all share: batch_jacobian and "
+                "node_gradients are for such tensors",
+            )
     return [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 

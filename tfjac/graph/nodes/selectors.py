@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import fnmatch
 import re
+from itertools import product
 
 import keras
 import tensorflow as tf
@@ -144,12 +145,17 @@ def _matching(nodes, name, name_of=lambda node: node.name):
     """Nodes by the whole name, with and without the index of a result, else by its end."""
     if any(character in name for character in "*?"):
         patterns = (name, f"*/{name}")
-        return [node for node in nodes if any(fnmatch.fnmatchcase(name_of(node), each) for each in patterns)]
-    names = [(node, name_of(node), re.sub(r":\d+$", "", name_of(node))) for node in nodes]
+        named = [(node, (name_of(node), _without_index(name_of(node)))) for node in nodes]
+        return [node for node, names in named if any(fnmatch.fnmatchcase(*pair) for pair in product(names, patterns))]
+    names = [(node, name_of(node), _without_index(name_of(node))) for node in nodes]
     exact = [node for node, whole, _ in names if whole == name] or [node for node, _, stem in names if stem == name]
     ends = [(node, stem) for node, _, stem in names if f"/{stem}".endswith(f"/{name}")]
     ends = ends or [(node, whole) for node, whole, _ in names if f"/{whole}".endswith(f"/{name}")]
     return exact or _only(ends, name)
+
+
+def _without_index(name):
+    return re.sub(r":\d+$", "", name)
 
 
 def _by_path(nodes, name):

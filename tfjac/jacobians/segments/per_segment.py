@@ -42,13 +42,13 @@ def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
     Cost: m backward passes, vectorised, and one write of the result. Rows of short segments are padded to the longest:
     memory segments · longest · (i + m·o) numbers for each layer [i,o].
     """
-    flat = tf.nest.flatten(variables)
 
-    def compute(y):
+    def compute(y, variables):
+        flat = tf.nest.flatten(variables)
         factors = factorize_segments([y], flat, max_rows, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
-    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys))
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
 @tf.autograph.experimental.do_not_convert
@@ -69,7 +69,11 @@ def per_segment_gradients(losses, variables, max_rows=None, verify=None):
     Cost: one backward pass and one write of the result. For the norms alone, `segment_operator(losses,
     variables).row_norms()` forms no gradient.
     """
-    return in_graph(lambda y: per_segment_jacobian(of_rank_one(y), variables, max_rows, verify), losses)
+
+    def compute(y, variables):
+        return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify)
+
+    return in_graph(compute, losses, xs=variables)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -30,7 +30,7 @@ def sparsity(ys, xs):
         ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
             another; or a callable without arguments that returns it.
         xs: a variable, a tensor of that `tf.function`, or a nest of them, whose elements then follow one another. With
-            a callable, an eager tensor that it uses.
+            a callable, an eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
 
     Returns:
         A `SparsityPattern` of shape `[elements of ys, elements of xs]`.
@@ -44,11 +44,11 @@ def sparsity(ys, xs):
     """
     found = []
 
-    def compute(ys):
+    def compute(ys, xs):
         found.append(Ends.of(ys, xs).pattern())
         return tf.constant(0)
 
-    in_graph(compute, ys)
+    in_graph(compute, ys, xs=xs)
     return found[0]
 
 

@@ -26,7 +26,7 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
         ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
             another; or a callable without arguments that returns it.
         xs: a variable, a tensor of that `tf.function`, or a nest of them, whose elements then follow one another. With
-            a callable, an eager tensor that it uses.
+            a callable, an eager tensor that it uses. Or selectors of nodes, see `tfjac.nodes`.
         pattern: a `SparsityPattern`, or a matrix `[elements of ys, elements of xs]` with entries where the Jacobian
             may differ from zero, where they are known beforehand; found with `sparsity` where left out. One that
             lacks entries gives wrong values, which only `verify` notices.
@@ -51,9 +51,10 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}. Received: {mode!r}")
     passes_at_once(chunk_size, memory_budget, lambda: 1)
-    made, dtype = {}, _dtype(xs)
+    made = {}
 
-    def compute(ys):
+    def compute(ys, xs):
+        dtype = _dtype(xs)
         ends = Ends.of(ys, xs)
         made["pattern"] = found = ends.pattern() if pattern is None else _checked(pattern, ends.sized())
         if found.num_entries == 0:
@@ -63,7 +64,7 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
         _verify(verify, tf.nest.flatten(ys), ends, found, values, tf.nest.flatten(xs))
         return values
 
-    values = in_graph(compute, ys)
+    values = in_graph(compute, ys, xs=xs)
     found = made["pattern"]
     return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
 
