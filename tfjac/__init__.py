@@ -43,11 +43,21 @@ from tfjac.jacobians import (
     weighted_gradients,
 )
 from tfjac.ops import load_ops, ops_info
-from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, LevenbergMarquardt, Status, least_squares
+from tfjac.optimizers import (
+    CurveFitResult,
+    LeastSquaresProblem,
+    LeastSquaresResult,
+    LevenbergMarquardt,
+    Status,
+    curve_fit,
+    least_squares,
+    plot_fit,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CurveFitResult",
     "Edit",
     "ExamplesMix",
     "External",
@@ -66,6 +76,7 @@ __all__ = [
     "chain",
     "clipped_gradients",
     "count_flops",
+    "curve_fit",
     "estimators",
     "explain_gradient",
     "external",
@@ -89,6 +100,7 @@ __all__ = [
     "per_example_jacobian",
     "per_segment_gradients",
     "per_segment_jacobian",
+    "plot_fit",
     "plot_gradients",
     "rules",
     "segment_operator",

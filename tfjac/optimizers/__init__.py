@@ -1,9 +1,12 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
+from tfjac.optimizers.curve_fit import curve_fit
+from tfjac.optimizers.curve_fit_result import CurveFitResult
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 from tfjac.optimizers.keras.callbacks import StepMonitor
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
+from tfjac.optimizers.pictures import plot_fit
 from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.records import Outcome, Report
 from tfjac.optimizers.results import LeastSquaresResult
@@ -15,6 +18,7 @@ __all__ = [
     "AutoSolver",
     "CholeskySolver",
     "ConjugateGradientSolver",
+    "CurveFitResult",
     "Damping",
     "IdentityScaling",
     "KernelSolver",
@@ -34,5 +38,7 @@ __all__ = [
     "Status",
     "StepMonitor",
     "TrustRegionDamping",
+    "curve_fit",
     "least_squares",
+    "plot_fit",
 ]

@@ -1,4 +1,4 @@
-"""The Jacobian where a minimisation ended, whatever its variables hold now."""
+"""The residuals and their Jacobian where a minimisation ended, whatever its variables hold now."""
 
 import threading
 
@@ -7,8 +7,8 @@ import tensorflow as tf
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 
 
-class FrozenJacobian:
-    """J of traced residuals, as a function of data, of what was drawn, and of the values of all variables read.
+class FrozenModel:
+    """J and r of traced residuals, as functions of data, of what was drawn, and of the values of all variables read.
 
     The user's variables are left alone: variables of its own, made when it is first asked, take their values.
 
@@ -18,10 +18,10 @@ class FrozenJacobian:
 
     def __init__(self, residuals):
         self._residuals, self._lock = residuals, threading.Lock()
-        self._variables = self._dense = None
+        self._variables = self._linearised = None
 
     def __call__(self, data, drawn, values):
-        """Return J `[rows, p]`, NumPy.
+        """Return J `[rows, p]` and r `[rows]`, NumPy.
 
         Args:
             data: list of tensors like `residuals.specs`.
@@ -29,11 +29,12 @@ class FrozenJacobian:
             values: list of tensors, what the variables in `residuals.handles` held.
         """
         with self._lock, tf.init_scope():
-            if self._dense is None:
+            if self._linearised is None:
                 self._trace()
             for variable, value in zip(self._variables, values):
                 variable.assign(value)
-            return self._dense(*data, *drawn).numpy()
+            jacobian, residual = self._linearised(*data, *drawn)
+            return jacobian.numpy(), residual.numpy()
 
     def _trace(self):
         residuals, specs = self._residuals, self._residuals.handle_specs
@@ -41,10 +42,10 @@ class FrozenJacobian:
         handles = [variable.handle for variable in self._variables]
         moved = [self._variables[position] for position in residuals.positions]
 
-        def dense(*tensors):
+        def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]
-            problem = problem_of_residuals(residuals.place(data, drawn, handles), moved)
-            return problem.linearise().jacobian.to_dense()
+            linearisation = problem_of_residuals(residuals.place(data, drawn, handles), moved).linearise()
+            return linearisation.jacobian.to_dense(), linearisation.residual
 
-        trace = tf.function(dense, autograph=False)
-        self._dense = trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
+        trace = tf.function(linearised, autograph=False)
+        self._linearised = trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)

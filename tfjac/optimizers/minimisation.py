@@ -8,10 +8,11 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.convergence import Tolerances, status_after, tolerances
 from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.frozen import FrozenJacobian
+from tfjac.optimizers.frozen import FrozenModel
 from tfjac.optimizers.implicit import differentiable
 from tfjac.optimizers.options import positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import problem_of_residuals
+from tfjac.optimizers.problem.variables import nested_names
 from tfjac.optimizers.records import Method, Outcome, State
 from tfjac.optimizers.results import LeastSquaresResult
 from tfjac.optimizers.scaling import get_scaling
@@ -77,7 +78,7 @@ class Minimiser:
         function = tf.function(
             minimisation(residuals, variables, settings), jit_compile=settings.jit_compile, autograph=False
         )
-        self.residuals, self._jacobian = residuals, FrozenJacobian(residuals)
+        self.residuals, self._frozen = residuals, FrozenModel(residuals)
         self._run = function.get_concrete_function(*residuals.specs)
 
     def __call__(self, data, variables):
@@ -92,17 +93,18 @@ class Minimiser:
         """
         flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
         if not tf.executing_eagerly():
-            outcome, drawn, unit = self._run(*data)
+            outcome, drawn, unit, _ = self._run(*data)
             return _packed(differentiable(outcome, self.residuals, flat, data, drawn, unit), variables)
         start = [variable.read_value() for variable in flat]
         try:
-            outcome, drawn, unit = self._run(*data)
+            outcome, drawn, unit, size = self._run(*data)
         except BaseException:
             for variable, value in zip(flat, start):
                 variable.assign(value)
             raise
-        read = self.residuals.read()
-        return LeastSquaresResult.of(_packed(outcome, variables), unit, lambda: self._jacobian(data, drawn, read))
+        read, names = self.residuals.read(), nested_names(variables)
+        linearised = lambda: self._frozen(data, drawn, read)  # noqa: E731
+        return LeastSquaresResult.of(_packed(outcome, variables), unit, int(size), names, linearised)
 
 
 def _packed(outcome, variables):
@@ -111,7 +113,7 @@ def _packed(outcome, variables):
 
 
 def minimisation(residuals, variables, settings):
-    """Return the function to be traced, from data to an `Outcome`, what the residuals drew, and their unit.
+    """Return the function to be traced, from data to an `Outcome`, what residuals drew, their unit and their number.
 
     Residuals are measured in a unit that keeps their squares within the range of the dtype; so is what the `Outcome`
     says of the cost and the gradient.
@@ -130,7 +132,8 @@ def minimisation(residuals, variables, settings):
 
     def minimise(*data):
         drawn = residuals.draw(data)
-        unit = unit_of(residuals.place(data, drawn), dtype)
+        at_start = residuals.place(data, drawn)
+        unit, number = unit_of(at_start, dtype), tf.add_n([tf.size(tensor, tf.int64) for tensor in at_start])
 
         def unfinished(outcome, state, first_cost, moved):
             return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
@@ -149,7 +152,7 @@ def minimisation(residuals, variables, settings):
         start = Outcome((), zero, zero, tf.constant(int(Status.RUNNING)), none, none, none, zero)
         outcome, *_ = tf.while_loop(unfinished, advance, (start, state, zero, tf.constant(False)))
         values = [as_tf_variable(variable).read_value() for variable in variables]
-        return outcome._replace(x=values), drawn, unit
+        return outcome._replace(x=values), drawn, unit, number
 
     return minimise
 

@@ -1,18 +1,26 @@
 """What a minimisation found."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.options import positive
+from tfjac.optimizers.statistics import Statistics, correlation_of
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.summary import summary_of
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LeastSquaresResult:
-    """The result of `least_squares`.
+    """The result of `least_squares`. Printed, it is its `summary()`.
+
+    What it says of errors holds for residuals that are independent and of equal variance, in a model that is nearly
+    linear within the errors. Matrices are about all parameters, one after the other: the variables flattened in the
+    order of the nest.
 
     Attributes:
         x: the values found, NumPy arrays in the nest of the variables; the variables hold them too.
@@ -23,8 +31,8 @@ class LeastSquaresResult:
         evaluations: number of evaluations of the residuals at trial points.
         jacobians: number of linearisations.
         damping: λ of the last step.
-        jacobian: callable without arguments, the Jacobian of the residuals `[rows, p]`, NumPy, at the values found
-            and for the data then, whatever the variables hold now. Computed when it is called.
+        num_residuals: how many residuals there are.
+        names: tuple of what the variables are called, in the order of the nest.
     """
 
     x: Any
@@ -35,10 +43,12 @@ class LeastSquaresResult:
     evaluations: int
     jacobians: int
     damping: float
-    jacobian: Callable[[], np.ndarray] = dataclasses.field(repr=False, compare=False)
+    num_residuals: int
+    names: tuple
+    _linearised: Callable[[], tuple] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, outcome, unit, jacobian):
+    def of(cls, outcome, unit, num_residuals, names, linearised):
         """Return the result that an `Outcome` of eager tensors tells of, with its residuals measured in `unit`."""
         square = float(unit) ** 2
         return cls(
@@ -50,8 +60,12 @@ class LeastSquaresResult:
             evaluations=int(outcome.evaluations),
             jacobians=int(outcome.jacobians),
             damping=float(outcome.damping),
-            jacobian=jacobian,
+            num_residuals=num_residuals,
+            names=tuple(names),
+            _linearised=linearised,
         )
+
+    # -------------------------------------------------------------- how it ended
 
     @property
     def success(self):
@@ -63,11 +77,51 @@ class LeastSquaresResult:
         """One sentence on why it stopped."""
         return self.status.message
 
+    def summary(self):
+        """Return a report for people: how it ended, and a table of the parameters, their errors and correlations.
+
+        Where there are many parameters, one line for each variable, without errors, which would take J to be formed.
+        """
+        return summary_of(self)
+
+    def __repr__(self):
+        return self.summary()
+
+    # -------------------------------------------------------------- residuals
+
+    def jacobian(self):
+        """Return the Jacobian of the residuals `[rows, p]`, NumPy, at the values found and for the data then.
+
+        Cost: one Jacobian, formed, when it, or what follows from it, is first asked for; that is then kept.
+        """
+        return self._linearisation[0]
+
+    def residuals(self):
+        """Return r `[rows]`, NumPy, at the values found, in the order of the rows of `jacobian()`."""
+        return self._linearisation[1]
+
+    @functools.cached_property
+    def _linearisation(self):
+        return self._linearised()
+
+    # -------------------------------------------------------------- parameters
+
+    @functools.cached_property
+    def statistics(self):
+        """The `Statistics` that all below comes from."""
+        jacobian, residuals = self._linearisation
+        return Statistics(jacobian, residuals, np.ones(jacobian.shape[1], bool))
+
+    def parameter_names(self):
+        """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
+        named = []
+        for name, value in zip(self.names, tf.nest.flatten(self.x)):
+            indices = np.ndindex(np.shape(value))
+            named += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in indices]
+        return named
+
     def covariance(self):
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
-
-        It holds for residuals of equal variance and a model that is nearly
-        linear within the errors. From the singular values of J, so that the condition number is not squared.
 
         Raises:
             ValueError: where there are no more residuals than parameters, or J does not determine the parameters.
@@ -75,35 +129,78 @@ class LeastSquaresResult:
         Cost: one Jacobian, formed, and its singular value decomposition.
         Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1.
         """
-        jacobian = self.jacobian()
-        rows, columns = jacobian.shape
-        if rows <= columns:
-            raise ValueError(
-                "The errors of parameters can be estimated only from more residuals than parameters. "
-                f"Received: {rows} residuals, {columns} parameters"
-            )
-        norms = np.linalg.norm(jacobian, axis=0)
-        _, singular, basis = np.linalg.svd(jacobian / np.where(norms > 0, norms, 1), full_matrices=False)
-        if singular[-1] <= rows * np.finfo(jacobian.dtype).eps * singular[0]:
-            raise ValueError(
-                "The residuals do not determine all parameters: a combination of them can change without effect. Fix "
-                "one, or add a residual for it. "
-                f"Received: a Jacobian whose singular values, columns scaled, go down to {singular[-1]:.3g}"
-            )
-        root = basis.T / singular / norms[:, None]
-        return 2 * self.cost / (rows - columns) * root @ root.T
+        covariance = self.statistics.covariance()
+        self.statistics.refuse_undetermined()
+        return covariance
 
     def standard_errors(self):
         """Return the standard deviations of the parameters, in the nest of `x`: roots of diag(`covariance()`)."""
-        flat = [np.asarray(value) for value in tf.nest.flatten(self.x)]
-        parts = np.split(np.sqrt(np.diag(self.covariance())), np.cumsum([value.size for value in flat])[:-1])
-        shaped = [part.reshape(value.shape) for part, value in zip(parts, flat)]
-        return tf.nest.pack_sequence_as(self.x, shaped)
+        return self._nested(np.sqrt(np.diag(self.covariance())))
 
-    def __str__(self):
-        return (
-            f"{self.message}\n"
-            f"status {self.status.name}, cost {self.cost:.10g}, largest gradient {self.gradient_norm:.3g}, "
-            f"{self.steps} steps, {self.evaluations} evaluations, {self.jacobians} Jacobians, "
-            f"damping {self.damping:.3g}"
-        )
+    def correlation(self):
+        """Return the correlation matrix of the parameters, `[p, p]`, NumPy."""
+        return correlation_of(self.covariance())
+
+    def confidence_intervals(self, level=0.95):
+        """Return the interval of each parameter that holds the true value in a fraction `level` of all cases.
+
+        Args:
+            level: a number between 0 and 1.
+
+        Returns:
+            The nest of `x`, arrays with one more axis of two at the end: the lower and the upper end, x ∓ t·s, with t
+            of Student's distribution.
+        """
+        reach = self.statistics.quantile(positive("level", level, below=1)) * np.sqrt(np.diag(self.covariance()))
+        middle = self._flat()
+        return self._nested(np.stack([middle - reach, middle + reach], axis=-1))
+
+    # -------------------------------------------------------------- the fit as a whole
+
+    @property
+    def degrees_of_freedom(self):
+        """Number of residuals less number of combinations of parameters that they determine."""
+        return self.statistics.degrees_of_freedom
+
+    @property
+    def rank(self):
+        """Number of combinations of parameters that the residuals determine: of all, if all are determined."""
+        return self.statistics.rank
+
+    @property
+    def undetermined(self):
+        """Nest of `x` of bool: the parameters with a part in a combination that can change without effect."""
+        return self._nested(~self.statistics.determined)
+
+    @property
+    def reduced_chi_square(self):
+        """‖r‖² over the degrees of freedom: about one, where residuals are in units of their standard deviations."""
+        return self.statistics.chi_square / self.degrees_of_freedom
+
+    def r_squared(self, observed):
+        """Return R², which part of the variance of what was observed is explained: 1 − ‖r‖²/‖y − mean(y)‖².
+
+        Args:
+            observed: y, of any shape: what the residuals are differences to, neither weighted nor masked.
+
+        Raises:
+            ValueError: for another number of values than residuals.
+        """
+        observed = np.asarray(observed, np.float64)
+        if observed.size != self.residuals().size:
+            raise ValueError(
+                "R² compares the residuals with what was observed, one value for each. "
+                f"Received: {observed.size} values, {self.residuals().size} residuals"
+            )
+        return 1 - self.statistics.chi_square / np.sum(np.square(observed - observed.mean()))
+
+    def _flat(self):
+        """Return `x` as one vector `[p]` of float64."""
+        return np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)]).astype(np.float64)
+
+    def _nested(self, vector):
+        """Return what is `[p, …]` in the nest of `x`."""
+        flat = [np.asarray(value) for value in tf.nest.flatten(self.x)]
+        parts = np.split(vector, np.cumsum([value.size for value in flat])[:-1])
+        shaped = [part.reshape(value.shape + part.shape[1:]) for part, value in zip(parts, flat)]
+        return tf.nest.pack_sequence_as(self.x, shaped)

@@ -42,3 +42,17 @@ def checked_variables(variables):
 def variable_name(variable):
     """Return the path of a Keras variable, or the name of a `tf.Variable`."""
     return getattr(variable, "path", None) or variable.name
+
+
+def nested_names(variables):
+    """Return what to call each variable of a nest, in the order of `tf.nest.flatten`.
+
+    That is the key of a dictionary that leads to it, or its own name where no other has the same; else its number.
+    """
+    flat = tf.nest.flatten(variables)
+    keys = list(variables) if isinstance(variables, dict) and len(variables) == len(flat) else None
+    if keys is not None and not any(tf.nest.is_nested(variable) for variable in variables.values()):
+        return [str(key) for key in sorted(keys)]
+    names = [variable_name(variable).removesuffix(":0") for variable in flat]
+    names = [f"x{k}" if names.count(name) > 1 else name for k, name in enumerate(names)]
+    return ["x" if name == "Variable" else name for name in names]

@@ -1,0 +1,135 @@
+"""curve_fit against SciPy's, argument by argument."""
+
+import matplotlib
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+import tfjac
+
+from . import nist
+
+X = np.linspace(0, 4, 25)
+Y = 2.5 * np.exp(-1.3 * X) + 0.5 + 0.05 * np.cos(37 * X)
+SIGMA = 0.02 * (1 + X)
+COVARIANCE = np.diag(SIGMA**2) + 0.0005 * np.exp(-np.abs(X[:, None] - X))
+TIGHT = {"ftol": 1e-14, "xtol": 1e-14, "gtol": 1e-14}
+
+
+def decay(x, amplitude, rate, offset):
+    return amplitude * tf.exp(-rate * x) + offset
+
+
+def decay_numpy(x, amplitude, rate, offset):
+    return amplitude * np.exp(-rate * x) + offset
+
+
+def same(ours, theirs, rtol=1e-6):
+    for mine, reference in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, reference, rtol=rtol, atol=rtol * np.abs(reference).max())
+
+
+@pytest.mark.parametrize("absolute_sigma", [False, True])
+@pytest.mark.parametrize("sigma", [None, 0.1, SIGMA, COVARIANCE], ids=["none", "number", "vector", "matrix"])
+def test_sigma(sigma, absolute_sigma):
+    options = {"absolute_sigma": absolute_sigma}
+    given = np.full(25, sigma) if isinstance(sigma, float) else sigma
+    theirs = scipy.optimize.curve_fit(decay_numpy, X, Y, sigma=given, **options, ftol=1e-14, xtol=1e-14)
+    same(tfjac.curve_fit(decay, X, Y, sigma=sigma, **options, **TIGHT), theirs, rtol=1e-5)
+
+
+def test_x_of_several_kinds():
+    """A matrix of two rows, a tuple, and a dictionary of tensors with an index in it."""
+    other = np.cos(X)
+    theirs = scipy.optimize.curve_fit(lambda x, a, b: a * x[0] + np.exp(b * x[1]), np.stack([X, other]), Y)
+    same(tfjac.curve_fit(lambda x, a, b: a * x[0] + tf.exp(b * x[1]), np.stack([X, other]), Y), theirs, 1e-4)
+    same(tfjac.curve_fit(lambda x, a, b: a * x[0] + tf.exp(b * x[1]), (X, other), Y), theirs, 1e-4)
+    data = {"x": X.tolist(), "which": tf.constant(np.arange(25) % 2)}
+    groups = tfjac.curve_fit(lambda d, a, b: tf.gather(tf.stack([a, b]), d["which"]), data, Y)
+    np.testing.assert_allclose(groups.popt, [Y[::2].mean(), Y[1::2].mean()], rtol=1e-6)
+
+
+def test_integers_count_as_numbers():
+    y = [1, 3, 5, 7, 10]
+    theirs = np.polyfit(range(5), y, 1)
+    np.testing.assert_allclose(tfjac.curve_fit(lambda x, a, b: a * x + b, range(5), y).popt, theirs, rtol=1e-6)
+
+
+def test_parameters_by_number():
+    popt, pcov = tfjac.curve_fit(lambda x, *b: b[0] * x + b[1], X, Y, p0=[1, 1])
+    theirs = np.polyfit(X, Y, 1, cov=True)
+    same((popt, pcov), theirs)
+    result = tfjac.curve_fit(lambda x, slope, *rest: slope * x + rest[0], X, Y, p0=[1, 1])
+    assert result.names == ("slope", "p1") and "slope" in result.summary()
+
+
+def test_a_parabola_through_three_points_has_no_errors():
+    with pytest.warns(UserWarning, match="only from more residuals than parameters"):
+        popt, pcov = tfjac.curve_fit(lambda x, a, b, c: a * x**2 + b * x + c, [0, 1, 2], [1, 2, 5])
+    np.testing.assert_allclose(popt, [1, 0, 1], atol=1e-7)
+    assert np.isinf(pcov).all()
+
+
+def test_undetermined_parameters_have_infinite_errors():
+    with pytest.warns(UserWarning, match="do not determine all parameters"):
+        _, pcov = tfjac.curve_fit(lambda x, a, b: a * b * x, X, Y)
+    assert pcov.shape == (2, 2) and np.isinf(pcov).all()
+
+
+def test_a_fit_cut_short_says_so():
+    with pytest.warns(UserWarning, match=r"Stopped after max_steps.*Received: status MAX_STEPS"):
+        assert not tfjac.curve_fit(decay, X, Y, max_steps=1).success
+
+
+@pytest.mark.parametrize("name", nist.MODELS)
+def test_certified_errors(name):
+    """NIST's standard deviations, by a function of the data and one argument for each parameter."""
+    problem = nist.load(name)
+    y = np.log(problem.y) if name == "Nelson" else problem.y
+    fit = tfjac.curve_fit(lambda x, *b: nist.MODELS[name](b, x), problem.x, y, problem.starts[1], ftol=1e-12)
+    np.testing.assert_allclose(fit.popt, problem.certified, rtol=1e-5)
+    np.testing.assert_allclose(np.sqrt(np.diag(fit.pcov)), problem.deviations, rtol=1e-5)
+
+
+def test_later_fits_leave_a_result_alone():
+    """They share a variable and a graph."""
+    first = tfjac.curve_fit(decay, X, Y)
+    second = tfjac.curve_fit(decay, X, 2 * Y)
+    np.testing.assert_allclose(second.popt, first.popt * [2, 1, 2], rtol=1e-5)
+    np.testing.assert_allclose(second.pcov, first.pcov * np.outer([2, 1, 2], [2, 1, 2]), rtol=1e-5)
+
+
+def test_arguments_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"number of parameters does not follow.*pass p0"):
+        tfjac.curve_fit(lambda x, *b: b[0] * x, X, Y)
+    with pytest.raises(ValueError, match=r"one argument for each parameter. Received: .*p0 of 4 parameters"):
+        tfjac.curve_fit(decay, X, Y, [1, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"ydata must be finite.*1 values that are NaN"):
+        tfjac.curve_fit(decay, X, np.where(X == 0, np.nan, Y))
+    with pytest.raises(ValueError, match=r"sigma of shape \(3,\), ydata of shape \(25,\)"):
+        tfjac.curve_fit(decay, X, Y, sigma=np.ones(3))
+    with pytest.raises(ValueError, match=r"standard deviations, which are positive"):
+        tfjac.curve_fit(decay, X, Y, sigma=-SIGMA)
+    with pytest.raises(ValueError, match=r"must be positive definite"):
+        tfjac.curve_fit(decay, X, Y, sigma=-COVARIANCE)
+    with pytest.raises(TypeError, match=r"tf.exp, not np.exp|compute with TensorFlow"):
+        tfjac.curve_fit(decay_numpy, X, Y)
+    with pytest.raises(ValueError, match=r"one value for each of ydata. Received: values of \(24,\), ydata of \(25,\)"):
+        tfjac.curve_fit(lambda x, a: a * x[1:], X, Y)
+    with pytest.raises(TypeError, match=r"f must be a function"):
+        tfjac.curve_fit(3, X, Y)
+
+
+def test_a_picture_of_the_fit():
+    matplotlib.use("Agg")
+    result = tfjac.curve_fit(decay, X, Y, sigma=SIGMA, absolute_sigma=True)
+    axes = tfjac.plot_fit(result, points=50)
+    curve = next(line for line in axes.lines if line.get_label() == "fit")
+    np.testing.assert_allclose(curve.get_ydata(), decay_numpy(curve.get_xdata(), *result.popt))
+    assert len(axes.collections) == 3, "error bars and two bands"
+    with pytest.raises(TypeError, match="plot_fit draws what"):
+        tfjac.plot_fit((1, 2))
+    surface = tfjac.curve_fit(lambda x, a: a * x[0] * x[1], np.stack([X, X]), Y)
+    with pytest.raises(ValueError, match="Only a curve y"):
+        tfjac.plot_fit(surface)

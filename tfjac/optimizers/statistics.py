@@ -1,0 +1,121 @@
+"""What residuals and their Jacobian at a minimum say about the parameters, in NumPy and double precision.
+
+With J of the free parameters and s² = ‖r‖²/(rows − rank), near enough to a linear model and for independent errors of
+equal variance, the parameters found are distributed about the true ones with covariance s²(JᵀJ)⁻¹. All of it follows
+from the singular values of J with its columns scaled, so that the condition number is not squared.
+Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1.
+"""
+
+import functools
+
+import numpy as np
+
+
+class Statistics:
+    """The covariance of the free parameters, and what comes before it.
+
+    Args:
+        jacobian: `[rows, p]`, J, of any floating-point dtype.
+        residuals: `[rows]`, r.
+        free: `[p]`, bool: which parameters were free to move there. The others count as known.
+        absolute: whether the residuals are in units of their standard deviations, so that s² is one rather than
+            estimated.
+
+    Attributes:
+        rows: number of residuals. Those that are zero and that no parameter moves, as masked ones are, do not count.
+        chi_square: ‖r‖².
+    """
+
+    def __init__(self, jacobian, residuals, free, absolute=False):
+        self._free, self._absolute = free, absolute
+        self._jacobian = np.asarray(jacobian, np.float64)[:, free]
+        self._precision = np.finfo(jacobian.dtype).eps
+        residuals = np.asarray(residuals, np.float64)
+        self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1))
+        self.chi_square = float(residuals @ residuals)
+
+    @functools.cached_property
+    def _decomposition(self):
+        """Norms of the columns of J, and the singular values and right singular vectors with these divided out."""
+        norms = np.linalg.norm(self._jacobian, axis=0)
+        norms = np.where(norms > 0, norms, 1)
+        _, singular, basis = np.linalg.svd(self._jacobian / norms, full_matrices=self._jacobian.shape[0] < norms.size)
+        return norms, np.concatenate([singular, np.zeros(norms.size - singular.size)]), basis
+
+    @property
+    def _above_rounding(self):
+        singular = self._decomposition[1]
+        return singular > len(self._jacobian) * self._precision * singular.max(initial=0)
+
+    @property
+    def rank(self):
+        """How many combinations of the free parameters the residuals determine."""
+        return int(np.count_nonzero(self._above_rounding))
+
+    @property
+    def determined(self):
+        """`[p]`, bool: the parameters without a part in any combination that can change without effect."""
+        lost = self._decomposition[2][~self._above_rounding]
+        determined = np.ones(self._free.size, bool)
+        determined[self._free] = np.all(np.abs(lost) < np.sqrt(self._precision), axis=0)
+        return determined
+
+    @property
+    def degrees_of_freedom(self):
+        """Rows less rank: what is left of the residuals for their variance to be estimated from."""
+        return self.rows - self.rank
+
+    @property
+    def variance(self):
+        """s², the variance of a residual: estimated, or one where residuals are in units of their deviations.
+
+        Raises:
+            ValueError: where there are no more residuals than parameters to estimate it from.
+        """
+        if self._absolute:
+            return 1.0
+        if self.degrees_of_freedom <= 0:
+            raise ValueError(
+                "The errors of parameters can be estimated only from more residuals than parameters. "
+                f"Received: {self.rows} residuals, {self._jacobian.shape[1]} parameters"
+            )
+        return self.chi_square / self.degrees_of_freedom
+
+    def covariance(self):
+        """Return s²(JᵀJ)⁻¹ `[p, p]`, by the pseudoinverse; zero for the parameters that are not free.
+
+        Raises:
+            ValueError: where s² cannot be estimated. What is not `determined` is for the caller to see to.
+        """
+        norms, singular, basis = self._decomposition
+        kept = self._above_rounding
+        root = basis[kept].T / singular[kept] / norms[:, None]
+        covariance = np.zeros((self._free.size, self._free.size))
+        covariance[np.ix_(self._free, self._free)] = self.variance * root @ root.T
+        return covariance
+
+    def refuse_undetermined(self):
+        """Raise ValueError where a combination of the parameters is not determined."""
+        if self.rank < self._jacobian.shape[1]:
+            singular = self._decomposition[1]
+            raise ValueError(
+                "The residuals do not determine all parameters: a combination of them can change without effect. Fix "
+                "one, or add a residual for it. "
+                f"Received: a Jacobian whose singular values, columns scaled, go down to {singular[-1]:.3g}"
+            )
+
+    def quantile(self, level):
+        """Return by how many standard errors a parameter may be off in a fraction `level` of all cases: Student's t."""
+        import scipy.stats
+
+        tail = (1 + level) / 2
+        return scipy.stats.norm.ppf(tail) if self._absolute else scipy.stats.t.ppf(tail, self.degrees_of_freedom)
+
+
+def correlation_of(covariance):
+    """Return the correlation matrix `[p, p]` of a covariance; one on the diagonal, zero beside a variance of zero."""
+    errors = np.sqrt(np.diag(covariance))
+    inverse = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 0)
+    correlation = covariance * inverse[:, None] * inverse
+    np.fill_diagonal(correlation, 1)
+    return np.clip(correlation, -1, 1)

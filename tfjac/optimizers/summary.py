@@ -1,0 +1,100 @@
+"""The report of a minimisation for people: how it ended, and a table of its parameters."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+MANY = 40
+"""From so many parameters on, a line for each variable rather than for each parameter."""
+
+LARGE = 2**22
+"""A Jacobian of more elements is not formed for a report."""
+
+MOST_CORRELATIONS = 10
+"""So many correlations are listed, the strongest first."""
+
+WORTH_SAYING = 0.1
+"""Correlations below this are not listed."""
+
+
+def summary_of(result):
+    """Return the report of a `LeastSquaresResult`, several lines of text; it never raises.
+
+    Args:
+        result: a `LeastSquaresResult`.
+    """
+    head = (
+        f"{result.message}\n"
+        f"status {result.status.name}, cost {result.cost:.10g}, largest gradient {result.gradient_norm:.3g}, "
+        f"{result.steps} steps, {result.evaluations} evaluations, {result.jacobians} Jacobians, "
+        f"damping {result.damping:.3g}"
+    )
+    values = tf.nest.flatten(result.x)
+    if sum(np.size(value) for value in values) > MANY:
+        return "\n".join([head, *_table([_of_variable(*pair) for pair in zip(result.names, values)])])
+    return "\n".join([head, *_of_fit(result), *_of_parameters(result)])
+
+
+def _of_variable(name, value):
+    shape = "×".join(map(str, value.shape))
+    return [name, shape, f"from {value.min():.6g}" if value.size else "", f"to {value.max():.6g}" if value.size else ""]
+
+
+def _of_fit(result):
+    if not _may_be_formed(result):
+        return []
+    statistics = result.statistics
+    lines = [f"{statistics.rows} residuals, rank {statistics.rank}, {statistics.degrees_of_freedom} degrees of freedom"]
+    if statistics.degrees_of_freedom > 0:
+        reduced = statistics.chi_square / statistics.degrees_of_freedom
+        lines.append(f"chi-square {statistics.chi_square:.6g}, reduced chi-square {reduced:.6g}")
+    return lines
+
+
+def _of_parameters(result):
+    """A line for each parameter: its value, its error, and its interval; then the correlations."""
+    values = tf.nest.flatten(result.x)
+    names, flat = result.parameter_names(), np.concatenate([np.ravel(value) for value in values])
+    try:
+        covariance = result.statistics.covariance() if _may_be_formed(result) else None
+    except (ValueError, np.linalg.LinAlgError):
+        covariance = None  # no degrees of freedom are left, or J is not finite: there are no errors to tell
+    if covariance is None:
+        return _table([[name, f"{value:.8g}"] for name, value in zip(names, flat)])
+    errors, determined = np.sqrt(np.diag(covariance)), result.statistics.determined
+    reach = result.statistics.quantile(0.95) * errors
+    rows = [["parameter", "value", "standard error", "95 % confidence interval"]]
+    for name, value, error, width, known in zip(names, flat, errors, reach, determined):
+        relative = f" ({error / abs(value):.2%})" if value else ""
+        interval = f"[{value - width:.6g}, {value + width:.6g}]"
+        rows.append([name, f"{value:.8g}", *((f"{error:.4g}{relative}", interval) if known else ("not determined",))])
+    return [*_table(rows), *_of_correlations(names, covariance, determined & (errors > 0))]
+
+
+def _of_correlations(names, covariance, meant):
+    """The strongest correlations between the parameters that are `meant`."""
+    errors = np.sqrt(np.diag(covariance))
+    pairs = [
+        (covariance[i, j] / errors[i] / errors[j], names[i], names[j])
+        for i, j in itertools.combinations(np.flatnonzero(meant), 2)
+    ]
+    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= WORTH_SAYING), key=lambda pair: -abs(pair[0]))
+    if not pairs:
+        return []
+    rest = f" (and {len(pairs) - MOST_CORRELATIONS} weaker)" if len(pairs) > MOST_CORRELATIONS else ""
+    listed = _table([[f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:MOST_CORRELATIONS]])
+    return [f"correlations{rest}", *listed]
+
+
+def _may_be_formed(result):
+    """Whether J is small enough to be formed for a report, and the values are finite."""
+    if not all(np.all(np.isfinite(value)) for value in tf.nest.flatten(result.x)) or not np.isfinite(result.cost):
+        return False
+    return result.num_residuals * sum(np.size(value) for value in tf.nest.flatten(result.x)) <= LARGE
+
+
+def _table(rows):
+    """Return rows of text as lines, columns aligned, indented."""
+    widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
+    return ["    " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
