@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.rules.case import Case, behind
-from tfjac.graph.example_rules.elementwise import GRADIENTS, SEVERAL_INPUTS, UNARY
+from tfjac.graph.op_types import GRADIENTS, SEVERAL_INPUTS, UNARY
 
 
 def inside(x):
@@ -128,9 +128,9 @@ SELF_GIVEN = ("EluGrad", "SeluGrad", "SigmoidGrad", "TanhGrad", "ReluGrad", "Rel
 STEPS = "Ceil Floor FloorDiv Rint Round Sign StopGradient TruncateDiv"
 """These pass on values, but no gradient: they matter in the backward of a custom gradient, and are among its cases."""
 
-EACH = [(name, unary(name)) for name in UNARY.split() if name not in STEPS.split()]
-EACH += [(name, several(name)) for name in SEVERAL_INPUTS.split() if name not in STEPS.split()]
-EACH += [(name, gradient_of(name)) for name in GRADIENTS.split()]
+EACH = [(name, unary(name)) for name in sorted(UNARY) if name not in STEPS.split()]
+EACH += [(name, several(name)) for name in sorted(SEVERAL_INPUTS) if name not in STEPS.split()]
+EACH += [(name, gradient_of(name)) for name in sorted(GRADIENTS)]
 
 
 def broadcast_from_the_left(x):

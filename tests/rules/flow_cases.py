@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.rules.case import Case, behind
 from tests.rules.elementwise_cases import STEPS
-from tfjac.graph.example_rules.elementwise import DECISIONS
+from tfjac.graph.op_types import DECISIONS
 
 
 def repeated(step, *state, count=3):
@@ -109,7 +109,7 @@ APART = [
     Case("If, Case", branched, variables=((4, 4),)),
     Case("StatelessCase", lambda x: tf.switch_case(_one(x), [lambda: x, lambda: tf.sin(x), lambda: x**2])),
     Case("If behind", behind(lambda x: tf.cond(tf.reduce_sum(x) < 1e9, lambda: x**2, lambda: x)), (2, 4)),
-    *(Case(name, decided(name)) for name in f"{DECISIONS} {STEPS}".split() if not name.endswith("Like")),
+    *(Case(name, decided(name)) for name in (*sorted(DECISIONS), *STEPS.split()) if not name.endswith("Like")),
     Case("custom gradient", weighed_with_gradient, variables=((4,),), refused=True),
     Case("custom gradient, two outputs", two_outputs),
     Case("custom gradient behind", behind(with_backward(lambda dy: tf.cumsum(dy, 0))), (2, 4)),

@@ -193,9 +193,7 @@ APART = [
     *(Case(name + " behind", behind(lambda x, f=function: f(x, 0)), (2, 4)) for name, function in SCANS.items()),
     *(Case(name + " behind", behind(function), (4, 2)) for name, function in SEGMENTS.items()),
     *(
-        Case("SparseSegment" + name + " behind", behind(sparse_segments(name)), (4, 2))
-        for name in SPARSE
-
+        Case("SparseSegment" + name + " behind", behind(sparse_segments(name)), (4, 2)) for name in SPARSE
     ),  # TensorFlow's vectoriser gets that wrong
     *(Case("SparseSegment" + name + " of a table", of_table(name), (4,), ((5, 4),), refused=True) for name in SPARSE),
 ]

@@ -1,9 +1,9 @@
 """What is asked of the package at each sample: is it right where TensorFlow is not?
 
-    package           J by backward passes, all at once, against central differences
-    package, chunks   the same, two passes at a time
-    package, forward  J by forward products
-    package, second   the product of the Hessian of u·y with a vector, against central differences of Jᵀu
+package           J by backward passes, all at once, against central differences
+package, chunks   the same, two passes at a time
+package, forward  J by forward products
+package, second   the product of the Hessian of u·y with a vector, against central differences of Jᵀu
 """
 
 import functools

@@ -20,11 +20,11 @@ _COMMON = 0.05
 def condensed(results):
     """Return what is worth keeping of the outcomes, as `sweep` returns them, a dict.
 
-        "samples": their number
-        "deviations": for each sample that is not right in every check, one line for each way of not being so, with the
-            checks, and the types of its ops that are not common
-        "tried": for each type of op, by how many samples
-        "never tried": the types of op with a gradient that no sample uses
+    "samples": their number
+    "deviations": for each sample that is not right in every check, one line for each way of not being so, with the
+        checks, and the types of its ops that are not common
+    "tried": for each type of op, by how many samples
+    "never tried": the types of op with a gradient that no sample uses
     """
     tried = collections.Counter(op for found in results.values() for op in _ops(found))
     common = {op for op, count in tried.items() if count > _COMMON * len(results)}

@@ -61,8 +61,10 @@ def judge(nodes):
         return "vanishing", f"Its norm falls most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", _TO_LIVE
     if norms[-1] > _HUGE * norms[0]:
         steepest = max(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
-        return "exploding", f"Its norm grows most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", (
-            "scale the weights or the data, normalise, or clip gradients"
+        return (
+            "exploding",
+            f"Its norm grows most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.",
+            ("scale the weights or the data, normalise, or clip gradients"),
         )
     return "connected", f"The norm of the gradient is {norms[-1]:.3g}.", ""
 

@@ -4,8 +4,6 @@ import dataclasses
 
 from tfjac.flops.formulas import OpenSize, formula_of
 from tfjac.graph import (
-    CALLS,
-    LOOPS,
     ancestors,
     bodies_of,
     layer_calls,
@@ -14,8 +12,7 @@ from tfjac.graph import (
     source_line,
     static_trip_count,
 )
-
-_CHOICES = {"If", "StatelessIf", "Case", "StatelessCase"}
+from tfjac.graph.op_types import CALLS, CHOICES, LOOPS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Counter:
         for op in ops:
             if op.type in LOOPS:
                 counted += self._loop(op, backward, needed, times, reason)
-            elif op.type in _CHOICES:
+            elif op.type in CHOICES:
                 counted += self._choice(op, backward, times, reason)
             elif op.type in CALLS:
                 counted += self._body(ancestors(bodies_of(op, "f")[0].outputs), backward, times, reason)

@@ -12,7 +12,7 @@ from tfjac.graph._private import (
     set_gradient,
 )
 from tfjac.graph.assignments import check_not_assigned_since
-from tfjac.graph.bodies import bodies_of
+from tfjac.graph.bodies import bodies_of, calls_functions
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
@@ -33,13 +33,12 @@ from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
-from tfjac.graph.rebuilding import LOOPS
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.targets import in_graph, read_graph
-from tfjac.graph.traversal import CALLS, SHAPE_ONLY, ancestors, between, references, shape_only
+from tfjac.graph.traversal import ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
@@ -47,9 +46,6 @@ from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verification import verification_wanted, verified
 
 __all__ = [
-    "CALLS",
-    "LOOPS",
-    "SHAPE_ONLY",
     "SHARED",
     "Dependence",
     "Effects",
@@ -67,6 +63,7 @@ __all__ = [
     "between",
     "bodies_of",
     "call_converted",
+    "calls_functions",
     "calls_that_draw",
     "captured_tensor",
     "captures_of",

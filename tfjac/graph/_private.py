@@ -15,8 +15,7 @@ from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
-PIECEWISE_CONSTANT = {"Ceil", "Floor", "FloorDiv", "Rint", "Round", "Sign", "TruncateDiv"}
-"""Ops whose derivative is zero wherever there is one: their registered gradients are None, or zeros."""
+from tfjac.graph.op_types import PIECEWISE_CONSTANT
 
 
 def handle_shape(handle):
@@ -144,7 +143,6 @@ def copy_traceback(op, copy):
     """
     traceback = copy.traceback[:0] if op.traceback is None else op.traceback[:]
     _session.TF_SetOpStackTrace(copy._c_op, traceback)
-
 
 
 def _called_functions(op):

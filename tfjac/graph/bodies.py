@@ -33,6 +33,11 @@ def bodies_of(op, attribute):
     return bodies
 
 
+def calls_functions(op):
+    """Return whether `op` calls functions, as loops and branches do."""
+    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
+
+
 def without_identities(tensor):
     """Return the tensor that `tensor` is passed on from unchanged."""
     while tensor.op.type == "Identity":

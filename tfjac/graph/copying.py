@@ -5,8 +5,9 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
+from tfjac.graph.op_types import BODIES, CALLS
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.traversal import BODIES, CALLS, ancestors, between, references
+from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 

@@ -6,6 +6,7 @@ program, and what it gave is a constant from then on.
 
 from tfjac.graph import _private, custom_gradients, statefulness
 from tfjac.graph.copying import copy_ops
+from tfjac.graph.op_types import RUN_BY_STATEFUL
 from tfjac.graph.traversal import ancestors, between, references
 
 _READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
@@ -72,7 +73,7 @@ def _acts(op, used, moving):
         used: whether the outputs are computed from it.
         moving: whether they are, and it is computed from the variables.
     """
-    if op.type in statefulness.BODIES:
+    if op.type in RUN_BY_STATEFUL:
         if moving:
             statefulness.check_runs_again(op)
         return not used or (not moving and _draws_inside(op))
@@ -87,10 +88,10 @@ def _acts(op, used, moving):
 
 
 def _draws_inside(op):
-    bodies = (body for name in statefulness.BODIES[op.type] for body in _private.function_bodies(op, name))
+    bodies = (body for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
     return any(statefulness.culprit_in(body) is not None for body in bodies)
 
 
 def _as_it_is(op, inputs, copied):
     """Copy a call as a call: inlined, it would lose what it does besides computing its results."""
-    return _private.copy_op(op, inputs).outputs if op.type in statefulness.BODIES else copied()
+    return _private.copy_op(op, inputs).outputs if op.type in RUN_BY_STATEFUL else copied()

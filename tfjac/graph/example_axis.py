@@ -11,6 +11,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private, example_rules
+from tfjac.graph.bodies import calls_functions
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
 from tfjac.graph.open_sizes import sizes_to_check
@@ -191,7 +192,9 @@ class WantedAxes:
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
-            if not _has_bodies(op) and all(self._is_of_weights(tensor) for tensor in op.inputs if self.reaches(tensor)):
+            if not calls_functions(op) and all(
+                self._is_of_weights(tensor) for tensor in op.inputs if self.reaches(tensor)
+            ):
                 return [SHARED] * len(op.inputs)  # weights alone have no examples that could mix
             raise examples_mix_at(op, str(missing)) from None
         except ExamplesMix as inside:
@@ -221,10 +224,6 @@ class WantedAxes:
         self.axes[tensor.ref()] = closed
         self.assumed.append((tensor, closed))
         return True
-
-
-def _has_bodies(op):
-    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
 
 
 def describe(axis):

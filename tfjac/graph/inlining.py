@@ -3,7 +3,8 @@
 from tfjac.graph import custom_gradients, gradients, statefulness
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import copy_ops
-from tfjac.graph.traversal import CALLS, ancestors, between, references
+from tfjac.graph.op_types import CALLS
+from tfjac.graph.traversal import ancestors, between, references
 
 
 def inline_calls(targets, depends_on=None, draw_again=False):

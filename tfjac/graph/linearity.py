@@ -9,19 +9,16 @@ import tensorflow as tf
 from tfjac.graph import custom_gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.inlining import inline_calls
+from tfjac.graph.op_types import BODIES, LINEAR_IN_ALL, NOT_ZERO_AT_ZERO
 from tfjac.graph.static_values import static_value
-from tfjac.graph.traversal import BODIES, Inherited, ancestors, references
+from tfjac.graph.traversal import Inherited, ancestors, references
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 
 _SUMS = {
-    *("Add", "AddN", "AddV2", "BiasAdd", "ConcatV2", "Pack", "Select", "SelectV2", "SquaredDifference", "Sub"),
-    *("TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
+    *(LINEAR_IN_ALL - {"IdentityN", "Split"}),
+    *("BiasAdd", "SquaredDifference", "TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
 }
 """Ops that are zero only where all their inputs are; conditions and indices aside."""
-
-_NEVER_ZERO = {"Cos", "Cosh", "Erfc", "Exp", "Log", "LogSoftmax", "OnesLike", "Rsqrt", "Sigmoid", "Softmax", "Softplus"}
-"""Ops that are not zero at zero."""
-
 
 _LIMITS = {
     "Maximum": lambda limit: limit is not None and (limit <= 0).all(),
@@ -49,7 +46,7 @@ def adds_its_own(gradient, cotangents):
     flowing = references(cotangents)
 
     def vanishing(op, inputs_vanish):
-        if op.type in _NEVER_ZERO:
+        if op.type in NOT_ZERO_AT_ZERO:
             vanishes = False
         elif op.type in _SUMS:
             floating = [k for k, x in enumerate(op.inputs) if x.dtype.is_floating or x.dtype.is_complex]

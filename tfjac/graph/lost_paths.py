@@ -13,22 +13,18 @@ import tensorflow as tf
 from tfjac.graph import _private, custom_gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
-from tfjac.graph.example_rules.elementwise import SEVERAL_INPUTS, UNARY
+from tfjac.graph.op_types import BODIES, COPYING, PIECEWISE_CONSTANT, PRODUCTS, PYTHON, SEVERAL_INPUTS, UNARY
 from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
-from tfjac.graph.traversal import BODIES, Inherited, ancestors, references
+from tfjac.graph.traversal import Inherited, ancestors, references
 
 _ROUNDINGS = {"Cast", "Ceil", "Floor", "FloorDiv", "Rint", "Round", "TruncateDiv"}
-_PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "Einsum", "MatMul", "Mul"}
+_PRODUCTS = PRODUCTS | {"Conv2D", "Conv3D"}
 _CHOICES = {"StopGradient", "Where"}
 """Ops that end a path on purpose, or give the places of what is true."""
 
-_MOVES = {
-    "BroadcastTo", "ConcatV2", "ExpandDims", "GatherNd", "GatherV2", "Identity", "Pack", "Reshape", "Slice", "Split",
-    "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
-}  # fmt: skip
 _SHIFTS = {"Add", "AddV2", "Cast", "ClipByValue", "Maximum", "Minimum", "Sub"}
-_ELEMENTWISE = {*UNARY.split(), *SEVERAL_INPUTS.split()}
+_ELEMENTWISE = UNARY | SEVERAL_INPUTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +170,7 @@ class _LostValues:
         inputs = [index for index in self._numbers_read(op) if _passes_numbers(op, op.inputs[index], output)]
         own = frozenset([op] if self._stops_at(op, output) else [])
         lost = own.union(*(carried[index].lost for index in inputs)) - cleared
-        keeps = op.type in _ELEMENTWISE or op.type in _MOVES
+        keeps = op.type in _ELEMENTWISE or op.type in COPYING
         plain = own.union(*(carried[index].plain for index in inputs)) - cleared if keeps else own
         return _Carried(lost, plain)
 
@@ -197,7 +193,7 @@ class _LostValues:
         cleared = frozenset()
         if op.type == "Sub":
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
-                beside = {tensor.ref() for tensor in self._upwards(other, _MOVES | _SHIFTS)}
+                beside = {tensor.ref() for tensor in self._upwards(other, COPYING | _SHIFTS)}
                 cleared |= {stop for stop in lost.plain & _of_types(_ROUNDINGS, lost) if self._is_of(stop, beside)}
         if op.type in _PRODUCTS and len(op.inputs) == 2:  # an einsum may be of one
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
@@ -207,7 +203,7 @@ class _LostValues:
 
     def _is_of(self, stop, tensors):
         """Whether what `stop` rounds was computed element by element from one of `tensors`, given by `ref()`."""
-        above = self._upwards(stop.inputs[0], _MOVES | _ELEMENTWISE)
+        above = self._upwards(stop.inputs[0], COPYING | _ELEMENTWISE)
         return any(tensor.ref() in tensors for tensor in above)
 
     def _upwards(self, tensor, types):
@@ -251,11 +247,11 @@ def _passes_numbers(op, tensor, output):
 
 def _kind(op):
     """Say what stops gradients at `op`."""
-    if op.type in _PYTHON:
+    if op.type in PYTHON:
         return "python"
     if op.type == "StopGradient":
         return "stop_gradient"
-    if op.type in _private.PIECEWISE_CONSTANT:
+    if op.type in PIECEWISE_CONSTANT:
         return "piecewise constant"
     if op.type.startswith("Assign"):
         return "assignment"
@@ -268,7 +264,6 @@ def _kind(op):
     return "no gradient"
 
 
-_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 _REMEDY = "compute it by differentiable ops, or give it a gradient by tf.custom_gradient"
 STOPS = {
     "python": (

@@ -7,20 +7,18 @@ around: calls inlined and custom gradients closed as everywhere else in a copy.
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
-from tfjac.graph.traversal import CALLS
-
-LOOPS, BRANCHES = ("While", "StatelessWhile"), {"If": 2, "StatelessIf": 2, "Case": None, "StatelessCase": None}
+from tfjac.graph.op_types import CALLS, CHOICES, CONDITIONALS, LOOPS
 
 
 def is_rebuilt(op):
     """Return whether a copy of `op` in another graph is written anew: branches, and loops with custom gradients."""
-    if op.type in BRANCHES:
+    if op.type in CHOICES:
         return True
     return op.type in LOOPS and any(map(_has_custom_gradient, _private.function_bodies(op, "body")[0].get_operations()))
 
 
 def _has_custom_gradient(op):
-    if op.type in LOOPS or op.type in BRANCHES:
+    if op.type in LOOPS or op.type in CHOICES:
         return is_rebuilt(op)
     return custom_gradients.is_custom(op) or op.type in CALLS
 
@@ -63,7 +61,7 @@ def _rebuilt_loop(op, inputs, copied):
 
 def _rebuilt_branches(op, inputs, copied):
     chosen, *rest = inputs
-    if op.type in ("If", "StatelessIf"):
+    if op.type in CONDITIONALS:
         bodies = _private.function_bodies(op, "else_branch") + _private.function_bodies(op, "then_branch")
         chosen = tf.cast(tf.cast(chosen, tf.bool), tf.int32)
     else:

@@ -5,7 +5,8 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.copying import transplant
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.rebuilding import LOOPS, rebuilt
+from tfjac.graph.op_types import LOOPS
+from tfjac.graph.rebuilding import rebuilt
 from tfjac.graph.traversal import ancestors
 
 

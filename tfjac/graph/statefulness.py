@@ -4,29 +4,13 @@ Reading a variable is no such thing: where it may be assigned in between is look
 """
 
 from tfjac.graph import _private
-from tfjac.graph.traversal import CALLS, ancestors
-
-BODIES = {
-    "While": ("cond", "body"),
-    "If": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatefulPartitionedCall": ("f",),
-}
-"""Attributes in which stateful ops name the functions that they run."""
-
-_REPEATABLE = {
-    "AllToAll", "Assert", "CheckNumerics", "CheckNumericsV2", "CollectivePermute", "CrossReplicaSum", "DebugIdentityV2",
-    "EagerPyFunc", "LookupTableFindV2", "LookupTableSizeV2", "NcclAllReduce", "NcclBroadcast", "NcclReduce",
-    "Placeholder", "Print", "PrintV2", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp",
-    "VarIsInitializedOp", "VariableShape",
-}  # fmt: skip
-"""Stateful by definition, yet the same again: reads, checks, what replicas exchange, and `tf.py_function`, whose Python
-function must be a pure one. None of these may be taken for a constant where its input changes."""
+from tfjac.graph.op_types import CALLS, REPEATABLE, RUN_BY_STATEFUL
+from tfjac.graph.traversal import ancestors
 
 
 def draws(op):
     """Return whether `op` by itself gives other values when it runs again, or acts twice."""
-    return op.op_def.is_stateful and op.type not in BODIES and op.type not in _REPEATABLE
+    return op.op_def.is_stateful and op.type not in RUN_BY_STATEFUL and op.type not in REPEATABLE
 
 
 def culprit_in(graph):
@@ -35,9 +19,9 @@ def culprit_in(graph):
 
 
 def _culprit(op):
-    if op.type not in BODIES:
+    if op.type not in RUN_BY_STATEFUL:
         return op if draws(op) or op.type == "EagerPyFunc" else None
-    inside = (culprit_in(body) for name in BODIES[op.type] for body in _private.function_bodies(op, name))
+    inside = (culprit_in(body) for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
     return next((found for found in inside if found is not None), None)
 
 
@@ -47,7 +31,7 @@ def check_runs_again(op):
     Raises:
         ValueError: naming what is drawn inside.
     """
-    culprit = _culprit(op) if op.type in BODIES else None
+    culprit = _culprit(op) if op.type in RUN_BY_STATEFUL else None
     if culprit is not None and culprit.type != "EagerPyFunc":
         raise ValueError(
             "A function that is evaluated again elsewhere must be the same function there, but what is drawn inside a "
@@ -88,7 +72,7 @@ def _drawn_on_the_way(call, draw_again):
     for op in ancestors(body.outputs):
         if op.type in CALLS:
             culprit = _drawn_on_the_way(op, draw_again)
-        elif op.type in BODIES:
+        elif op.type in RUN_BY_STATEFUL:
             culprit = None if draw_again else _culprit(op)
         else:
             culprit = op if (draws(op) and not draw_again) or _reads_what_is_assigned(op, draw_again) else None
@@ -105,9 +89,9 @@ def _reads_what_is_assigned(op, draw_again):
 
 
 def _assigns(op, handle):
-    if op.type not in BODIES:
+    if op.type not in RUN_BY_STATEFUL:
         return op.type.startswith(("Assign", "Rng", "ResourceScatter", "ResourceApply"))
     position = next(k for k, tensor in enumerate(op.inputs) if tensor is handle)
     position -= op.type in ("If", "Case")
-    bodies = (body for name in BODIES[op.type] for body in _private.function_bodies(op, name))
+    bodies = (body for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
     return any(_assigns(user, body.inputs[position]) for body in bodies for user in body.inputs[position].consumers())

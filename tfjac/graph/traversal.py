@@ -3,21 +3,7 @@
 A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
-# Ops that look at the shapes of their inputs alone.
-SHAPE_ONLY = {
-    *("OnesLike", "Rank", "Shape", "ShapeN", "Size", "VariableShape", "ZerosLike"),
-    *("TensorListElementShape", "TensorListLength"),
-}
-
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
-
-BODIES = {
-    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
-    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
-    **dict.fromkeys(("While", "StatelessWhile"), ("body",)),
-    **dict.fromkeys(CALLS, ("f",)),
-}
-"""Attributes in which ops name the functions that their values come from; conditions of loops are left out."""
+from tfjac.graph.op_types import SHAPE_ONLY
 
 
 def references(tensors):

@@ -2,7 +2,8 @@
 
 from tfjac.graph import _private
 from tfjac.graph.bodies import bodies_of
-from tfjac.graph.traversal import BODIES, between, references, shape_only
+from tfjac.graph.op_types import BODIES
+from tfjac.graph.traversal import between, references, shape_only
 
 
 def depend_by_value(targets, sources):

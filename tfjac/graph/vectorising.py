@@ -8,10 +8,10 @@ wrongly, or not at all though it could: these are converted in another way here.
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.op_types import CHOICES, LOOPS
 from tfjac.graph.registration import registering
 from tfjac.graph.static_values import static_value
 
-_CONTROL_FLOW = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 _CONVERSIONS = {}
 
 conversion = registering(_CONVERSIONS)
@@ -29,7 +29,7 @@ def vectorises(ops):
     Gradients of loops are slow to trace under the vectoriser, and often fail; lists of tensors, and sparse matrices,
     are converted wrongly, or fail when they run.
     """
-    return not any(op.type in _CONTROL_FLOW or any(map(_is_variant, [*op.inputs, *op.outputs])) for op in ops)
+    return not any(op.type in (*LOOPS, *CHOICES) or any(map(_is_variant, [*op.inputs, *op.outputs])) for op in ops)
 
 
 def vectorised_map(function, stacks):

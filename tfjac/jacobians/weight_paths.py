@@ -4,15 +4,14 @@ import math
 
 import tensorflow as tf
 
+from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
 from tfjac.jacobians.factors import DenseFactor, OuterFactor
 from tfjac.jacobians.linearise import pull_back
 from tfjac.jacobians.shapes import axes
 
 # Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a
 # complex weight is among them: its own columns are real.
-ORDER_KEEPING = {"ReadVariableOp", "Identity", "Reshape", "ExpandDims", "Squeeze", "Cast", "Real"}
-
-_ARITHMETIC = {"Add", "AddV2", "Mul", "Neg", "RealDiv", "Sub"}
+ORDER_KEEPING = SAME_ORDER | {"ReadVariableOp", "Cast", "Real"}
 
 
 def columns_of_sources(parts, dependence):
@@ -66,7 +65,7 @@ def _factor_before(op, index, factor, weight, dependence):
     if op.type in ("Transpose", "ConjugateTranspose"):
         moved = _before_transpose(op, factor, weight)
         return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
-    if op.type in _ARITHMETIC and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
+    if op.type in ARITHMETIC and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
         return _before_arithmetic(op, index, factor, weight, dependence)
     return None
 
@@ -80,7 +79,7 @@ def _before_arithmetic(op, index, factor, weight, dependence):
     if op.type in ("Neg", "Sub"):
         return factor if op.type == "Sub" and index == 0 else factor.scaled(-1)
     other = op.inputs[1 - index]
-    if dependence.reaches(other) or (op.type == "RealDiv" and index == 1):
+    if dependence.reaches(other) or (op.type in ("Div", "RealDiv") and index == 1):
         return None
     slope = tf.reshape(tf.broadcast_to(tf.cast(other, factor.dtype), weight.shape), [-1])
     return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)

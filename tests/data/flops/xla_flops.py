@@ -18,7 +18,12 @@ def flops(function, *shapes):
 def convolution(strides=(1, 1), groups=1, dilation=(1, 1)):
     def function(x, w):
         return jax.lax.conv_general_dilated(
-            x, w, strides, "VALID", rhs_dilation=dilation, feature_group_count=groups,
+            x,
+            w,
+            strides,
+            "VALID",
+            rhs_dilation=dilation,
+            feature_group_count=groups,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfjac.graph.bodies import Body, bodies_of, without_identities
 from tfjac.graph.dependence import Dependence
 from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
+from tfjac.graph.op_types import CHOICES, CONDITIONALS, LOOPS
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
 
@@ -68,7 +69,7 @@ class BranchInside:
     inputs: dict
 
 
-@body_rule("While", "StatelessWhile")
+@body_rule(*LOOPS)
 def _loop(op, outputs, wanted):
     """The axes of the loop variables that the body maps to themselves, grown from the wanted ones.
 
@@ -143,10 +144,10 @@ def _check_can_run_again(body):
         )
 
 
-@body_rule("If", "StatelessIf", "Case", "StatelessCase")
+@body_rule(*CHOICES)
 def _conditional(op, outputs, wanted):
     """Each branch by itself; they must use each input in the same way. No gradient passes through the choice."""
-    if op.type in ("If", "StatelessIf"):
+    if op.type in CONDITIONALS:
         branches = bodies_of(op, "else_branch") + bodies_of(op, "then_branch")
     else:
         branches = bodies_of(op, "branches")

@@ -31,5 +31,6 @@ def _python_function(op, *cotangents):
     found = tf.py_function(backward, [*op.inputs, *(cotangent for _, cotangent in given)], dtypes)
     for gradient_of_input, tensor in zip(found, op.inputs):
         gradient_of_input.set_shape(tensor.shape)
-    return [each if tensor.dtype.is_floating or tensor.dtype.is_complex else None
-            for each, tensor in zip(found, op.inputs)]
+    return [
+        each if tensor.dtype.is_floating or tensor.dtype.is_complex else None for each, tensor in zip(found, op.inputs)
+    ]

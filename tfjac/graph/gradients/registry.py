@@ -9,7 +9,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
-from tfjac.graph.traversal import BODIES, references
+from tfjac.graph.op_types import BODIES
+from tfjac.graph.traversal import references
 from tfjac.ops._library import register_gradient
 
 

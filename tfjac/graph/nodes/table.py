@@ -10,8 +10,8 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.copying import needed_ops
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
+from tfjac.graph.op_types import BODIES, CALLS
 from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
-from tfjac.graph.traversal import BODIES, CALLS
 
 _UNLISTED = {"Const", "NoOp", "Placeholder", "ReadVariableOp", "VarHandleOp"}
 

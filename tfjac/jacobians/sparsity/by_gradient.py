@@ -3,11 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import custom_ops, inline_calls, is_affine
+from tfjac.graph import calls_functions, custom_ops, inline_calls, is_affine
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty, union
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoRule, has_cotangents
-from tfjac.jacobians.sparsity.running import calls_functions
 
 
 def index_sets_by_gradient(step):

@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import SHAPE_ONLY, captured_tensor, references
+from tfjac.graph import captured_tensor, references
+from tfjac.graph.op_types import SHAPE_ONLY
 from tfjac.jacobians.sparsity.rules.registry import has_rule
 from tfjac.jacobians.sparsity.running import can_run, run
 

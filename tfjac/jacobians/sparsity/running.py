@@ -5,10 +5,7 @@ import inspect
 
 import tensorflow as tf
 
-
-def calls_functions(op):
-    """Return whether `op` calls functions, as loops and branches do."""
-    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
+from tfjac.graph import calls_functions
 
 
 def can_run(op):

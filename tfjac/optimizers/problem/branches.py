@@ -4,12 +4,9 @@ import tensorflow as tf
 
 from tfjac.graph import bodies_of, check_not_assigned_since, culprit_in, transplant
 
-BRANCHES = ("Case", "If", "StatelessCase", "StatelessIf")
-"""Types of the ops that take one of several branches."""
-
 
 def branches(tensor):
-    """Return what `tensor`, an output of an op of `BRANCHES`, is in each branch, computed in the current graph.
+    """Return what `tensor`, an output of an op of `CHOICES`, is in each branch, computed in the current graph.
 
     Returns:
         A list of tensors, that of the number 0, or of False, first; empty where a branch cannot be computed without

@@ -10,6 +10,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import einsum_labels
+from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.optimizers.problem.equality import same
 
 
@@ -58,7 +59,7 @@ def _product(op):
     if op.type in _DIAGONALS:
         return _diagonal(op)
     ranks = [tensor.shape.rank for tensor in op.inputs]
-    if op.type not in _PRODUCTS or None in ranks or len(ranks) != 2 or not op.outputs[0].dtype.is_floating:
+    if op.type not in CONTRACTIONS or None in ranks or len(ranks) != 2 or not op.outputs[0].dtype.is_floating:
         return None
     if op.type == "Einsum":
         (left, right), out = einsum_labels(op, ranks)
@@ -67,7 +68,6 @@ def _product(op):
     return _matrix_product(op, *ranks)
 
 
-_PRODUCTS = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "MatMul")
 _DIAGONALS = ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
 
 

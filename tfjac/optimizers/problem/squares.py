@@ -9,15 +9,13 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import bodies_of, copy_op
-from tfjac.optimizers.problem.branches import BRANCHES, branches, chosen
+from tfjac.graph.op_types import CHOICES, PERMUTING, SAME_ORDER
+from tfjac.optimizers.problem.branches import branches, chosen
 from tfjac.optimizers.problem.contractions import contraction_with_itself
 from tfjac.optimizers.problem.equality import same
 
 ROOTS = ("Abs", "ComplexAbs", "EuclideanNorm", "Pow", "Sqrt")
 """Ops that may be roots of what is a sum of squares."""
-
-MOVES = ("EnsureShape", "ExpandDims", "Identity", "Reshape", "Snapshot", "Squeeze", "Transpose")
-"""Ops that pass on the elements of their first input as they are, elsewhere."""
 
 FACTORS = ("Div", "Mul", "Neg", "RealDiv")
 """Ops that multiply their first input, or one of two, by something."""
@@ -50,7 +48,7 @@ def undisguised(tensor, root, dependence):
         return _square_of_common_part(*op.inputs, dependence)
     if op.type == "Real" or (op.type == "Cast" and op.inputs[0].dtype.is_complex):
         return _real_part(op.inputs[0])
-    if op.type in BRANCHES:
+    if op.type in CHOICES:
         return chosen(op, branches(tensor))
     return contraction_with_itself(op)
 
@@ -60,10 +58,10 @@ def _square_of_root(tensor, dependence):
     op = tensor.op
     if op.type in ROOTS:
         return _radicand(op, dependence)
-    if op.type in MOVES:
+    if op.type in PERMUTING:
         square = _square_of_root(op.inputs[0], dependence)
         return None if square is None else copy_op(op, [square, *op.inputs[1:]]).outputs[0]
-    if op.type in BRANCHES:
+    if op.type in CHOICES:
         squares = [(x, _square_of_root(x, dependence)) for x in branches(tensor)]
         hidden = any(square is not None for _, square in squares)
         return chosen(op, [tf.square(x) if square is None else square for x, square in squares]) if hidden else None
@@ -131,7 +129,7 @@ def _split(tensor, dependence):
 def _real_part(tensor):
     """Return Re of a complex tensor, as squares, where it is z·z̄, or a sum or mean of that; else None."""
     op = tensor.op
-    if op.type in ("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"):
+    if op.type in SAME_ORDER:
         inside = _real_part(op.inputs[0])
         return None if inside is None else tf.reshape(inside, tf.shape(tensor))
     if op.type in ("Mean", "Sum"):
@@ -146,15 +144,15 @@ def _real_part(tensor):
 
 def norm_in_loop(tensor, dependence):
     """Return the root that each step of a loop writes to what `tensor` is made of by moves and factors; or None."""
-    while tensor.op.type in MOVES or _split(tensor, dependence)[1] is not None:
-        tensor = tensor.op.inputs[0] if tensor.op.type in MOVES else _split(tensor, dependence)[0]
+    while tensor.op.type in PERMUTING or _split(tensor, dependence)[1] is not None:
+        tensor = tensor.op.inputs[0] if tensor.op.type in PERMUTING else _split(tensor, dependence)[0]
     written = tensor.op.inputs[0] if tensor.op.type == "TensorListStack" else None
     if written is None or "While" not in written.op.type:
         return None
     (body,) = bodies_of(written.op, "body")
     item = body.outputs[written.value_index].op
     found = item.inputs[2] if item.type == "TensorListSetItem" else None
-    while found is not None and found.op.type in (*MOVES, *FACTORS):
+    while found is not None and found.op.type in (*PERMUTING, *FACTORS):
         found = max(found.op.inputs, key=lambda x: x.op.type in ROOTS)
     return found.op if found is not None and found.op.type in ROOTS else None
 
@@ -176,7 +174,7 @@ def has_sum_inside(tensor, dependence):
 
 
 _SHAPING = {
-    *MOVES, *FACTORS, "Add", "AddN", "AddV2", "Maximum", "Mean", "Minimum", "Relu", "SelectV2", "Sub", "Sum",
+    *PERMUTING, *FACTORS, "Add", "AddN", "AddV2", "Maximum", "Mean", "Minimum", "Relu", "SelectV2", "Sub", "Sum",
     "ClipByValue", "Cast",
 }  # fmt: skip
 """Ops between a root and the sum of squares that somebody may have meant by it."""

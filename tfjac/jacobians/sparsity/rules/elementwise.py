@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tfjac.graph.example_rules.elementwise import GRADIENTS, SEVERAL_INPUTS, UNARY
+from tfjac.graph.op_types import GRADIENTS, SEVERAL_INPUTS, UNARY
 from tfjac.jacobians.sparsity.index_sets import axis_names, links, union
 from tfjac.jacobians.sparsity.rules.registry import list_rule, rule, value_rule
 
@@ -13,7 +13,7 @@ COMPARISONS = """
 FURTHER = "FakeQuantWithMinMaxArgs"
 
 
-@value_rule(*UNARY.split(), *SEVERAL_INPUTS.split(), *GRADIENTS.split(), *COMPARISONS.split(), *FURTHER.split())
+@value_rule(*UNARY, *SEVERAL_INPUTS, *GRADIENTS, *COMPARISONS.split(), *FURTHER.split())
 def _elementwise(step):
     return [union([broadcast(step, k) for k in step.carriers])]
 
