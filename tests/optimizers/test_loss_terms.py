@@ -156,6 +156,8 @@ SINGLE = {
     "squared_difference": ({"loss": difference}, {}, {}),
     "u * u and einsum": ({"loss": product_with_itself}, {}, {}),
     "(y - p) * (y - p)": ({"loss": written_twice}, {}, {}),
+    "two noises, a product that is convex": ({"loss": differently_random}, {}, {}),
+    "two draws of one noise": ({"loss": randomly_random}, {}, {}),
     "a residual of the whole batch": ({"loss": scalar_residual}, {}, {}),
 }  # fmt: skip
 
@@ -220,10 +222,6 @@ def test_elementwise_prior_is_a_diagonal_and_dense_one_adds_rows():
 # ------------------------------------------------------------------ refusals
 
 
-def log_cosh(y, prediction):
-    return tf.reduce_mean(tf.math.log(tf.cosh(prediction - y)))
-
-
 def root_mean_square(y, prediction):
     return tf.sqrt(tf.reduce_mean(tf.square(prediction - y)))
 
@@ -243,14 +241,22 @@ def quartic(y, prediction):
 
 REFUSED = {
     "mae": ("mae", "an absolute value, as in 'mae'.*type Abs"),
-    "huber": (keras.losses.Huber(), "an absolute value.*Huber"),
-    "cross-entropy": ("categorical_crossentropy", "a logarithm, as in cross-entropies"),
-    "cross-entropy of logits": (keras.losses.CategoricalCrossentropy(from_logits=True), "a cross-entropy"),
-    "LogCosh": ("log_cosh", "a logarithm, as in LogCosh"),
+    "hinge": ("hinge", "a maximum, as in hinge losses, which has no curvature"),
+    "categorical hinge": ("categorical_hinge", "a maximum, as in hinge losses"),
+    "sine": (lambda y, prediction: tf.sin(prediction - y), "nor convex was met.*type Sin"),
+    "cross-entropy, but subtracted": (
+        lambda y, prediction: -tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), prediction),
+        "type SoftmaxCross",
+    ),
+    "labels that depend on the variables": (
+        lambda y, prediction: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(prediction), prediction),
+        "type SoftmaxCross",
+    ),
+    "a cross-entropy and an absolute value": (
+        lambda y, p: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(y), p) + tf.reduce_sum(tf.abs(p), -1),
+        "type Abs",
+    ),
     "cosine": ("cosine_similarity", "two tensors that both depend"),
-    "two noises": (differently_random, "two tensors that both depend"),
-    "two draws of one noise": (randomly_random, "two tensors that both depend"),
-    "log of cosh": (log_cosh, "type Log"),
     "root": (root_mean_square, "type Sqrt"),
     "subtracted": (subtracted, "a square is subtracted"),
     "normalised": (normalised, "a divisor, an index or a shape depends on the variables"),

@@ -68,6 +68,9 @@ GRADIENTS = {
 }  # fmt: skip
 """The gradients that TensorFlow takes of some of these by ops of their own."""
 
+ELEMENTWISE = {*UNARY, *SEVERAL_INPUTS, *DECISIONS, *GRADIENTS, "Identity", "Select"}
+"""All of these, and what moves nothing."""
+
 ARITHMETIC = {"Add", "AddV2", "Div", "Mul", "Neg", "RealDiv", "Sub"}
 """Affine in the first input, whatever the other; divisions aside, in the other as well."""
 

@@ -12,12 +12,12 @@ FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
-def stacked_jacobian(residuals, variables, columns, dtype):
-    """Return the `StackedJacobian` of residuals, and the residuals in the order of its rows.
+def stacked_jacobian(rows, variables, columns, dtype):
+    """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
 
     Args:
-        residuals: list of tensors of any shape, of the graph being traced; the leading axis is that of examples, where
-            they do not mix.
+        rows: list of pairs of a tensor of any shape, of the graph being traced, whose Jacobian is taken, and its
+            residuals, of the same shape; the leading axis is that of examples, where they do not mix.
         variables: list of variables, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
@@ -26,10 +26,10 @@ def stacked_jacobian(residuals, variables, columns, dtype):
         `(StackedJacobian, r)` with r `[rows]`.
     """
     handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped([_with_examples(residual) for residual in residuals], handles)
+    groups = _grouped([tuple(map(_with_examples, pair)) for pair in rows], handles)
     dependence = Dependence(handles)
-    operators = [_operator(group, variables, columns, dependence) for group in groups]
-    parts = [_flattened(group) for group in groups]
+    operators = [_operator([tensor for tensor, _ in group], variables, columns, dependence) for group in groups]
+    parts = [_flattened([residual for _, residual in group]) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
     return jacobian, jacobian.stack(parts)
 
@@ -61,16 +61,16 @@ def _with_examples(tensor):
     return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
 
 
-def _grouped(tensors, handles):
-    """Group tensors by their examples: those that share them have one operator, so that a kernel sees them together."""
+def _grouped(rows, handles):
+    """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
     groups = []
-    for tensor in tensors:
+    for pair in rows:
         for group in groups:
-            if _same_examples([*group, tensor], handles):
-                group.append(tensor)
+            if _same_examples([tensor for tensor, _ in [*group, pair]], handles):
+                group.append(pair)
                 break
         else:
-            groups.append([tensor])
+            groups.append([pair])
     return groups
 
 

@@ -1,4 +1,4 @@
-"""Finding the squares in a loss: loss = Σ c·u² + constant, whatever reductions and weights lie between.
+"""Finding the terms of a loss: loss = Σ c·u² + Σ c·ℓ(z) + constant, whatever reductions and weights lie between.
 
 The walk goes back from the loss through ops that are linear in what depends on the variables (sums, means,
 products with weights, divisions by counts, masks) and stops at squares. As everything after a square is linear,
@@ -7,6 +7,9 @@ weights and L2 regularisers are all covered by this, with no special case.
 
 Where a sum of squares goes in another guise, a squared norm or an einsum of a tensor with itself, the walk goes on from
 an equal tensor in which the squares stand open, and what it finds there is weighed by the gradient so far.
+
+Where the way does not end in squares alone, it is looked at op by op whether what the op computes is a convex function
+ℓ(z) of something, weighed by ∂loss/∂ℓ like the squares, or a sum of what is.
 """
 
 import dataclasses
@@ -15,8 +18,11 @@ import warnings
 import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient, references
+from tfjac.optimizers.problem.cross_entropy import cross_entropy
 from tfjac.optimizers.problem.dependence import warn_of_lost
+from tfjac.optimizers.problem.separable import separable_function
 from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
+from tfjac.optimizers.problem.terms import SquaredTerm
 
 FIRST_INPUT = {
     "AvgPool", "AvgPool3D", "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape",
@@ -33,13 +39,8 @@ ONE_INPUT = {"BatchMatMul", "BatchMatMulV2", "Einsum", "MatMul", "Mul", "MulNoNa
 """Linear in one input where the others do not depend on the variables."""
 
 KNOWN_FROM = {
-    "Abs": "an absolute value, as in 'mae', Huber, L1, L1L2 and orthogonal regularisers",
-    "Log": "a logarithm, as in cross-entropies and Poisson",
-    "Log1p": "a logarithm, as in cross-entropies",
-    "Maximum": "a maximum, as in hinge losses",
-    "SoftmaxCrossEntropyWithLogits": "a cross-entropy",
-    "Softplus": "a logarithm, as in LogCosh",
-    "SparseSoftmaxCrossEntropyWithLogits": "a cross-entropy",
+    "Abs": "an absolute value, as in 'mae', L1, L1L2 and orthogonal regularisers, which has no curvature",
+    "Maximum": "a maximum, as in hinge losses, which has no curvature",
     "StatelessWhile": "a loop",
     "TensorListStack": "a loop, as of tf.map_fn: tf.vectorized_map computes the same without one",
     "While": "a loop",
@@ -48,71 +49,53 @@ KNOWN_FROM = {
 """Where ops that are refused usually come from."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SquaredTerm:
-    """One place in a loss where a square is taken.
-
-    Attributes:
-        root: u, the tensor that is squared.
-        weight: c = ∂loss/∂(u²), of the shape of u.
-        uniform: whether c is known to be the same for all elements: everything is summed with nothing in between.
-        op: the op that squares.
-    """
-
-    root: tf.Tensor
-    weight: tf.Tensor
-    uniform: bool
-    op: tf.Operation
-
-    def plus(self, other):
-        """Return the sum of this and another term of the same op."""
-        return SquaredTerm(self.root, self.weight + other.weight, self.uniform and other.uniform, self.op)
-
-
 class NotASumOfSquares(ValueError):
-    """The loss is not a sum of squares; `op` is the op at which it stops being one."""
+    """The loss is no sum of squares and convex functions; `op` is the op at which it stops being one."""
 
     def __init__(self, op, reason):
         self.op = op
         super().__init__(
-            "Levenberg-Marquardt needs a loss that is a sum of squares, possibly weighted, such as 'mse', with L2 "
-            f"regularisers. Going back from the loss, {reason}. Use loss='mse' or another mean or sum of squares, or "
-            "call minimize(residuals, variables) with residuals of your own. "
+            "Levenberg-Marquardt needs a loss that is a sum of squares, such as 'mse', or of convex functions of "
+            "outputs, such as cross-entropies, Poisson and Huber, possibly weighted, with L2 regularisers. Going back "
+            f"from the loss, {reason}. Use such a loss, declare a convex one of your own by tfjac.register_curvature, "
+            "or call minimize(residuals, variables) with residuals of your own. "
             f"Received: op {op.name!r} of type {op.type}"
         )
 
 
-def squared_terms(loss, dependence):
-    """Find the squares that `loss` is a weighted sum of.
+def loss_terms(loss, dependence):
+    """Find the terms that `loss` is a sum of.
 
     Args:
         loss: scalar tensor, without function calls on the way (`inline_calls`).
         dependence: `Dependence` on the handles of the variables in its graph.
 
     Returns:
-        A list of `SquaredTerm`, empty where the loss does not depend on the variables.
+        A list of terms (see `terms`), empty where the loss does not depend on the variables.
 
     Raises:
-        NotASumOfSquares: naming the op through which a variable enters the loss other than squared.
+        NotASumOfSquares: naming the op through which a variable enters the loss in another way.
     """
-    walk, heads, terms = _Walk(dependence), [_Head(loss)], {}
+    walk, heads, found = _Walk(dependence), [_Head(loss)], {}
     while heads:
         leaves = walk.leaves_of(heads)
         gradients = _gradients(heads, leaves)
         heads = []
         for leaf, gradient in zip(leaves, gradients):
-            if leaf.plain is None:
-                known, term = terms.get(leaf.op.name), leaf.term(gradient)
-                terms[leaf.op.name] = term if known is None else known.plus(term)
-            else:
+            if isinstance(leaf, _Disguise):
                 heads.append(_Head(leaf.plain, gradient, leaf.uniform))
+            elif leaf.output.ref() in found:
+                known, before = found[leaf.output.ref()]
+                found[leaf.output.ref()] = (known.also(leaf), before + gradient)
+            else:
+                found[leaf.output.ref()] = (leaf, gradient)
     warn_of_lost(walk.constant, dependence, "a term of the loss")
-    return list(terms.values())
+    return [leaf.term(gradient) for leaf, gradient in found.values()]
 
 
 def _gradients(heads, leaves):
     """Return ∂loss/∂(output of each leaf), where loss = Σ over heads of gradient·tensor, linear in all leaves."""
-    outputs, inside = [leaf.output for leaf in leaves], [x for leaf in leaves for x in leaf.op.inputs]
+    outputs, inside = [leaf.output for leaf in leaves], [x for leaf in leaves for x in leaf.output.op.inputs]
     _refuse_nesting(leaves, references(inside))
     tensors, seeds = [head.tensor for head in heads], [head.gradient for head in heads]
     gradients = tf.gradients(tensors, outputs, grad_ys=seeds, stop_gradients=inside) if leaves else []
@@ -129,23 +112,51 @@ class _Head:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Leaf:
-    """Where a walk ends: `output` is the square of `root`, or equal to `plain`, from which another walk goes on."""
+class _Square:
+    """Where a walk ends: `output` is the square of `root`, its weight known to be the same everywhere or not."""
 
     output: tf.Tensor
-    root: tf.Tensor | None
-    plain: tf.Tensor | None
+    root: tf.Tensor
     uniform: bool = False
 
-    @property
-    def op(self):
-        return self.output.op
+    def also(self, other):
+        """Return this, met again on another way."""
+        return dataclasses.replace(self, uniform=self.uniform and other.uniform)
 
     def term(self, gradient):
         """Return the `SquaredTerm`, from ∂loss/∂output."""
-        if self.op.type == "L2Loss":
-            return SquaredTerm(self.root, tf.broadcast_to(0.5 * gradient, tf.shape(self.root)), True, self.op)
-        return SquaredTerm(self.root, gradient, self.uniform, self.op)
+        if self.output.op.type == "L2Loss":
+            return SquaredTerm(self.root, tf.broadcast_to(0.5 * gradient, tf.shape(self.root)), True)
+        return SquaredTerm(self.root, gradient, self.uniform)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Disguise:
+    """Where a walk ends: `output` is equal to `plain`, from which another walk goes on."""
+
+    output: tf.Tensor
+    plain: tf.Tensor
+    uniform: bool = False
+
+    def also(self, other):
+        """Return this, met again on another way."""
+        return dataclasses.replace(self, uniform=self.uniform and other.uniform)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Convex:
+    """Where a walk ends: `function`, such as a `SeparableFunction`, has this `output`."""
+
+    output: tf.Tensor
+    function: object
+
+    def also(self, other):
+        """Return this, met again on another way."""
+        return self
+
+    def term(self, gradient):
+        """Return the term, from ∂loss/∂output."""
+        return self.function.term(gradient)
 
 
 class _Walk:
@@ -162,32 +173,73 @@ class _Walk:
         self.dependence, self.constant, self._known = dependence, [], {}
 
     def leaves_of(self, heads):
-        """Return the list of `_Leaf` that the tensors of `heads` are linear in."""
-        found, seen = {}, set()
-        pending = [(head.tensor, head.uniform, 1) for head in heads]
+        """Return the list of leaves that the tensors of `heads` are linear in."""
+        found = {}
+        for leaf in self._leaves([(head.tensor, head.uniform, 1) for head in heads]):
+            before = found.get(leaf.output.ref())
+            found[leaf.output.ref()] = leaf if before is None else before.also(leaf)
+        return list(found.values())
+
+    def _leaves(self, places):
+        """Return the leaves below `places`: squares where they will do, else convex functions, or sums of both."""
+        try:
+            return self._squares(places)
+        except NotASumOfSquares as refusal:
+            if len(places) > 1:
+                return [leaf for place in places for leaf in self._leaves([place])]
+            ((tensor, _, sign),) = places
+            below = self._below(*places[0])
+            if len(below) != 1 and square_root(tensor.op) is None:
+                function = cross_entropy(tensor, sign, self.dependence)
+                function = function or separable_function(tensor, sign, self.dependence)
+                if function is not None:
+                    return [_Convex(tensor, function)]
+            if not below:
+                raise refusal
+            return self._leaves(below)
+
+    def _squares(self, places):
+        """Return the leaves below `places`, pairs of a tensor, whether its weight is known to be uniform, and a sign.
+
+        Raises:
+            NotASumOfSquares: where some are not squares.
+        """
+        found, seen, constant = {}, set(), []
+        pending = list(places)
         while pending:
             tensor, uniform, sign = pending.pop()
             if (tensor.ref(), uniform, sign) in seen:
                 continue
             seen.add((tensor.ref(), uniform, sign))
             if not self.dependence.reaches(tensor):
-                self.constant.append(tensor)
+                constant.append(tensor)
                 continue
-            op = tensor.op
             uniform = uniform or tensor.shape.num_elements() == 1
             leaf = self._leaf(tensor)
             if leaf is None:
-                below = self._linear_inputs(tensor)
-                pending += [(x, uniform and op.type in _UNIFORM, sign * own) for x, own in below]
+                pending += self._passed_on(tensor, uniform, sign)
                 continue
             if sign < 0:
-                raise NotASumOfSquares(op, "a square is subtracted, so that the loss has no lower bound")
-            before = found.get(tensor.ref())
-            found[tensor.ref()] = dataclasses.replace(leaf, uniform=uniform and (before is None or before.uniform))
+                raise NotASumOfSquares(tensor.op, "a square is subtracted, so that the loss has no lower bound")
+            leaf = dataclasses.replace(leaf, uniform=uniform)
+            found[tensor.ref()] = leaf.also(found.get(tensor.ref(), leaf))
+        self.constant += constant
         return list(found.values())
 
+    def _passed_on(self, tensor, uniform, sign):
+        """Return the places below `tensor` that it is linear in."""
+        below = self._linear_inputs(tensor)
+        return [(x, uniform and tensor.op.type in _UNIFORM, sign * own) for x, own in below]
+
+    def _below(self, tensor, uniform, sign):
+        """Return the places below `tensor` that depend on the variables, where it is linear in them; else none."""
+        try:
+            return [place for place in self._passed_on(tensor, uniform, sign) if self.dependence.reaches(place[0])]
+        except NotASumOfSquares:
+            return []
+
     def _leaf(self, tensor):
-        """Return the `_Leaf` at `tensor`, or None where there is no square."""
+        """Return the leaf at `tensor`, or None where there is no square."""
         if tensor.ref() not in self._known:
             root = square_root(tensor.op)
             plain = undisguised(tensor, root, self.dependence)
@@ -196,12 +248,13 @@ class _Walk:
             elif root is not None and not self._is_sum_of_squares(plain):
                 _warn_of_a_norm(tensor.op, plain, self.dependence)
                 plain = None
-            self._known[tensor.ref()] = None if root is None and plain is None else _Leaf(tensor, root, plain)
+            leaf = None if root is None else _Square(tensor, root)
+            self._known[tensor.ref()] = leaf if plain is None else _Disguise(tensor, plain)
         return self._known[tensor.ref()]
 
     def _is_sum_of_squares(self, tensor):
         try:
-            return bool(_Walk(self.dependence).leaves_of([_Head(tensor)]))
+            return bool(_Walk(self.dependence)._squares([(tensor, False, 1)]))
         except NotASumOfSquares:
             return False
 
@@ -228,7 +281,7 @@ class _Walk:
                 op, "two tensors that both depend on the variables are multiplied, not one by itself elementwise"
             )
         known = f" ({KNOWN_FROM[op.type]})" if op.type in KNOWN_FROM else ""
-        raise NotASumOfSquares(op, f"something that is neither linear nor a square was met{known}")
+        raise NotASumOfSquares(op, f"something that is neither linear, nor a square, nor convex was met{known}")
 
 
 _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims", "Transpose", "Neg"}
@@ -249,7 +302,7 @@ def _refuse_nesting(leaves, inside):
     """Refuse a square that is a term of the loss and also what another term squares: its weight is not a constant."""
     for leaf in leaves:
         if leaf.output.ref() in inside:
-            raise NotASumOfSquares(leaf.op, "a term of the loss is itself squared in another term")
+            raise NotASumOfSquares(leaf.output.op, "a term of the loss is itself squared in another term")
 
 
 def _refuse_norm_in_loop(op, root, dependence):

@@ -35,7 +35,7 @@ class Prior:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VariablePrior:
-    """What one squared term adds to the diagonal, for one variable of `size` elements.
+    """What one term adds to the diagonal, for one variable of `size` elements.
 
     Attributes:
         index: which of the variables.
@@ -51,22 +51,23 @@ class VariablePrior:
 
 
 def diagonal_prior(term, dependence):
-    """Return the `VariablePrior` of c·u² where u = α·v + β elementwise, for one variable v; None for anything else.
+    """Return the `VariablePrior` of c·u², or φ(u), where u = α·v + β elementwise, for one variable v; else None.
 
     Args:
-        term: a `SquaredTerm`.
+        term: a term of the loss.
         dependence: `Dependence` on the handles of the variables.
     """
-    found = _elementwise(term.root, dependence)
+    derivatives = term.diagonal()
+    found = None if derivatives is None else _elementwise(term.root, dependence)
     if found is None:
         return None
     read, slope = found
     index = next(i for i, handle in enumerate(dependence.sources) if handle is read.op.inputs[0])
-    weight, root = 2 * tf.reshape(term.weight, [-1]), tf.reshape(term.root, [-1])
+    precision, gradient = derivatives
     if slope is None:
-        number = tf.reduce_max(weight) if term.uniform else None
-        return VariablePrior(index, weight, weight * root, number)
-    return VariablePrior(index, weight * tf.square(slope), weight * root * slope, None)
+        number = tf.reduce_max(precision) if term.uniform else None
+        return VariablePrior(index, precision, gradient, number)
+    return VariablePrior(index, precision * tf.square(slope), gradient * slope, None)
 
 
 def _elementwise(root, dependence):

@@ -1,4 +1,7 @@
-"""The function that a step lowers, F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀): where it is, and how to go elsewhere."""
+"""The function that a step lowers: where it is, and how to go elsewhere.
+
+F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functions instead of the squares, which then are a model of it.
+"""
 
 import tensorflow as tf
 
@@ -12,14 +15,15 @@ class Problem:
 
     Args:
         cost: scalar tensor, F as the graph computes it.
-        residuals: list of tensors whose squares, all added, are ‖r‖².
+        rows: list of pairs of a tensor whose Jacobian is a part of J, and the part of r that belongs to these rows, of
+            the same shape. Where the squares of r are what F adds up, both are the same tensor.
         prior: a `Prior`, the part with Λ.
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
         gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
     """
 
-    def __init__(self, cost, residuals, prior, variables, gradients=None):
-        self.cost, self.residuals, self.prior, self.variables = cost, residuals, prior, list(variables)
+    def __init__(self, cost, rows, prior, variables, gradients=None):
+        self.cost, self.rows, self.prior, self.variables = cost, rows, prior, list(variables)
         self.columns, self._gradients = Columns(variables), gradients
 
     def values(self):
@@ -28,7 +32,7 @@ class Problem:
 
     def linearise(self):
         """Return the `Linearisation` of r at the values that the graph computed F from."""
-        jacobian, residual = stacked_jacobian(self.residuals, self.variables, self.columns, self.cost.dtype)
+        jacobian, residual = stacked_jacobian(self.rows, self.variables, self.columns, self.cost.dtype)
         if self._gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"

@@ -4,16 +4,16 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, as_tf_variable, handle_in, inline_calls, verification_wanted
 from tfjac.optimizers.problem.dependence import check_dependence, warn_of_lost
-from tfjac.optimizers.problem.loss_terms import squared_terms
+from tfjac.optimizers.problem.loss_terms import loss_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
 from tfjac.optimizers.problem.problem import Problem
 
 
 def problem_of_loss(loss, variables, gradients=None, verify=None):
-    """Return the `Problem` of a loss that is a sum of squares.
+    """Return the `Problem` of a loss that is a sum of squares and convex functions; F is the loss itself.
 
-    loss = Σ c·u² = ½‖r‖² with r = √(2c)·u, so that F is the loss itself. Where c is zero, so is r, whatever u: a loss
-    that leaves out missing values by `tf.where` is finite, and so are its residuals.
+    Σ c·u² is ½‖r‖² with r = √(2c)·u. Where c is zero, so is r, whatever u: a loss that leaves out missing values by
+    `tf.where` is finite, and so are its residuals. For convex functions see `terms`.
 
     Args:
         loss: scalar tensor of the graph being traced.
@@ -22,25 +22,24 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
         verify: whether to verify, see `verification_wanted`.
 
     Raises:
-        NotASumOfSquares: a ValueError that names the op through which a variable enters other than squared.
+        NotASumOfSquares: a ValueError that names the op through which a variable enters in another way.
         ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
     handles = _handles(loss.graph, variables)
     loss, drawn_again = _inlined(loss, handles)
     dependence = Dependence(handles)
     check_dependence([loss], variables, dependence, "loss")
-    terms = squared_terms(loss, dependence)
-    priors, roots = [], []
-    for term in terms:
+    priors, rows = [], []
+    for term in loss_terms(loss, dependence):
         prior = diagonal_prior(term, dependence)
         if prior is None:
-            roots.append(tf.math.multiply_no_nan(term.root, tf.sqrt(2 * tf.cast(term.weight, term.root.dtype))))
+            rows.append(term.rows())
         else:
             priors.append(prior)
     cost, prior = tf.reduce_sum(loss), combined(priors, _sizes(variables), loss.dtype)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
     reference = _dense(gradients, variables) if known else _gradients(cost, variables)
-    return Problem(cost, roots, prior, variables, reference if verification_wanted(verify) else None)
+    return Problem(cost, rows, prior, variables, reference if verification_wanted(verify) else None)
 
 
 def _inlined(loss, handles):
@@ -73,7 +72,8 @@ def problem_of_residuals(tensors, variables, verify=None):
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
     gradients = _gradients(cost, variables) if verification_wanted(verify) else None
-    return Problem(cost, tensors, combined([], _sizes(variables), dtype), variables, gradients)
+    rows = [(tensor, tensor) for tensor in tensors]
+    return Problem(cost, rows, combined([], _sizes(variables), dtype), variables, gradients)
 
 
 def _sizes(variables):
