@@ -34,10 +34,10 @@ def test_relative_links_lead_somewhere(page):
 
 def test_environment_variables_are_in_one_table():
     """Those that the code reads are known to the check of their names and values, and explained."""
-    sources = [*ROOT.glob("tfjac/**/*.py"), *ROOT.glob("build_tools/*.py"), *ROOT.glob("tests/**/*.py")]
+    sources = [*ROOT.glob("tfjac/**/*.py"), *ROOT.glob("build_tools/*.py"), *ROOT.glob("tests/**/conftest.py")]
     texts = [path.read_text() for path in [*sources, *ROOT.glob("custom_ops/**/*.cc")]]
-    reading = r'(?:environ(?:ment)?(?:\.get\(|\[)|getenv\(|OpenLibrary\()"(TFJAC_[A-Z_]+)"'
-    read = {name for text in texts for name in re.findall(reading, text)}
+    # A name that stands alone in a string, whatever is done with it; macros of the C++ sources do not.
+    read = {name for text in texts for name in re.findall(r'"(TFJAC_[A-Z_]+)"', text)}
     explained = re.findall(r"`(TFJAC_[A-Z_]+)`", (ROOT / "docs" / "native_ops.md").read_text())
     assert read <= set(VARIABLES) and len(read) > 5
     assert set(explained) == set(VARIABLES)

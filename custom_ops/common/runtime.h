@@ -1,5 +1,6 @@
 // What a CPU kernel may ask of its surroundings: threads and scratch memory. Free of TensorFlow, so that the kernels run
-// under the sanitizers without it; op_runtime.h makes one from an OpKernelContext.
+// under the sanitizers without it. OpRuntime (op/support.h) makes one from an OpKernelContext, CallRuntime (xla/call.h)
+// from XLA's pool of threads.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_RUNTIME_H_
 #define TFJAC_CUSTOM_OPS_COMMON_RUNTIME_H_
 

@@ -9,7 +9,7 @@
 #ifndef TFJAC_CUSTOM_OPS_DAMPED_SOLVE_H_
 #define TFJAC_CUSTOM_OPS_DAMPED_SOLVE_H_
 
-#include "custom_ops/common/isa.h"
+#include "custom_ops/common/cpu/isa.h"
 #include "custom_ops/common/runtime.h"
 
 namespace tfjac {

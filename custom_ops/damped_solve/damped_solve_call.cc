@@ -1,4 +1,4 @@
-#include "custom_ops/common/xla_call.h"
+#include "custom_ops/common/xla/call.h"
 #include "custom_ops/damped_solve/damped_solve.h"
 
 namespace tfjac {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "custom_ops/common/symmetric.h"
-#include "custom_ops/common/tiles.h"
-#include "custom_ops/common/vectors.h"
+#include "custom_ops/common/cpu/symmetric.h"
+#include "custom_ops/common/cpu/tiles.h"
+#include "custom_ops/common/cpu/vectors.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {

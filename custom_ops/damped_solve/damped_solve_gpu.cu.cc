@@ -1,7 +1,7 @@
 #include "custom_ops/damped_solve/damped_solve_gpu.h"
 
-#include "custom_ops/common/launch_gpu.h"
-#include "custom_ops/common/libraries_gpu.h"
+#include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/libraries.h"
 
 namespace tfjac {
 namespace {

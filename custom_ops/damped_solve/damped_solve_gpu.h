@@ -1,4 +1,4 @@
-// DampedSolve on the GPU: the contract of damped_solve.h for device pointers. See common/api_gpu.h for what launchers
+// DampedSolve on the GPU: the contract of damped_solve.h for device pointers. See common/gpu/api.h for what launchers
 // share.
 //
 // Systems of up to kSmallSystem unknowns are solved by one block each, in shared memory, all values of the damping in
@@ -6,7 +6,7 @@
 #ifndef TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 #define TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 
-#include "custom_ops/common/api_gpu.h"
+#include "custom_ops/common/gpu/api.h"
 #include "custom_ops/damped_solve/damped_solve.h"
 
 // Bytes of workspace.

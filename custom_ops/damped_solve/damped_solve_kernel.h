@@ -2,8 +2,7 @@
 #ifndef TFJAC_CUSTOM_OPS_DAMPED_SOLVE_KERNEL_H_
 #define TFJAC_CUSTOM_OPS_DAMPED_SOLVE_KERNEL_H_
 
-#include "absl/strings/str_cat.h"
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 #include "custom_ops/damped_solve/damped_solve.h"
 
 namespace tfjac {
@@ -19,13 +18,7 @@ class DampedSolveOp : public tensorflow::OpKernel {
     const tensorflow::Tensor& scaling = context->input(2);
     const tensorflow::Tensor& damping = context->input(3);
     const int64_t p = rhs.NumElements();
-    OP_REQUIRES(context,
-                rhs.dims() == 1 && scaling.shape() == rhs.shape() && damping.dims() <= 1 &&
-                    matrix.shape() == tensorflow::TensorShape({p, p}),
-                absl::InvalidArgumentError(absl::StrCat(
-                    "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
-                    matrix.shape().DebugString(), ", rhs ", rhs.shape().DebugString(), ", scaling ",
-                    scaling.shape().DebugString(), ", damping ", damping.shape().DebugString())));
+    OP_REQUIRES_OK(context, CheckSystem(matrix.shape(), rhs.shape(), scaling.shape(), damping.shape()));
     tensorflow::TensorShape shape = damping.shape();
     OP_REQUIRES_OK(context, shape.AddDimWithStatus(p));
     tensorflow::Tensor *solution = nullptr, *success = nullptr;

@@ -1,4 +1,4 @@
-#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/common/gpu/support.h"
 #include "custom_ops/damped_solve/damped_solve_gpu.h"
 #include "custom_ops/damped_solve/damped_solve_kernel.h"
 

@@ -1,5 +1,4 @@
-#include "absl/strings/str_cat.h"
-#include "custom_ops/common/xla_support.h"
+#include "custom_ops/common/xla/support.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
 #include "xla/hlo/builder/lib/constants.h"
 
@@ -38,25 +37,18 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
   using XlaOpKernel::XlaOpKernel;
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
-    xla::Shape shapes[4];
-    for (int input = 0; input < 4; ++input) {
-      OP_REQUIRES_VALUE(shapes[input], context, context->InputXlaShape(input));
-    }
-    const xla::Shape &matrix_shape = shapes[0], &rhs_shape = shapes[1], &scaling_shape = shapes[2], &damping_shape = shapes[3];
-    const int64_t p = xla::ShapeUtil::ElementsIn(rhs_shape), k = xla::ShapeUtil::ElementsIn(damping_shape);
-    OP_REQUIRES(context,
-                rhs_shape.dimensions().size() == 1 && scaling_shape == rhs_shape &&
-                    damping_shape.dimensions().size() <= 1 && matrix_shape.dimensions().size() == 2 &&
-                    matrix_shape.dimensions(0) == p && matrix_shape.dimensions(1) == p,
-                absl::InvalidArgumentError(absl::StrCat(
-                    "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
-                    matrix_shape.ToString(), ", rhs ", rhs_shape.ToString(), ", scaling ", scaling_shape.ToString(),
-                    ", damping ", damping_shape.ToString())));
-    std::vector<int64_t> sizes(damping_shape.dimensions().begin(), damping_shape.dimensions().end());
-    sizes.push_back(p);
-    if (p * k > 0 && MayCallKernels(context)) {
-      const xla::Shape solution = RowMajor(rhs_shape.element_type(), sizes);
-      const xla::Shape success = RowMajor(xla::PRED, damping_shape.dimensions());
+    OP_REQUIRES_VALUE(const tensorflow::TensorShape matrix_shape, context, ShapeOfInput(context, 0));
+    OP_REQUIRES_VALUE(const tensorflow::TensorShape rhs_shape, context, ShapeOfInput(context, 1));
+    OP_REQUIRES_VALUE(const tensorflow::TensorShape scaling_shape, context, ShapeOfInput(context, 2));
+    OP_REQUIRES_VALUE(const tensorflow::TensorShape damping_shape, context, ShapeOfInput(context, 3));
+    OP_REQUIRES_OK(context, CheckSystem(matrix_shape, rhs_shape, scaling_shape, damping_shape));
+    const int64_t p = rhs_shape.num_elements(), k = damping_shape.num_elements();
+    std::vector<int64_t> dampings, sizes{p};  // of the successes and of the solutions
+    if (damping_shape.dims() == 1) dampings.push_back(k), sizes.insert(sizes.begin(), k);
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    if (p * k > 0 && may_call) {
+      const xla::Shape solution = RowMajor(context->input_xla_type(1), sizes);
+      const xla::Shape success = RowMajor(xla::PRED, dampings);
       OP_REQUIRES_VALUE(const xla::XlaOp results, context,
                         CallKernel("damped_solve",
                                    {context->Input(0), context->Input(1), context->Input(2), context->Input(3)},
@@ -77,7 +69,7 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
       solutions = xla::ConcatInDim(context->builder(), {solutions, xla::Reshape(solved.solution, {1, p})}, 0);
       successes = xla::ConcatInDim(context->builder(), {successes, xla::Reshape(solved.success, {1})}, 0);
     }
-    context->SetOutput(1, xla::Reshape(successes, damping_shape.dimensions()));
+    context->SetOutput(1, xla::Reshape(successes, dampings));
     context->SetOutput(0, xla::Reshape(solutions, sizes));
   }
 };

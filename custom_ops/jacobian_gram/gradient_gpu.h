@@ -3,8 +3,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GRADIENT_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GRADIENT_GPU_H_
 
-#include "custom_ops/common/factor_table_gpu.h"
-#include "custom_ops/common/launch_gpu.h"
+#include "custom_ops/common/gpu/factor_table.h"
+#include "custom_ops/common/gpu/launch.h"
 
 namespace tfjac {
 

@@ -2,9 +2,10 @@
 
 #include <cstring>
 
-#include "custom_ops/common/outer_product.h"
-#include "custom_ops/common/symmetric.h"
-#include "custom_ops/common/tiles.h"
+#include "custom_ops/common/cpu/balance.h"
+#include "custom_ops/common/cpu/outer_product.h"
+#include "custom_ops/common/cpu/symmetric.h"
+#include "custom_ops/common/cpu/tiles.h"
 #include "custom_ops/jacobian_gram/gradient.h"
 #include "custom_ops/jacobian_gram/pair_products.h"
 #include "custom_ops/jacobian_rows/jacobian_rows.h"
@@ -279,7 +280,9 @@ bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residu
 }  // namespace
 
 template <typename T>
-bool JacobianGram(const Runtime& runtime, const Factors<T>& factors, const T* residual, T* gram, T* gradient) {
+bool JacobianGram(const Runtime& runtime, const Factors<T>& given, const T* residual, T* gram, T* gradient) {
+  Factors<T> factors = given;
+  if (!Balance(runtime, [&](const Factor<T>& f) { return PairsPay(f, given.m); }, &factors)) return false;
   Plan<T> plan{factors, nullptr, nullptr};
   Scratch<T> scratch(runtime);
   return MakePlan(runtime, &plan) &&

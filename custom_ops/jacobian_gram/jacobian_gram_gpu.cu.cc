@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "custom_ops/common/launch_gpu.h"
-#include "custom_ops/common/libraries_gpu.h"
-#include "custom_ops/common/product_gpu.h"
-#include "custom_ops/common/sources_gpu.h"
+#include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/libraries.h"
+#include "custom_ops/common/gpu/product.h"
+#include "custom_ops/common/gpu/sources.h"
 #include "custom_ops/jacobian_gram/gradient_gpu.h"
 #include "custom_ops/jacobian_gram/pair_blocks_gpu.h"
 #include "custom_ops/jacobian_rows/jacobian_rows_gpu.h"

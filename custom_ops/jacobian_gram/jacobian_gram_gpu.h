@@ -1,4 +1,4 @@
-// JacobianGram on the GPU: the contract of jacobian_gram.h for device pointers. See common/api_gpu.h for what launchers
+// JacobianGram on the GPU: the contract of jacobian_gram.h for device pointers. See common/gpu/api.h for what launchers
 // share.
 //
 // The columns are cut into spans: a factor whose residuals are worth folding is one alone, runs of other factors are
@@ -11,8 +11,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_
 
-#include "custom_ops/common/api_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/api.h"
 
 // Bytes of workspace.
 TFJAC_API int tfjac_cuda_jacobian_gram_workspace_f32(void* stream, const tfjac::Factors<float>* factors,

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 
 namespace tfjac {
 
@@ -19,8 +18,7 @@ class JacobianGramOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("R", &residuals));
     OP_REQUIRES_OK(context, context->GetAttr("layouts", &layouts_));
     OP_REQUIRES_OK(context, CheckLayouts(layouts_, count));
-    OP_REQUIRES(context, residuals <= 1,
-                absl::InvalidArgumentError(absl::StrCat("`residual` must hold no tensor or one. Received: ", residuals)));
+    OP_REQUIRES_OK(context, CheckResiduals(residuals));
   }
 
   void Compute(tensorflow::OpKernelContext* context) override {
@@ -31,11 +29,7 @@ class JacobianGramOp : public tensorflow::OpKernel {
     OP_REQUIRES_OK(context, context->input_list("residual", &residuals));
     const T* residual = nullptr;
     if (residuals.size() == 1) {
-      const tensorflow::TensorShape& shape = residuals[0].shape();
-      OP_REQUIRES(context, shape.dims() == 2 && shape.dim_size(0) == f.n && shape.dim_size(1) == f.m,
-                  absl::InvalidArgumentError(absl::StrCat(
-                      "`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
-                      shape.DebugString(), ", n = ", f.n, " and m = ", f.m)));
+      OP_REQUIRES_OK(context, CheckResidual(residuals[0].shape(), f.n, f.m));
       residual = residuals[0].template flat<T>().data();
     }
     OP_REQUIRES_VALUE(const tensorflow::TensorShape shape, context, ResultShape({f.p, f.p}));

@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "custom_ops/common/xla_support.h"
+#include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
@@ -47,7 +47,12 @@ xla::XlaOp GramByPairs(const std::vector<XlaFactor>& factors, const std::vector<
 class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
  public:
   explicit JacobianGramXlaOp(tensorflow::OpKernelConstruction* context) : XlaOpKernel(context) {
+    int count = 0, residuals = 0;
+    OP_REQUIRES_OK(context, context->GetAttr("K", &count));
+    OP_REQUIRES_OK(context, context->GetAttr("R", &residuals));
     OP_REQUIRES_OK(context, context->GetAttr("layouts", &layouts_));
+    OP_REQUIRES_OK(context, CheckLayouts(layouts_, count));
+    OP_REQUIRES_OK(context, CheckResiduals(residuals));
   }
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
@@ -55,7 +60,9 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
     OP_REQUIRES_VALUE(const std::vector<xla::XlaOp> residual, context, Residual(context, factors[0]));
     int64_t p = 0;
     for (const XlaFactor& f : factors) p += f.columns();
-    if (p > 0 && MayCallKernels(context)) {
+    OP_REQUIRES_OK(context, ResultShape({p, p}).status());
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    if (p > 0 && may_call) {
       OP_REQUIRES_VALUE(const xla::XlaOp results, context, Call(factors, residual, p));
       for (int k : {0, 1}) context->SetOutput(k, xla::GetTupleElement(results, k));
     } else {
@@ -71,10 +78,8 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
     std::vector<xla::XlaOp> residual;
     std::vector<tensorflow::TensorShape> shapes;
     TF_RETURN_IF_ERROR(context->InputList("residual", &residual, &shapes));
-    if (residual.empty() || shapes[0] == tensorflow::TensorShape({f.n, f.m})) return residual;
-    return absl::InvalidArgumentError(
-        absl::StrCat("`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
-                     shapes[0].DebugString(), ", n = ", f.n, " and m = ", f.m));
+    if (!residual.empty()) TF_RETURN_IF_ERROR(CheckResidual(shapes[0], f.n, f.m));
+    return residual;
   }
 
   absl::StatusOr<xla::XlaOp> Call(const std::vector<XlaFactor>& factors, const std::vector<xla::XlaOp>& residual,
@@ -89,7 +94,9 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
                                    "\"}"));
   }
 
-  static xla::XlaOp Gram(const std::vector<XlaFactor>& factors) {
+  static xla::XlaOp Gram(const std::vector<XlaFactor>& given) {
+    std::vector<XlaFactor> factors;
+    for (const XlaFactor& k : given) factors.push_back(Balanced(k));
     std::vector<xla::XlaOp> rows;
     bool fold = false;
     for (const XlaFactor& k : factors) {

@@ -7,9 +7,9 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 
-#include "custom_ops/common/libraries_gpu.h"
-#include "custom_ops/common/product_gpu.h"
-#include "custom_ops/common/sources_gpu.h"
+#include "custom_ops/common/gpu/libraries.h"
+#include "custom_ops/common/gpu/product.h"
+#include "custom_ops/common/gpu/sources.h"
 
 namespace tfjac {
 

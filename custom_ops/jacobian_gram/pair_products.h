@@ -9,10 +9,10 @@
 
 #include <cstring>
 
+#include "custom_ops/common/cpu/symmetric.h"
+#include "custom_ops/common/cpu/tiles.h"
 #include "custom_ops/common/factors.h"
 #include "custom_ops/common/runtime.h"
-#include "custom_ops/common/symmetric.h"
-#include "custom_ops/common/tiles.h"
 
 namespace tfjac::TFJAC_ISA {
 

@@ -2,9 +2,10 @@
 
 #include <cstring>
 
-#include "custom_ops/common/symmetric.h"
-#include "custom_ops/common/tiles.h"
-#include "custom_ops/common/vectors.h"
+#include "custom_ops/common/cpu/balance.h"
+#include "custom_ops/common/cpu/symmetric.h"
+#include "custom_ops/common/cpu/tiles.h"
+#include "custom_ops/common/cpu/vectors.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {
@@ -197,7 +198,10 @@ void AddToTile(const Factors<T>& factors, const Area& area, const Scratch<T>& sc
 }  // namespace
 
 template <typename T>
-bool JacobianKernel(const Runtime& runtime, const Factors<T>& factors, T* kernel) {
+bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) {
+  Factors<T> factors = given;
+  const auto by_products = [&](const Factor<T>& f) { return FormOf(f, given.m) != Form::kRows; };
+  if (!Balance(runtime, by_products, &factors)) return false;
   const int64_t size = factors.n * factors.m;
   const int64_t tasks = TriangleSize(Ceiling(size, kSide));
   double cost = 0;  // per element of the result

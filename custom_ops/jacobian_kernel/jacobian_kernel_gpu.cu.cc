@@ -1,8 +1,8 @@
 #include "custom_ops/jacobian_kernel/jacobian_kernel_gpu.h"
 
-#include "custom_ops/common/launch_gpu.h"
-#include "custom_ops/common/product_gpu.h"
-#include "custom_ops/common/sources_gpu.h"
+#include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/product.h"
+#include "custom_ops/common/gpu/sources.h"
 #include "custom_ops/jacobian_rows/jacobian_rows_gpu.h"
 
 namespace tfjac {

@@ -1,4 +1,4 @@
-// JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/api_gpu.h for what
+// JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/gpu/api.h for what
 // launchers share.
 //
 // The kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile by tile of its lower triangle, many terms in one
@@ -8,8 +8,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 
-#include "custom_ops/common/api_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/api.h"
 
 // Bytes of workspace. Reads sizes only, besides comparing the pointers d.
 TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Factors<float>* factors,

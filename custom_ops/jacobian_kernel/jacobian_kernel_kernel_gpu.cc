@@ -1,4 +1,4 @@
-#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/common/gpu/support.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel_gpu.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel_kernel.h"
 

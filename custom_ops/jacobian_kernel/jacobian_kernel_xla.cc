@@ -1,11 +1,12 @@
 #include "absl/strings/str_cat.h"
-#include "custom_ops/common/xla_support.h"
+#include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
 
 // [n, m, n, m]; the forms and their costs as in tfjac/ops/jacobian_kernel.py.
-xla::XlaOp KernelOf(const XlaFactor& f) {
+xla::XlaOp KernelOf(const XlaFactor& given) {
+  const XlaFactor f = Balanced(given);
   const int64_t rows_cost = f.m * f.m * f.g * f.i * f.o;
   if (f.t == 1 && f.g * (f.i + f.m * f.m * (f.o + 1)) < rows_cost) {
     const xla::XlaOp a = OnlyPositionOfA(f), d = OnlyPositionOfD(f);
@@ -32,8 +33,11 @@ class JacobianKernelXlaOp : public tensorflow::XlaOpKernel {
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
     OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, {}));
-    const int64_t size = factors[0].n * factors[0].m;
-    if (size > 0 && MayCallKernels(context)) {
+    OP_REQUIRES_VALUE(const tensorflow::TensorShape rows, context, ResultShape({factors[0].n, factors[0].m}));
+    const int64_t size = rows.num_elements();
+    OP_REQUIRES_OK(context, ResultShape({size, size}).status());
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    if (size > 0 && may_call) {
       const xla::Shape shape = RowMajor(context->input_xla_type(0), {size, size});
       OP_REQUIRES_VALUE(const xla::XlaOp kernel, context,
                         CallKernel("jacobian_kernel", OperandsOf(factors), shape,

@@ -7,8 +7,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_H_
 
+#include "custom_ops/common/cpu/isa.h"
 #include "custom_ops/common/factors.h"
-#include "custom_ops/common/isa.h"
 #include "custom_ops/common/runtime.h"
 
 namespace tfjac {

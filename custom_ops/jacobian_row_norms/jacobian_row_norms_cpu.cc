@@ -2,8 +2,9 @@
 
 #include <cstring>
 
-#include "custom_ops/common/tiles.h"
-#include "custom_ops/common/vectors.h"
+#include "custom_ops/common/cpu/balance.h"
+#include "custom_ops/common/cpu/tiles.h"
+#include "custom_ops/common/cpu/vectors.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {
@@ -67,7 +68,8 @@ void AddNormsOfFactor(const Factor<T>& f, int64_t m_size, int64_t n, T* scratch,
       const T norm = Dot(a, a, f.i);
       for (int64_t m = 0; m < m_size; ++m) {
         const T* const d = RowOfD(f, m_size, n, m, 0, g);
-        norms[m] += norm * Dot(d, d, f.o);
+        const T other = Dot(d, d, f.o);
+        norms[m] += FarFromTheEnds(norm) && FarFromTheEnds(other) ? norm * other : BalancedNorm(a, f.i, d, f.o);
       }
     } else if (ghost) {
       AddGhostNorms(f, m_size, n, g, scratch, norms);
@@ -80,7 +82,10 @@ void AddNormsOfFactor(const Factor<T>& f, int64_t m_size, int64_t n, T* scratch,
 }  // namespace
 
 template <typename T>
-bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& factors, T* norms) {
+bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& given, T* norms) {
+  Factors<T> factors = given;
+  const auto ghost = [&](const Factor<T>& f) { return f.t != 1 && GhostIsCheaper(f, given.m); };
+  if (!Balance(runtime, ghost, &factors)) return false;
   double cost = 0;  // per example
   bool needs_scratch = false;
   for (int64_t k = 0; k < factors.count; ++k) {

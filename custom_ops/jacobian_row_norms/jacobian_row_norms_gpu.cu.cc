@@ -1,9 +1,9 @@
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms_gpu.h"
 
-#include "custom_ops/common/factor_table_gpu.h"
-#include "custom_ops/common/launch_gpu.h"
-#include "custom_ops/common/sources_gpu.h"
-#include "custom_ops/common/tile_product_gpu.h"
+#include "custom_ops/common/gpu/factor_table.h"
+#include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/sources.h"
+#include "custom_ops/common/gpu/tile_product.h"
 
 namespace tfjac {
 namespace {

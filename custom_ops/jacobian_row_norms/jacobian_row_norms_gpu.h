@@ -1,4 +1,4 @@
-// JacobianRowNorms on the GPU: the contract of jacobian_row_norms.h for device pointers. See common/api_gpu.h for what
+// JacobianRowNorms on the GPU: the contract of jacobian_row_norms.h for device pointers. See common/gpu/api.h for what
 // launchers share.
 //
 // Factors with one position of use: a warp per row of J, ‖a‖² ‖d‖² from one reading. Factors with several: a block per
@@ -6,8 +6,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_GPU_H_
 
-#include "custom_ops/common/api_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/api.h"
 
 // norms: [n, m], squared. Needs no workspace.
 TFJAC_API int tfjac_cuda_jacobian_row_norms_f32(void* stream, const tfjac::Factors<float>* factors, float* norms);

@@ -2,7 +2,7 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_KERNEL_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROW_NORMS_KERNEL_H_
 
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 
 namespace tfjac {
 

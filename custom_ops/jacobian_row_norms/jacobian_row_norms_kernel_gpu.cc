@@ -1,4 +1,4 @@
-#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/common/gpu/support.h"
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms_gpu.h"
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms_kernel.h"
 

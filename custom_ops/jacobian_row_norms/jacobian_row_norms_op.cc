@@ -1,4 +1,4 @@
-#include "custom_ops/common/op_shapes.h"
+#include "custom_ops/common/op/shapes.h"
 #include "tensorflow/core/framework/op.h"
 
 REGISTER_OP("TfjacJacobianRowNorms")

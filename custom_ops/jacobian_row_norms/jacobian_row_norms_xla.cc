@@ -1,14 +1,17 @@
-#include "custom_ops/common/xla_support.h"
+#include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
 
 // [n, m]; the forms and their costs as in tfjac/ops/jacobian_row_norms.py.
-xla::XlaOp NormsOf(const XlaFactor& f) {
-  if (f.t == 1) {
-    const xla::XlaOp a = OnlyPositionOfA(f), d = OnlyPositionOfD(f);
-    return FullEinsum(SumOver(a * a, {2}), SumOver(d * d, {3}), "ng,nmg->nm");
+xla::XlaOp NormsOf(const XlaFactor& given, xla::PrimitiveType type) {
+  if (given.t == 1) {  // nothing but the reading of a and d: balancing them would take several times as long
+    const xla::XlaOp a = xla::ConvertElementType(OnlyPositionOfA(given), xla::F64);
+    const xla::XlaOp d = xla::ConvertElementType(OnlyPositionOfD(given), xla::F64);
+    const xla::XlaOp norms = FullEinsum(SumOver(a * a, {2}), SumOver(d * d, {3}), "ng,nmg->nm");
+    return xla::ConvertElementType(norms, type);
   }
+  const XlaFactor f = Balanced(given);
   if (f.t * f.t * (f.i + f.m * f.o + f.m) < f.m * f.i * f.o * (f.t + 1)) {
     const xla::XlaOp a = FullEinsum(f.a, f.a, "ntgi,nsgi->ntsg");
     return FullEinsum(a, FullEinsum(f.d, f.d, "nmtgo,nmsgo->nmtsg"), "ntsg,nmtsg->nm");
@@ -25,8 +28,9 @@ class JacobianRowNormsXlaOp : public tensorflow::XlaOpKernel {
 
   void Compile(tensorflow::XlaOpKernelContext* context) override {
     OP_REQUIRES_VALUE(const std::vector<XlaFactor> factors, context, ReadXlaFactors(context, {}));
-    xla::XlaOp sum = NormsOf(factors[0]);
-    for (size_t k = 1; k < factors.size(); ++k) sum = sum + NormsOf(factors[k]);
+    const xla::PrimitiveType type = context->input_xla_type(0);
+    xla::XlaOp sum = NormsOf(factors[0], type);
+    for (size_t k = 1; k < factors.size(); ++k) sum = sum + NormsOf(factors[k], type);
     context->SetOutput(0, sum);
   }
 };

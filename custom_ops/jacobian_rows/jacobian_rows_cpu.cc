@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "custom_ops/common/outer_product.h"
-#include "custom_ops/common/stream.h"
-#include "custom_ops/common/tiles.h"
+#include "custom_ops/common/cpu/outer_product.h"
+#include "custom_ops/common/cpu/stream.h"
+#include "custom_ops/common/cpu/tiles.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {

@@ -1,4 +1,4 @@
-// JacobianRows on the GPU: the contract of jacobian_rows.h for device pointers. See common/api_gpu.h for what launchers
+// JacobianRows on the GPU: the contract of jacobian_rows.h for device pointers. See common/gpu/api.h for what launchers
 // share.
 //
 // Factors with one position of use: a thread per column walks down the rows, reading factors from the cache and writing
@@ -7,8 +7,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
 
-#include "custom_ops/common/api_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/api.h"
 
 // rows: [n, m, p]. Needs no workspace.
 TFJAC_API int tfjac_cuda_jacobian_rows_f32(void* stream, const tfjac::Factors<float>* factors, float* rows);

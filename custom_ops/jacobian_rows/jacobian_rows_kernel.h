@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 
 namespace tfjac {
 

@@ -1,4 +1,4 @@
-#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/common/gpu/support.h"
 #include "custom_ops/jacobian_rows/jacobian_rows_gpu.h"
 #include "custom_ops/jacobian_rows/jacobian_rows_kernel.h"
 

@@ -2,7 +2,7 @@
 
     python -m tests.gpu.build FOLDER [--emulated] [--small-limits] [--architecture 90] [--line-info]
 
-Small limits make small problems take the ways that otherwise only large ones take (`block_sizes_gpu.h`). What is up to
+Small limits make small problems take the ways that otherwise only large ones take (`block_sizes.h`). What is up to
 date is not compiled again.
 """
 

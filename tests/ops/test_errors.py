@@ -83,6 +83,12 @@ NATIVE = {
         "at most .* columns",
         lambda: raw("jacobian_kernel")(a=[tf.ones([0, 1, 1, 2**40])], d=[tf.ones([0, 1, 1, 1, 2**40])]),
     ),
+    "bytes": (
+        "",
+        lambda: raw("jacobian_gram")(
+            a=[tf.ones([0, 1, 1, 2**31])], d=[tf.ones([0, 1, 1, 1, 1])], residual=[], layouts=["gio"]
+        ),
+    ),
     "elements": (
         "",
         lambda: raw("jacobian_gram")(
@@ -94,9 +100,13 @@ NATIVE = {
 
 @pytest.mark.parametrize("case", NATIVE)
 def test_native_ops_check_for_themselves(case, need_native):
+    """What an edited GraphDef may hold, or a call past the wrapper."""
     message, call = NATIVE[case]
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){message}"):
         call()
+    compiled = tf.function(call, jit_compile=True, autograph=False)
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):  # the latter from the shape function
+        compiled()
 
 
 OPEN = {

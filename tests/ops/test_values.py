@@ -57,6 +57,20 @@ def test_values(case, compiled, dtype, rng):
     check(found, problem, dtype)
 
 
+@pytest.mark.parametrize("case", ["mlp", "positions", "many_positions", "groups", "convolution"])
+def test_factors_of_very_different_sizes(case, compiled, dtype, rng, request):
+    """Entries of J of moderate size, from an a and a d whose squares are out of range, one above and one below."""
+    problem = Problem(rng, *CASES[case])
+    factors = problem.tensors(dtype)
+    decades = 20 if dtype == tf.float32 else 160
+    if dtype == tf.float64 and request.node.callspec.params["compiled"] == "jit":
+        decades = 70  # row norms do without in XLA's programs: see docs/native_ops.md
+    for k, (a, d) in enumerate(zip(*factors)):
+        scale = tf.constant(10.0 ** rng.integers(-decades, decades + 1, a.shape[:3]), dtype)
+        factors[0][k], factors[1][k] = a * scale[..., None], d / scale[:, None, ..., None]
+    check(compiled(every_op(problem.layouts))(*factors, tf.constant(problem.residual, dtype)), problem, dtype)
+
+
 @pytest.mark.parametrize("half", [tf.float16, tf.bfloat16])
 def test_half_precision_is_computed_in_float32(half, rng):
     problem = Problem(rng, *CASES["mlp"])

@@ -20,6 +20,21 @@ def plain_hlo(monkeypatch):
     monkeypatch.setenv("TFJAC_XLA", "hlo")
 
 
+def test_unknown_lowering_is_refused(monkeypatch):
+    monkeypatch.setenv("TFJAC_XLA", "HLO")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"must be one of call, hlo\. Received: 'HLO'"):
+        tf.function(ops.jacobian_kernel, jit_compile=True)([tf.ones([1] * 4)], [tf.ones([1] * 5)])
+
+
+@pytest.mark.parametrize("case", ["mlp", "convolution"])
+def test_factors_of_very_different_sizes_in_plain_hlo(case, plain_hlo, rng):
+    problem = Problem(rng, *CASES[case])
+    a, d = problem.tensors(tf.float32)
+    compute = tf.function(every_op(problem.layouts), jit_compile=True)
+    residual = tf.constant(problem.residual, tf.float32)
+    check(compute([x * 1e20 for x in a], [y / 1e20 for y in d], residual), problem, tf.float32)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_values_in_plain_hlo(case, dtype, rng, plain_hlo):
     problem = Problem(rng, *CASES[case])

@@ -141,6 +141,41 @@ def agreeing(a, d, residual=None):
     return [first, *a[1:]], d
 
 
+def balanced(a, d):
+    """Bring the vectors `a[n,t,g,:]` and `d[n,:,t,g,:]` of each position to one size, by inverse powers of two.
+
+    The Jacobian stays what it is, to the bit; but where its entries are of moderate size, so are now the products of a
+    with a and of d with d, which else may overflow one way and vanish the other.
+
+    Args:
+        a: `[n,t,g,i]`.
+        d: `[n,m,t,g,o]`.
+
+    Returns:
+        (a, d) of the same shapes.
+    """
+    of_a, of_d = _exponents(a, axis=3), _exponents(d, axis=(1, 4))  # [n,t,g]
+    whole, mantissa, special = _FORMAT[a.dtype]
+    known = (of_a > 0) & (of_a < special) & (of_d > 0) & (of_d < special)  # neither zero nor infinite
+    shift = tf.where(known, tf.maximum((of_d - of_a) // 2, 1 - special // 2), tf.zeros_like(of_a))
+    up, down = (tf.bitcast(tf.bitwise.left_shift(x + special // 2, whole(mantissa)), a.dtype) for x in (shift, -shift))
+    return a * up[..., None], d * down[:, None, ..., None]
+
+
+_FORMAT = {  # of IEEE 754 numbers: integers of their size, bits of the mantissa, the exponent of infinity
+    tf.float32: (tf.int32.as_numpy_dtype, 23, 255),
+    tf.float64: (tf.int64.as_numpy_dtype, 52, 2047),
+}
+
+
+def _exponents(x, axis):
+    """The biased exponent of the largest number along the axes."""
+    whole, mantissa, _ = _FORMAT[x.dtype]
+    largest = tf.reduce_max(tf.abs(tf.stop_gradient(x)), axis=axis)
+    largest = tf.maximum(largest, tf.zeros_like(largest))  # where there is none, it is -inf
+    return tf.bitwise.right_shift(tf.bitcast(largest, whole), whole(mantissa))
+
+
 def expand(a, d, layout):
     """Form the columns of one factor.
 

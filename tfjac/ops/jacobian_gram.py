@@ -63,7 +63,7 @@ def _check_residual(residual, d):
 
 def twin(a, d, layouts, residual=None):
     """Compute `jacobian_gram` in plain TensorFlow."""
-    a, d = _factors.agreeing(a, d, residual)
+    a, d = zip(*(_factors.balanced(x, y) for x, y in zip(*_factors.agreeing(a, d, residual))))
     pairs = [(k, other) for k in range(len(a)) for other in range(k + 1)]
     rows = [_factors.expand(x, y, layout) for x, y, layout in zip(a, d, layouts)]
     if any(_folding_pays(a, d, k, other) for k, other in pairs):

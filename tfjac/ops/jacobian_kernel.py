@@ -51,6 +51,7 @@ def _kernel_of_factor(a, d):
     hadamard: g·(i + m²·(o + 1))                            t = 1: (a aᵀ) ∘ (d dᵀ)
     ghost:    t²·g·i + t²·m·g·o + m²·t·g·o                  t > 1: positions against positions
     """
+    a, d = _factors.balanced(a, d)
     s = _factors.sizes(a, d)
     if s.known:
         rows = s.m**2 * s.g * s.i * s.o

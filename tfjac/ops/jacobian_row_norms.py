@@ -46,6 +46,7 @@ def _norms_of_factor(a, d):
 
     ghost: t²·g·i + m·t²·g·o + m·t²·g                       rows: m·t·g·i·o + m·g·i·o
     """
+    a, d = _factors.balanced(a, d)
     s = _factors.sizes(a, d)
     if s.t == 1:
         return tf.einsum("ng,nmg->nm", tf.reduce_sum(a[:, 0] ** 2, -1), tf.reduce_sum(d[:, :, 0] ** 2, -1))

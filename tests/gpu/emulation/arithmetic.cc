@@ -1,9 +1,9 @@
 // The index arithmetic that kernels on the CPU and the GPU share, for test_arithmetic.py.
-#include "custom_ops/common/division.h"
-#include "custom_ops/common/factor_table_gpu.h"
 #include "custom_ops/common/factors.h"
-#include "custom_ops/common/product_gpu.h"
-#include "custom_ops/common/sources_gpu.h"
+#include "custom_ops/common/gpu/division.h"
+#include "custom_ops/common/gpu/factor_table.h"
+#include "custom_ops/common/gpu/product.h"
+#include "custom_ops/common/gpu/sources.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

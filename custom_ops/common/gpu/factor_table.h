@@ -1,9 +1,9 @@
 // Some factors as a kernel parameter, their columns numbered through. For files compiled by nvcc.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_FACTOR_TABLE_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_FACTOR_TABLE_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_FACTOR_TABLE_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_FACTOR_TABLE_H_
 
-#include "custom_ops/common/block_sizes_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/block_sizes.h"
 
 namespace tfjac {
 
@@ -43,4 +43,4 @@ TFJAC_HOST_DEVICE static inline int FactorAt(const FactorTable<T>& table, int64_
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_FACTOR_TABLE_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_FACTOR_TABLE_H_

@@ -11,8 +11,8 @@
 //                                                                   template void Rows(const Factors<float>&, float*);
 //     // op_kernel.cc
 //     TFJAC_BEST(Rows<float>)(factors, rows);
-#ifndef TFJAC_CUSTOM_OPS_COMMON_ISA_H_
-#define TFJAC_CUSTOM_OPS_COMMON_ISA_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_ISA_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_ISA_H_
 
 namespace tfjac {
 
@@ -40,4 +40,4 @@ const char* IsaName(Isa isa);
 #define TFJAC_BEST(...) (&baseline::__VA_ARGS__)
 #endif
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_ISA_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_ISA_H_

@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "custom_ops/common/api_gpu.h"
-#include "custom_ops/common/gpu_support.h"
+#include "custom_ops/common/gpu/api.h"
+#include "custom_ops/common/gpu/support.h"
 #include "xla/stream_executor/stream.h"
 
 namespace tfjac {

@@ -1,11 +1,11 @@
 // Symmetric results, computed tile by tile on and below the diagonal. For files compiled per instruction set.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_SYMMETRIC_H_
-#define TFJAC_CUSTOM_OPS_COMMON_SYMMETRIC_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_SYMMETRIC_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_SYMMETRIC_H_
 
 #include <cstdint>
 #include <cstring>
 
-#include "custom_ops/common/stream.h"
+#include "custom_ops/common/cpu/stream.h"
 
 namespace tfjac::TFJAC_ISA {
 
@@ -65,4 +65,4 @@ static inline void StreamTile(const T* tile, const Area& area, int64_t size, T* 
 
 }  // namespace tfjac::TFJAC_ISA
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_SYMMETRIC_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_SYMMETRIC_H_

@@ -1,4 +1,4 @@
-#include "custom_ops/common/isa.h"
+#include "custom_ops/common/cpu/isa.h"
 
 #include <cstdlib>
 #include <cstring>

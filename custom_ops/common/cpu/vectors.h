@@ -1,7 +1,7 @@
 // Loops over vectors that compilers vectorise without being allowed to reorder sums: several running sums side by side, in
 // an order that depends on the length alone. For files compiled per instruction set.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_VECTORS_H_
-#define TFJAC_CUSTOM_OPS_COMMON_VECTORS_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_VECTORS_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_VECTORS_H_
 
 #include <cstdint>
 
@@ -46,4 +46,4 @@ static inline bool AllFinite(const T* x, int64_t count) {
 
 }  // namespace tfjac::TFJAC_ISA
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_VECTORS_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_VECTORS_H_

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 #include "custom_ops/common/runtime.h"
 #include "xla/ffi/api/ffi.h"
 

@@ -1,12 +1,12 @@
 // Launching kernels and cutting up workspaces. For files compiled by nvcc.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_LAUNCH_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_LAUNCH_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_LAUNCH_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_LAUNCH_H_
 
 #include <cuda_runtime.h>
 
-#include "custom_ops/common/api_gpu.h"
-#include "custom_ops/common/block_sizes_gpu.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/gpu/api.h"
+#include "custom_ops/common/gpu/block_sizes.h"
 
 // Return from a launcher with the error code of a step that failed.
 #define TFJAC_RETURN_IF_ERROR(...)                          \
@@ -59,4 +59,4 @@ class Arena {
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_LAUNCH_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_LAUNCH_H_

@@ -1,8 +1,8 @@
 // Division by a number that is known before the loop, as a multiplication and a shift (Granlund & Montgomery 1994,
 // "Division by invariant integers using multiplication", theorem 4.2). Used by the CUDA kernels; exercised by the CPU's
 // tests.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_DIVISION_H_
-#define TFJAC_CUSTOM_OPS_COMMON_DIVISION_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_DIVISION_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_DIVISION_H_
 
 #include <cstdint>
 
@@ -31,4 +31,4 @@ TFJAC_HOST_DEVICE static inline uint32_t Divide(uint32_t dividend, const Divider
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_DIVISION_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_DIVISION_H_

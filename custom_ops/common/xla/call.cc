@@ -1,4 +1,4 @@
-#include "custom_ops/common/xla_call.h"
+#include "custom_ops/common/xla/call.h"
 
 #include <atomic>
 #include <condition_variable>

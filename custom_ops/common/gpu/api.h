@@ -5,8 +5,8 @@
 // the stream, does not wait for it, checks every launch, and returns 0 or an error code for tfjac_cuda_error_message.
 // Results do not depend on what the workspace or the results held before. Results are the same bits in every run on the
 // same GPU.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_API_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_API_H_
 
 #include <cstdint>
 
@@ -35,4 +35,4 @@ TFJAC_API void tfjac_cuda_use_library(int use);
 // Version of the CUDA runtime linked into the library, as in 13000.
 TFJAC_API int tfjac_cuda_runtime_version();
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_API_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_API_H_

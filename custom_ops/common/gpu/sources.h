@@ -1,9 +1,9 @@
 // What the tile engine multiplies: matrices in memory, and matrices made from factors on the way to shared memory.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_SOURCES_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_SOURCES_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_SOURCES_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_SOURCES_H_
 
-#include "custom_ops/common/division.h"
-#include "custom_ops/common/factor_table_gpu.h"
+#include "custom_ops/common/gpu/division.h"
+#include "custom_ops/common/gpu/factor_table.h"
 
 namespace tfjac {
 
@@ -128,4 +128,4 @@ struct FoldedOutputs {
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_SOURCES_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_SOURCES_H_

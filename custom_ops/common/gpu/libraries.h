@@ -3,8 +3,8 @@
 // Inside a process that has them already (TensorFlow, PyTorch, CuPy) that copy is used, whatever its version; else they
 // are looked for under their usual names. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files.
 // Only functions whose interface has been the same from CUDA 11 to 13 are called.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_LIBRARIES_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_LIBRARIES_H_
 
 #include <cstdint>
 
@@ -36,4 +36,4 @@ int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer,
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_LIBRARIES_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_LIBRARIES_H_

@@ -1,7 +1,7 @@
 // The row of J that a factor with one position of use has: the outer product of its a and d, the axes in the order of the layout. For files
 // compiled per instruction set.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_OUTER_PRODUCT_H_
-#define TFJAC_CUSTOM_OPS_COMMON_OUTER_PRODUCT_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_OUTER_PRODUCT_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_OUTER_PRODUCT_H_
 
 #include <cstdint>
 
@@ -86,4 +86,4 @@ static inline void WriteOuterProduct(const Nest& nest, const T* a, const T* d, i
 
 }  // namespace tfjac::TFJAC_ISA
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_OUTER_PRODUCT_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_OUTER_PRODUCT_H_

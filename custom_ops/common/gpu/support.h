@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/common/op_support.h"
+#include "custom_ops/common/op/support.h"
 
 namespace tfjac {
 

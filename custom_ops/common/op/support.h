@@ -4,12 +4,11 @@
 
 #define EIGEN_USE_THREADS
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/op/checks.h"
 #include "custom_ops/common/runtime.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -27,12 +26,6 @@ struct OpFactors {
 template <typename T>
 absl::Status ReadFactors(tensorflow::OpKernelContext* context, const std::vector<std::string>& layouts,
                          OpFactors<T>* factors);
-
-// The shape of a result; an error where it has more elements than can be counted.
-absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list<int64_t> sizes);
-
-// Check that every layout is a permutation of "gio" and that there is one per factor.
-absl::Status CheckLayouts(const std::vector<std::string>& layouts, int count);
 
 // TensorFlow's intra-op thread pool and allocator, for the duration of one Compute.
 class OpRuntime {

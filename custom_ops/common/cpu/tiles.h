@@ -2,12 +2,12 @@
 //
 // All matrices are row-major with a leading dimension; C never overlaps A or B. One call runs on one thread and its order
 // of summation depends on the sizes alone. No call allocates from the heap for tiles up to kTile x kTile x kDepth.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_TILES_H_
-#define TFJAC_CUSTOM_OPS_COMMON_TILES_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_TILES_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_TILES_H_
 
 #include <cstdint>
 
-#include "custom_ops/common/isa.h"
+#include "custom_ops/common/cpu/isa.h"
 
 namespace tfjac {
 
@@ -43,4 +43,4 @@ TFJAC_PER_ISA(
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_TILES_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_TILES_H_

@@ -1,4 +1,4 @@
-#include "custom_ops/common/libraries_gpu.h"
+#include "custom_ops/common/gpu/libraries.h"
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "custom_ops/common/api_gpu.h"
-#include "custom_ops/common/launch_gpu.h"
+#include "custom_ops/common/gpu/api.h"
+#include "custom_ops/common/gpu/launch.h"
 
 namespace tfjac {
 namespace {

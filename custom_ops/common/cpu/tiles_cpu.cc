@@ -2,7 +2,7 @@
 #define EIGEN_STACK_ALLOCATION_LIMIT (1 << 19)
 #define EIGEN_DONT_PARALLELIZE
 
-#include "custom_ops/common/tiles.h"
+#include "custom_ops/common/cpu/tiles.h"
 
 #include "Eigen/Cholesky"
 #include "Eigen/Core"

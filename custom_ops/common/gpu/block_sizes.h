@@ -1,8 +1,8 @@
 // Sizes that the CUDA kernels are cut by, all in one place. None depends on the device, so that the order of summation,
 // and with it every bit of a result, is the same on any GPU of one architecture. Chosen for Ampere and Hopper on paper;
 // the measurements to tune them by are made by `python -m benchmarks.gpu_ops`.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_BLOCK_SIZES_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_BLOCK_SIZES_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_BLOCK_SIZES_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_BLOCK_SIZES_H_
 
 #include <cstdint>
 
@@ -71,4 +71,4 @@ constexpr int64_t kMaxBlocks = 5;
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_BLOCK_SIZES_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_BLOCK_SIZES_H_

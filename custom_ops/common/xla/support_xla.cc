@@ -1,8 +1,8 @@
 #include <cstdlib>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "custom_ops/common/xla_support.h"
+#include "custom_ops/common/xla/support.h"
+#include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 #include "xla/hlo/builder/lib/arithmetic.h"
@@ -12,16 +12,23 @@
 namespace tfjac {
 namespace {
 
-absl::Status CheckShapes(int k, const tensorflow::TensorShape& a, const tensorflow::TensorShape& d,
-                         const tensorflow::TensorShape& first_d) {
-  const bool ranks = a.dims() == 4 && d.dims() == 5 && first_d.dims() == 5;
-  if (ranks && a.dim_size(1) == d.dim_size(2) && a.dim_size(2) == d.dim_size(3) && a.dim_size(0) == d.dim_size(0) &&
-      d.dim_size(0) == first_d.dim_size(0) && d.dim_size(1) == first_d.dim_size(1)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "A factor must be a[n,t,g,i] and d[n,m,t,g,o], with the same n and m in all factors. Received, in factor ", k,
-      ": a ", a.DebugString(), ", d ", d.DebugString(), "; in factor 0: d ", first_d.DebugString()));
+// Numbers and integers of one size, bits of the mantissa, the biased exponent of infinity.
+struct IeeeFormat {
+  xla::PrimitiveType type, bits;
+  int64_t mantissa, special;
+};
+
+// The biased exponent of the largest number along some axes; 0 where there is none.
+xla::XlaOp Exponents(xla::XlaOp x, const std::vector<int64_t>& axes, const IeeeFormat& format) {
+  const xla::XlaOp bits = xla::BitcastConvertType(xla::Abs(x), format.bits);
+  const xla::XlaComputation larger = xla::CreateScalarMaxComputation(format.bits, x.builder());
+  const xla::XlaOp largest = xla::Reduce(bits, xla::Zero(x.builder(), format.bits), larger, axes);
+  return xla::ShiftRightLogical(largest, xla::ScalarLike(largest, format.mantissa));
+}
+
+xla::XlaOp PowersOfTwo(xla::XlaOp exponents, const IeeeFormat& format) {
+  const xla::XlaOp biased = exponents + xla::ScalarLike(exponents, format.special / 2);
+  return xla::BitcastConvertType(xla::ShiftLeft(biased, xla::ScalarLike(biased, format.mantissa)), format.type);
 }
 
 }  // namespace
@@ -33,13 +40,21 @@ absl::StatusOr<std::vector<XlaFactor>> ReadXlaFactors(tensorflow::XlaOpKernelCon
   TF_RETURN_IF_ERROR(context->InputList("a", &a, &a_shapes));
   TF_RETURN_IF_ERROR(context->InputList("d", &d, &d_shapes));
   std::vector<XlaFactor> factors;
+  int64_t p = 0;
   for (size_t k = 0; k < a.size(); ++k) {
-    TF_RETURN_IF_ERROR(CheckShapes(static_cast<int>(k), a_shapes[k], d_shapes[k], d_shapes[0]));
+    TF_RETURN_IF_ERROR(CheckFactor(static_cast<int>(k), a_shapes[k], d_shapes[k], d_shapes[0], &p));
     factors.push_back(XlaFactor{a[k], d[k], a_shapes[k].dim_size(0), d_shapes[k].dim_size(1), a_shapes[k].dim_size(1),
                                 a_shapes[k].dim_size(2), a_shapes[k].dim_size(3), d_shapes[k].dim_size(4),
                                 layouts.empty() ? "gio" : layouts[k]});
   }
   return factors;
+}
+
+absl::StatusOr<tensorflow::TensorShape> ShapeOfInput(tensorflow::XlaOpKernelContext* context, int index) {
+  TF_ASSIGN_OR_RETURN(const xla::Shape compiled, context->InputXlaShape(index));
+  tensorflow::TensorShape shape;
+  TF_RETURN_IF_ERROR(tensorflow::XLAShapeToTensorShape(compiled, &shape));
+  return shape;
 }
 
 xla::XlaOp FullEinsum(xla::XlaOp x, xla::XlaOp y, absl::string_view equation) {
@@ -48,6 +63,19 @@ xla::XlaOp FullEinsum(xla::XlaOp x, xla::XlaOp y, absl::string_view equation) {
 
 xla::XlaOp OnlyPositionOfA(const XlaFactor& f) { return xla::Reshape(f.a, {f.n, f.g, f.i}); }
 xla::XlaOp OnlyPositionOfD(const XlaFactor& f) { return xla::Reshape(f.d, {f.n, f.m, f.g, f.o}); }
+
+XlaFactor Balanced(const XlaFactor& f) {
+  const bool single = f.a.builder()->GetShape(f.a).value().element_type() == xla::F32;
+  const IeeeFormat format = single ? IeeeFormat{xla::F32, xla::S32, 23, 255} : IeeeFormat{xla::F64, xla::S64, 52, 2047};
+  const xla::XlaOp of_a = Exponents(f.a, {3}, format), of_d = Exponents(f.d, {1, 4}, format);  // [n, t, g]
+  const xla::XlaOp zero = xla::ZerosLike(of_a), special = xla::ScalarLike(of_a, format.special);
+  const xla::XlaOp known = xla::Gt(of_a, zero) & xla::Lt(of_a, special) & xla::Gt(of_d, zero) & xla::Lt(of_d, special);
+  const xla::XlaOp shift = xla::Select(known, (of_d - of_a) / xla::ScalarLike(of_a, 2), zero);
+  XlaFactor balanced = f;
+  balanced.a = f.a * xla::BroadcastInDim(PowersOfTwo(shift, format), {f.n, f.t, f.g, f.i}, {0, 1, 2});
+  balanced.d = f.d * xla::BroadcastInDim(PowersOfTwo(-shift, format), {f.n, f.m, f.t, f.g, f.o}, {0, 2, 3});
+  return balanced;
+}
 
 xla::XlaOp ExpandFactor(const XlaFactor& f) {
   const xla::XlaOp block = FullEinsum(f.a, f.d, absl::StrCat("ntgi,nmtgo->nm", f.layout));
@@ -63,9 +91,14 @@ xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes) {
   return xla::Reduce(x, ZeroLike(x), xla::CreateScalarAddComputation(type, x.builder()), axes);
 }
 
-bool MayCallKernels(const tensorflow::XlaOpKernelContext* context) {
-  const char* const wish = std::getenv("TFJAC_XLA");
-  if (wish != nullptr && std::strcmp(wish, "hlo") == 0) return false;
+absl::StatusOr<bool> MayCallKernels(const tensorflow::XlaOpKernelContext* context) {
+  const char* const set = std::getenv("TFJAC_XLA");
+  const absl::string_view wish = set == nullptr ? "" : set;
+  if (wish == "hlo") return false;
+  if (!wish.empty() && wish != "call") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The environment variable TFJAC_XLA must be one of call, hlo. Received: '", wish, "'"));
+  }
   return context->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
 }
 

@@ -1,8 +1,8 @@
 // A whole product of two sources, tile by tile, and what is done with it: sums of segments, mirror images.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_PRODUCT_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_PRODUCT_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_PRODUCT_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_PRODUCT_H_
 
-#include "custom_ops/common/tile_product_gpu.h"
+#include "custom_ops/common/gpu/tile_product.h"
 
 namespace tfjac {
 
@@ -133,4 +133,4 @@ int Mirror(void* stream, int64_t size, T* matrix) {
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_PRODUCT_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_PRODUCT_H_

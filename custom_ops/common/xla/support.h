@@ -1,6 +1,6 @@
 // What the XLA kernels share. Each lowers its op to plain HLO, in the form that the twin in tfjac/ops/<op>.py takes for the
 // same sizes, so that it compiles for every backend. On the CPU, where XLA's own Cholesky factorisation and products of
-// matrices fall far behind, some call the op's kernel instead: see xla_call.h.
+// matrices fall far behind, some call the op's kernel instead: see call.h.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 #define TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "custom_ops/common/op/checks.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/ffi/api/ffi.h"
@@ -33,12 +34,19 @@ struct XlaFactor {
 absl::StatusOr<std::vector<XlaFactor>> ReadXlaFactors(tensorflow::XlaOpKernelContext* context,
                                                       const std::vector<std::string>& layouts);
 
+// The shape of an input, by its place.
+absl::StatusOr<tensorflow::TensorShape> ShapeOfInput(tensorflow::XlaOpKernelContext* context, int index);
+
 // Einsum in the full precision of the dtype, on every backend.
 xla::XlaOp FullEinsum(xla::XlaOp x, xla::XlaOp y, absl::string_view equation);
 
 // a[n, g, i] and d[n, m, g, o] of a factor with one position of use.
 xla::XlaOp OnlyPositionOfA(const XlaFactor& f);
 xla::XlaOp OnlyPositionOfD(const XlaFactor& f);
+
+// The factor with its a multiplied and its d divided by powers of two, position by position, so that both are of one size:
+// J has the same bits, and products of a with a or of d with d leave the range of the type only where those of J do.
+XlaFactor Balanced(const XlaFactor& f);
 
 // The columns of a factor, [n, m, g·i·o].
 xla::XlaOp ExpandFactor(const XlaFactor& f);
@@ -48,8 +56,8 @@ xla::XlaOp ZeroLike(xla::XlaOp x);
 xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes);
 
 // Whether a program that is being compiled may call CPU kernels: on the CPU, unless the environment variable TFJAC_XLA is
-// "hlo", which keeps programs free of calls into this process, so that they can be exported.
-bool MayCallKernels(const tensorflow::XlaOpKernelContext* context);
+// "hlo", which keeps programs free of calls into this process, so that they can be exported. An error for other values.
+absl::StatusOr<bool> MayCallKernels(const tensorflow::XlaOpKernelContext* context);
 
 // The shape of a buffer of a call: row-major.
 xla::Shape RowMajor(xla::PrimitiveType type, absl::Span<const int64_t> sizes);

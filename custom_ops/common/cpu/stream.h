@@ -1,7 +1,7 @@
 // Writing results that are too large for the cache past it, so that memory is not read before it is overwritten. For
 // files compiled per instruction set.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_STREAM_H_
-#define TFJAC_CUSTOM_OPS_COMMON_STREAM_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_CPU_STREAM_H_
+#define TFJAC_CUSTOM_OPS_COMMON_CPU_STREAM_H_
 
 #include <cstdint>
 #include <cstring>
@@ -102,4 +102,4 @@ class StreamWriter {
 
 }  // namespace tfjac::TFJAC_ISA
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_STREAM_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_STREAM_H_

@@ -6,13 +6,13 @@
 // depth) a number in it, kAlongDepth whether neighbours in memory differ in depth (then neighbouring threads do as
 // well). Panels of kPanelDepth rows go through shared memory while the next ones are on their way to registers. All
 // threads of a block call together; sums run over the depth in order.
-#ifndef TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
-#define TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
+#ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_TILE_PRODUCT_H_
+#define TFJAC_CUSTOM_OPS_COMMON_GPU_TILE_PRODUCT_H_
 
 #include <cuda_runtime.h>
 
-#include "custom_ops/common/block_sizes_gpu.h"
-#include "custom_ops/common/launch_gpu.h"
+#include "custom_ops/common/gpu/block_sizes.h"
+#include "custom_ops/common/gpu/launch.h"
 
 namespace tfjac {
 
@@ -127,4 +127,4 @@ __device__ inline void AddTileProduct(const Left& left, int64_t x, const Right& 
 
 }  // namespace tfjac
 
-#endif  // TFJAC_CUSTOM_OPS_COMMON_TILE_PRODUCT_GPU_H_
+#endif  // TFJAC_CUSTOM_OPS_COMMON_GPU_TILE_PRODUCT_H_

@@ -1,0 +1,97 @@
+// Checks of shapes and attributes, the same for the OpKernels and for the kernels that XLA compiles: shape functions have
+// not seen what is run eagerly, nor what was edited in a GraphDef.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_OP_CHECKS_H_
+#define TFJAC_CUSTOM_OPS_COMMON_OP_CHECKS_H_
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "custom_ops/common/factors.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/util/overflow.h"
+
+namespace tfjac {
+
+constexpr int64_t kMaxColumns = int64_t{1} << 48;
+
+// Check the factor k against itself and against factor 0, and add its columns to `p`.
+inline absl::Status CheckFactor(int k, const tensorflow::TensorShape& a, const tensorflow::TensorShape& d,
+                                const tensorflow::TensorShape& first_d, int64_t* p) {
+  const auto error = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " Received, in factor ", k, ": a ", a.DebugString(), ", d ",
+                                                   d.DebugString(), "; in factor 0: d ", first_d.DebugString()));
+  };
+  if (a.dims() != 4 || d.dims() != 5 || first_d.dims() != 5) {
+    return error("A factor must be a[n,t,g,i] and d[n,m,t,g,o], of ranks 4 and 5.");
+  }
+  if (a.dim_size(1) != d.dim_size(2) || a.dim_size(2) != d.dim_size(3)) {
+    return error("a[n,t,g,i] and d[n,m,t,g,o] of a factor must agree in t and g.");
+  }
+  if (a.dim_size(0) != d.dim_size(0) || d.dim_size(0) != first_d.dim_size(0)) {
+    return error("a[n,t,g,i] and d[n,m,t,g,o] must have the same n in all factors.");
+  }
+  if (d.dim_size(1) != first_d.dim_size(1)) return error("d[n,m,t,g,o] must have the same m in all factors.");
+  const int64_t inputs = tensorflow::MultiplyWithoutOverflow(a.dim_size(2), a.dim_size(3));
+  const int64_t columns = inputs < 0 ? inputs : tensorflow::MultiplyWithoutOverflow(inputs, d.dim_size(4));
+  if (columns < 0 || *p > kMaxColumns - columns) {
+    return error(absl::StrCat("The Jacobian must have at most ", kMaxColumns, " columns."));
+  }
+  *p += columns;
+  return absl::OkStatus();
+}
+
+// Check that every layout is a permutation of "gio" and that there is one per factor.
+inline absl::Status CheckLayouts(const std::vector<std::string>& layouts, int count) {
+  bool right = static_cast<int>(layouts.size()) == count;
+  for (const std::string& layout : layouts) {
+    Factor<float> unit{nullptr, nullptr, 1, 1, 1, 1, 0, 0, 0, 0};
+    int64_t column = 0;
+    right = right && PlaceColumns(layout.c_str(), &unit, &column);
+  }
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`layouts` must hold one permutation of \"gio\" for each of the ",
+                                                 count, " factors. Received: [", absl::StrJoin(layouts, ", "), "]"));
+}
+
+// Check how many residuals an op was given that takes none or one.
+inline absl::Status CheckResiduals(int count) {
+  if (count <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("`residual` must hold no tensor or one. Received: ", count));
+}
+
+// Check the shape of a residual of factors with sizes n and m.
+inline absl::Status CheckResidual(const tensorflow::TensorShape& shape, int64_t n, int64_t m) {
+  if (shape.dims() == 2 && shape.dim_size(0) == n && shape.dim_size(1) == m) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("`residual` must be [n,m], as the first two axes of d[n,m,t,g,o]. Received: residual ",
+                   shape.DebugString(), ", n = ", n, " and m = ", m));
+}
+
+// Check the shapes of a damped system.
+inline absl::Status CheckSystem(const tensorflow::TensorShape& matrix, const tensorflow::TensorShape& rhs,
+                                const tensorflow::TensorShape& scaling, const tensorflow::TensorShape& damping) {
+  const bool right = rhs.dims() == 1 && scaling == rhs && damping.dims() <= 1 && matrix.dims() == 2 &&
+                     matrix.dim_size(0) == rhs.dim_size(0) && matrix.dim_size(1) == rhs.dim_size(0);
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
+      matrix.DebugString(), ", rhs ", rhs.DebugString(), ", scaling ", scaling.DebugString(), ", damping ",
+      damping.DebugString()));
+}
+
+// The shape of a result; an error where it has more bytes than can be counted: XLA would count them all the same.
+inline absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list<int64_t> sizes) {
+  tensorflow::TensorShape shape;
+  TF_RETURN_IF_ERROR(tensorflow::TensorShape::BuildTensorShape(sizes, &shape));
+  if (tensorflow::MultiplyWithoutOverflow(shape.num_elements(), sizeof(double)) >= 0) return shape;
+  return absl::InvalidArgumentError(absl::StrCat("The result must have fewer than 2^63 bytes. Received: sizes that make ",
+                                                 "it ", shape.DebugString()));
+}
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_OP_CHECKS_H_
