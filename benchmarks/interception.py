@@ -82,5 +82,5 @@ def _torch_candidates(model, x, y):
 
     hooked = network()
     for module in hooked:
-        module.register_full_backward_hook(lambda module, into, out: tuple(FACTOR * part for part in into))
+        module.register_full_backward_pre_hook(lambda module, gradients: tuple(FACTOR * part for part in gradients))
     return {"PyTorch, a hook on every layer": gradient(hooked), TORCH: gradient(network())}

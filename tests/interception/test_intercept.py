@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import tfjac
 from tests.interception.networks import X, above, below, gradients, network
-from tests.jacobians.random_programs import RandomProgram
 
 
 def with_gradient(x, function):
@@ -322,26 +321,3 @@ def test_what_cannot_be():
         tfjac.vjp(lambda: tfjac.intercept(model, rules={"Relu": lambda op, d: (d, d)})(x), x)
     with pytest.raises(ValueError, match=r"A rule must return gradients like the inputs.*Received: \(1, "):
         tfjac.vjp(lambda: tfjac.intercept(model, rules={"Relu": lambda op, d: d[:1]})(x), x)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_random_programs(seed):
-    """Identities everywhere change nothing; scaling at the result is scaling the gradient."""
-    program = RandomProgram(seed)
-    variables = program.variables
-    x = tf.constant(program.x)
-
-    def of(function):
-        with tf.GradientTape() as tape:
-            y = function(x)
-        return y, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(y, variables)]
-
-    plain, expected = of(tf.function(program))
-    floating = lambda node: node.dtype.is_floating and not node.inside  # noqa: E731
-    same, unchanged = of(tfjac.intercept(program, {floating: lambda d: d}))
-    scaled, doubled = of(tfjac.intercept(lambda x: tfjac.tap(program(x), "end"), {"end": tfjac.handlers.scale(2.0)}))
-    np.testing.assert_array_equal(same, plain)
-    np.testing.assert_array_equal(scaled, plain)
-    for one, two, three in zip(expected, unchanged, doubled):
-        np.testing.assert_array_equal(one, two)
-        np.testing.assert_allclose(three, 2 * one, rtol=1e-12)

@@ -48,10 +48,11 @@ class RandomProgram:
         self.flat, self.shapes = self.rng.random() < 0.3, shapes[1:]
         self.variables = self._connected()
 
-    def __call__(self, x):
-        values = [x]
-        for step, shape in zip(self.steps, self.shapes):
-            values.append(tf.ensure_shape(step(values), [x.shape[0], *shape]))
+    def __call__(self, x, passed_on=lambda index, value: value):
+        """Run; `passed_on` says what takes the place of each value, x being that of index 0."""
+        values = [passed_on(0, x)]
+        for index, (step, shape) in enumerate(zip(self.steps, self.shapes), 1):
+            values.append(passed_on(index, tf.ensure_shape(step(values), [x.shape[0], *shape])))
         return tf.reshape(values[-1], [tf.shape(x)[0], -1]) if self.flat else values[-1]
 
     def _connected(self):
