@@ -57,6 +57,31 @@ def test_clipping_where_squares_leave_the_range():
     np.testing.assert_array_equal(passed_on(handlers.clip_by_norm(1.0), 0 * D), 0 * D)
 
 
+def test_complex_gradients():
+    """What flows back may be complex: parts, or sizes, are what counts."""
+    complex_d = (D + 1j * D[::-1]).astype("complex64")
+    sizes = np.sqrt(np.sum(np.abs(complex_d) ** 2, 1, keepdims=True))
+    found = []
+    for handler, expected in [
+        (handlers.scale(0.1), 0.1 * complex_d),
+        (handlers.clip_by_norm(0.7), complex_d * np.minimum(1, 0.7 / sizes)),
+        (handlers.check_finite(into=found), complex_d),
+    ]:
+        got = passed_on(handler, complex_d, dtype="complex64")
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert found == []
+    broken = complex_d.copy()
+    broken[0, 0] = complex(1.0, np.inf)
+    passed_on(handlers.check_finite(halt=False, into=found), broken, dtype="complex64")
+    assert found == ["here"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="The gradient at tap 'here' of type Identity is not"):
+        passed_on(handlers.check_finite(), broken, dtype="complex64")
+    noise = passed_on(handlers.add_noise(0.5, seed=1), np.zeros([50, 40]), dtype="complex64")
+    np.testing.assert_allclose([noise.real.std(), noise.imag.std()], 0.5, rtol=0.1)
+    with pytest.raises(TypeError, match=r"Complex numbers have no order.*clip_by_norm.*Received: tap 'here'"):
+        passed_on(handlers.clip_by_value(-1.0, 1.0), complex_d, dtype="complex64")
+
+
 def test_noise():
     edited = tfjac.intercept(lambda x: tfjac.tap(x, "here"), {"here": handlers.add_noise(0.5, seed=1)})
     zeros = tf.zeros([50, 40])

@@ -1,5 +1,8 @@
 """J·v, Jᵀ·u, H·v and G·v against matrices formed one row at a time, and the chain rule."""
 
+import contextlib
+import warnings
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -255,3 +258,71 @@ class TestChain:
             tfjac.chain(tf.ones([2, 3]), tf.ones([3, 2], tf.float64))
         with pytest.raises(ValueError, match="node_rank must be an integer"):
             tfjac.chain(tf.ones([2, 3]), tf.ones([3, 2]), node_rank=-1)
+
+
+@tf.custom_gradient
+def clipping(x):
+    return tf.identity(x), lambda d: tf.clip_by_value(d, -0.1, 0.1)
+
+
+def test_no_hessian_of_what_is_no_gradient():
+    x = tf.constant([0.3, 2.0])
+    with pytest.raises(LookupError, match=r"no Hessian here.*not linear.*Received: op .* of type IdentityN"):
+        tfjac.hvp(lambda: tf.sin(clipping(x)) ** 2, x, x)
+    doubling = tf.custom_gradient(lambda x: (tf.identity(x), lambda d: 2.0 * d))
+    assert tfjac.hvp(lambda: tf.sin(doubling(x)) ** 2, x, x).shape == [2]
+
+
+INNER = tf.function(lambda x: tf.sin(x) ** 3)
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda x: tfjac.vjp(INNER(x), x),
+        lambda x: tfjac.vjp(lambda: INNER(x), x),
+        lambda x: tfjac.jvp(INNER(x), x, tf.ones_like(x)),
+        lambda x: tfjac.hvp(INNER(x), x, tf.ones_like(x)),
+        lambda x: tf.reduce_sum(tfjac.jacobian(INNER(x), x), 0),
+        lambda x: tfjac.batch_jacobian(INNER(x)[:, None], x)[:, 0],
+    ],
+)
+def test_tapes_see_what_is_copied(derivative):
+    """Derivatives of derivatives by a tape inside of a function, where what is called is copied: none were found."""
+    x = tf.constant([0.3, 2.0, -1.0], tf.float64)
+
+    @tf.function
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            first = derivative(x)
+        return first, tape.gradient(first, x)
+
+    first, second = slope(x)
+    h = 1e-5
+    expected = (derivative_at(derivative, x + h) - derivative_at(derivative, x - h)) / (2 * h)
+    np.testing.assert_allclose(first, derivative_at(derivative, x), rtol=1e-12)
+    np.testing.assert_allclose(second, expected, rtol=1e-7)
+
+
+def derivative_at(derivative, x):
+    return tf.function(derivative, autograph=False)(x).numpy()
+
+
+def test_a_tape_over_a_gradient_through_a_loop_is_warned_of():
+    """TensorFlow's own tapes give a part of it: for tf.gradients as for vjp."""
+    looped = lambda x: tf.while_loop(lambda k, v: k < 3, lambda k, v: (k + 1, tf.sin(v)), (0, x))[1]  # noqa: E731
+
+    @tf.function
+    def slope(x, by_tape):
+        with tf.GradientTape() if by_tape else contextlib.nullcontext() as tape:
+            if by_tape:
+                tape.watch(x)
+            first = tfjac.vjp(looped(x), x)
+        return tape.gradient(first, x) if by_tape else tf.gradients(first, x)[0]
+
+    with pytest.warns(UserWarning, match=r"gradient tape records a gradient through the loop '.*while'.*tf.gradients"):
+        slope(tf.constant(1.0), True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        slope(tf.constant(1.0), False)

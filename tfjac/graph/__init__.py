@@ -37,6 +37,7 @@ from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
+from tfjac.graph.taped import warn_of_loops_under_a_tape
 from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
@@ -114,4 +115,5 @@ __all__ = [
     "vectorises",
     "verification_wanted",
     "verified",
+    "warn_of_loops_under_a_tape",
 ]

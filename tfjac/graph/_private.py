@@ -132,7 +132,21 @@ def copy_op(op, inputs):
             op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
         )
     copy_traceback(op, copy)
+    if is_taped():
+        _show_tapes(copy)
     return copy
+
+
+def _show_tapes(op):
+    """Have gradient tapes of this thread know of an op that was made without TensorFlow's Python function for it.
+
+    They are told of ops by those functions alone: past one that is copied they would find no path, or only some.
+    """
+
+    def backward(*cotangents):
+        return input_gradients(op, cotangents)
+
+    _record.record_operation(op.type, list(op.outputs), list(op.inputs), backward)
 
 
 def copy_traceback(op, copy):

@@ -118,7 +118,8 @@ def copy_inside(op, inputs, edit_of):
 
     if op.type in CALLS:
         (body,) = _private.function_bodies(op, "f")
-        mapping = copied(body.outputs, zip(body.inputs, inputs))
+        with tf.name_scope(_scope_of(op)):
+            mapping = copied(body.outputs, zip(body.inputs, inputs))
         return [mapping[output.ref()] for output in body.outputs]
     return rebuilt(op, inputs, copied)
 

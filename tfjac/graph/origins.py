@@ -82,10 +82,15 @@ def source_line(op):
         return None
     op = forward or op
     for frame in reversed(op.traceback or ()):
-        if not frame.filename.startswith(_LIBRARIES) and os.path.isabs(frame.filename):
+        if not frame.filename.startswith(_LIBRARIES) and os.path.isabs(frame.filename) and not _generated(frame):
             text = linecache.getline(frame.filename, frame.lineno).strip()
             return SourceLine(frame.filename, frame.lineno, frame.name, text)
     return None
+
+
+def _generated(frame):
+    """Whether a frame is of a file that AutoGraph wrote: the line of the user's that it stands for is another frame."""
+    return os.path.basename(frame.filename).startswith("__autograph_generated_file")
 
 
 def _scopes(op):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import call_converted, in_graph
+from tfjac.graph import call_converted, in_graph, warn_of_loops_under_a_tape
 from tfjac.graph.nodes import layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
 
@@ -76,6 +76,7 @@ def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradien
         upstream = None if cotangents is None else tf.nest.flatten(cotangents)
         wanted = [tensor for group in chosen for tensor in group]
         _check_floating(wanted)
+        warn_of_loops_under_a_tape(flat, wanted)
         gradients = tf.gradients(flat, wanted, grad_ys=upstream, unconnected_gradients=unconnected_gradients)
         results = packed_by_selector(nodes, chosen, gradients)
         return (results, packed_by_selector(nodes, chosen, wanted)) if values else results

@@ -38,8 +38,21 @@ def replace(gradient):
 
 
 def clip_by_value(minimum, maximum):
-    """Return a handler that clips each element of the gradient to [minimum, maximum]."""
-    return lambda gradient: tf.clip_by_value(gradient, minimum, maximum)
+    """Return a handler that clips each element of the gradient to [minimum, maximum].
+
+    Raises:
+        TypeError: where the gradient is complex; of two complex numbers none is the larger.
+    """
+
+    def clip(gradient, value, node):
+        if gradient.dtype.is_complex:
+            raise TypeError(
+                "Complex numbers have no order by which to clip them: use clip_by_norm, or edit the real and the "
+                f"imaginary part before they are put together. Received: {node} of dtype {gradient.dtype.name}"
+            )
+        return tf.clip_by_value(gradient, minimum, maximum)
+
+    return clip
 
 
 def clip_by_norm(clip_norm, per_example=True):
@@ -73,8 +86,17 @@ def _clipped(gradient, clip_norm, axes):
 
 
 def add_noise(stddev, seed=None):
-    """Return a handler that adds Gaussian noise, drawn anew at each run."""
-    return lambda gradient: gradient + tf.random.normal(tf.shape(gradient), 0, stddev, gradient.dtype, seed)
+    """Return a handler that adds Gaussian noise, drawn anew at each run; to both parts of complex gradients."""
+
+    def drawn(gradient):
+        return tf.random.normal(tf.shape(gradient), 0, stddev, gradient.dtype.real_dtype, seed)
+
+    def add(gradient):
+        return gradient + (
+            tf.complex(drawn(gradient), drawn(gradient)) if gradient.dtype.is_complex else drawn(gradient)
+        )
+
+    return add
 
 
 def straight_through(function):
@@ -154,9 +176,9 @@ def summary(writer, step, every=1):
         number = tf.cast(tf.convert_to_tensor(step), tf.int64)
         with writer.as_default(step=number), tf.summary.record_if(tf.equal(number % every, 0)):
             with tf.name_scope("gradients/"):  # with the slash, whatever the scope around
-                tf.summary.histogram(node.name, gradient)
+                tf.summary.histogram(node.name, tf.abs(gradient) if gradient.dtype.is_complex else gradient)
             with tf.name_scope("gradient_norms/"):
-                tf.summary.scalar(node.name, tf.norm(tf.cast(gradient, tf.float32)))
+                tf.summary.scalar(node.name, tf.norm(tf.cast(tf.abs(gradient), tf.float32)))
         return gradient
 
     return _python(handle)
@@ -178,11 +200,20 @@ def check_finite(halt=True, into=None):
 
     def handle(gradient, value, node):
         if into is not None:
-            _call_python(lambda finite: write(node.name, finite), tf.reduce_all(tf.math.is_finite(gradient)))
-        message = f"The gradient at {node} is not finite"
-        return tf.debugging.check_numerics(gradient, message) if halt else gradient
+            finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in _real_parts(gradient)])
+            _call_python(lambda finite: write(node.name, finite), finite)
+        if not halt:
+            return gradient
+        checked = [
+            tf.debugging.check_numerics(x, f"The gradient at {node} is not finite") for x in _real_parts(gradient)
+        ]
+        return checked[0] if len(checked) == 1 else tf.complex(*checked)
 
     return _python(handle) if into is not None or halt else handle
+
+
+def _real_parts(gradient):
+    return [tf.math.real(gradient), tf.math.imag(gradient)] if gradient.dtype.is_complex else [gradient]
 
 
 def when(predicate, handler, step=None):

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.graph import in_graph, inline_calls
+from tfjac.graph import between, custom_ops, in_graph, inline_calls, is_linear
+from tfjac.jacobians.factorize import describe
 from tfjac.jacobians.linearise import dense
 from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.products import pulled, pushed
@@ -31,6 +32,7 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
             graph.
         TypeError: for a vector that cannot be converted to the dtype of its x, losses or xs that are not
             floating-point.
+        LookupError: for a custom gradient on the way, as of an edit, that is not linear in what flows back.
 
     Cost: about two gradients of the losses (Pearlmutter 1994, "Fast exact multiplication by the Hessian"; backward over
     backward).
@@ -45,9 +47,20 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
         gradient = dense(tf.gradients(flat, present)) if present else []
         pairs = [(g, v) for g, v in zip(gradient, _of_present(sources, flat_vectors)) if g is not None]
         results = pulled([g for g, _ in pairs], sources, [v for _, v in pairs]) if pairs else [None] * len(sources)
+        _check_is_a_hessian(between(present, flat))
         return packed(xs, results, shaped_like(xs, sources), unconnected)
 
     return in_graph(compute, losses, xs=xs)
+
+
+def _check_is_a_hessian(ops):
+    """Refuse custom gradients that are not linear in what flows back: what they give is the gradient of nothing."""
+    wrong = next((op for op in custom_ops(ops) if not is_linear(op)), None)
+    if wrong is not None:
+        raise LookupError(
+            "There is no Hessian here: a custom gradient is not linear in what flows back, as one that clips. Take "
+            f"tfjac.vjp of the gradient for its derivative as it is. Received: {describe(wrong)}"
+        )
 
 
 @tf.autograph.experimental.do_not_convert

@@ -17,6 +17,7 @@ from tfjac.graph import (
     replay,
     shape_only,
     vectorises,
+    warn_of_loops_under_a_tape,
 )
 from tfjac.jacobians.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import axes, product
@@ -74,6 +75,7 @@ def pull_back(ys, sources, stop=()):
 
     Cost: one backward pass for each time that it is applied.
     """
+    warn_of_loops_under_a_tape(ys, sources)
     seeds = [tf.zeros_like(y) for y in ys]
     gradients = tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)
     return LinearMap(seeds, _shaped(gradients, sources))

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, in_graph, inline_calls
+from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
 from tfjac.jacobians.linearise import dense, push_forward
 from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 
@@ -115,5 +115,7 @@ def pulled(ys, sources, vectors):
     present = [source for source in sources if source is not None]
     if not present:
         return [None] * len(sources)
-    results = iter(dense(tf.gradients(inline_calls(ys, depends_on=present), present, grad_ys=vectors)))
+    ys = inline_calls(ys, depends_on=present)
+    warn_of_loops_under_a_tape(ys, present)
+    results = iter(dense(tf.gradients(ys, present, grad_ys=vectors)))
     return [None if source is None else next(results) for source in sources]
