@@ -32,7 +32,7 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
-from tfjac.graph.origins import SourceLine, layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
@@ -91,6 +91,7 @@ __all__ = [
     "in_graph",
     "is_affine",
     "is_linear",
+    "is_of_gradient",
     "inline_calls",
     "input_gradients",
     "is_taped",

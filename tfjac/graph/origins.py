@@ -78,7 +78,7 @@ def source_line(op):
     loaded SavedModel, and in the loop that takes a gradient back through another.
     """
     forward = _private.differentiated_op(op)
-    if forward is None and any(map(_GRADIENTS.fullmatch, op.name.split("/"))):
+    if forward is None and is_of_gradient(op):
         return None
     op = forward or op
     for frame in reversed(op.traceback or ()):
@@ -91,6 +91,11 @@ def source_line(op):
 def _generated(frame):
     """Whether a frame is of a file that AutoGraph wrote: the line of the user's that it stands for is another frame."""
     return os.path.basename(frame.filename).startswith("__autograph_generated_file")
+
+
+def is_of_gradient(op):
+    """Return whether `op` was made by a gradient that was taken: of a tape, or of `tf.gradients`."""
+    return _private.differentiated_op(op) is not None or any(map(_GRADIENTS.fullmatch, op.name.split("/")))
 
 
 def _scopes(op):

@@ -88,13 +88,11 @@ def _clipped(gradient, clip_norm, axes):
 def add_noise(stddev, seed=None):
     """Return a handler that adds Gaussian noise, drawn anew at each run; to both parts of complex gradients."""
 
-    def drawn(gradient):
-        return tf.random.normal(tf.shape(gradient), 0, stddev, gradient.dtype.real_dtype, seed)
-
     def add(gradient):
-        return gradient + (
-            tf.complex(drawn(gradient), drawn(gradient)) if gradient.dtype.is_complex else drawn(gradient)
-        )
+        parts = _real_parts(gradient)
+        seeds = [None if seed is None else seed + k for k in range(len(parts))]
+        noise = [tf.random.normal(tf.shape(x), 0, stddev, x.dtype, each) for x, each in zip(parts, seeds)]
+        return gradient + (noise[0] if len(noise) == 1 else tf.complex(*noise))
 
     return add
 

@@ -1,14 +1,14 @@
 """Functions on a graph that nobody may edit, with edits at its nodes."""
 
 import types
-import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, is_taped
+from tfjac.graph import is_taped
 from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
 from tfjac.interception.copying import Changes
 from tfjac.interception.edits import as_edit
+from tfjac.interception.lost_edits import warn_of_gradients_inside, warn_of_what_no_gradient_reaches
 from tfjac.interception.rule import Rule
 
 
@@ -87,39 +87,22 @@ class Intercepted:
         """Return what the function returns, and for each of `_layers` its losses, None where it was not called."""
         traced = trace(lambda: python_function(self.fn)(*args, **kwargs))
         nodes = nodes_in(traced.graph, traced.graph.outputs)
-        changes, backwards = Changes(), []
+        changes, edited, backwards = Changes(), [], []
         for selector, edit in self._edits.items():
             for node in select(nodes, selector):
                 changes.add_edit(node, edit)
+                edited.append(node)
                 backwards += [node] if edit.backward is not None else []
         for selector, rule in self._rules.items():
             for node in _ops_selected(nodes, selector):
                 changes.add_rule(node, rule)
                 backwards.append(node)
-        _warn_of_what_no_gradient_reaches(backwards, traced.graph.outputs)
+        warn_of_what_no_gradient_reaches(backwards, traced.graph)
+        warn_of_gradients_inside(edited + backwards, nodes)
         results = traced.place(changes.at())
         self._layers += [layer for layer in traced.losses.layers if layer not in self._layers]
         called = set(map(id, traced.losses.layers))
         return results, [list(layer._losses) if id(layer) in called else None for layer in self._layers]
-
-
-def _warn_of_what_no_gradient_reaches(nodes, results):
-    """Warn of backward edits and rules that will not be asked, as inside of what has a gradient of its own."""
-    outside = [node for node in nodes if not node.place]
-    by_gradient, by_value = (
-        Dependence([node.tensor for node in outside], by_value=by_value).sources_of_any(results)
-        for by_value in (False, True)
-    )
-    missed = [str(node) for index, node in enumerate(outside) if index in by_value - by_gradient]
-    if missed:
-        more = f" and {len(missed) - 3} more" if len(missed) > 3 else ""
-        warnings.warn(
-            f"tfjac: an edit or rule has no effect backwards at {', '.join(missed[:3])}{more}: no gradient reaches it. "
-            "It stands before a tf.stop_gradient or the like, or inside of what has a custom gradient, as silu and "
-            "tf.recompute_grad have: edit that one's result instead.",
-            UserWarning,
-            stacklevel=2,
-        )
 
 
 def python_function(fn):

@@ -211,7 +211,8 @@ def _nearest(nodes, selector):
     if isinstance(selector, keras.Layer):
         return (
             "A layer is known where it is called while the function is traced: not in a tf.function that was traced "
-            "before, nor in a SavedModel; there use its path as a string. Received: a layer that is not among "
+            "before, nor in a SavedModel, nor where another layer calls its `call` alone, as TimeDistributed does: use "
+            "its path as a string, select its ops, or put a tfjac.hook on it. Received: a layer that is not among "
             f"{', '.join(sorted({repr(node.name) for node in nodes if node.kind == 'layer'})[:8]) or 'none'}"
         )
     return f"tfjac.nodes lists what there is. Received: {selector!r}, and {len(names)} nodes"

@@ -97,10 +97,14 @@ def _tapped(x, name):
 
 
 def _marked(x, texts):
-    """Return an identity of x that has these attributes."""
+    """Return an identity of x that has these attributes.
+
+    In a function that `tf.vectorized_map` maps, what takes its place, for all slices at once, has them too.
+    """
     marked = tf.identity(x)
     for attribute, text in texts.items():
         _private.set_text_attribute(marked.op, attribute, text)
+    _private.set_conversion(marked.op, lambda op, inputs, stacked: [_marked(inputs[0], texts)])
     return with_mask_of(x, marked)
 
 
