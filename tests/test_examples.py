@@ -105,6 +105,15 @@ def test_black_box_is_inverted(load, tmp_path, capsys):
     assert "for derivatives" in capsys.readouterr().out
 
 
+def test_features_of_two_domains_are_made_alike(load, tmp_path):
+    plot = tmp_path / "domains.png"
+    results = load("08_adversarial_domains").main(["--plot", str(plot)])
+    plain, adversarial = results["plain"], results["adversarial"]
+    assert plain["domain"] > 0.95 and adversarial["domain"] < 0.85
+    assert adversarial["turned"] > plain["turned"] + 0.05 and adversarial["upright"] > plain["upright"] - 0.05
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+
+
 def test_explanations_add_up_and_survive_saving(load, tmp_path):
     plot = tmp_path / "maps.png"
     results = load("07_explanations").main(["--plot", str(plot)])

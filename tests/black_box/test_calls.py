@@ -158,6 +158,30 @@ def test_only_rows_that_failed_are_tried_again():
     assert shapes == [(2, 3), (1, 3)]
 
 
+@pytest.mark.parametrize("function", [lambda x: x - x.mean(0), lambda x: np.cumsum(x, 0), lambda x: x[::-1] * 2.0])
+def test_rows_that_are_not_of_examples_are_found(function, monkeypatch):
+    """The declaration is believed, unless what runs is verified."""
+    x = tf.random.stateless_normal([4, 3], [1, 2], dtype=tf.float64)
+    box = tfjac.external(function, per_example=True, name="oven")
+    box(x)
+    monkeypatch.setenv("TFJAC_VERIFY", "1")
+    with pytest.raises(ValueError, match=r"oven was declared per_example, and gives something else for a row alone"):
+        box(x)
+    honest = tfjac.external(np.sin, per_example=True)
+    np.testing.assert_allclose(gradient(honest, x)[0], np.cos(x), rtol=1e-8)
+    assert honest.counts.forward == 4 + 2
+
+
+def test_masked_results_are_failures():
+    def function(x):
+        return np.ma.masked_greater(x, 2.0)
+
+    with pytest.raises(tfjac.MeasurementFailed, match="a result is not finite"):
+        tfjac.external(function, per_example=True)(X)
+    got = tfjac.external(function, per_example=True, on_failure="nan")(X)
+    np.testing.assert_array_equal(got, np.where(X > 2, np.nan, X))
+
+
 def test_a_function_may_write_into_its_arguments_and_keep_its_results():
     kept = np.zeros([2, 3])
 
@@ -251,6 +275,7 @@ def test_what_is_refused():
     fails(lambda: external(np.sin, argnums=1)(x), ValueError, "argnums of .* must be indices of floating-point inputs")
     fails(lambda: external(lambda x: x.sum())(x), ValueError, r"results of shape \(2, 3\).*output_shape.*shape \(\)")
     fails(lambda: external(np.sum, per_example=True)(x), ValueError, "for no point.* where there were 2")
+    fails(lambda: external(lambda x: [[1, 2], [3]], name="oven")(x), ValueError, r"oven: .*can become an array.*\[3\]")
     fails(lambda: external(lambda x: x + 1j)(x), TypeError, "what can become float32.*complex")
     fails(lambda: external(lambda x: x, output_shape=[(2, 3), (2, 3)])(x), TypeError, "must return 2 arrays in a nest")
     open_rows = tf.function(external(np.add, per_example=True), input_signature=[tf.TensorSpec([None])] * 2)

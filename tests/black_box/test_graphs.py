@@ -178,6 +178,15 @@ def test_least_squares_on_the_parameters_of_a_simulator(gradient, tolerance):
         assert simulator.counts.gradient == 4  # the first Jacobian alone is measured
 
 
+def test_least_squares_under_xla_is_refused_by_name():
+    b, simulator = tf.Variable([0.5, 0.5], dtype=tf.float64), tfjac.external(decay, output_shape=(20,), name="oven")
+    with pytest.raises(ValueError, match=r"call Python when they run.*leave jit_compile=True off.*op '.*oven.*' of"):
+        tfjac.least_squares(lambda: simulator(b), b, jit_compile=True)
+    inner = tf.function(lambda: simulator(b))
+    with pytest.raises(ValueError, match=r"call Python when they run.*op '.*oven.*' of type EagerPyFunc"):
+        tfjac.least_squares(lambda: inner() - 1.0, b, jit_compile=True)
+
+
 def test_least_squares_rejects_steps_that_could_not_be_measured():
     """A simulator that diverges where b > 2: such trials are not-a-number, and the minimum is found all the same."""
 

@@ -118,6 +118,13 @@ def test_saved_and_cloned(tmp_path):
     broyden = sequential(tfjac.external(lambda x: x, tfjac.estimators.Broyden(restart=3)))
     clone = keras.models.clone_model(broyden)
     assert clone.layers[-1].get_config() == broyden.layers[-1].get_config()
+    sine = sequential(tfjac.external(np.sin, per_example=True))
+    sine.save(tmp_path / "sine.keras")
+    again = keras.models.load_model(tmp_path / "sine.keras")
+    np.testing.assert_array_equal(again.predict(X, verbose=0), sine.predict(X, verbose=0))
+    sine.export(tmp_path / "exported", verbose=False)  # for this process: the function itself is not in the files
+    kept = tf.saved_model.load(tmp_path / "exported")  # its variables live as long as it does
+    np.testing.assert_allclose(kept.serve(X), sine.predict(X, verbose=0), rtol=1e-6)
     np.testing.assert_array_equal(copy.deepcopy(tfjac.external(lambda x: np.tanh(x)))(X), np.tanh(X))
 
 

@@ -14,9 +14,13 @@ import tensorflow as tf
 from tfjac.black_box.estimators import Probe
 from tfjac.black_box.points import Points, flattened
 from tfjac.black_box.resolution import resolution_of
+from tfjac.graph import verification_wanted
 
 KEPT = 16
 """Forward passes whose estimates are kept."""
+
+_SAME = 1e-3
+"""How far results of one row may differ, relative to the largest, and count as the same."""
 
 
 class Evaluation:
@@ -28,21 +32,43 @@ class Evaluation:
         gradient: `Measurement` of the user's gradient, which is called where there is no estimator.
         by_row: whether a row of the inputs is a point, rather than all of them together.
         call_dtype: NumPy dtype that floating-point inputs are converted to, None for their own.
+        name: of the black box.
     """
 
-    def __init__(self, function, estimator, gradient, by_row, call_dtype):
+    def __init__(self, function, estimator, gradient, by_row, call_dtype, name):
         self._function, self._estimator, self._gradient = function, estimator, gradient
-        self._by_row, self._call_dtype = by_row, call_dtype
+        self._by_row, self._call_dtype, self._name = by_row, call_dtype, name
         self._visits, self._lock, self._resolution = itertools.count(), threading.Lock(), 0.0
         self._estimates = collections.OrderedDict()
 
     def values(self, arrays, specs):
         """Return the results for inputs `arrays`, with their rows, and the number of this visit."""
-        results = self._function(self._points_of(arrays), specs, "forward")
+        points = self._points_of(arrays)
+        results = self._function(points, specs, "forward")
+        if self._by_row and verification_wanted():
+            self._check_rows(points, results, specs)
         floating = [resolution_of(result.dtype) for result in results if result.dtype.kind == "f"]
         self._resolution = max([self._resolution, *floating])
         results = [result.astype(spec.dtype.as_numpy_dtype) for result, spec in zip(results, specs)]
         return (results if self._by_row else [result[0] for result in results]), next(self._visits)
+
+    def _check_rows(self, points, results, specs):
+        """Measure the first and the last row alone: they must give what they gave among the others.
+
+        Raises:
+            ValueError: where they do not.
+        """
+        for row in {0, len(points[0]) - 1} if len(points[0]) > 1 else ():
+            alone = self._function([point[row : row + 1] for point in points], specs, "forward")
+            for (one,), all_rows in zip(alone, results):
+                size = np.max(np.abs(all_rows[np.isfinite(all_rows)]), initial=0.0)
+                if not np.allclose(one, all_rows[row], rtol=0, atol=_SAME * size, equal_nan=True):
+                    raise ValueError(
+                        f"{self._name} was declared per_example, and gives something else for a row alone than among "
+                        "others: leave per_example out where examples depend on one another, or the switch "
+                        f"TFJAC_VERIFY where what is measured is noisy. Received: {one} for row {row} alone, "
+                        f"{all_rows[row]} among {len(all_rows)}"
+                    )
 
     def jacobian(self, visit, arrays, results, specs, moving):
         """Return responses `[n, k, o]` and directions `[n, k, i]` or None, as `Estimator.estimate` does.

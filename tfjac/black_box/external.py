@@ -12,6 +12,9 @@ from tfjac.black_box.results import Results
 from tfjac.black_box.users import UsersFunctions
 from tfjac.graph import as_tf_variable
 
+_UFUNC = "numpy_ufunc"
+"""The key under which the configuration has the name of a function of NumPy's."""
+
 
 @keras.saving.register_keras_serializable("tfjac")
 class External(keras.layers.Layer):
@@ -79,6 +82,9 @@ class External(keras.layers.Layer):
         options = dict(self._parts.options)
         if isinstance(options["gradient"], Estimator):
             options["gradient"] = keras.saving.serialize_keras_object(options["gradient"])
+        name = getattr(options["function"], "__name__", None)
+        if isinstance(options["function"], np.ufunc) and getattr(np, name, None) is options["function"]:
+            options["function"] = {_UFUNC: name}  # as Keras can make nothing of it
         return {**super().get_config(), **options}
 
     def __deepcopy__(self, memo):
@@ -89,7 +95,9 @@ class External(keras.layers.Layer):
     def from_config(cls, config):
         """Rebuild from `get_config()`."""
         restored = {
-            key: keras.saving.deserialize_keras_object(config[key])
+            key: getattr(np, config[key][_UFUNC])
+            if _UFUNC in config[key]
+            else keras.saving.deserialize_keras_object(config[key])
             for key in ("function", "gradient")
             if isinstance(config[key], dict)
         }
@@ -109,7 +117,7 @@ class _Parts:
         of_gradient = Measurement(self._users.gradients, self._users.listed, calling, f"the gradient of {name}")
         self._measurements = [measurement, of_gradient] if given else [measurement]
         dtype = None if call_dtype is None else np.dtype(call_dtype)
-        self._evaluation = Evaluation(measurement, self._estimator, of_gradient, per_example, dtype)
+        self._evaluation = Evaluation(measurement, self._estimator, of_gradient, per_example, dtype, name)
         self._operation = Operation(self._evaluation, self._estimator, per_example, name)
 
     def __call__(self, inputs):
@@ -203,8 +211,9 @@ def external(function, gradient="central", **options):
                 list, tuple or dict of these for several. The shape of the first input where left out, and the dtype of
                 the first floating-point one. It is checked at every call.
             per_example: whether row n of the results depends on row n of every input alone. Declared by you: it cannot
-                be seen. Inputs and `output_shape` then have the axis of examples in front. Without it, the functions
-                for per-example Jacobians refuse it by name.
+                be seen. With TFJAC_VERIFY=1 in the environment the first and the last row are measured again, alone, at
+                each forward pass, and must give the same. Inputs and `output_shape` have the axis of examples in front
+                then. Without it, the functions for per-example Jacobians refuse it by name.
             batched: whether one call of `function` takes many points stacked along axis 0. A point is a row where
                 `per_example`, and all inputs together where not. Default: as `per_example`. All evaluations for a
                 gradient are then one call.

@@ -139,8 +139,19 @@ class Measurement:
             except Exception as error:  # whatever the user's function or instrument raises
                 self._count(failures=1)
                 return None, error
-            replies = [np.array(reply) for reply in self._unpack(returned)]
+            replies = [self._as_array(reply) for reply in self._unpack(returned)]
         return replies if batched else [reply[None] for reply in replies], None
+
+    def _as_array(self, reply):
+        """A copy, not-a-number where a masked array has no value."""
+        if isinstance(reply, np.ma.MaskedArray) and np.ma.is_masked(reply):
+            return reply.astype(np.result_type(reply.dtype, np.float16)).filled(np.nan)
+        try:
+            return np.array(reply)
+        except ValueError as error:
+            raise ValueError(
+                f"{self._name}: the function must return what can become an array. Received: {reply!r} ({error})"
+            ) from None
 
     def _listed(self, replies, specs):
         if len(replies) != len(specs):

@@ -75,6 +75,8 @@ class Minimiser:
     """
 
     def __init__(self, residuals, variables, settings):
+        if settings.jit_compile:
+            residuals.check_compiles()
         function = tf.function(
             minimisation(residuals, variables, settings), jit_compile=settings.jit_compile, autograph=False
         )

@@ -56,6 +56,9 @@ def traceable(function, variables, reduce_retracing=False):
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
 
 
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+
+
 class TracedResiduals:
     """The residuals as a function of data and of what the variables hold, in the form of a graph.
 
@@ -83,6 +86,22 @@ class TracedResiduals:
         handles = [handle_in(self._graph, variable) for variable in variables]
         self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
         self._effects = Effects(self._graph, self._outputs, [handle for handle in handles if handle is not None])
+
+    def check_compiles(self):
+        """Refuse residuals that call Python when they run, which XLA cannot compile.
+
+        Raises:
+            ValueError: naming the op.
+        """
+        definition = self._graph.as_graph_def()
+        bodies = [function.node_def for function in definition.library.function]
+        called = next((op for ops in (definition.node, *bodies) for op in ops if op.op in _PYTHON), None)
+        if called is not None:
+            raise ValueError(
+                "The residuals call Python when they run, as tfjac.external, tf.py_function and tf.numpy_function do, "
+                "which XLA cannot compile: leave jit_compile=True off. "
+                f"Received: op {called.name!r} of type {called.op}"
+            )
 
     def data(self, args):
         """Return the data of a call, a list of tensors like `specs`: those of `args`, and those that were captured."""
