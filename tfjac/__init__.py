@@ -52,6 +52,7 @@ from tfjac.optimizers import (
     curve_fit,
     least_squares,
     plot_fit,
+    register_curvature,
 )
 
 __version__ = "0.1.0"
@@ -102,6 +103,7 @@ __all__ = [
     "per_segment_jacobian",
     "plot_fit",
     "plot_gradients",
+    "register_curvature",
     "rules",
     "segment_operator",
     "sparse_jacobian",

@@ -258,7 +258,7 @@ REFUSED = {
     ),
     "cosine": ("cosine_similarity", "two tensors that both depend"),
     "root": (root_mean_square, "type Sqrt"),
-    "subtracted": (subtracted, "a square is subtracted"),
+    "subtracted": (subtracted, "a square, or what is convex, is subtracted"),
     "normalised": (normalised, "a divisor, an index or a shape depends on the variables"),
     "quartic": (quartic, "itself squared"),
     "product": (lambda y, prediction: prediction[:, 0] * prediction[:, 1], "two tensors that both depend"),

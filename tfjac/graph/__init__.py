@@ -32,6 +32,7 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.marks import curvature_mark, mark_curvature
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments
@@ -74,6 +75,7 @@ __all__ = [
     "copy_inside",
     "copy_op",
     "culprit_in",
+    "curvature_mark",
     "custom_ops",
     "declare_per_example",
     "depend_by_value",
@@ -99,6 +101,7 @@ __all__ = [
     "layer_path",
     "layer_scope",
     "lost_paths",
+    "mark_curvature",
     "mend_gradients",
     "passes_to_bodies",
     "read_graph",

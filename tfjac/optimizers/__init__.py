@@ -7,6 +7,7 @@ from tfjac.optimizers.keras.callbacks import StepMonitor
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
 from tfjac.optimizers.pictures import plot_fit
+from tfjac.optimizers.problem.declared import register_curvature
 from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.records import Outcome, Report
 from tfjac.optimizers.results import LeastSquaresResult
@@ -40,5 +41,6 @@ __all__ = [
     "TrustRegionDamping",
     "curve_fit",
     "least_squares",
+    "register_curvature",
     "plot_fit",
 ]

@@ -40,18 +40,10 @@ class CrossEntropy:
         return gradient[:, None] * tf.one_hot(op.inputs[1], tf.shape(self.root)[-1], dtype=self.root.dtype)
 
 
-def cross_entropy(tensor, sign, dependence):
-    """Return `tensor` as a `CrossEntropy`; None where it is none, is subtracted, or has labels that can move.
-
-    Args:
-        tensor: a tensor that depends on the variables.
-        sign: 1, or −1 where the loss is known to fall with it.
-        dependence: `Dependence` on the variables.
-    """
+def cross_entropy(tensor, dependence):
+    """Return `tensor` as a `CrossEntropy`; None where it is none, or one whose labels depend on the variables."""
     op = tensor.op
     if op.type not in OPS or tensor is not op.outputs[0] or any(dependence.reaches(x) for x in op.inputs[1:]):
-        return None
-    if sign < 0 and op.type != "LogSoftmax":
         return None
     alike = op.type != "SoftmaxCrossEntropyWithLogits" or not _is_one_row_for_many(*op.inputs)
     return CrossEntropy(tensor, op.inputs[0]) if alike else None

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient, references
 from tfjac.optimizers.problem.cross_entropy import cross_entropy
+from tfjac.optimizers.problem.declared import declared_function
 from tfjac.optimizers.problem.dependence import warn_of_lost
 from tfjac.optimizers.problem.separable import separable_function
 from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
@@ -149,6 +150,7 @@ class _Convex:
 
     output: tf.Tensor
     function: object
+    uniform: bool = False
 
     def also(self, other):
         """Return this, met again on another way."""
@@ -190,8 +192,7 @@ class _Walk:
             ((tensor, _, sign),) = places
             below = self._below(*places[0])
             if len(below) != 1 and square_root(tensor.op) is None:
-                function = cross_entropy(tensor, sign, self.dependence)
-                function = function or separable_function(tensor, sign, self.dependence)
+                function = separable_function(tensor, sign, self.dependence)
                 if function is not None:
                     return [_Convex(tensor, function)]
             if not below:
@@ -219,8 +220,10 @@ class _Walk:
             if leaf is None:
                 pending += self._passed_on(tensor, uniform, sign)
                 continue
-            if sign < 0:
-                raise NotASumOfSquares(tensor.op, "a square is subtracted, so that the loss has no lower bound")
+            if sign < 0 and tensor.op.type != "LogSoftmax":
+                raise NotASumOfSquares(
+                    tensor.op, "a square, or what is convex, is subtracted, so that the loss is not convex"
+                )
             leaf = dataclasses.replace(leaf, uniform=uniform)
             found[tensor.ref()] = leaf.also(found.get(tensor.ref(), leaf))
         self.constant += constant
@@ -239,7 +242,7 @@ class _Walk:
             return []
 
     def _leaf(self, tensor):
-        """Return the leaf at `tensor`, or None where there is no square."""
+        """Return the leaf at `tensor`, or None where there is neither a square nor what is known to be convex."""
         if tensor.ref() not in self._known:
             root = square_root(tensor.op)
             plain = undisguised(tensor, root, self.dependence)
@@ -248,7 +251,9 @@ class _Walk:
             elif root is not None and not self._is_sum_of_squares(plain):
                 _warn_of_a_norm(tensor.op, plain, self.dependence)
                 plain = None
-            leaf = None if root is None else _Square(tensor, root)
+            function = declared_function(tensor) or cross_entropy(tensor, self.dependence)
+            leaf = function and _Convex(tensor, function)
+            leaf = leaf if root is None else _Square(tensor, root)
             self._known[tensor.ref()] = leaf if plain is None else _Disguise(tensor, plain)
         return self._known[tensor.ref()]
 

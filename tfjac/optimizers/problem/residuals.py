@@ -37,9 +37,11 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
         else:
             priors.append(prior)
     cost, prior = tf.reduce_sum(loss), combined(priors, _sizes(variables), loss.dtype)
+    if not verification_wanted(verify):
+        return Problem(cost, rows, prior, variables)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
     reference = _dense(gradients, variables) if known else _gradients(cost, variables)
-    return Problem(cost, rows, prior, variables, reference if verification_wanted(verify) else None)
+    return Problem(cost, rows, prior, variables, reference)
 
 
 def _inlined(loss, handles):
