@@ -12,7 +12,6 @@ import tensorflow as tf
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.results import LeastSquaresResult
-from tfjac.optimizers.statistics import Statistics
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,8 +90,7 @@ class CurveFitResult(LeastSquaresResult):
     @functools.cached_property
     def statistics(self):
         """The `Statistics` of the fit; with `absolute_sigma`, the variance of a residual is one."""
-        jacobian, residuals = self._linearisation
-        return Statistics(jacobian, residuals, np.ones(jacobian.shape[1], bool), self.absolute_sigma)
+        return self._statistics(self.absolute_sigma)
 
     def r_squared(self, observed=None):
         """Return R², which part of the variance of the data is explained, data weighted as they were in the fit."""

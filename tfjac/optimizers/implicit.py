@@ -5,17 +5,21 @@ At a minimum x of F(x, θ) = ½‖r(x, θ)‖² the gradient g = ∂F/∂x is ze
     H dx + (∂g/∂θ) dθ = 0    with H = ∂g/∂x = JᵀJ + Σ rₖ ∇²rₖ
 
 so that a cotangent u of x is −(∂g/∂θ)ᵀ H⁻¹ u of θ. H is the exact one: with JᵀJ alone the derivatives would be wrong
-wherever residuals are left. The cost has ∂F/∂θ; that x moves with θ changes nothing there.
+wherever residuals are left. With robust losses F and H are those of the losses; parameters that a bound holds stay
+where they are. The cost has ∂F/∂θ; that x moves with θ changes nothing there.
 Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 2022, section 2.
 """
 
 import tensorflow as tf
 
 from tfjac.jacobians import jacobian
+from tfjac.optimizers.bounds import Box
 from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.problem.residuals import cost_of
+from tfjac.optimizers.problem.robust import losses_of
 
 
-def differentiable(outcome, residuals, variables, data, drawn, unit):
+def differentiable(outcome, residuals, variables, data, setting, settings):
     """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
 
     They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
@@ -26,22 +30,24 @@ def differentiable(outcome, residuals, variables, data, drawn, unit):
         residuals: `TracedResiduals`.
         variables: list of the variables that were minimised over.
         data: list of tensors like `residuals.specs`.
-        drawn: what `residuals.draw` returned.
-        unit: scalar, what the residuals were measured in.
+        setting: `Setting`.
+        settings: `Settings`.
     """
-    minimum = _Minimum(residuals, variables, data, drawn, tf.stop_gradient(unit))
+    minimum = _Minimum(residuals, variables, data, setting, settings)
     cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
     point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
     x = minimum.columns.split(minimum.point(point))
-    return type(outcome)(x, minimum.cost(cost * unit**2, point), norm * unit**2, *rest)
+    square = minimum.unit**2
+    return type(outcome)(x, minimum.cost(cost * square, point), norm * square, *rest)
 
 
 class _Minimum:
     """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
 
-    def __init__(self, residuals, variables, data, drawn, unit):
-        self.columns, self.unit = Columns(variables), unit
-        self._residuals, self._drawn = residuals, drawn
+    def __init__(self, residuals, variables, data, setting, settings):
+        self.columns, self.unit = Columns(variables), tf.stop_gradient(setting.unit)
+        self._residuals, self._drawn, self._box = residuals, setting.drawn, setting.box
+        self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._given = [*data, *residuals.read_traced()]
         self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
         self._adjoint = tf.function(self._adjoint, autograph=False)
@@ -75,7 +81,12 @@ class _Minimum:
     def _adjoint(self, x, upstream, *parameters):
         """Return −(∂g/∂θ)ᵀ H⁻¹ u for each θ."""
         gradient = tf.convert_to_tensor(tf.gradients(self._cost_at(x, parameters), x)[0])
-        factor = tf.linalg.cholesky(jacobian(gradient, x, mode="reverse"))
+        hessian = jacobian(gradient, x, mode="reverse")
+        if self._box:  # what is held by a bound does not move with θ, and the rest moves as if it were not there
+            free = Box(*self._box).free(x, gradient)
+            upstream = tf.where(free, upstream, tf.zeros_like(upstream))
+            hessian = tf.where(free[:, None] & free, hessian, tf.eye(self.columns.total, dtype=x.dtype))
+        factor = tf.linalg.cholesky(hessian)
         step = -tf.linalg.cholesky_solve(factor, upstream[:, None])[:, 0]
         return tf.gradients(gradient, parameters, grad_ys=step, unconnected_gradients="zero")
 
@@ -85,7 +96,7 @@ class _Minimum:
         return tf.gradients(cost, parameters, grad_ys=upstream, unconnected_gradients="zero")
 
     def _cost_at(self, x, parameters):
-        """Return ½‖r‖² at x `[p]` and θ, with r measured in the unit."""
+        """Return F at x `[p]` and θ, with r measured in the unit."""
         floating = iter(parameters)
         given = [next(floating) if tensor.dtype.is_floating else tensor for tensor in self._given]
         count = len(self._residuals.specs)
@@ -93,4 +104,4 @@ class _Minimum:
         for position, part in zip(self._residuals.positions, self.columns.split(x)):
             values[position] = part
         tensors = self._residuals.place_at(data, self._drawn, values)
-        return tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, x.dtype) / self.unit)) for tensor in tensors]) / 2
+        return cost_of([tf.cast(tensor, x.dtype) / self.unit for tensor in tensors], self._losses, self.unit)

@@ -2,10 +2,14 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers.bounds import Bounds
 from tfjac.optimizers.callables import as_data
-from tfjac.optimizers.minimisation import Minimiser, Settings
+from tfjac.optimizers.minimiser import Minimiser
+from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.problem.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.problem.variables import checked_variables
+from tfjac.optimizers.settings import Settings, check_known
+from tfjac.optimizers.supervision import Supervisor
 from tfjac.optimizers.traces import TraceCache
 
 
@@ -19,12 +23,13 @@ def least_squares(
     gtol=None,
     *,
     args=(),
-    damping="nielsen",
-    scaling="more",
-    solver="auto",
-    max_attempts=30,
-    min_gain=1e-3,
-    jit_compile=False,
+    bounds=None,
+    fixed=None,
+    callback=None,
+    verbose=0,
+    time_limit=None,
+    checkpoint=None,
+    **options,
 ):
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
 
@@ -45,6 +50,19 @@ def least_squares(
             `tfjac.optimizers.convergence`); default √ε of the dtype, zero to switch one off.
         args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Floating-point
             arrays and numbers take the dtype of the variables.
+        bounds: `(lower, upper)`, each None, a number, or a nest like `variables` of None, numbers and arrays; infinite
+            where there is none. All steps stay within them. The start must be; in a graph, the status is INFEASIBLE
+            where it is not.
+        fixed: nest like `variables` of bools, or arrays of them: which parameters stay as they are.
+        callback: called after each step with a `LeastSquaresState`; returning True, or raising StopIteration, stops.
+        verbose: 1 to print how it ended, 2 to print each step too.
+        time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
+        checkpoint: path of a file from which to go on, where it exists, and which is kept up to date: a run that was
+            cut short goes on to the same bits, also with more `max_steps` or time.
+        loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
+            squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
+            tensor that `residuals` returns.
+        loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
         solver: `"auto"`, `"qr"`, `"cholesky"`, `"kernel"`, `"cg"`, or a `Solver`.
@@ -57,16 +75,17 @@ def least_squares(
 
     Raises:
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
-            one of the variables. Numerical trouble never raises: it is a status.
+            one of the variables, a start outside of the bounds. Numerical trouble never raises: it is a status. So is
+            Ctrl-C, INTERRUPTED, where nobody else handles it; the variables are at the best point found then.
 
     Cost: per step, one linearisation, and for each attempt one solve and one evaluation; one more linearisation after
     the last step. The first call traces, which takes longer than most minimisations.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
     """
+    check_known(options, *_ARGUMENTS)
     flat = checked_variables(tf.nest.flatten(variables))
-    settings = Settings.of(
-        flat, max_steps, ftol, xtol, gtol, damping, scaling, solver, max_attempts, min_gain, jit_compile
-    )
+    limits = _Limits(variables, max_steps, bounds, fixed, callback, verbose, time_limit, checkpoint)
+    settings = Settings.of(flat, limits.bounds.are_given, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)
     traced = TracedResiduals(traceable(residuals, flat).get_concrete_function(*args), flat)
 
@@ -74,8 +93,46 @@ def least_squares(
         return Minimiser(traced, flat, settings)
 
     kept = _TRACES.get(traced, flat, settings.recipe, minimiser) if tf.executing_eagerly() else minimiser()
-    return kept(traced.data(args), variables)
+    return limits.run(kept, traced.data(args))
 
+
+class _Limits:
+    """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
+
+    def __init__(
+        self,
+        variables,
+        max_steps=1000,
+        bounds=None,
+        fixed=None,
+        callback=None,
+        verbose=0,
+        time_limit=None,
+        checkpoint=None,
+    ):
+        self._variables, self._flat = variables, tf.nest.flatten(variables)
+        self._max_steps = positive_integer("max_steps", max_steps)
+        self.bounds = Bounds(variables, bounds, fixed)
+        self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
+
+    def run(self, minimiser, data):
+        """Run a `Minimiser` with data, a list of tensors."""
+        box = self.bounds.box(self._flat)
+        if tf.executing_eagerly():
+            if box is not None:
+                self.bounds.check_start(box, self._flat)
+            return minimiser(data, self._variables, box, self._max_steps, self._supervisor)
+        if self._supervisor.is_needed:
+            raise ValueError(
+                "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
+                "no Python between steps. Received: one of them, in a graph"
+            )
+        return minimiser.in_graph(data, self._variables, box, self._max_steps)
+
+
+_ARGUMENTS = (
+    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "callback", "verbose", "time_limit", "checkpoint",
+)  # fmt: skip
 
 _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
@@ -95,10 +152,13 @@ class LeastSquaresProblem:
     """
 
     @tf.autograph.experimental.do_not_convert
-    def __init__(self, residuals, variables, **options):
-        self.variables = variables
-        self._flat = checked_variables(tf.nest.flatten(variables))
-        self._settings = Settings.of(self._flat, **options)
+    def __init__(self, residuals, variables, max_steps=1000, ftol=None, xtol=None, gtol=None, **options):
+        check_known(options, *_ARGUMENTS)
+        limits = {name: options.pop(name) for name in _ARGUMENTS if name in options}
+        self.variables, self._flat = variables, checked_variables(tf.nest.flatten(variables))
+        self._limits = _Limits(variables, max_steps, **limits)
+        options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
+        self._settings = Settings.of(self._flat, self._limits.bounds.are_given, options)
         self._function = traceable(residuals, self._flat, reduce_retracing=True)
         self._minimisers = {}
 
@@ -119,4 +179,4 @@ class LeastSquaresProblem:
             minimiser = Minimiser(TracedResiduals(concrete, self._flat), self._flat, self._settings)
             if tf.executing_eagerly():
                 self._minimisers[concrete] = minimiser
-        return minimiser(minimiser.residuals.data(args), self.variables)
+        return self._limits.run(minimiser, minimiser.residuals.data(args))

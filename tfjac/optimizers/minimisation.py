@@ -1,162 +1,146 @@
-"""A whole minimisation as one function of the data: steps in a loop of the graph, until there is a reason to stop."""
+"""A whole minimisation as functions of a graph: the start, and steps in a loop, until there is a reason to stop."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.optimizers.convergence import Tolerances, status_after, tolerances
-from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.frozen import FrozenModel
-from tfjac.optimizers.implicit import differentiable
-from tfjac.optimizers.options import positive, positive_integer, recipe
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.bounds import Box
+from tfjac.optimizers.convergence import status_after
+from tfjac.optimizers.history import LONGEST, row_of
 from tfjac.optimizers.problem.residuals import problem_of_residuals
-from tfjac.optimizers.problem.variables import nested_names
-from tfjac.optimizers.records import Method, Outcome, State
-from tfjac.optimizers.results import LeastSquaresResult
-from tfjac.optimizers.scaling import get_scaling
-from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.problem.robust import losses_of
+from tfjac.optimizers.records import Outcome, State
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.step import take_step
 
 
-class Settings(NamedTuple):
-    """What a minimisation is told besides its residuals and variables.
+class Setting(NamedTuple):
+    """What stays the same in all steps of one minimisation.
 
     Attributes:
-        method: a `Method`.
-        limits: `Tolerances`.
-        max_steps: integer.
-        jit_compile: bool.
-        recipe: all of this in a form that can be compared; None where it cannot.
+        drawn: list of tensors, what `residuals.draw` returned.
+        unit: scalar, what residuals are measured in, so that their squares are within the range of the dtype; so is
+            what an `Outcome` says of the cost and the gradient.
+        number: scalar int64, how many residuals there are.
+        box: a `Box`; empty where all parameters are free.
     """
 
-    method: Method
-    limits: Tolerances
-    max_steps: int
-    jit_compile: bool
-    recipe: Any
-
-    @classmethod
-    def of(
-        cls,
-        variables,
-        max_steps=1000,
-        ftol=None,
-        xtol=None,
-        gtol=None,
-        damping="nielsen",
-        scaling="more",
-        solver="auto",
-        max_attempts=30,
-        min_gain=1e-3,
-        jit_compile=False,
-    ):
-        """Check the options of `least_squares`.
-
-        Raises:
-            ValueError, TypeError: for bad ones.
-        """
-        limits = tolerances(ftol, xtol, gtol, as_tf_variable(variables[0]).dtype)
-        numbers = positive_integer("max_attempts", max_attempts), positive("min_gain", min_gain, below=1)
-        method = Method(get_damping(damping), get_scaling(scaling), get_solver(solver), *numbers)
-        rest = (limits, positive_integer("max_steps", max_steps), bool(jit_compile))
-        return cls(method, *rest, recipe=recipe(method[:3], numbers, rest, verification_wanted(None)))
+    drawn: list
+    unit: tf.Tensor
+    number: tf.Tensor
+    box: Any
 
 
-class Minimiser:
-    """A minimisation, traced, of residuals with data left open.
+class Progress(NamedTuple):
+    """How far a minimisation has come: from here, it goes on as if it had never stopped.
+
+    Attributes:
+        outcome: an `Outcome` without `x`.
+        state: a `State`.
+        first_cost: scalar, F at the start.
+        moved: scalar bool, whether the gradient in `outcome` is that of the point before the last step.
+    """
+
+    outcome: Outcome
+    state: State
+    first_cost: tf.Tensor
+    moved: tf.Tensor
+
+    @property
+    def running(self):
+        """Whether there is no reason to stop yet."""
+        return tf.equal(self.outcome.status, int(Status.RUNNING))
+
+
+class Minimisation:
+    """Functions to be traced that move variables to a minimum.
 
     Args:
         residuals: `TracedResiduals`.
-        variables: list of variables. They are not kept alive.
+        variables: list of variables.
         settings: `Settings`.
     """
 
     def __init__(self, residuals, variables, settings):
-        if settings.jit_compile:
-            residuals.check_compiles()
-        function = tf.function(
-            minimisation(residuals, variables, settings), jit_compile=settings.jit_compile, autograph=False
-        )
-        self.residuals, self._frozen = residuals, FrozenModel(residuals)
-        self._run = function.get_concrete_function(*residuals.specs)
+        self._residuals, self._variables, self._settings = residuals, variables, settings
+        self._dtype = as_tf_variable(variables[0]).dtype
+        self._losses = losses_of(settings.losses, residuals.num_tensors)
 
-    def __call__(self, data, variables):
-        """Minimise, and leave the variables at the best point found, or as they were if the residuals raise.
+    def start(self, data, box):
+        """Return the `Setting` and the `Progress` before the first step.
 
         Args:
             data: list of tensors like `residuals.specs`.
-            variables: nest of the variables.
+            box: a `Box`, or an empty tuple.
+        """
+        drawn = self._residuals.draw(data)
+        tensors = self._residuals.place(data, drawn)
+        number = tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])
+        values = tf.concat([tf.reshape(value, [-1]) for value in self.values()], axis=0)
+        status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
+        if box:
+            status = tf.where(Box(*box).contains(values), status, int(Status.INFEASIBLE))
+        zero, none = tf.zeros([], self._dtype), tf.constant(0)
+        state = State(tuple(zero for _ in self._settings.method.damping.state_names), tf.zeros_like(values))
+        outcome = Outcome((), zero, zero, status, none, none, none, zero)
+        moved = tf.equal(status, int(Status.RUNNING))
+        return Setting(drawn, unit_of(tensors, self._dtype), number, box), Progress(outcome, state, zero, moved)
+
+    def advance(self, data, setting, progress, until, max_steps, finish, record=False):
+        """Take steps.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            setting, progress: what `start`, or `advance`, returned.
+            until: scalar int32, how many steps there may be by then.
+            max_steps: scalar int32, after how many steps to stop for good.
+            finish: scalar bool, whether to linearise once more at the end, for the gradient there, where there is one.
+            record: whether to write down each step, a Python bool; at most `LONGEST` of them then.
 
         Returns:
-            A `LeastSquaresResult`; where a graph is traced, an `Outcome`.
+            The `Progress`, and what was written down, `[LONGEST, 7]`.
         """
-        flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
-        if not tf.executing_eagerly():
-            outcome, drawn, unit, _ = self._run(*data)
-            return _packed(differentiable(outcome, self.residuals, flat, data, drawn, unit), variables)
-        start = [variable.read_value() for variable in flat]
-        try:
-            outcome, drawn, unit, size = self._run(*data)
-        except BaseException:
-            for variable, value in zip(flat, start):
-                variable.assign(value)
-            raise
-        read, names = self.residuals.read(), nested_names(variables)
-        linearised = lambda: self._frozen(data, drawn, read)  # noqa: E731
-        return LeastSquaresResult.of(_packed(outcome, variables), unit, int(size), names, linearised)
+        first = progress.outcome.steps
 
+        def unfinished(progress, rows):
+            more = progress.running & (progress.outcome.steps < until)
+            return more | (~progress.running & progress.moved & finish)
 
-def _packed(outcome, variables):
-    """Return the `Outcome` with `x` in the nest of `variables`."""
-    return outcome._replace(x=tf.nest.pack_sequence_as(variables, outcome.x))
+        def step(progress, rows):
+            running = progress.running
+            progress, report = self._step(data, setting, progress, max_steps)
+            if record:
+                index = tf.where(running, progress.outcome.steps - first, LONGEST + 1) - 1
+                rows = tf.tensor_scatter_nd_update(rows, [[index]], row_of(report)[None])
+            return progress, rows
 
+        rows = tf.zeros([LONGEST + 1 if record else 0, 7], self._dtype)
+        return tf.while_loop(unfinished, step, (progress, rows))
 
-def minimisation(residuals, variables, settings):
-    """Return the function to be traced, from data to an `Outcome`, what residuals drew, their unit and their number.
+    def whole(self, data, box, max_steps):
+        """Return the `Outcome` of all steps, with `x`, and the `Setting`."""
+        setting, progress = self.start(data, box)
+        progress, _ = self.advance(data, setting, progress, max_steps, max_steps, tf.constant(True))
+        return progress.outcome._replace(x=self.values()), setting
 
-    Residuals are measured in a unit that keeps their squares within the range of the dtype; so is what the `Outcome`
-    says of the cost and the gradient.
+    def values(self):
+        """Return what the variables hold, a list of tensors."""
+        return [as_tf_variable(variable).read_value() for variable in self._variables]
 
-    Args:
-        residuals: `TracedResiduals`.
-        variables: list of variables, which the function moves to the best point found.
-        settings: `Settings`.
-
-    Returns:
-        A function of tensors like `residuals.specs`; `x` of its `Outcome` is a list.
-    """
-    method, limits, max_steps = settings[:3]
-    dtype = as_tf_variable(variables[0]).dtype
-    size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
-
-    def minimise(*data):
-        drawn = residuals.draw(data)
-        at_start = residuals.place(data, drawn)
-        unit, number = unit_of(at_start, dtype), tf.add_n([tf.size(tensor, tf.int64) for tensor in at_start])
-
-        def unfinished(outcome, state, first_cost, moved):
-            return _running(outcome) | moved  # once more after the last step, for the cost and the gradient there
-
-        def advance(outcome, state, first_cost, moved):
-            running = _running(outcome)
-            problem = problem_of_residuals([tf.cast(r, dtype) / unit for r in residuals.place(data, drawn)], variables)
-            attempts = tf.where(running, method.max_attempts, 0)
-            state, report = take_step(problem, state, method._replace(max_attempts=attempts))
-            first_cost = tf.where(tf.equal(outcome.steps, 0), report.cost_before, first_cost)
-            status = status_after(report, limits, first_cost)
-            return _after(outcome, running, report, status, max_steps), state, first_cost, report.accepted
-
-        zero, none = tf.zeros([], dtype), tf.constant(0)
-        state = State(tuple(zero for _ in method.damping.state_names), tf.zeros([size], dtype))
-        start = Outcome((), zero, zero, tf.constant(int(Status.RUNNING)), none, none, none, zero)
-        outcome, *_ = tf.while_loop(unfinished, advance, (start, state, zero, tf.constant(False)))
-        values = [as_tf_variable(variable).read_value() for variable in variables]
-        return outcome._replace(x=values), drawn, unit, number
-
-    return minimise
+    def _step(self, data, setting, progress, max_steps):
+        method, running = self._settings.method, progress.running
+        tensors = self._residuals.place(data, setting.drawn)
+        tensors = [tf.cast(tensor, self._dtype) / setting.unit for tensor in tensors]
+        problem = problem_of_residuals(tensors, self._variables, losses=self._losses, unit=setting.unit)
+        attempts = tf.where(running, method.max_attempts, 0)
+        box = Box(*setting.box) if setting.box else None
+        state, report = take_step(problem, progress.state, method._replace(max_attempts=attempts), box)
+        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
+        status = status_after(report, self._settings.limits, first_cost)
+        outcome = _after(progress.outcome, running, report, status, max_steps)
+        return Progress(outcome, state, first_cost, report.accepted), report
 
 
 def unit_of(residuals, dtype):
@@ -169,10 +153,6 @@ def unit_of(residuals, dtype):
     half = tf.math.log(tf.reduce_max(sizes)) / (2 * np.log(2))
     extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
     return tf.where(extreme, tf.pow(tf.constant(2, dtype), tf.round(half)), tf.ones([], dtype))
-
-
-def _running(outcome):
-    return tf.equal(outcome.status, int(Status.RUNNING))
 
 
 def _after(outcome, running, report, status, max_steps):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.history import History
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.statistics import Statistics, correlation_of
 from tfjac.optimizers.statuses import Status
@@ -19,8 +20,8 @@ class LeastSquaresResult:
     """The result of `least_squares`. Printed, it is its `summary()`.
 
     What it says of errors holds for residuals that are independent and of equal variance, in a model that is nearly
-    linear within the errors. Matrices are about all parameters, one after the other: the variables flattened in the
-    order of the nest.
+    linear within the errors. Parameters that a bound holds, or that are fixed, count as known: their errors are zero.
+    Matrices are about all parameters, one after the other: the variables flattened in the order of the nest.
 
     Attributes:
         x: the values found, NumPy arrays in the nest of the variables; the variables hold them too.
@@ -31,6 +32,7 @@ class LeastSquaresResult:
         evaluations: number of evaluations of the residuals at trial points.
         jacobians: number of linearisations.
         damping: λ of the last step.
+        history: the `History` of its steps.
         num_residuals: how many residuals there are.
         names: tuple of what the variables are called, in the order of the nest.
     """
@@ -43,16 +45,23 @@ class LeastSquaresResult:
     evaluations: int
     jacobians: int
     damping: float
+    history: History = dataclasses.field(compare=False)
     num_residuals: int
     names: tuple
+    _box: Any = dataclasses.field(compare=False)
     _linearised: Callable[[], tuple] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, outcome, unit, num_residuals, names, linearised):
-        """Return the result that an `Outcome` of eager tensors tells of, with its residuals measured in `unit`."""
-        square = float(unit) ** 2
+    def of(cls, run, linearised):
+        """Return the result of a `Run` that has ended.
+
+        Args:
+            run: a `Run`.
+            linearised: callable without arguments, a `FrozenModel` at the end of it.
+        """
+        outcome, square = run.progress.outcome, float(run.setting.unit) ** 2
         return cls(
-            x=tf.nest.map_structure(lambda tensor: tensor.numpy(), outcome.x),
+            x=run.x,
             cost=float(outcome.cost) * square,
             gradient_norm=float(outcome.gradient_norm) * square,
             status=Status(int(outcome.status)),
@@ -60,8 +69,10 @@ class LeastSquaresResult:
             evaluations=int(outcome.evaluations),
             jacobians=int(outcome.jacobians),
             damping=float(outcome.damping),
-            num_residuals=num_residuals,
-            names=tuple(names),
+            history=run.history,
+            num_residuals=int(run.setting.number),
+            names=tuple(run.names),
+            _box=None if run.box is None else tf.nest.map_structure(np.asarray, run.box),
             _linearised=linearised,
         )
 
@@ -106,11 +117,32 @@ class LeastSquaresResult:
 
     # -------------------------------------------------------------- parameters
 
+    @property
+    def active(self):
+        """Nest of `x` of integers: −1 for a parameter at its lower bound, 1 at its upper one or fixed, 0 between."""
+        return self._nested(self._flat_active())
+
+    def held(self):
+        """Return what to say of each parameter that does not move, a list of text; empty for the others."""
+        names = {-1: "at its lower bound", 0: "", 1: "at its upper bound"}
+        fixed = np.zeros(self._flat().size, bool) if self._box is None else self._box.lower >= self._box.upper
+        return ["fixed" if known else names[side] for known, side in zip(fixed, self._flat_active())]
+
+    def _flat_active(self):
+        position = np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)])
+        if self._box is None:
+            return np.zeros(position.size, int)
+        above = position >= self._box.upper
+        return above.astype(int) - (~above & (position <= self._box.lower))
+
     @functools.cached_property
     def statistics(self):
         """The `Statistics` that all below comes from."""
-        jacobian, residuals = self._linearisation
-        return Statistics(jacobian, residuals, np.ones(jacobian.shape[1], bool))
+        return self._statistics(absolute=False)
+
+    def _statistics(self, absolute):
+        jacobian, residuals = self._linearisation[:2]
+        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, self._linearisation[2])
 
     def parameter_names(self):
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
@@ -122,6 +154,8 @@ class LeastSquaresResult:
 
     def covariance(self):
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
+
+        With robust losses, Huber's: with ψ = ρ′r, s² is Σψ²/(rows − p) / (Σψ′/rows)².
 
         Raises:
             ValueError: where there are no more residuals than parameters, or J does not determine the parameters.

@@ -3,7 +3,8 @@
 With J of the free parameters and s² = ‖r‖²/(rows − rank), near enough to a linear model and for independent errors of
 equal variance, the parameters found are distributed about the true ones with covariance s²(JᵀJ)⁻¹. All of it follows
 from the singular values of J with its columns scaled, so that the condition number is not squared.
-Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1.
+Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1; P. J. Huber, "Robust Statistics",
+1981, section 7.6, for losses other than squares.
 """
 
 import functools
@@ -20,18 +21,21 @@ class Statistics:
         free: `[p]`, bool: which parameters were free to move there. The others count as known.
         absolute: whether the residuals are in units of their standard deviations, so that s² is one rather than
             estimated.
+        influence: None for squares; for robust losses the sums over all rows of ψ² and ψ′, with ψ = ρ′r: the
+            covariance is then Huber's, with Σψ²/(rows − rank) / (Σψ′/rows)² in place of s², absolute or not.
 
     Attributes:
         rows: number of residuals. Those that are zero and that no parameter moves, as masked ones are, do not count.
         chi_square: ‖r‖².
     """
 
-    def __init__(self, jacobian, residuals, free, absolute=False):
+    def __init__(self, jacobian, residuals, free, absolute=False, influence=None):
         self._free, self._absolute = free, absolute
         self._jacobian = np.asarray(jacobian, np.float64)[:, free]
         self._precision = np.finfo(jacobian.dtype).eps
         residuals = np.asarray(residuals, np.float64)
         self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1))
+        self._influence, self._masked = influence, residuals.size - self.rows
         self.chi_square = float(residuals @ residuals)
 
     @functools.cached_property
@@ -72,14 +76,23 @@ class Statistics:
         Raises:
             ValueError: where there are no more residuals than parameters to estimate it from.
         """
-        if self._absolute:
+        if self._absolute and self._influence is None:
             return 1.0
         if self.degrees_of_freedom <= 0:
             raise ValueError(
                 "The errors of parameters can be estimated only from more residuals than parameters. "
                 f"Received: {self.rows} residuals, {self._jacobian.shape[1]} parameters"
             )
-        return self.chi_square / self.degrees_of_freedom
+        if self._influence is None:
+            return self.chi_square / self.degrees_of_freedom
+        squares, slope = self._influence
+        slope = (float(slope) - self._masked) / self.rows  # ψ′(0) is one
+        if slope <= 0:
+            raise ValueError(
+                "By this loss most residuals are outliers, so that their spread cannot be estimated: a larger "
+                f"loss_scale may do. Received: a mean curvature of the loss of {slope:.3g}"
+            )
+        return float(squares) / self.degrees_of_freedom / slope**2
 
     def covariance(self):
         """Return s²(JᵀJ)⁻¹ `[p, p]`, by the pseudoinverse; zero for the parameters that are not free.

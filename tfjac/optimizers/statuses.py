@@ -42,6 +42,21 @@ class Status(enum.IntEnum):
     STALLED = 7
     """No attempt lowered the cost, up to the largest damping: no further progress in this precision."""
 
+    NO_RESIDUALS = 8
+    """There was no residual at all, as for data of no rows; nothing was changed."""
+
+    INFEASIBLE = 9
+    """The variables were not within their bounds at the start; nothing was changed."""
+
+    TIME_LIMIT = 10
+    """The time allowed was used up; the variables are at the best point found."""
+
+    INTERRUPTED = 11
+    """Somebody pressed Ctrl-C; the variables are at the best point found."""
+
+    STOPPED = 12
+    """The callback asked to stop; the variables are at the best point found."""
+
     def __str__(self):
         return self.name
 
@@ -69,4 +84,9 @@ _MESSAGES = {
     Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
     Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
     Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",
+    Status.NO_RESIDUALS: "There are no residuals, so that nothing can be minimised.",
+    Status.INFEASIBLE: "The variables were not within their bounds at the start; nothing was changed.",
+    Status.TIME_LIMIT: "Stopped: time_limit was used up, before any tolerance was met.",
+    Status.INTERRUPTED: "Stopped by an interrupt (Ctrl-C), at the best point found.",
+    Status.STOPPED: "Stopped by the callback, at the best point found.",
 }

@@ -7,24 +7,28 @@ F = ½‖r‖² + ½ (w−w₀)ᵀΛ(w−w₀), g = ∇F, step p:
     ρ = (F(w) − F(w + p)) / predicted
 
 ρ above `min_gain` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
-again. What is not finite, or could not be solved, counts as ρ = −∞.
+again. What is not finite, or could not be solved, counts as ρ = −∞. Within bounds the system is that of the free
+parameters, p is shortened to stay inside, and ρ judges the step as it was taken, while what p promised says whether
+there is anything left to gain; see `bounds`.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
 import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal, Verdict
+from tfjac.optimizers.linearisation import FreeLinearisation
 from tfjac.optimizers.records import Point, Report, State, Trial
 from tfjac.optimizers.statuses import Status
 
 
-def take_step(problem, state, method):
+def take_step(problem, state, method, box=None):
     """Take one step from the current values of the problem's variables.
 
     Args:
         problem: a `Problem`, traced in the current graph.
         state: a `State`.
         method: a `Method`.
+        box: a `Box` that the variables are in and stay in, or None.
 
     Returns:
         `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
@@ -32,10 +36,13 @@ def take_step(problem, state, method):
         and the state stays as it was.
     """
     linearisation = problem.linearise()
+    if box is not None:
+        position = problem.columns.flatten(problem.values())
+        linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
     choice = method.solver.choose(linearisation)
 
     def step(solver):
-        return _step(problem, linearisation, solver, state, method)
+        return _step(problem, linearisation, solver, state, method, box)
 
     if choice.wide is choice.tall:
         return step(choice.tall)
@@ -43,9 +50,10 @@ def take_step(problem, state, method):
     return tf.cond(is_wide, lambda: step(choice.wide), lambda: step(choice.tall))
 
 
-def _step(problem, linearisation, solver, state, method):
+def _step(problem, linearisation, solver, state, method, box):
     system = solver.prepare(linearisation)
     point = _point(problem, linearisation, system, state, method)
+    path = _Path(problem, system, point, box)
     solve = _solve(system, point.scaling)
 
     def undecided(trial):
@@ -53,11 +61,12 @@ def _step(problem, linearisation, solver, state, method):
         return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
 
     def attempt(trial):
-        return (_attempt(trial, problem, system, solve, point, method),)
+        return (_attempt(trial, problem, path, solve, point, method),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
     (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
-    new_state = State(last.state, point.scaling)
+    scaling = point.scaling if box is None else tf.where(linearisation.free, point.scaling, state.scaling)
+    new_state = State(last.state, scaling)
     new_state = tf.nest.map_structure(lambda new, old: tf.where(point.usable, new, old), new_state, state)
     return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name))
 
@@ -86,13 +95,13 @@ def _without_data(linearisation, system):
     return tf.reduce_all(tf.equal(system.diagonal, 0)) if linearisation.has_residuals else tf.constant(False)
 
 
-def _attempt(trial, problem, system, solve, point, method):
+def _attempt(trial, problem, path, solve, point, method):
     """Solve, predict, evaluate, judge, keep or restore."""
     proposal = method.damping.propose(trial.state, solve, point.curvature)
-    slope = tf.tensordot(system.gradient, proposal.step, 1)
-    predicted = -(slope + system.quadratic(proposal.step) / 2)
-    problem.move(point.values, proposal.step)
+    promise = path.predicted(proposal.step)
+    step, predicted = path.take(proposal.step, promise)
     cost = problem.evaluate()
+    slope = tf.tensordot(path.gradient, step, 1)
     verdict = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
     problem.restore_unless(verdict.accepted, point.values)
     return Trial(
@@ -100,14 +109,47 @@ def _attempt(trial, problem, system, solve, point, method):
         accepted=verdict.accepted,
         cost=tf.where(verdict.accepted, cost, problem.cost),
         reduction=verdict.reduction,
-        predicted=predicted,
-        promised=tf.where(tf.equal(trial.attempts, 0), predicted, trial.promised),
+        predicted=promise,
+        promised=tf.where(tf.equal(trial.attempts, 0), promise, trial.promised),
         ratio=verdict.ratio,
         held=proposal.damping * tf.square(proposal.length),
         step_length=_norm(proposal.step, point.columns),
         damping=proposal.damping,
         state=method.damping.update(trial.state, proposal, verdict, point.curvature),
     )
+
+
+class _Path:
+    """Where steps lead to from a point, and what the model predicts for them.
+
+    Args:
+        problem, system, point, box: as elsewhere here.
+    """
+
+    def __init__(self, problem, system, point, box):
+        self._problem, self._system, self._point, self._box = problem, system, point, box
+        self.gradient = system.gradient
+
+    def predicted(self, step):
+        """Return by how much the model says that `step` lowers the cost."""
+        slope = tf.tensordot(self.gradient, step, 1)
+        return -(slope + self._system.quadratic(step) / 2)
+
+    def take(self, step, promise):
+        """Move the variables by `step`, of which the model predicts `promise`, or by what bounds leave of it.
+
+        Returns:
+            The step taken, and what the model predicts for it.
+        """
+        if self._box is None:
+            self._problem.move(self._point.values, step)
+            return step, promise
+        position = self._problem.columns.flatten(self._point.values)
+        full, short = self._box.project(position + step), self._box.truncate(position, step)
+        predicted = [self.predicted(end - position) for end in (full, short)]
+        end = tf.where(predicted[0] >= predicted[1], full, short)
+        self._problem.move_to(end)
+        return end - position, tf.maximum(*predicted)
 
 
 def judge(reduction, predicted, slope, solved, min_gain):

@@ -65,7 +65,10 @@ def _of_parameters(result):
     errors, determined = np.sqrt(np.diag(covariance)), result.statistics.determined
     reach = result.statistics.quantile(0.95) * errors
     rows = [["parameter", "value", "standard error", "95 % confidence interval"]]
-    for name, value, error, width, known in zip(names, flat, errors, reach, determined):
+    for name, value, error, width, known, held in zip(names, flat, errors, reach, determined, result.held()):
+        if held:
+            rows.append([name, f"{value:.8g}", held])
+            continue
         relative = f" ({error / abs(value):.2%})" if value else ""
         interval = f"[{value - width:.6g}, {value + width:.6g}]"
         rows.append([name, f"{value:.8g}", *((f"{error:.4g}{relative}", interval) if known else ("not determined",))])

@@ -42,9 +42,16 @@ class Problem:
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
-        for variable, value, change in zip(self.variables, start, self.columns.split(step)):
+        self._assign([value + change for value, change in zip(start, self.columns.split(step))])
+
+    def move_to(self, position):
+        """Assign `position` `[p]` to the variables, projected likewise."""
+        self._assign(self.columns.split(position))
+
+    def _assign(self, values):
+        for variable, value in zip(self.variables, values):
             constraint = getattr(variable, "constraint", None)
-            as_tf_variable(variable).assign(value + change if constraint is None else constraint(value + change))
+            as_tf_variable(variable).assign(value if constraint is None else constraint(value))
 
     def evaluate(self):
         """Return F at what the variables hold at this point of the program: a replay of the graph of the cost."""

@@ -53,14 +53,16 @@ def _inlined(loss, handles):
         return inline_calls([loss], read, draw_again=True)[0], True
 
 
-def problem_of_residuals(tensors, variables, verify=None):
-    """Return the `Problem` F = ½‖r‖² of residuals.
+def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1):
+    """Return the `Problem` F = ½‖r‖² of residuals, or that of robust losses of them.
 
     Args:
         tensors: list of tensors of any shape, of the graph being traced. Where the leading axis is that of independent
             examples, the Jacobian is found far cheaper.
         variables: list of `tf.Variable` or `keras.Variable`.
         verify: whether to verify, see `verification_wanted`.
+        losses: list of a `RobustLoss`, or None for squares, for each of `tensors`; None for squares throughout.
+        unit: what the residuals are measured in, for the scales of losses.
 
     Raises:
         ValueError: for residuals that do not depend on one of the variables, or arithmetic in another precision.
@@ -72,10 +74,18 @@ def problem_of_residuals(tensors, variables, verify=None):
     warn_of_lost([tensor for tensor in tensors if not dependence.reaches(tensor)], dependence, "a block of residuals")
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
-    cost = tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors]) / 2
+    losses = losses or [None] * len(tensors)
+    cost = cost_of(tensors, losses, unit)
+    tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
     gradients = _gradients(cost, variables) if verification_wanted(verify) else None
     rows = [(tensor, tensor) for tensor in tensors]
     return Problem(cost, rows, combined([], _sizes(variables), dtype), variables, gradients)
+
+
+def cost_of(tensors, losses, unit=1):
+    """Return F, a scalar, of residuals and their losses; see `problem_of_residuals`."""
+    squares = [tf.reduce_sum(tf.square(tensor)) / 2 for tensor, loss in zip(tensors, losses) if loss is None]
+    return tf.add_n(squares + [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None])
 
 
 def _sizes(variables):

@@ -108,6 +108,11 @@ class TracedResiduals:
         return [*tf.nest.flatten(args, expand_composites=True), *self._captured]
 
     @property
+    def num_tensors(self):
+        """How many tensors the function returned."""
+        return len(self._outputs)
+
+    @property
     def specs(self):
         """List of `tf.TensorSpec`, what data are like."""
         return [_spec(tensor) for tensor in self._inputs]

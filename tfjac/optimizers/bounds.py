@@ -1,0 +1,178 @@
+"""Bounds on parameters: every iterate within them, and those that press against one taken out of the system.
+
+A parameter at a bound, with a gradient that would take it across, is *active*: its column leaves J, so that the step is
+that of a problem without it. What is left, the free parameters, may still run into bounds along the step p. Of the two
+ways to shorten it,
+
+    project:   every element clipped at its own bound
+    truncate:  all of p scaled until the first element meets its bound, which it then is at, exactly
+
+that is taken which the quadratic model favours. The truncated one always lowers the model; the projected one meets many
+bounds at once. With growing damping p turns into −D⁻¹g/λ, along which projection lowers the cost itself.
+Reference: D. P. Bertsekas, "Projected Newton methods for optimization problems with simple constraints", 1982.
+"""
+
+import collections.abc
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.problem.variables import variable_name
+
+
+class Bounds:
+    """What was asked for, checked: lower and upper bounds, and which parameters are fixed.
+
+    Args:
+        variables: nest of the variables.
+        bounds: `(lower, upper)`, each None, a number, or a nest like `variables` of None, numbers and arrays; or None.
+        fixed: nest like `variables` of bools, or arrays of them, or None; one bool for all.
+
+    Raises:
+        ValueError, TypeError: for other structures or shapes, NaN, or a lower bound above the upper one.
+    """
+
+    def __init__(self, variables, bounds=None, fixed=None):
+        flat = tf.nest.flatten(variables)
+        self.are_given = bounds is not None or fixed is not None
+        lower, upper = _pair(bounds)
+        self.lower = _vector("bounds", lower, variables, -np.inf)
+        self.upper = _vector("bounds", upper, variables, np.inf)
+        self.fixed = _vector("fixed", fixed, variables, False).astype(bool)
+        _check_order(self.lower, self.upper, flat)
+
+    def box(self, variables):
+        """Return the `Box` that a minimisation from where the variables are has to stay in; None where all are free.
+
+        Args:
+            variables: list of the variables.
+        """
+        if not self.are_given:
+            return None
+        values = [as_tf_variable(variable).read_value() for variable in variables]
+        start = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+        lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
+        return Box(tf.where(self.fixed, start, lower), tf.where(self.fixed, start, upper))
+
+    def check_start(self, box, variables):
+        """Raise ValueError where the variables, eager, are not within their bounds."""
+        values = np.concatenate([np.ravel(as_tf_variable(variable).numpy()) for variable in variables])
+        outside = (values < box.lower.numpy()) | (values > box.upper.numpy())
+        if outside.any():
+            index = int(np.argmax(outside))
+            raise ValueError(
+                "The variables must start within their bounds: assign values that do, such as tf.clip_by_value gives. "
+                f"Received: {_name(variables, index)} = {values[index]}, bounds {box.lower[index].numpy()} and "
+                f"{box.upper[index].numpy()}"
+            )
+
+
+class Box(NamedTuple):
+    """Lower and upper bounds of all parameters, `[p]` each; equal ones fix a parameter."""
+
+    lower: Any
+    upper: Any
+
+    def contains(self, position):
+        """Return whether all of `position` `[p]` is within the bounds, a scalar."""
+        return tf.reduce_all((position >= self.lower) & (position <= self.upper))
+
+    def free(self, position, gradient):
+        """Return `[p]`, bool: the parameters that are not held by a bound, the gradient of the cost being as given."""
+        held_below = (position <= self.lower) & (gradient >= 0)
+        held_above = (position >= self.upper) & (gradient <= 0)
+        return ~(held_below | held_above | (self.lower >= self.upper))
+
+    def project(self, position):
+        """Return the nearest point within the bounds."""
+        return tf.clip_by_value(position, self.lower, self.upper)
+
+    def truncate(self, position, step):
+        """Return where `position` + `step` leads, or where the first element meets its bound, which it is at then."""
+        bound = tf.where(step > 0, self.upper, self.lower)
+        room = tf.where(
+            tf.equal(step, 0), tf.constant(np.inf, step.dtype), tf.math.divide_no_nan(bound - position, step)
+        )
+        first = tf.minimum(tf.reduce_min(room), 1)
+        return self.project(tf.where(room <= first, bound, position + first * step))
+
+
+def _pair(bounds):
+    """Return the lower and the upper part of the argument `bounds`."""
+    if bounds is None:
+        return None, None
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):  # scipy.optimize.Bounds
+        return bounds.lb, bounds.ub
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise ValueError(
+            "bounds must be a pair (lower, upper), each None, a number, or a nest like the variables. "
+            f"Received: bounds={bounds!r}"
+        )
+    return bounds
+
+
+def _vector(argument, given, variables, default):
+    """Return numbers in a nest like that of the variables as one vector `[p]` of float64, or of bool."""
+    pairs = zip(_aligned(argument, variables, given), tf.nest.flatten(variables))
+    return np.concatenate([_elements(argument, part, variable, default) for part, variable in pairs])
+
+
+def _aligned(argument, structure, given):
+    """Return the parts of `given` that belong to each variable of a nest, in the order of `tf.nest.flatten`."""
+    if given is None or np.isscalar(given):
+        return [given] * len(tf.nest.flatten(structure))
+    if not tf.nest.is_nested(structure):
+        return [given]
+    keys = sorted(structure) if isinstance(structure, collections.abc.Mapping) else range(len(structure))
+    if not _is_like(given, structure):
+        raise ValueError(
+            f"{argument} must have the structure of the variables, with None where there is nothing to say. "
+            f"Received: {given!r}"
+        )
+    return [part for key in keys for part in _aligned(argument, structure[key], given[key])]
+
+
+def _is_like(given, structure):
+    """Return whether `given` has the keys, or the length, of a nest."""
+    if isinstance(structure, collections.abc.Mapping):
+        return isinstance(given, collections.abc.Mapping) and set(given) == set(structure)
+    return isinstance(given, (list, tuple, np.ndarray)) and len(given) == len(structure)
+
+
+def _elements(argument, given, variable, default):
+    shape = as_tf_variable(variable).shape
+    try:
+        values = np.asarray(default if given is None else given)
+        if values.dtype == object:
+            values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
+        values = np.broadcast_to(values, shape).ravel()
+    except ValueError:
+        raise ValueError(
+            f"{argument} must hold one number for a variable, or one for each of its elements. "
+            f"Received: {given!r} for {variable_name(variable)} of shape {shape}"
+        ) from None
+    if np.isnan(values.astype(np.float64)).any():
+        raise ValueError(f"{argument} must not be NaN. Received: {given!r} for {variable_name(variable)}")
+    return values.astype(bool if isinstance(default, bool) else np.float64)
+
+
+def _check_order(lower, upper, variables):
+    if (lower > upper).any():
+        index = int(np.argmax(lower > upper))
+        raise ValueError(
+            "A lower bound must not be above the upper one; equal ones fix a parameter. "
+            f"Received: bounds {lower[index]} and {upper[index]} for {_name(variables, index)}"
+        )
+
+
+def _name(variables, index):
+    """Return what to call parameter number `index`."""
+    for variable in variables:
+        size = as_tf_variable(variable).shape.num_elements()
+        if index < size:
+            place = np.unravel_index(index, as_tf_variable(variable).shape) if variable.shape.rank else ()
+            return variable_name(variable) + (f"[{', '.join(map(str, place))}]" if place else "")
+        index -= size
+    raise IndexError(index)

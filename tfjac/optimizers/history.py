@@ -1,0 +1,47 @@
+"""How a minimisation went, step by step."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+LONGEST = 256
+"""So many steps are recorded in the graph before they are handed over."""
+
+
+class History(NamedTuple):
+    """Numbers of each step, NumPy arrays `[steps]`.
+
+    Attributes:
+        cost: F after the step.
+        reduction: by how much its last attempt lowered F, or would have, negative where it would have raised F.
+        ratio: ρ of the last attempt, actual over predicted reduction; −∞ where that was not finite.
+        damping: λ of the last attempt.
+        gradient_norm: max |∂F/∂x| before the step, over the parameters that no bound holds.
+        attempts: how many attempts it took.
+        accepted: bool, whether the variables moved.
+    """
+
+    cost: np.ndarray
+    reduction: np.ndarray
+    ratio: np.ndarray
+    damping: np.ndarray
+    gradient_norm: np.ndarray
+    attempts: np.ndarray
+    accepted: np.ndarray
+
+    @classmethod
+    def of(cls, rows, unit):
+        """Return the history that `rows` `[steps, 7]` of `row_of` tell of, with residuals measured in `unit`."""
+        cost, reduction, ratio, damping, gradient, attempts, accepted = np.reshape(rows, [-1, 7]).T
+        square = np.asarray(unit, cost.dtype) ** 2
+        return cls(
+            cost * square, reduction * square, ratio, damping, gradient * square, attempts.astype(int), accepted > 0
+        )
+
+
+def row_of(report):
+    """Return what is recorded of a `Report`, `[7]`, in the order of the fields of `History`."""
+    dtype = report.cost.dtype
+    rest = [tf.cast(report.attempts, dtype), tf.cast(report.accepted, dtype)]
+    return tf.stack([report.cost, report.reduction, report.ratio, report.damping, report.gradient_norm, *rest])

@@ -1,0 +1,70 @@
+"""A linearisation in some of the parameters, the others held where they are."""
+
+import tensorflow as tf
+
+from tfjac.optimizers.linearisation.linearisation import Linearisation
+from tfjac.optimizers.problem.priors import Prior
+
+
+class FreeLinearisation(Linearisation):
+    """A `Linearisation` whose columns of J, and elements of g, are zero where a parameter is not free.
+
+    With any damping the step of such a parameter is zero, and that of the others is as if it were not there.
+
+    Args:
+        whole: the `Linearisation` in all parameters.
+        free: `[p]`, bool.
+    """
+
+    def __init__(self, whole, free):
+        prior = whole.prior
+        masked = Prior(_only(free, prior.precision), _only(free, prior.gradient), prior.per_variable, prior.is_zero)
+        super().__init__(FreeColumns(whole.jacobian, free), whole.residual, masked)
+        self._whole, self.free = whole, free
+
+    def gradient(self):
+        """Return g `[p]`, zero for what is held."""
+        return _only(self.free, self._whole.gradient())
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`, zero for what is held."""
+        gram, gradient = self._whole.gram_and_gradient()
+        return _only(self.free[:, None] & self.free, gram), _only(self.free, gradient)
+
+
+class FreeColumns:
+    """A `StackedJacobian` with zeros in the columns of parameters that are held.
+
+    Args:
+        jacobian: `StackedJacobian`.
+        free: `[p]`, bool.
+    """
+
+    def __init__(self, jacobian, free):
+        self._jacobian, self._free = jacobian, free
+        self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
+        scaled = self.to_dense() * tf.sqrt(self.columns.spread(scales))
+        return tf.matmul(scaled, scaled, transpose_b=True)
+
+    def column_norms_squared(self):
+        """Return diag(JᵀJ), `[p]`."""
+        return _only(self._free, self._jacobian.column_norms_squared())
+
+    def matvec(self, vector):
+        """Return J v, `[rows]`."""
+        return self._jacobian.matvec(_only(self._free, vector))
+
+    def adjoint(self, vector):
+        """Return Jᵀ u, `[p]`."""
+        return _only(self._free, self._jacobian.adjoint(vector))
+
+    def to_dense(self):
+        """Return J, `[rows, p]`."""
+        return _only(self._free, self._jacobian.to_dense())
+
+
+def _only(free, tensor):
+    return tf.where(free, tensor, tf.zeros_like(tensor))

@@ -1,0 +1,90 @@
+"""What a minimisation is told besides its residuals and variables."""
+
+from typing import Any, NamedTuple
+
+from tfjac.graph import as_tf_variable, verification_wanted
+from tfjac.optimizers.convergence import Tolerances, tolerances
+from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
+from tfjac.optimizers.problem.robust import get_losses
+from tfjac.optimizers.records import Method
+from tfjac.optimizers.scaling import get_scaling
+from tfjac.optimizers.solvers import get_solver
+
+_DEFAULTS = {
+    "ftol": None, "xtol": None, "gtol": None, "damping": "nielsen", "scaling": "more", "solver": "auto",
+    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "jit_compile": False,
+}  # fmt: skip
+
+_ELSEWHERE = {
+    "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
+    "max_iter": "max_steps", "max_iterations": "max_steps", "epochs": "max_steps",
+}  # fmt: skip
+"""What others call it."""
+
+
+class Settings(NamedTuple):
+    """What is in the graph of a minimisation besides its residuals.
+
+    Attributes:
+        method: a `Method`.
+        limits: `Tolerances`.
+        losses: what `get_losses` returned.
+        bounded: bool, whether there are bounds, which then are data.
+        jit_compile: bool.
+        recipe: all of this in a form that can be compared; None where it cannot.
+    """
+
+    method: Method
+    limits: Tolerances
+    losses: Any
+    bounded: bool
+    jit_compile: bool
+    recipe: Any
+
+    @classmethod
+    def of(cls, variables, bounded, options):
+        """Check the options of `least_squares` that are in the graph.
+
+        Args:
+            variables: list of the variables.
+            bounded: bool.
+            options: dict, without those that have their defaults.
+
+        Raises:
+            ValueError, TypeError: for bad ones.
+        """
+        given = {**_DEFAULTS, **options}
+        limits = tolerances(given["ftol"], given["xtol"], given["gtol"], as_tf_variable(variables[0]).dtype)
+        numbers = (
+            positive_integer("max_attempts", given["max_attempts"]),
+            positive("min_gain", given["min_gain"], below=1),
+        )
+        parts = get_damping(given["damping"]), get_scaling(given["scaling"]), get_solver(given["solver"])
+        losses = get_losses(given["loss"], given["loss_scale"])
+        each = losses if isinstance(losses, tuple) else (losses,)
+        rest = (
+            limits,
+            isinstance(losses, tuple),
+            tuple(loss is None for loss in each),
+            bounded,
+            bool(given["jit_compile"]),
+        )
+        compared = recipe(
+            (*parts, *(loss for loss in each if loss is not None)), numbers, rest, verification_wanted(None)
+        )
+        return cls(Method(*parts, *numbers), limits, losses, bounded, bool(given["jit_compile"]), compared)
+
+
+def check_known(options, *others):
+    """Raise TypeError for options that there are not, saying which one may have been meant.
+
+    Args:
+        options: dict.
+        *others: names of options besides those of `Settings`.
+    """
+    known = {*_DEFAULTS, *others}
+    for name in options:
+        if name not in known:
+            meant = f" Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggestion(name, known)
+            raise TypeError(f"There is no such option.{meant} Received: {name}={options[name]!r}")
