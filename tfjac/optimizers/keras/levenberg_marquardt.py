@@ -30,16 +30,16 @@ from tfjac.optimizers.traces import LossOfTrace, TraceCache
 
 @keras.saving.register_keras_serializable("tfjac")
 class LevenbergMarquardt(keras.optimizers.Optimizer):
-    """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares that the loss is.
+    """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares, or of convex functions, that the loss is.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
         model.fit(x, y, batch_size=len(x), epochs=100)
 
     The residuals are read off the graph of the loss: mean squared errors with sample weights, class weights, masks,
-    several outputs with `loss_weights` and L2 regularisers are all exact; any other loss is refused, by the name of
-    the op that is not a square. Each step solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it
-    only if the loss fell; otherwise the variables get their bits back and more damping is tried. A batch whose loss
-    is not finite changes nothing.
+    several outputs with `loss_weights` and L2 regularisers are all exact. Convex losses, such as cross-entropies,
+    Poisson and Huber, take generalised Gauss-Newton steps; any other loss is refused, by the name of the op. Each step
+    solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it only if the loss fell; otherwise the
+    variables get their bits back and more damping is tried. A batch whose loss is not finite changes nothing.
 
     There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches,
     which the steps fit one by one, use large ones. Needs a graph (`run_eagerly=False`); outside of Keras' `fit`,
@@ -64,9 +64,9 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         variables.
 
     Raises:
-        ValueError, TypeError: at construction for unknown options; while tracing for a loss that is not a sum of
-            squares, variables that are not floating-point or that the loss does not depend on, reduced precision, eager
-            execution.
+        ValueError, TypeError: at construction for unknown options; while tracing for a loss that is no sum of squares
+            and convex functions, variables that are not floating-point or that the loss does not depend on, reduced
+            precision, eager execution.
 
     Cost: per step, one linearisation (`tfjac.jacobian_operator`), and per attempt one linear solve and one forward
     pass.
@@ -158,7 +158,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         """Take one step on the loss that `scale_loss` saw in this trace; `grads` serve for verification only.
 
         Raises:
-            ValueError: outside of a graph, without `scale_loss` before, or for a loss that is not a sum of squares.
+            ValueError: outside of a graph, without `scale_loss` before, or for a loss that is refused.
         """
         check_tracing()
         check_replicas()
