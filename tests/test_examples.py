@@ -122,3 +122,14 @@ def test_explanations_add_up_and_survive_saving(load, tmp_path):
     assert results["saved"] < 1e-5
     assert results["explained"] > 0.5
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+
+
+def test_classification_goes_further_than_adam_and_lbfgs_in_as_many_calls(load, tmp_path, monkeypatch):
+    """Ten steps of Adam in a call; on the wall, a step of Levenberg–Marquardt takes as long as many of the others'."""
+    plot, example = tmp_path / "digits.png", load("09_classification")
+    monkeypatch.setattr(example, "time", Ticks())
+    results = example.main(["--steps", "9", "--plot", str(plot)])
+    seconds, loss, accuracy = results.pop("Levenberg–Marquardt")
+    assert all(other[0] == seconds and other[1] > 2 * loss for other in results.values())
+    assert loss < 0.05 and accuracy > 0.9
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
