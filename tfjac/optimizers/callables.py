@@ -11,6 +11,40 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable
 
 
+def function_of_data(residuals, variables, args):
+    """Return residuals in any of the forms in which people write them as a function of `args` alone.
+
+    Args:
+        residuals: callable of `args` that reads the variables; or one of the variables and `args`, where there are as
+            many arguments: of each variable by itself, if they are in a list or tuple, or else of their nest; or a list
+            of such callables.
+        variables: nest of the variables.
+        args: tuple of nests of data.
+
+    Returns:
+        `residuals` itself where it is of the first form, or of none.
+    """
+    if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
+        functions = [function_of_data(each, variables, args) for each in residuals]
+        return lambda *data: [function(*data) for function in functions]
+    if not callable(residuals) or isinstance(residuals, keras.layers.Layer) or _takes(residuals, args):
+        return residuals
+    if isinstance(variables, (list, tuple)) and _takes(residuals, [*variables, *args]):
+        return lambda *data: residuals(*variables, *data)
+    return (lambda *data: residuals(variables, *data)) if _takes(residuals, [variables, *args]) else residuals
+
+
+def _takes(function, args):
+    """Return whether `function` can be called with so many arguments; also where it does not say."""
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin, that does not say
+        pass
+    return True
+
+
 def check_residuals(function, args):
     """Check that `function` can be called with `args`, before TensorFlow says so less clearly.
 
@@ -27,16 +61,12 @@ def check_residuals(function, args):
             "A model is a prediction, not residuals: pass lambda: model(x) - y, or a function of x and y with "
             f"args=(x, y). Received: residuals={function!r}"
         )
-    try:
-        inspect.signature(function).bind(*args)
-    except ValueError:  # of a builtin, that does not say
-        return
-    except TypeError as error:
+    if not _takes(function, args):
         raise TypeError(
-            "residuals is called with what args holds, and reads the variables itself. Pass its data as args=(...), "
-            "and for a function of the variables, lambda: residuals(variables). "
-            f"Received: residuals of the arguments {inspect.signature(function)}, args of {len(args)} ({error})"
-        ) from None
+            "residuals is called with what args holds, and reads the variables itself, or with the variables before "
+            "that: pass its data as args=(...). "
+            f"Received: residuals of the arguments {inspect.signature(function)}, args of {len(args)}"
+        )
 
 
 @contextlib.contextmanager

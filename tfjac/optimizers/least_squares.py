@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.optimizers.bounds import Bounds
-from tfjac.optimizers.callables import as_data
+from tfjac.optimizers.callables import as_data, function_of_data
 from tfjac.optimizers.minimiser import Minimiser
 from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.problem.traced_residuals import TracedResiduals, traceable
@@ -38,12 +38,13 @@ def least_squares(
     rises, so that the variables are left at the best point found, whatever the status.
 
     Args:
-        residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them. It is called
-            once, to be made a graph, in every call, so that it is always the function that it is now. Where its graph
-            is the same one again, but for `args` and the tensors that it captures, all else is used again and the call
-            takes milliseconds. A `tf.function` is called by its own rules: not where it was called before. What it
-            draws at random, or takes from an iterator, it does once in a call, and it assigns once. Where the leading
-            axis is that of independent examples, the Jacobian is found far cheaper.
+        residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them; or one that
+            is given the variables, before `args`: each by itself where they are in a list; or a list of callables. It
+            is called once, to be made a graph, in every call, so that it is always the function that it is now. Where
+            its graph is the same one again, but for `args` and the tensors that it captures, all else is used again and
+            the call takes milliseconds. A `tf.function` is called by its own rules: not where it was called before.
+            What it draws at random, or takes from an iterator, it does once in a call, and it assigns once. Where the
+            leading axis is that of independent examples, the Jacobian is found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
         max_steps: at most so many steps.
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
@@ -87,6 +88,7 @@ def least_squares(
     limits = _Limits(variables, max_steps, bounds, fixed, callback, verbose, time_limit, checkpoint)
     settings = Settings.of(flat, limits.bounds.are_given, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)
+    residuals = function_of_data(residuals, variables, args)
     traced = TracedResiduals(traceable(residuals, flat).get_concrete_function(*args), flat)
 
     def minimiser():
@@ -159,7 +161,7 @@ class LeastSquaresProblem:
         self._limits = _Limits(variables, max_steps, **limits)
         options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
         self._settings = Settings.of(self._flat, self._limits.bounds.are_given, options)
-        self._function = traceable(residuals, self._flat, reduce_retracing=True)
+        self._residuals, self._function = residuals, None
         self._minimisers = {}
 
     @tf.autograph.experimental.do_not_convert
@@ -173,6 +175,9 @@ class LeastSquaresProblem:
             A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
         """
         args = as_data(args, self._flat)
+        if self._function is None:
+            residuals = function_of_data(self._residuals, self.variables, args)
+            self._function = traceable(residuals, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
         minimiser = self._minimisers.get(concrete)
         if minimiser is None:

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.optimizers.callables import as_data
+from tfjac.optimizers.callables import as_data, function_of_data
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
@@ -178,8 +178,9 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         place.
 
         Args:
-            residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them. Where the
-              leading axis is that of independent examples, the Jacobian is found far cheaper.
+            residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them, in any of
+              the forms that `least_squares` takes. Where the leading axis is that of independent examples, the Jacobian
+              is found far cheaper.
             variables: list of `tf.Variable` or `keras.Variable`, the same for every call.
             args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers.
 
@@ -187,6 +188,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
         check_replicas()
+        residuals = function_of_data(residuals, variables, args)
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
