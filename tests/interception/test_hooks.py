@@ -1,6 +1,8 @@
 """Hooks on layers of plain Keras models, in training, and what is left of them afterwards: nothing."""
 
+import copy
 import gc
+import pickle
 
 import keras
 import numpy as np
@@ -163,6 +165,44 @@ def test_put_on_in_the_middle_of_training():
     model.fit(X, Y, batch_size=6, epochs=4, verbose=0, callbacks=[PutOn()])
     changes = [not np.array_equal(a, b) for a, b in zip([start[0], *weights], weights)]
     assert changes == [True, False, False, True]
+
+
+def recurrent(kind):
+    layers = keras.layers
+    return {
+        "LSTM": lambda: layers.LSTM(2, return_sequences=True),
+        "both ways": lambda: layers.Bidirectional(layers.GRU(2, return_sequences=True)),
+        "stacked": lambda: layers.RNN([layers.LSTMCell(2), layers.GRUCell(3)]),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "both ways", "stacked"])
+def test_recurrent_layers(kind):
+    """By a hook, and by an edit, what a custom gradient behind the layer does."""
+    keras.utils.set_random_seed(1)
+    layer, x = recurrent(kind), tf.random.stateless_normal([3, 4, 5], [1, 2])
+    model = keras.Sequential([keras.Input((4, 5)), layer, keras.layers.Flatten(), keras.layers.Dense(2)])
+    scaled = tf.custom_gradient(lambda v: (tf.identity(v), lambda d: -2.0 * d))
+    by_hand = lambda: model.layers[2](model.layers[1](scaled(layer(x))))  # noqa: E731
+    sources = [x, *model.trainable_variables]
+    _, expected = gradients(by_hand, sources)
+    edited = tfjac.intercept(model, {layer: tfjac.handlers.scale(-2.0)})
+    _, plain = gradients(lambda: model(x), sources)
+    with tfjac.hook(layer, backward=tfjac.handlers.scale(-2.0)):
+        _, hooked = gradients(lambda: model(x), sources)
+    for found in (hooked, gradients(lambda: edited(x), sources)[1]):
+        for one, other in zip(found, expected):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert_equal(gradients(lambda: model(x), sources)[1], plain)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_hooked_model_is_copied_without_its_hook(copied):
+    model = network()
+    with tfjac.hook(model.get_layer("first"), backward=tfjac.handlers.stop()):
+        other = copied(model)
+    one, two = (gradients(lambda each=each: each(X), list(each.trainable_variables))[1] for each in (model, other))
+    assert_equal(one, two)
 
 
 def test_a_hook_does_not_keep_a_layer():

@@ -118,6 +118,11 @@ def test_taps():
             tfjac.tap(eager, wrong)
     with pytest.raises(TypeError, match=r"Only tensors can be tapped. Received: 3"):
         tfjac.tap(3, "three")
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    with pytest.raises(TypeError, match=r"at the one of its values.*with_flat_values.*Received: tf.RaggedTensor"):
+        tfjac.values_at(lambda x: tfjac.tap(x, "ragged"), "ragged")(ragged)
+    inner = lambda x: x.with_flat_values(tfjac.tap(x.flat_values, "flat"))  # noqa: E731
+    np.testing.assert_array_equal(tfjac.values_at(inner, "flat")(ragged), [1.0, 2.0, 3.0])
 
 
 def test_an_unused_tap_costs_nothing():

@@ -91,6 +91,11 @@ class Tap(keras.layers.Layer):
 def _tapped(x, name):
     if isinstance(x, keras.KerasTensor):
         return Tap(name)(x)
+    if isinstance(x, tf.__internal__.CompositeTensor) and not isinstance(x, tf.Variable):
+        raise TypeError(
+            "A tensor made of several, such as a ragged or a sparse one, is tapped at the one of its values: "
+            f"x.with_flat_values(tfjac.tap(x.flat_values, {name!r})). Received: {x!r}"
+        )
     if not tf.is_tensor(x):
         raise TypeError(f"Only tensors can be tapped. Received: {x!r} of type {type(x).__name__}")
     return x if tf.executing_eagerly() else _marked(x, {TAP: name})
