@@ -293,7 +293,7 @@ def set_gradient(op, name):
     set_text_attribute(op, "_gradient_op_type", name)
 
 
-def set_conversion(op, edit):
+def set_conversion(op, edit=None, shortcut=None):
     """Have `tf.vectorized_map` convert `op`, of the function that it maps, in another way than others of its type.
 
     A converter of the vectoriser turns an op of the function into ops that do the same for all slices at once. There is
@@ -304,13 +304,27 @@ def set_conversion(op, edit):
         edit: function `(op, inputs, stacked)` of the converted inputs and of whether each has the axis of the slices in
             front, that returns what TensorFlow's converter is to be given in their place, or None where the op is to be
             run once for each slice.
+        shortcut: function of the same that returns the converted outputs, each with that axis, or None where
+            TensorFlow's converter is to be taken.
     """
 
     def convert(given):
-        edited = edit(op, [part.t for part in given.inputs], [part.is_stacked for part in given.inputs])
+        inputs, stacked = [part.t for part in given.inputs], [part.is_stacked for part in given.inputs]
+        outputs = None if shortcut is None else shortcut(op, inputs, stacked)
+        if outputs is not None:
+            return [_pfor.wrap(output, True) for output in outputs]
+        edited = inputs if edit is None else edit(op, inputs, stacked)
         if edited is None:
             return _pfor._fallback_converter(given)
         given.inputs[:] = [part._replace(t=tensor) for part, tensor in zip(given.inputs, edited)]
         return _pfor._pfor_converter_registry[op.type](given)
 
     op.pfor_converter = convert
+
+
+def op_like(op, inputs):
+    """Add an op of the type and the attributes of `op` that reads `inputs`, and return its outputs.
+
+    Unlike `copy_op`, it is seen by gradient tapes: made by what the vectoriser's own converters make ops by.
+    """
+    return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)

@@ -2,7 +2,8 @@
 
 On CPU, TensorFlow has gradients of grouped convolutions under XLA alone (which is why Keras compiles these layers by
 themselves), no grouped 3-D convolution at all, and `pfor` gives a wrong answer for the gradient of the kernel: it
-merges the axis of the loop with the channels and forgets the groups. One convolution per group has none of this.
+merges the axis of the loop with the channels and forgets the groups. One convolution per group has none of this, and
+where a group is a single channel one depthwise convolution of all.
 """
 
 import tensorflow as tf
@@ -45,6 +46,9 @@ def convolve_by_groups(op, x, kernel):
     """
     axis = _channel_axis(op) % x.shape.rank
     groups = x.shape[axis] // kernel.shape[-2]
+    if _is_depthwise(op):
+        kernel = tf.reshape(kernel, [*kernel.shape[:2], groups, kernel.shape[3] // groups])
+        return tf.nn.depthwise_conv2d(x, kernel, op.get_attr("strides"), op.get_attr("padding").decode())
     parts = [
         _convolve(op, part, weight)
         for part, weight in zip(_apart(x, axis, groups), _apart(kernel, kernel.shape.rank - 1, groups))
@@ -52,6 +56,14 @@ def convolve_by_groups(op, x, kernel):
     stacked = tf.stack(parts, axis=axis)
     sizes = _sizes(stacked)
     return tf.reshape(stacked, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]])
+
+
+def _is_depthwise(op):
+    """Whether each group is one channel, in a way that TensorFlow has an op for: one for hundreds of groups."""
+    strides, plain = op.get_attr("strides"), max(op.get_attr("dilations")) == 1
+    plain = plain and op.type == "Conv2D" and _channel_axis(op) == -1 and strides[1] == strides[2]
+    known = op.inputs[1].shape.is_fully_defined() and op.get_attr("padding") in (b"SAME", b"VALID")
+    return plain and known and op.inputs[1].shape[-2] == 1
 
 
 def _convolve(op, x, kernel):

@@ -28,6 +28,8 @@ _ARITHMETIC = {
     "ZerosLike": np.zeros_like,
 }
 
+_LOOKED_THROUGH = {*_ARITHMETIC, "Cast", "ConcatOffset"}
+
 
 def static_value(tensor, depth=10, given=None):
     """Return the value of `tensor` as an array where the graph fixes it, else None.
@@ -40,7 +42,7 @@ def static_value(tensor, depth=10, given=None):
     if given and tensor.ref() in given:
         return given[tensor.ref()]
     value = tf.get_static_value(tensor)
-    if value is not None or depth == 0 or not (tensor.op.type in (*_ARITHMETIC, "Cast") or _takes_one(tensor.op)):
+    if value is not None or depth == 0 or not (tensor.op.type in _LOOKED_THROUGH or _takes_one(tensor.op)):
         return value
     if tensor.op.type == "Max" and tensor.op.get_attr("keep_dims"):
         return None
@@ -51,9 +53,18 @@ def static_value(tensor, depth=10, given=None):
         return inputs[0][inputs[1][0]]
     if tensor.op.type == "Cast":
         return np.asarray(inputs[0]).astype(tensor.dtype.as_numpy_dtype)
+    if tensor.op.type == "ConcatOffset":
+        return _offset(tensor.value_index, *inputs)
     return _ARITHMETIC[tensor.op.type](*inputs)
 
 
 def _takes_one(op):
     """Whether `op` takes one element of a vector, as in `tf.shape(x)[0]`."""
     return op.type == "StridedSlice" and op.inputs[0].shape.rank == 1 and op.get_attr("shrink_axis_mask") == 1
+
+
+def _offset(part, axis, *sizes):
+    """Where a part of a concatenation begins."""
+    offset = np.zeros_like(sizes[0])
+    offset[axis] = sum(each[axis] for each in sizes[:part])
+    return offset

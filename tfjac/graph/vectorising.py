@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.op_types import CHOICES, LOOPS
 from tfjac.graph.registration import registering
+from tfjac.graph.shortcuts import SHORTCUTS
 from tfjac.graph.static_values import static_value
 
 _CONVERSIONS = {}
@@ -33,7 +34,7 @@ def vectorises(ops):
 
 
 def vectorised_map(function, stacks):
-    """`tf.vectorized_map`, with right conversions.
+    """`tf.vectorized_map`, with right conversions, and shorter ones.
 
     Args:
         function: from tensors to a list of tensors.
@@ -48,8 +49,8 @@ def vectorised_map(function, stacks):
         before = len(graph.get_operations())
         results = function(*slices)
         for op in graph.get_operations()[before:]:
-            if op.type in _CONVERSIONS:
-                _private.set_conversion(op, _CONVERSIONS[op.type])
+            if op.type in _CONVERSIONS or op.type in SHORTCUTS:
+                _private.set_conversion(op, _CONVERSIONS.get(op.type), SHORTCUTS.get(op.type))
         return results
 
     return tf.vectorized_map(marked, list(stacks))

@@ -31,9 +31,12 @@ class Factor(abc.ABC):
     def num_columns(self):
         """Number q of columns: an integer, or a scalar tensor where it is open while tracing."""
 
-    @abc.abstractmethod
+    has_outer_form = True
+    """Whether there is an `outer_form`."""
+
     def outer_form(self):
-        """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them, or None where there is none."""
+        """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def matmul(self, x):
@@ -204,7 +207,8 @@ class DenseFactor(Factor):
         return axes(self.j)[2]
 
     def outer_form(self):
-        return tf.ones([axes(self.j)[0], 1, 1, 1], self.j.dtype), self.j[:, :, None, None, :], "gio"
+        n, m, q = axes(self.j)
+        return tf.ones([n, 1, 1, 1], self.j.dtype), tf.reshape(self.j, [n, m, 1, 1, q]), "gio"
 
     def dense(self):
         return self.j
@@ -248,8 +252,7 @@ class GatherFactor(Factor):
     def num_columns(self):
         return self.rows * axes(self.d)[3]
 
-    def outer_form(self):
-        return None
+    has_outer_form = False
 
     def dense(self):
         return self._summed_by_row(self.ids, self.rows)
@@ -323,3 +326,13 @@ def joined(factors):
         both = total.joined(factor) if type(total) is type(factor) else None
         total = DenseFactor(total.dense() + factor.dense()) if both is None else both
     return total
+
+
+def squared_row_norms(factors):
+    """Return `[n,m]`, the squared norm of each row of factors of one dtype that stand side by side."""
+    outer = [factor for factor in factors if factor.has_outer_form]
+    norms = [factor.squared_row_norms() for factor in factors if not factor.has_outer_form]
+    if outer:
+        a, d, _ = listed(*outer)
+        norms.append(ops.jacobian_row_norms(a, d))
+    return norms[0] if len(norms) == 1 else tf.add_n(norms)

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph import Dependence, between, custom_ops, in_graph, inline_calls, is_linear
 from tfjac.jacobians.connectedness import check_connected
 from tfjac.jacobians.factorize import factorize
+from tfjac.jacobians.factors import squared_row_norms
 from tfjac.jacobians.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.products import pulled
@@ -130,7 +131,10 @@ def weighted_gradients(losses, variables, weights):
 def _norms(factors, dtype):
     """The norms `[n]` in `dtype`, but in no less than single precision: squares overflow before norms do."""
     dtype = wide_dtype(dtype)
-    return tf.sqrt(tf.add_n([tf.cast(factor.squared_row_norms()[:, 0], dtype) for factor in factors]))
+    by_dtype = {}
+    for factor in factors:
+        by_dtype.setdefault(factor.dtype, []).append(factor)
+    return tf.sqrt(tf.add_n([tf.cast(squared_row_norms(each)[:, 0], dtype) for each in by_dtype.values()]))
 
 
 def _weighted_sum(factor, weights, variable):

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac import ops
 from tfjac.graph import in_graph
 from tfjac.jacobians.factorize import factorize
-from tfjac.jacobians.factors import DenseFactor, listed
+from tfjac.jacobians.factors import DenseFactor, listed, squared_row_norms
 from tfjac.jacobians.nests import like
 from tfjac.jacobians.shapes import axes, product
 
@@ -78,8 +78,8 @@ class JacobianOperator(tf.linalg.LinearOperator):
         factors = self._factors
         if scales is not None:
             factors = [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(factors)]
-        outer = [factor for factor in factors if factor.outer_form()]
-        parts = [factor.kernel() for factor in factors if not factor.outer_form()]
+        outer = [factor for factor in factors if factor.has_outer_form]
+        parts = [factor.kernel() for factor in factors if not factor.has_outer_form]
         if outer:
             a, d, _ = listed(*outer)
             parts.append(ops.jacobian_kernel(a, d))
@@ -87,14 +87,14 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
     def row_norms(self):
         """Return the norms of the rows, `[n·m]`."""
-        return tf.sqrt(tf.reshape(tf.add_n([factor.squared_row_norms() for factor in self._factors]), [self.num_rows]))
+        return tf.sqrt(tf.reshape(squared_row_norms(self._factors), [self.num_rows]))
 
     def column_norms(self):
         """Return the norms of the columns, `[p]`."""
         return tf.sqrt(tf.concat([factor.squared_column_norms() for factor in self._factors], 0))
 
     def _listed(self):
-        return listed(*(factor if factor.outer_form() else DenseFactor(factor.dense()) for factor in self._factors))
+        return listed(*(factor if factor.has_outer_form else DenseFactor(factor.dense()) for factor in self._factors))
 
     def _shape(self):
         rows = self.num_rows if isinstance(self.num_rows, int) else None

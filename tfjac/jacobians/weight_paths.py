@@ -81,7 +81,9 @@ def _before_arithmetic(op, index, factor, weight, dependence):
     other = op.inputs[1 - index]
     if dependence.reaches(other) or (op.type in ("Div", "RealDiv") and index == 1):
         return None
-    slope = tf.reshape(tf.broadcast_to(tf.cast(other, factor.dtype), weight.shape), [-1])
+    slope = tf.cast(other, factor.dtype)
+    slope = slope if slope.shape == weight.shape else tf.broadcast_to(slope, weight.shape)
+    slope = slope if slope.shape.rank == 1 else tf.reshape(slope, [-1])
     return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)
 
 

@@ -1,5 +1,6 @@
 """Convolutions as products of patches: a = patches of the input, d = cotangents at the output positions."""
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians.factors import OuterFactor
@@ -12,10 +13,11 @@ def _convolution(use):
     """Kernel [*k, c_in/g, c_out]: i = (k, c_in/g), o = c_out/g."""
     x, kernel = use.op.inputs
     groups = x.shape[-1] // kernel.shape[-2]
-    patches = _patches_by_position(use)
-    n, t, k, c_in = axes(patches)
-    a = tf.reshape(patches, [n, t, k, groups, c_in // groups])
-    a = tf.reshape(tf.transpose(a, [0, 1, 3, 2, 4]), [n, t, groups, k * (c_in // groups)])
+    a = _patches_by_position(use)
+    n, t, k, c_in = axes(a)
+    if groups > 1:
+        a = tf.transpose(tf.reshape(a, [n, t, k, groups, c_in // groups]), [0, 1, 3, 2, 4])
+    a = tf.reshape(a, [n, t, groups, k * (c_in // groups)])
     return OuterFactor(a, _by_position(use, groups), "igo")
 
 
@@ -33,7 +35,7 @@ def _patches_by_position(use):
         raise NoFactor("the weight is not the kernel")
     patches = use.split(_Window(use, kernel.shape, x).patches(x), use.axis)
     n, *positions, k, c = axes(patches)
-    return tf.reshape(patches, [n, product(positions), k, c])
+    return patches if len(positions) == 1 else tf.reshape(patches, [n, product(positions), k, c])
 
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -44,8 +46,8 @@ def _transposed(use):
         raise NoFactor("the weight is not the kernel")
     m, rows, *spatial = axes(use.d)
     patches = _Window(use, kernel.shape, use.output, x).patches(tf.reshape(use.d, [m * rows, *spatial]))
-    _, *positions, k, c_out = axes(patches)
-    t, c_in = product(positions), x.shape[-1]
+    _, t, k, c_out = axes(patches)
+    c_in = x.shape[-1]
     d = use.split_cotangent(tf.reshape(patches, [m, rows, t, k * c_out]))
     a = use.split(tf.reshape(x, [rows, t, c_in]), use.input_axes[2])
     t = product(axes(a)[1:-1])
@@ -98,21 +100,25 @@ class _Window:
         return total // 2, total - total // 2
 
     def patches(self, x):
-        """Return `[n, *positions, k, c]`: for each position and each place k of the window, the channels there."""
+        """Return `[n, t, k, c]`: for each position and each place k of the window, the channels there."""
         if any(isinstance(pad, tf.Tensor) or pad for pair in self.padding for pad in pair):
             x = tf.pad(x, [(0, 0), *self.padding, (0, 0)])
-        slices = []
-        for offset in _offsets(self.size):
-            begin = [place * dilation for place, dilation in zip(offset, self.dilation)]
-            end = [b + (p - 1) * s + 1 for b, p, s in zip(begin, self.positions, self.strides)]
-            window = [slice(b, e, s) for b, e, s in zip(begin, end, self.strides)]
-            slices.append(x[(slice(None), *window, slice(None))])
-        return tf.stack(slices, axis=-2)
+        n, *sizes, c = axes(x)
+        places = product(self.size)
+        if places == 1 and max(self.strides) == 1:
+            return tf.reshape(x, [n, product(sizes), 1, c])
+        seen = tf.gather(tf.reshape(x, [n, product(sizes), c]), self._seen(sizes), axis=1)
+        return tf.reshape(seen, [n, product(self.positions), places, c])
 
-
-def _offsets(sizes):
-    """All places of a window, row-major."""
-    places = [()]
-    for size in sizes:
-        places = [(*place, k) for place in places for k in range(size)]
-    return places
+    def _seen(self, sizes):
+        """For each position and place `[t·k]`, row-major, which element of the padded spatial axes is there."""
+        static = all(isinstance(size, int) for size in [*self.positions, *sizes])
+        counted, reshape = (np.arange, np.reshape) if static else (tf.range, tf.reshape)
+        index, places = np.zeros([1, 1], np.int32), 1
+        for size, count, window, stride, dilation in zip(
+            sizes, self.positions, self.size, self.strides, self.dilation
+        ):
+            along = counted(count, dtype=np.int32)[:, None] * stride + np.arange(window, dtype=np.int32) * dilation
+            places *= window
+            index = reshape(index[:, None, :, None] * size + along[None, :, None, :], [-1, places])
+        return reshape(index, [-1])

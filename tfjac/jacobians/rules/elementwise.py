@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import copy_op
 from tfjac.jacobians.factors import DenseFactor
 from tfjac.jacobians.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_labels, widened
+from tfjac.jacobians.shapes import axes, product, split_examples, widened
 
 
 @rule("BiasAdd")
@@ -106,10 +106,14 @@ def _summed(use, pulled, varying):
     """Sum `pulled[m, *output.shape]` over positions; `varying` maps output axes to axes of the weight, in order."""
     if use.axis.axis in varying:
         raise NoFactor("the weight varies along the axis of the examples")
-    pulled = _summed_over_repeats(use, pulled, varying)
-    labels = split_labels(list(range(use.output.shape.rank)), use.axis)
-    pulled = widened(use.split_cotangent(pulled))
-    positions = [2 + k for k, label in enumerate(labels) if label not in varying]
-    j = tf.reduce_sum(pulled, positions) if positions else pulled
+    pulled = widened(_summed_over_repeats(use, pulled, varying))
+    example, rank = use.axis.axis, use.output.shape.rank
+    apart = [k for k in range(rank) if k not in varying and k != example]
+    if apart:  # before the examples are brought to the front: there is less to move
+        pulled = tf.reduce_sum(pulled, [1 + k for k in apart])
+    axis = use.axis.moved(example - sum(k < example for k in apart))
+    j = split_examples(pulled, axis, use.n, lead=1)
+    positions = [2 + axis.axis + k for k in range(sum(size != 1 for size in (axis.outer, axis.inner)))]
+    j = tf.reduce_sum(j, positions) if positions else j
     n, m, *sizes = axes(j)
-    return DenseFactor(tf.reshape(j, [n, m, product(sizes)]))
+    return DenseFactor(j if len(sizes) == 1 else tf.reshape(j, [n, m, product(sizes)]))
