@@ -114,6 +114,14 @@ def test_features_of_two_domains_are_made_alike(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+def test_outliers_hardly_count(load, tmp_path, capsys):
+    plot = tmp_path / "outliers.png"
+    errors = load("10_outliers").main(["--plot", str(plot)])
+    assert errors["Cauchy's loss"] < errors["least squares"] / 5
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert capsys.readouterr().out.count("95 % confidence interval") == 2
+
+
 def test_explanations_add_up_and_survive_saving(load, tmp_path):
     plot = tmp_path / "maps.png"
     results = load("07_explanations").main(["--plot", str(plot)])
