@@ -26,7 +26,7 @@ class Minimiser:
     def __init__(self, residuals, variables, settings):
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation = Minimisation(residuals, variables, settings)
+        minimisation, self._pace = Minimisation(residuals, variables, settings), None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
         if not tf.executing_eagerly():
@@ -77,7 +77,9 @@ class Minimiser:
             A `LeastSquaresResult`.
         """
         run = Run(self._start, self._advance, data, variables, box, max_steps)
+        run.pace = self._pace
         supervisor.watch(run)
+        self._pace = run.pace
         read, drawn = self.residuals.read(), run.setting.drawn
         result = LeastSquaresResult.of(run, lambda: self._frozen(data, drawn, read))
         supervisor.tell(result)
@@ -97,6 +99,7 @@ class Run:
     Attributes:
         setting, progress: see `Minimisation`.
         rows: list of what was written down of each step.
+        pace: seconds that a step takes, as far as known.
     """
 
     def __init__(self, start, advance, data, variables, box, max_steps):
@@ -104,7 +107,7 @@ class Run:
         self._flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
         self._first = [variable.read_value() for variable in self._flat]
         self._advance, self._max_steps = advance, tf.constant(max_steps)
-        self.rows, self._expected = [], None
+        self.rows, self.pace, self._expected = [], None, None
         self.setting, self.progress = self._undone_if_it_raises(start, data, box or ())
 
     @property

@@ -72,13 +72,13 @@ class Supervisor:
         if self._checkpoint:
             self._checkpoint.restore(run)
         each, began = self._callback is not None or self._verbose > 1, time.monotonic()
-        count = 1
+        count = 1 if each or run.pace is None else self._count(run.pace, began)
         with Interrupts() as interrupts:
             try:
                 while run.running:
                     before, at = run.steps, time.monotonic()
                     run.advance(count, finish=self._checkpoint is None)
-                    pace = (time.monotonic() - at) / max(run.steps - before, 1)
+                    run.pace = (time.monotonic() - at) / max(run.steps - before, 1)
                     reason = self._look(run, began) if each else None
                     self._save(run, overdue=not run.running)
                     left = self._left(began)
@@ -87,7 +87,7 @@ class Supervisor:
                     if reason is not None and run.running:
                         run.stop(reason)
                         interrupts.pending = False
-                    count = 1 if each else int(max(1, min(PATIENCE, left) / pace))
+                    count = 1 if each else self._count(run.pace, began)
             except KeyboardInterrupt:
                 if not run.running:
                     raise
@@ -102,6 +102,10 @@ class Supervisor:
                 f"{result.message} Cost {result.cost:.6g}, {result.steps} steps, {result.evaluations} evaluations, "
                 f"largest gradient {result.gradient_norm:.3g}."
             )
+
+    def _count(self, pace, began):
+        """Return how many steps to take at once, where one takes `pace` seconds."""
+        return int(max(1, min(PATIENCE, self._left(began)) / pace))
 
     def _left(self, began):
         return float("inf") if self._time_limit is None else self._time_limit - (time.monotonic() - began)
