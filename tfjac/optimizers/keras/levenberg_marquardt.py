@@ -143,6 +143,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     # -------------------------------------------------------------- a step
 
+    @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss):
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
@@ -154,6 +155,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
 
+    @tf.autograph.experimental.do_not_convert
     def apply(self, grads, trainable_variables=None):
         """Take one step on the loss that `scale_loss` saw in this trace; `grads` serve for verification only.
 

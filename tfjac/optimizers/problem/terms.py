@@ -6,7 +6,7 @@ as a constant: the engine takes it like any other. Its residuals r solve R r = �
 gradient of the term. For c·u² that is r = √(2c)·u itself.
 
 Where curvature vanishes and the gradient does not, as for saturated logits, there is no such r: curvature is then
-lifted to the rounding of its scale. The gradient stays exact, whatever H is.
+lifted to next to nothing. The gradient stays exact, whatever H is.
 Reference: N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", 2002.
 """
 
@@ -59,7 +59,7 @@ class SeparableTerm:
 
     def rows(self):
         """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""
-        curvature = lifted(self.curvature, self.slope)
+        curvature = lifted(self.curvature, self.slope, self.root)
         root, scale = self.root, tf.stop_gradient(tf.sqrt(curvature))
         return tf.math.multiply_no_nan(root, scale), tf.math.divide_no_nan(self.slope, scale)
 
@@ -84,7 +84,9 @@ class CrossEntropyTerm:
     labels: tf.Tensor
 
     def rows(self):
-        """Return Rᵀz, whose Jacobian is taken, and r."""
+        """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
+        if self.root.shape[-1] == 1:
+            return tf.zeros_like(self.root), tf.zeros_like(self.root)
         probability = tf.nn.softmax(tf.stop_gradient(self.root))
         total = tf.reduce_sum(self.labels, -1, keepdims=True)
         scale = tf.sqrt(total * tf.maximum(probability, _epsilon(probability)))
@@ -117,7 +119,7 @@ class DenseTerm:
         """Return Rᵀz, whose Jacobian is taken, and r."""
         values, vectors = tf.linalg.eigh(tf.stop_gradient(self.curvature))
         slope = tf.linalg.matvec(vectors, self.slope, transpose_a=True)
-        scale = tf.sqrt(lifted(tf.maximum(values, 0), slope))
+        scale = tf.sqrt(lifted(tf.maximum(values, 0), slope, self.root))
         rows = tf.linalg.matvec(tf.stop_gradient(vectors), self.root, transpose_a=True) * tf.stop_gradient(scale)
         return rows, tf.math.divide_no_nan(slope, scale)
 
@@ -126,18 +128,12 @@ class DenseTerm:
         return None
 
 
-def lifted(curvature, slope):
-    """Return `curvature` with what is next to nothing, where `slope` is not zero, raised to the rounding of its scale.
-
-    The scale is the largest curvature there is; where there is none at all, the largest slope.
-    """
-    largest, steepest = _largest(curvature), _largest(tf.abs(slope))
-    floor = _epsilon(curvature) * tf.where(largest > 0, largest, steepest)
-    return tf.where(tf.equal(slope, 0), curvature, tf.maximum(curvature, floor))
-
-
-def _largest(tensor):
-    return tf.reduce_max(tf.concat([tf.reshape(tensor, [-1]), tf.zeros([1], tensor.dtype)], axis=0))
+def lifted(curvature, slope, root):
+    """Return `curvature` raised to where Newton's step in any one number is at most the largest of `root` over √ε."""
+    size = tf.where(tf.math.is_finite(root), tf.abs(tf.stop_gradient(root)), 0)
+    largest = tf.reduce_max(tf.concat([tf.reshape(size, [-1]), tf.zeros([1], size.dtype)], axis=0))
+    floor = np.sqrt(_epsilon(root)) * tf.abs(slope) / tf.where(largest > 0, largest, tf.ones_like(largest))
+    return tf.maximum(curvature, floor)
 
 
 def _epsilon(tensor):
