@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfjac
 from tests.jacobians import networks
-from tfjac.jacobians.rules import registry
+from tfjac.jacobians.factors.rules import registry
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.rules.running import check, check_mixes, expected
 ROOT = pathlib.Path(tfjac.__file__).parent
 MODULES = [
     path.relative_to(ROOT).as_posix()
-    for place in ("graph/example_rules", "jacobians/rules")
+    for place in ("graph/example_rules", "jacobians/factors/rules")
     for path in sorted((ROOT / place).glob("*.py"))
     if path.name not in ("__init__.py", "registry.py", "fallback.py")
 ] + ["graph/row_rules.py"]

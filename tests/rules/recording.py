@@ -7,8 +7,8 @@ import pytest
 
 from tfjac.graph import row_rules
 from tfjac.graph.example_rules import registry as example_rules
-from tfjac.jacobians.control_flow import sweep
-from tfjac.jacobians.rules import registry as factor_rules
+from tfjac.jacobians.factors.control_flow import sweep
+from tfjac.jacobians.factors.rules import registry as factor_rules
 
 TABLES = {
     "example": [example_rules._RULES, example_rules._BODY_RULES],

@@ -19,7 +19,7 @@ from tfjac.graph import (
     stops_of,
     unregistered,
 )
-from tfjac.jacobians.nests import is_variable, like, sources_of
+from tfjac.jacobians.passes.nests import is_variable, like, sources_of
 
 
 @tf.autograph.experimental.do_not_convert

@@ -6,7 +6,7 @@ from tfjac.flops.counting import Counter
 from tfjac.flops.measuring import measure as measure_passes
 from tfjac.flops.report import FlopCount
 from tfjac.graph import Scratch, ancestors, read_graph, references
-from tfjac.jacobians.nests import sources_of
+from tfjac.jacobians.passes.nests import sources_of
 
 
 @tf.autograph.experimental.do_not_convert

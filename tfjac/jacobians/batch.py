@@ -3,14 +3,14 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
-from tfjac.jacobians.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
-from tfjac.jacobians.connectedness import warn_of_lost_paths
-from tfjac.jacobians.control_flow import Sweep, has_control_flow
-from tfjac.jacobians.cotangents import asking_for
-from tfjac.jacobians.linearise import over_basis, pull_back
-from tfjac.jacobians.nests import packed, sources_of, unconnected_choice
+from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
+from tfjac.jacobians.factors.cotangents import asking_for
+from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
+from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
+from tfjac.jacobians.passes.linearise import over_basis, pull_back
+from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
+from tfjac.jacobians.passes.verification import verify_blocks
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
-from tfjac.jacobians.verification import verify_blocks
 
 
 @tf.autograph.experimental.do_not_convert

@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfjac.graph import between, custom_ops, in_graph, inline_calls, is_linear
-from tfjac.jacobians.factorize import describe
-from tfjac.jacobians.linearise import dense
-from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
+from tfjac.jacobians.factors.factorize import describe
+from tfjac.jacobians.passes.linearise import dense
+from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.products import pulled, pushed
 
 

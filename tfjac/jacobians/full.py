@@ -4,13 +4,13 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
 from tfjac.jacobians.batch import example_blocks
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.connectedness import warn_of_lost_paths
-from tfjac.jacobians.factorize import factors_by_rules, rows_like
-from tfjac.jacobians.linearise import NoForwardMode, over_basis, pull_back, push_forward
-from tfjac.jacobians.nests import packed, shaped_like, sources_of, unconnected_choice
+from tfjac.jacobians.factors.factorize import factors_by_rules, rows_like
+from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
+from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
+from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
+from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
+from tfjac.jacobians.passes.verification import verify_blocks
 from tfjac.jacobians.shapes import axes
-from tfjac.jacobians.verification import verify_blocks
 
 MODES = ("auto", "reverse", "forward")
 

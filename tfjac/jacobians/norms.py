@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, between, custom_ops, in_graph, inline_calls, is_linear
-from tfjac.jacobians.connectedness import check_connected
-from tfjac.jacobians.factorize import factorize
-from tfjac.jacobians.factors import squared_row_norms
-from tfjac.jacobians.nests import converted, like, sources_of
+from tfjac.jacobians.factors.factorize import factorize
+from tfjac.jacobians.factors.forms import squared_row_norms
+from tfjac.jacobians.passes.connectedness import check_connected
+from tfjac.jacobians.passes.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.products import pulled
 from tfjac.jacobians.shapes import wide_dtype

@@ -4,9 +4,9 @@ import tensorflow as tf
 
 from tfjac import ops
 from tfjac.graph import in_graph
-from tfjac.jacobians.factorize import factorize
-from tfjac.jacobians.factors import DenseFactor, listed, squared_row_norms
-from tfjac.jacobians.nests import like
+from tfjac.jacobians.factors.factorize import factorize
+from tfjac.jacobians.factors.forms import DenseFactor, listed, squared_row_norms
+from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.shapes import axes, product
 
 

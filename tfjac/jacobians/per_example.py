@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.factorize import factorize, rows_like, source_in
+from tfjac.jacobians.factors.factorize import factorize, rows_like, source_in
+from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
 
 
 @tf.autograph.experimental.do_not_convert

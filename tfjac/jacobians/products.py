@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
-from tfjac.jacobians.linearise import dense, push_forward
-from tfjac.jacobians.nests import matching, packed, shaped_like, sources_of, unconnected_choice
+from tfjac.jacobians.passes.linearise import dense, push_forward
+from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 
 
 @tf.autograph.experimental.do_not_convert

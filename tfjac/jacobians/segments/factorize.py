@@ -1,15 +1,15 @@
 """From results per segment and variables to one factor per variable."""
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_segments, examples_mix_at, inline_calls
-from tfjac.jacobians.connectedness import check_connected
-from tfjac.jacobians.cotangents import stacked_cotangents
-from tfjac.jacobians.factorize import factor_by_rule, in_dtype_of, source_in
-from tfjac.jacobians.factors import joined
+from tfjac.jacobians.factors.cotangents import stacked_cotangents
+from tfjac.jacobians.factors.factorize import factor_by_rule, in_dtype_of, source_in
+from tfjac.jacobians.factors.forms import joined
+from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.jacobians.passes.connectedness import check_connected
+from tfjac.jacobians.passes.verification import verify_factors
 from tfjac.jacobians.segments.grouping import Grouping, in_segments
 from tfjac.jacobians.shapes import after, axes, check_when_run
-from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.verification import verify_factors
-from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 def factorize_segments(ys, variables, max_rows=None, verify=None):

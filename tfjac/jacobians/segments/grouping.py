@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.factors import DenseFactor, GatherFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, GatherFactor, OuterFactor
 from tfjac.jacobians.shapes import axes, product
 
 

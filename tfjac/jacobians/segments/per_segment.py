@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.factorize import rows_like
+from tfjac.jacobians.factors.factorize import rows_like
 from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.segments.factorize import factorize_segments

@@ -6,8 +6,8 @@ import scipy.sparse
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls
-from tfjac.jacobians.connectedness import check_connected
-from tfjac.jacobians.nests import is_variable, like, sources_of
+from tfjac.jacobians.passes.connectedness import check_connected
+from tfjac.jacobians.passes.nests import is_variable, like, sources_of
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
 from tfjac.jacobians.sparsity.known import Known

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.graph import calls_functions, custom_ops, inline_calls, is_affine
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty, union
 from tfjac.jacobians.sparsity.known import Known
-from tfjac.jacobians.sparsity.rules import NoRule, has_cotangents
+from tfjac.jacobians.sparsity.rules import NoIndexSets, has_cotangents
 
 
 def index_sets_by_gradient(step):
@@ -20,7 +20,7 @@ def index_sets_by_gradient(step):
         step: the `Step`.
 
     Raises:
-        NoRule: where the op has no gradient, or one with ops that are not known either.
+        NoIndexSets: where the op has no gradient, or one with ops that are not known either.
     """
     op, walk = step.op, step.walk
     kind = op.type, op.node_def.attr["_gradient_op_type"].s if "_gradient_op_type" in op.node_def.attr else None
@@ -28,17 +28,17 @@ def index_sets_by_gradient(step):
     outputs = [op.outputs[k] for k in sorted(step.wanted)]
     tensors = inputs + outputs
     if kind in walk.reading or calls_functions(op) or not all(has_cotangents(tensor.dtype) for tensor in tensors):
-        raise NoRule("its gradient cannot be read")
+        raise NoIndexSets("its gradient cannot be read")
     if any(is_affine(each) for each in custom_ops([op])):
-        raise NoRule("its custom gradient adds something of its own to what flows back")
+        raise NoIndexSets("its custom gradient adds something of its own to what flows back")
     graph, cotangents, gradients = _pull_back(outputs, inputs, [walk.shape(output) for output in outputs])
     if walk.by_value and any(gradient is None for gradient in gradients):
-        raise NoRule("it has no gradient")
+        raise NoIndexSets("it has no gradient")
     inside = walk.through_gradient(Known(graph, xs=cotangents, enclosing=walk.known), kind)
     sizes = [walk.size(output) for output in outputs]
     found = iter(inside.carry(each_its_own(cotangents, sizes), [each for each in gradients if each is not None]))
     if inside.opaque:
-        raise NoRule("its gradient has ops that are not known either")
+        raise NoIndexSets("its gradient has ops that are not known either")
     local = [None if gradient is None else next(found) for gradient in gradients]
     patterns = {op.inputs[k].ref(): step.patterns[k] for k in step.carriers}
     parts = [sets.T.tocsr() @ patterns[each.ref()] for each, sets in zip(inputs, local) if sets is not None]
@@ -63,5 +63,5 @@ def _pull_back(outputs, inputs, shapes):
         try:
             function = tf.function(pull_back, autograph=False).get_concrete_function(*specs)
         except Exception as error:  # whatever a gradient that a user wrote may raise
-            raise NoRule("it has no gradient") from error
+            raise NoIndexSets("it has no gradient") from error
     return function.graph, *traced

@@ -4,12 +4,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.chunks import bytes_of_pass, passes_at_once, stacked
-from tfjac.jacobians.linearise import NoForwardMode, pull_back, push_forward
-from tfjac.jacobians.nests import like
+from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.passes.linearise import NoForwardMode, pull_back, push_forward
+from tfjac.jacobians.passes.nests import like
+from tfjac.jacobians.passes.verification import verify_jacobian
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
-from tfjac.jacobians.verification import verify_jacobian
 
 
 @tf.autograph.experimental.do_not_convert

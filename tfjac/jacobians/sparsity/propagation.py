@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfjac.graph import Dependence, handle_shape, references
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
-from tfjac.jacobians.sparsity.rules import NoRule, Step, all_of_all, carries_gradient, index_sets_of
+from tfjac.jacobians.sparsity.rules import NoIndexSets, Step, all_of_all, carries_gradient, index_sets_of
 
 
 class Propagation:
@@ -87,7 +87,7 @@ class Propagation:
     def _through(self, step):
         """The index sets of the outputs by a rule, else from the op's gradient, else all of all."""
         for way in (index_sets_of, index_sets_by_gradient):
-            with contextlib.suppress(NoRule):
+            with contextlib.suppress(NoIndexSets):
                 return way(step)
         self.opaque.append(step.op.name)
         return all_of_all(step)

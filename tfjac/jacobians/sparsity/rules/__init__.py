@@ -14,7 +14,7 @@ from tfjac.jacobians.sparsity.rules import (
     segments,
 )
 from tfjac.jacobians.sparsity.rules.registry import (
-    NoRule,
+    NoIndexSets,
     Step,
     all_of_all,
     carries_gradient,
@@ -23,7 +23,7 @@ from tfjac.jacobians.sparsity.rules.registry import (
 )
 
 __all__ = [
-    "NoRule",
+    "NoIndexSets",
     "Step",
     "algebra",
     "all_of_all",

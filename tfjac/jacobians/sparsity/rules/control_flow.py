@@ -5,7 +5,7 @@ import dataclasses
 from tfjac.graph import bodies_of
 from tfjac.jacobians.sparsity.index_sets import union
 from tfjac.jacobians.sparsity.lists import ListSets
-from tfjac.jacobians.sparsity.rules.registry import NoRule, list_rule
+from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, list_rule
 
 # Loops of more steps are taken for such of any number of steps.
 MAX_STEPS = 1000
@@ -41,7 +41,7 @@ def _either(step, branches):
     if len(results) > 1:
         same = [all(shape == each[0] for shape in each) for each in zip(*(result.shapes for result in results))]
         if not all(same[k] for k in step.wanted):
-            raise NoRule("its branches have results of different shapes")
+            raise NoIndexSets("its branches have results of different shapes")
         shapes = [shape if agreed else None for shape, agreed in zip(first.shapes, same)]
         first = dataclasses.replace(first, values=[None] * len(same), shapes=shapes)
     _learn(step, first)
@@ -76,12 +76,12 @@ def _after_any_number(body, state):
     for _ in range(MAX_ROUNDS):
         after = body.run(state)
         if after.shapes != state.shapes:
-            raise NoRule("shapes change in its steps")
+            raise NoIndexSets("shapes change in its steps")
         joined = [_united(pair) for pair in zip(state.patterns, after.patterns)]
         if all(_same(*pair) for pair in zip(joined, state.patterns)):
             return state
         state = dataclasses.replace(state, patterns=joined)
-    raise NoRule("its index sets keep growing")
+    raise NoIndexSets("its index sets keep growing")
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import linked, links, union
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
 
 
 @rule("Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -46,7 +46,7 @@ def _pool_gradient(step):
     """The last input is the cotangent of the result. Where the largest elements are is taken as given."""
     last = len(step.op.inputs) - 1
     if step.patterns[last] is None or (step.walk.by_value and step.carriers != [last]):
-        raise NoRule("where the largest elements are depends on x")
+        raise NoIndexSets("where the largest elements are depends on x")
     window, own = _pooling(step, step.out_shape(), step.shape(last))
     return [window.slide_back(step.patterns[last], own, itertools.repeat(own))]
 
@@ -83,14 +83,14 @@ def _channels(step, c_in, c_out):
 def _of_kernel(step, side):
     """Every position depends on all of the kernel that belongs to its channel."""
     if step.op.type == "DepthwiseConv2dNativeBackpropInput":
-        raise NoRule("the kernel of a transposed depthwise convolution is not covered")
+        raise NoIndexSets("the kernel of a transposed depthwise convolution is not covered")
     *places, of_group, width = step.shape(1)
     positions = [f"at{k}" for k in range(len(places) + 1)]
     if step.op.type == "DepthwiseConv2dNative":
         shape = [*places, of_group * width]
         return linked(step.patterns[1], [None] * len(places) + ["o"], shape, [*positions, "o"], step.out_shape())
     if side == "i" and step.out_shape()[-1] != of_group:
-        raise NoRule("the kernel of a transposed convolution with groups is not covered")
+        raise NoIndexSets("the kernel of a transposed convolution with groups is not covered")
     return step.linked(1, [None] * len(places) + ["i", "o"], [*positions, side])
 
 
@@ -107,7 +107,7 @@ class _Window:
         op = step.op
         names = {attribute.name for attribute in op.op_def.attr}
         if "data_format" in names and op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
-            raise NoRule("only channels-last windows are covered")
+            raise NoIndexSets("only channels-last windows are covered")
         self.n, self.large, self.small = large[0], large[1:-1], small[1:-1]
         self.size = list(size)[: len(self.large)]
         self.strides = op.get_attr("strides")[1:-1]

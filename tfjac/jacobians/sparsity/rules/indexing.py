@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, picked, smeared
 from tfjac.jacobians.sparsity.rules.moves import moved
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
 
 
 @rule("Slice")
@@ -53,7 +53,7 @@ def _pad(step):
     if step.fixed(1) is not None:
         return moved(step, (0, 2) if step.op.type == "PadV2" else (0,))
     if step.carriers != [0]:
-        raise NoRule("what it pads with, and how much, is open")
+        raise NoIndexSets("what it pads with, and how much, is open")
     labels = axis_names(len(step.shape(0)))
     ends = [label if old == new else None for label, old, new in zip(labels, step.shape(0), step.out_shape())]
     return [step.linked(0, ends, ends)]

@@ -5,7 +5,7 @@ import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, empty, picked, union
 from tfjac.jacobians.sparsity.rules.elementwise import broadcast
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule, value_rule
+from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule, value_rule
 from tfjac.jacobians.sparsity.running import run
 
 FIRST_INPUT = """
@@ -83,7 +83,7 @@ def moved(step, data, given=None, attributes=None, patterns=None):
         patterns: index sets of the inputs, where these are not to be the step's.
     """
     if not set(step.carriers) <= set(data):
-        raise NoRule("where it moves elements to depends on x")
+        raise NoIndexSets("where it moves elements to depends on x")
     inputs, count = [], 0
     for k in range(len(step.op.inputs)):
         if k not in data:

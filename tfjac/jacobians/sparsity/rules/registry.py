@@ -1,8 +1,8 @@
 """The table from op type to rule: from the index sets of an op's inputs to those of its outputs.
 
 A rule is `rule(step) -> list`, the index sets of each output, or None for an output that depends on nothing. It raises
-`NoRule` where it does not know; the gradient of the op is then read, and where that does not help, every output element
-depends on all that any input depends on.
+`NoIndexSets` where it does not know; the gradient of the op is then read, and where that does not help, every output
+element depends on all that any input depends on.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tfjac.jacobians.sparsity.lists import ListSets
 _RULES = {}  # from op type to a pair: the rule, and a function of the step that says whether it covers it
 
 
-class NoRule(Exception):
+class NoIndexSets(Exception):
     """What the outputs depend on is not known."""
 
 
@@ -65,7 +65,7 @@ class Step:
         """Return the value of input k, which must be fixed."""
         value = self.fixed(k)
         if value is None:
-            raise NoRule(f"its input {k} is unknown until it runs")
+            raise NoIndexSets(f"its input {k} is unknown until it runs")
         return value
 
     def entries(self, k):
@@ -128,16 +128,16 @@ def index_sets_of(step):
     """Return the index sets of the outputs of `step.op`.
 
     Raises:
-        NoRule: where nothing is known about ops of this type, or about this use of one, or where its gradient is a
+        NoIndexSets: where nothing is known about ops of this type, or about this use of one, or where its gradient is a
             custom one.
     """
     if has_custom_gradient(step.op) and not step.walk.by_value:
-        raise NoRule("it has a custom gradient, which may be anything")
+        raise NoIndexSets("it has a custom gradient, which may be anything")
     if not has_rule(step.op.type):
-        raise NoRule("nothing is known about ops of this type")
+        raise NoIndexSets("nothing is known about ops of this type")
     function, covers = _RULES[step.op.type]
     if not covers(step):
-        raise NoRule("its rule does not cover such inputs and outputs")
+        raise NoIndexSets("its rule does not cover such inputs and outputs")
     return function(step)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.rules.registry import NoRule, rule
+from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
 from tfjac.jacobians.sparsity.running import run
 
 
@@ -41,7 +41,7 @@ def _separable(step, inputs):
             of the result.
     """
     if 0 not in step.carriers or not set(step.carriers) <= {0, 1}:
-        raise NoRule("its scale depends on x")
+        raise NoIndexSets("its scale depends on x")
     n, *old, c = step.shape(0)
     dtype = step.op.inputs[0].dtype.as_numpy_dtype
     passed = []

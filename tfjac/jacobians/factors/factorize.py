@@ -5,18 +5,18 @@ import warnings
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, handle_in, inline_calls
-from tfjac.jacobians.chunks import in_chunks
-from tfjac.jacobians.connectedness import check_connected
-from tfjac.jacobians.control_flow import has_control_flow, swept_factors
-from tfjac.jacobians.cotangents import cotangents_in_chunks, stacked_cotangents
-from tfjac.jacobians.factors import DenseFactor, joined
-from tfjac.jacobians.linearise import over_basis, pull_back
-from tfjac.jacobians.nests import check_real, like
-from tfjac.jacobians.rules import NoFactor, factor_by_op_gradient, factor_of
+from tfjac.jacobians.factors.control_flow import has_control_flow, swept_factors
+from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
+from tfjac.jacobians.factors.forms import DenseFactor, joined
+from tfjac.jacobians.factors.rules import NoFactor, factor_by_op_gradient, factor_of
+from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.jacobians.passes.chunks import in_chunks
+from tfjac.jacobians.passes.connectedness import check_connected
+from tfjac.jacobians.passes.linearise import over_basis, pull_back
+from tfjac.jacobians.passes.nests import check_real, like
+from tfjac.jacobians.passes.verification import verify_factors
 from tfjac.jacobians.shapes import after, axes, check_when_run, product, wide_dtype
-from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.verification import verify_factors
-from tfjac.jacobians.weight_paths import columns_of_sources
 
 EXAMPLES_MIX = ("error", "full")
 

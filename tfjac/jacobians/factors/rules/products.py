@@ -5,8 +5,8 @@ import itertools
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, einsum_labels
-from tfjac.jacobians.factors import DenseFactor, OuterFactor
-from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product, split_labels, widened
 
 

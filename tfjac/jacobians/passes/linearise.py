@@ -19,7 +19,7 @@ from tfjac.graph import (
     vectorises,
     warn_of_loops_under_a_tape,
 )
-from tfjac.jacobians.chunks import in_chunks, mapped, unless_empty
+from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import axes, product
 
 

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import copy_op
-from tfjac.jacobians.factors import DenseFactor
-from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product, split_examples, widened
 
 

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.chunks import in_chunks, unless_empty
-from tfjac.jacobians.linearise import pull_back
+from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
+from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import axes, product
 
 

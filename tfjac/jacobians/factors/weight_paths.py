@@ -5,8 +5,8 @@ import math
 import tensorflow as tf
 
 from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
-from tfjac.jacobians.factors import DenseFactor, OuterFactor
-from tfjac.jacobians.linearise import pull_back
+from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import axes
 
 # Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a

@@ -4,12 +4,12 @@ their registered gradient: loops, conditionals, lists of tensors."""
 import tensorflow as tf
 
 from tfjac.graph import registering
-from tfjac.jacobians.control_flow.stacking import zero_tensors
-from tfjac.jacobians.cotangents import asking_for
-from tfjac.jacobians.linearise import pull_back
+from tfjac.jacobians.factors.control_flow.stacking import zero_tensors
+from tfjac.jacobians.factors.cotangents import asking_for
+from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
-from tfjac.jacobians.uses import find_uses
-from tfjac.jacobians.weight_paths import columns_of_sources
 
 _HANDLERS = {}
 

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import handle_shape, input_gradients
-from tfjac.jacobians.factors import DenseFactor
-from tfjac.jacobians.linearise import LinearMap
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.passes.linearise import LinearMap
 from tfjac.jacobians.shapes import axes, inner_size, product
 
 

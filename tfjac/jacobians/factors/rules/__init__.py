@@ -5,9 +5,9 @@ row-major order. It raises `NoFactor` where the op is used in a way that it does
 takes over.
 """
 
-from tfjac.jacobians.rules import convolution, elementwise, gather, products
-from tfjac.jacobians.rules.fallback import factor_by_op_gradient
-from tfjac.jacobians.rules.registry import NoFactor, factor_of
+from tfjac.jacobians.factors.rules import convolution, elementwise, gather, products
+from tfjac.jacobians.factors.rules.fallback import factor_by_op_gradient
+from tfjac.jacobians.factors.rules.registry import NoFactor, factor_of
 
 __all__ = [
     "NoFactor",

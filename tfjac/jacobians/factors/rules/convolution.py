@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.jacobians.factors import OuterFactor
-from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.forms import OuterFactor
+from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product
 
 

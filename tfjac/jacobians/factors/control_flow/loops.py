@@ -12,12 +12,12 @@ the loop, whatever is asked of the Jacobian.
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, check_not_assigned_since, transplant
-from tfjac.jacobians.control_flow.lists import ListCotangent
-from tfjac.jacobians.control_flow.stacking import Stack
-from tfjac.jacobians.control_flow.states import Loop, recorded_states, step_array
-from tfjac.jacobians.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.factors.control_flow.lists import ListCotangent
+from tfjac.jacobians.factors.control_flow.stacking import Stack
+from tfjac.jacobians.factors.control_flow.states import Loop, recorded_states, step_array
+from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, axes, check_when_run
-from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 @handler("While", "StatelessWhile")

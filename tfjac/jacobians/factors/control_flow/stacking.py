@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.control_flow.states import step_array
-from tfjac.jacobians.factors import DenseFactor, GatherFactor, OuterFactor
+from tfjac.jacobians.factors.control_flow.states import step_array
+from tfjac.jacobians.factors.forms import DenseFactor, GatherFactor, OuterFactor
 from tfjac.jacobians.shapes import axes
 
 # Where each tensor of a factor has its positions t; None for a tensor that is the same in every step.

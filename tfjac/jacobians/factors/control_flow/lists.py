@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.jacobians.control_flow.sweep import handler
+from tfjac.jacobians.factors.control_flow.sweep import handler
 from tfjac.jacobians.shapes import axes
 
 

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.graph import handle_shape
-from tfjac.jacobians.factors import GatherFactor
-from tfjac.jacobians.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product
 
 

@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
-from tfjac.jacobians.control_flow.stacking import zero_tensors
-from tfjac.jacobians.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.factors import DenseFactor
+from tfjac.jacobians.factors.control_flow.stacking import zero_tensors
+from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, axes, check_when_run
-from tfjac.jacobians.weight_paths import columns_of_sources
 
 
 @handler("If", "StatelessIf", "Case", "StatelessCase")
