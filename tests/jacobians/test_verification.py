@@ -58,7 +58,8 @@ def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
 
     def wrong(use):
         factor = rule(use)
-        return factor.scaled(1.001) if broken == "a little too large" else factor.with_tensors(factor.a[::-1], factor.d)
+        shifted = [factor.a[::-1], factor.d]
+        return factor.scaled(1.001) if broken == "a little too large" else factor.with_tensors(shifted)
 
     monkeypatch.setitem(registry._RULES, "MatMul", wrong)
     words = f"(?s){model.trainable_variables[0].path}.*MatMul.*differs from the gradient by TensorFlow"

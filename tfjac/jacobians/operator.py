@@ -149,16 +149,14 @@ def operator_of(ys, variables, factors_of):
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
     if not tf.nest.flatten(variables):
         raise ValueError("variables must hold at least one variable. Received: an empty nest")
-    made = {}
+    shapes = []
 
     def compute(ys, variables):
         ys, flat = tf.nest.flatten(ys), tf.nest.flatten(variables)
         factors = factors_of(ys, flat)
-        made["factors"], made["shapes"] = factors, [like(x).shape for x in flat]
-        made["m"] = sum(product(axes(y)[1:]) for y in ys)
-        return [list(factor.tensors()) for factor in factors], axes(ys[0])[0], made["m"]
+        shapes[:] = [like(x).shape for x in flat]
+        return factors, axes(ys[0])[0], sum(product(axes(y)[1:]) for y in ys)
 
-    tensors, n, m = in_graph(compute, ys, xs=variables)
-    factors = [factor.with_tensors(*parts) for factor, parts in zip(made["factors"], tensors)]
+    factors, n, m = in_graph(compute, ys, xs=variables)
     n, m = (int(size) if tf.is_tensor(size) and not tf.is_symbolic_tensor(size) else size for size in (n, m))
-    return JacobianOperator(factors, made["shapes"], n, m)
+    return JacobianOperator(factors, shapes, n, m)

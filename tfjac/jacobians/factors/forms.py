@@ -6,6 +6,7 @@ a matrix that is multiplied.
 """
 
 import abc
+import typing
 
 import tensorflow as tf
 
@@ -13,8 +14,10 @@ from tfjac import ops
 from tfjac.jacobians.shapes import axes, product, widened
 
 
-class Factor(abc.ABC):
+class Factor(tf.experimental.ExtensionType):
     """One variable's columns of the Jacobian, kept so that products need not form them.
+
+    Factors are values like tensors: functions, loops and branches of TensorFlow take and return them.
 
     Its numbers are of single precision or better, whatever the graph computes in. Those with respect to a complex
     weight are complex, in TensorFlow's convention: the column of w holds ∂y/∂Re w + i·∂y/∂Im w. On the way back to a
@@ -31,8 +34,10 @@ class Factor(abc.ABC):
     def num_columns(self):
         """Number q of columns: an integer, or a scalar tensor where it is open while tracing."""
 
-    has_outer_form = True
-    """Whether there is an `outer_form`."""
+    @property
+    def has_outer_form(self):
+        """Whether there is an `outer_form`."""
+        return True
 
     def outer_form(self):
         """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them."""
@@ -46,13 +51,17 @@ class Factor(abc.ABC):
     def adjoint_matmul(self, u):
         """Multiply the transpose with `u[n,m,r]`: `[q,r]`."""
 
-    @abc.abstractmethod
     def tensors(self):
-        """Return the tensors that the factor is made of."""
+        """Return a list of the tensors that the factor is made of."""
+        return tf.nest.flatten(self, expand_composites=True)
+
+    def with_tensors(self, tensors):
+        """Return a factor of the same kind made of a list of other tensors."""
+        return tf.nest.pack_sequence_as(self, tensors, expand_composites=True)
 
     @abc.abstractmethod
-    def with_tensors(self, *tensors):
-        """Return a factor of the same kind made of other tensors."""
+    def axes_of_tensors(self):
+        """Return the names of the axes of each of `tensors()`, strings in a tuple."""
 
     def cast(self, dtype):
         """Return the same factor in another floating-point dtype, but in no less than single precision."""
@@ -72,7 +81,7 @@ class Factor(abc.ABC):
 
     def _mapped(self, function):
         """The factor with `function` of each of its tensors but integers."""
-        return self.with_tensors(*(x if x.dtype.is_integer else function(x) for x in self.tensors()))
+        return self.with_tensors([x if x.dtype.is_integer else function(x) for x in self.tensors()])
 
     @abc.abstractmethod
     def scaled(self, scale):
@@ -118,6 +127,10 @@ class OuterFactor(Factor):
         layout: permutation of "gio", the order in which the variable flattens the three axes.
     """
 
+    a: tf.Tensor
+    d: tf.Tensor
+    layout: str
+
     def __init__(self, a, d, layout="gio"):
         self.a, self.d, self.layout = widened(a), widened(d), layout
 
@@ -128,6 +141,9 @@ class OuterFactor(Factor):
     @property
     def num_columns(self):
         return product(axes(self.a)[2:] + axes(self.d)[4:])
+
+    def axes_of_tensors(self):
+        return "ntgi", "nmtgo"
 
     def outer_form(self):
         return self.a, self.d, self.layout
@@ -152,25 +168,19 @@ class OuterFactor(Factor):
         summed = tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
         return tf.reshape(tf.einsum(f"ngi,ngo->{self.layout}", tf.square(self.a[:, 0]), summed), [-1])
 
-    def tensors(self):
-        return self.a, self.d
-
-    def with_tensors(self, *tensors):
-        return OuterFactor(*tensors, self.layout)
-
     def real(self):
         """Re(a·d) = Re a · Re d - Im a · Im d: twice the positions."""
         if not self.dtype.is_complex:
             return self
         a, d = self.a, self.d
         both = tf.concat([tf.math.real(a), -tf.math.imag(a)], 1), tf.concat([tf.math.real(d), tf.math.imag(d)], 2)
-        return self.with_tensors(*both)
+        return self.with_tensors(both)
 
     def imag(self):
         """Im(a·d) = Re(a · (-i·d))."""
         if not self.dtype.is_complex:
             return self.scaled(0)
-        return self.with_tensors(self.a, self.d * tf.constant(-1j, self.dtype)).real()
+        return self.with_tensors([self.a, self.d * tf.constant(-1j, self.dtype)]).real()
 
     def scaled(self, scale):
         return OuterFactor(self.a * scale, self.d, self.layout)
@@ -195,6 +205,8 @@ class OuterFactor(Factor):
 class DenseFactor(Factor):
     """The columns themselves, `j[n,m,q]`: biases and scales, and what no rule covers."""
 
+    j: tf.Tensor
+
     def __init__(self, j):
         self.j = widened(j)
 
@@ -205,6 +217,9 @@ class DenseFactor(Factor):
     @property
     def num_columns(self):
         return axes(self.j)[2]
+
+    def axes_of_tensors(self):
+        return ("nmq",)
 
     def outer_form(self):
         n, m, q = axes(self.j)
@@ -218,12 +233,6 @@ class DenseFactor(Factor):
 
     def adjoint_matmul(self, u):
         return tf.einsum("nmq,nmr->qr", self.j, u)
-
-    def tensors(self):
-        return (self.j,)
-
-    def with_tensors(self, *tensors):
-        return DenseFactor(*tensors)
 
     def scaled(self, scale):
         return DenseFactor(self.j * scale)
@@ -241,6 +250,10 @@ class GatherFactor(Factor):
         rows: number of rows of the table.
     """
 
+    ids: tf.Tensor
+    d: tf.Tensor
+    rows: typing.Union[int, tf.Tensor]  # noqa: UP007 (TensorFlow reads the annotation, and knows no other form)
+
     def __init__(self, ids, d, rows):
         self.ids, self.d, self.rows = ids, widened(d), rows
 
@@ -252,7 +265,12 @@ class GatherFactor(Factor):
     def num_columns(self):
         return self.rows * axes(self.d)[3]
 
-    has_outer_form = False
+    def axes_of_tensors(self):
+        return ("nt", "nmto", "") if tf.is_tensor(self.rows) else ("nt", "nmto")
+
+    @property
+    def has_outer_form(self):
+        return False
 
     def dense(self):
         return self._summed_by_row(self.ids, self.rows)
@@ -292,13 +310,6 @@ class GatherFactor(Factor):
         same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
         products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
         return tf.reshape(tf.math.unsorted_segment_sum(products, self.ids, self.rows), [-1])
-
-    def tensors(self):
-        return self.ids, self.d, tf.convert_to_tensor(self.rows)
-
-    def with_tensors(self, *tensors):
-        ids, d, rows = tensors
-        return GatherFactor(ids, d, rows if tf.is_tensor(self.rows) else self.rows)
 
     def scaled(self, scale):
         return GatherFactor(self.ids, self.d * scale, self.rows)

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
-from tfjac.jacobians.factors.control_flow.stacking import zero_tensors
+from tfjac.jacobians.factors.control_flow.stacking import shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -21,23 +21,21 @@ def _conditional(op, sweep):
     m = sweep.num_outputs
     chosen = op.inputs[0] if op.inputs[0].dtype == tf.int32 else tf.cast(op.inputs[0], tf.int32)
     runs = [lambda taken=taken: _outputs(branches, taken, list(seeds.values()), sweep.n, m) for taken in branches]
-    cotangents, tensors = tf.switch_case(chosen, runs)
+    cotangents, factors = tf.switch_case(chosen, runs)
     for k, cotangent in zip(carried, cotangents):
         cotangent.set_shape([seeds[next(iter(seeds))].shape[0], *op.inputs[1 + k].shape])
         sweep.add(op.inputs[1 + k], cotangent)
-    for branch, of_branch in zip(branches, tensors):
-        for (k, factor), parts in zip(branch.parts, of_branch):
-            shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(parts, factor.tensors())]
-            sweep.parts.append((op.inputs[1 + k], factor.with_tensors(*shaped)))
+    for branch, of_branch in zip(branches, factors):
+        for (k, inside), factor in zip(branch.parts, of_branch):
+            sweep.parts.append((op.inputs[1 + k], shaped_like(inside, factor)))
 
 
 def _outputs(branches, taken, seeds, n, m):
-    """Cotangents of the inputs, and the tensors of all branches' factors: zeros for those that are not taken."""
-    cotangents, tensors = taken.traced(seeds)
-    zeros = [[zero_tensors(factor, n, m) for _, factor in branch.parts] for branch in branches]
+    """Cotangents of the inputs, and the factors of all branches: zeros for those that are not taken."""
+    cotangents, factors = taken.traced(seeds)
+    zeros = [[zeros_like(factor, n, m) for _, factor in branch.parts] for branch in branches]
     return list(cotangents), [
-        [list(parts) for parts in tensors] if branch is taken else of_branch
-        for branch, of_branch in zip(branches, zeros)
+        list(factors) if branch is taken else of_branch for branch, of_branch in zip(branches, zeros)
     ]
 
 
@@ -76,12 +74,11 @@ class _Branch:
         shared = [k for k, axis in self.inside.inputs.items() if axis is SHARED]
         columns = columns_of_sources(inner.parts, Dependence([inputs[k] for k in shared]))
         self.parts = [(k, _of_static_size(factor)) for k, factors in zip(shared, columns) for factor in factors]
-        return cotangents, [factor.tensors() for _, factor in self.parts]
+        return cotangents, [factor for _, factor in self.parts]
 
 
 def _of_static_size(factor):
     """The factor, as columns where its positions are not of a static number."""
-    sizes = [tensor.shape[1 + k :] for k, tensor in enumerate(factor.tensors()[:2])]
-    if isinstance(factor, DenseFactor) or all(size.is_fully_defined() for size in sizes):
-        return factor
-    return DenseFactor(factor.dense())
+    named = zip(factor.axes_of_tensors(), factor.tensors())
+    open_axes = {name for names, tensor in named for name, size in zip(names, tensor.shape) if size is None}
+    return DenseFactor(factor.dense()) if open_axes - {"n", "m", "q"} else factor

@@ -96,7 +96,7 @@ class _Step:
         sums = [_or_zeros(inner.cotangent(copied[k]), None, m, copied[k]) for k in self.sums]
         reads = self._read(inner, copied)
         self.parts = self._parts_of_body(inner.parts, mapping, copied)
-        return before, marks, sums, reads, [factor.tensors() for _, factor in self.parts]
+        return before, marks, sums, reads, [factor for _, factor in self.parts]
 
     def _seeds(self, mapping, cotangents, overwritten):
         """Tensors of the step with their cotangents: the float states after it, and what it writes to lists."""
@@ -164,7 +164,7 @@ def _backwards(loop, states, cotangents, traced, step):
         before, marks, new, read, factors = traced(values, cotangents, marks)
         sums = [old + part for old, part in zip(sums, new)]
         reads = [[array.write(t, part) for array, part in zip(pair, parts)] for pair, parts in zip(reads, read)]
-        held = [stack.add(t, each, tensors) for stack, each, tensors in zip(stacks, held, factors)]
+        held = [stack.add(t, each, factor) for stack, each, factor in zip(stacks, held, factors)]
         return t - 1, list(before), list(marks), sums, reads, held
 
     initial = (tf.convert_to_tensor(states.steps) - 1, cotangents, marks, sums, reads, held)
@@ -174,7 +174,7 @@ def _backwards(loop, states, cotangents, traced, step):
         [mark.shape for mark in marks],
         list(map(_common_shape, sums, added)),
         tf.nest.map_structure(lambda array: tf.TensorShape([]), reads),
-        [list(map(_common_shape, each, tensors)) for each, tensors in zip(held, of_factors)],
+        [list(map(_common_shape, each, factor.tensors())) for each, factor in zip(held, of_factors)],
     )
     results = tf.while_loop(lambda t, *_: t >= 0, run, initial, shapes, maximum_iterations=loop.bound)
     _, cotangents, marks, sums, reads, held = results

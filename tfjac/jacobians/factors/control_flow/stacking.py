@@ -3,11 +3,7 @@
 import tensorflow as tf
 
 from tfjac.jacobians.factors.control_flow.states import step_array
-from tfjac.jacobians.factors.forms import DenseFactor, GatherFactor, OuterFactor
 from tfjac.jacobians.shapes import axes
-
-# Where each tensor of a factor has its positions t; None for a tensor that is the same in every step.
-_POSITIONS = {OuterFactor: (1, 2), GatherFactor: (1, 2, None)}
 
 
 class Stack:
@@ -21,43 +17,50 @@ class Stack:
 
     def __init__(self, factor, bound, n, m):
         self.factor, self.bound, self.n, self.m = factor, bound, n, m
-        self.added_up = isinstance(factor, DenseFactor)
+        self.added_up = not any("t" in names for names in factor.axes_of_tensors())
 
     def begin(self):
         """Return the loop variables that hold what is collected."""
-        tensors = self.factor.tensors()
         if self.added_up:
-            return [tf.zeros([self.n, self.m, self.factor.j.shape[2]], self.factor.j.dtype)]
-        return [step_array(tensor.dtype, tensor.shape, self.bound) for tensor in tensors]
+            return zeros_like(self.factor, self.n, self.m).tensors()
+        return [step_array(tensor.dtype, tensor.shape, self.bound) for tensor in self.factor.tensors()]
 
-    def add(self, step, held, tensors):
+    def add(self, step, held, factor):
         """Return the loop variables with the factor of one step added."""
         if self.added_up:
-            return [held[0] + tensors[0]]
-        return [array.write(step, tensor) for array, tensor in zip(held, tensors)]
+            return [total + tensor for total, tensor in zip(held, factor.tensors())]
+        return [array.write(step, tensor) for array, tensor in zip(held, factor.tensors())]
 
     def end(self, held):
         """Return the factor of all steps."""
         if self.added_up:
-            return self.factor.with_tensors(*held)
-        positions = _POSITIONS[type(self.factor)]
-        return self.factor.with_tensors(*(_side_by_side(array, k) for array, k in zip(held, positions)))
+            return self.factor.with_tensors(held)
+        names = self.factor.axes_of_tensors()
+        return self.factor.with_tensors([_side_by_side(array, of_one) for array, of_one in zip(held, names)])
 
 
-def zero_tensors(factor, n, m):
-    """Return tensors like those of `factor`, of zeros, in the current graph: n and m lead, an open size becomes 1."""
-    leads = [[n, m]] if isinstance(factor, DenseFactor) else [[n], [n, m], []]
-    return [
-        tf.zeros([*lead, *(1 if size is None else size for size in tensor.shape[len(lead) :])], tensor.dtype)
-        for lead, tensor in zip(leads, factor.tensors())
+def zeros_like(factor, n, m):
+    """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open size becomes 1."""
+    known = {"n": n, "m": m}
+    shapes = [
+        [known.get(name, 1 if size is None else size) for name, size in zip(names, tensor.shape)]
+        for names, tensor in zip(factor.axes_of_tensors(), factor.tensors())
     ]
+    zeros = [tf.zeros(shape, tensor.dtype) for shape, tensor in zip(shapes, factor.tensors())]
+    return factor.with_tensors(zeros)
 
 
-def _side_by_side(array, position):
-    """Merge the steps `[step, ...]` into axis `position` of each, the step outermost; the last one where it is None."""
-    if position is None:
+def shaped_like(factor, given):
+    """Return a factor `given` that a function returned, with the static shapes that `factor` had inside."""
+    pairs = zip(given.tensors(), factor.tensors())
+    return given.with_tensors([tf.ensure_shape(tensor, inside.shape) for tensor, inside in pairs])
+
+
+def _side_by_side(array, names):
+    """Merge the steps `[step, ...]` into axis t, the step outermost; one step stands for all where there is none."""
+    if "t" not in names:
         return array.read(0)
-    stacked = array.stack()
+    stacked, position = array.stack(), names.index("t")
     order = [*range(1, position + 1), 0, *range(position + 1, stacked.shape.rank)]
     moved = tf.transpose(stacked, order)
     sizes = axes(moved)

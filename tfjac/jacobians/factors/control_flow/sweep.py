@@ -4,7 +4,7 @@ their registered gradient: loops, conditionals, lists of tensors."""
 import tensorflow as tf
 
 from tfjac.graph import registering
-from tfjac.jacobians.factors.control_flow.stacking import zero_tensors
+from tfjac.jacobians.factors.control_flow.stacking import shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -46,7 +46,7 @@ def swept_factors(ys, analysis, n, factor_of_use, outputs=None):
         for k, y in enumerate(ys):
             sweep.add(y, asking_for(y, outputs - sum(sizes[:k])))
         sweep.run()
-        return [list(factor.tensors()) for _, factor in sweep.parts]
+        return [factor for _, factor in sweep.parts]
 
     if isinstance(n, int) and n > 0:
         compute()
@@ -60,13 +60,10 @@ def _unless_empty(compute, sweep, m):
     traced = tf.function(compute, autograph=False).get_concrete_function()
 
     def zeros():
-        return [zero_tensors(factor, sweep.n, m) for _, factor in sweep.parts]
+        return [zeros_like(factor, sweep.n, m) for _, factor in sweep.parts]
 
     results = tf.cond(sweep.n > 0, traced, zeros)
-    for k, tensors in enumerate(results):
-        weight, factor = sweep.parts[k]
-        shaped = [tf.ensure_shape(part, old.shape) for part, old in zip(tensors, factor.tensors())]
-        sweep.parts[k] = weight, factor.with_tensors(*shaped)
+    sweep.parts = [(weight, shaped_like(inside, factor)) for (weight, inside), factor in zip(sweep.parts, results)]
 
 
 def _is_special(op, analysis):
