@@ -19,8 +19,9 @@ import scipy.sparse
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, minimisation
+from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
 from tfjac.optimizers.keras import levenberg_marquardt
+from tfjac.optimizers.minimisation import minimiser
 
 OLD, NEW = [1.0, 2.0, 6.0], [4.0, 4.0, 5.0]
 
@@ -29,7 +30,7 @@ OLD, NEW = [1.0, 2.0, 6.0], [4.0, 4.0, 5.0]
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((minimisation, "minimisation"), (levenberg_marquardt, "take_step")):
+    for module, name in ((minimiser, "Minimisation"), (levenberg_marquardt, "take_step")):
         original = getattr(module, name)
         counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
         monkeypatch.setattr(module, name, counted)

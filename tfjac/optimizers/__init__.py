@@ -1,22 +1,22 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
 from tfjac.optimizers.curve_fit import curve_fit
-from tfjac.optimizers.curve_fit_result import CurveFitResult
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
-from tfjac.optimizers.history import History
 from tfjac.optimizers.keras.callbacks import StepMonitor
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
-from tfjac.optimizers.pictures import plot_fit
+from tfjac.optimizers.minimisation.history import History
+from tfjac.optimizers.minimisation.supervision import LeastSquaresState
 from tfjac.optimizers.problem.declared import register_curvature
 from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.problem.robust import RobustLoss
-from tfjac.optimizers.records import Outcome, Report
-from tfjac.optimizers.results import LeastSquaresResult
-from tfjac.optimizers.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
+from tfjac.optimizers.results.curve_fit_result import CurveFitResult
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.results.pictures import plot_fit
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.supervision import LeastSquaresState
+from tfjac.optimizers.steps.records import Outcome, Report
+from tfjac.optimizers.steps.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 
 __all__ = [
     "AutoSolver",

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.curve_fit_result import CurveFitResult, Deviations
 from tfjac.optimizers.least_squares import least_squares
+from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations
 
 
 @tf.autograph.experimental.do_not_convert

@@ -2,15 +2,15 @@
 
 import tensorflow as tf
 
-from tfjac.optimizers.bounds import Bounds
-from tfjac.optimizers.callables import as_data, function_of_data
-from tfjac.optimizers.minimiser import Minimiser
+from tfjac.optimizers.minimisation.minimiser import Minimiser
+from tfjac.optimizers.minimisation.settings import Settings, check_known
+from tfjac.optimizers.minimisation.supervision import Supervisor
 from tfjac.optimizers.options import positive_integer
-from tfjac.optimizers.problem.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.problem.variables import checked_variables
-from tfjac.optimizers.settings import Settings, check_known
-from tfjac.optimizers.supervision import Supervisor
-from tfjac.optimizers.traces import TraceCache
+from tfjac.optimizers.steps.bounds import Bounds
+from tfjac.optimizers.tracing.callables import as_data, function_of_data
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+from tfjac.optimizers.tracing.traces import TraceCache
 
 
 @tf.autograph.experimental.do_not_convert
@@ -48,7 +48,7 @@ def least_squares(
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
         max_steps: at most so many steps.
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
-            `tfjac.optimizers.convergence`); default √ε of the dtype, zero to switch one off.
+            `tfjac.optimizers.minimisation.convergence`); default √ε of the dtype, zero to switch one off.
         args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Floating-point
             arrays and numbers take the dtype of the variables.
         bounds: `(lower, upper)`, each None, a number, or a nest like `variables` of None, numbers and arrays; infinite

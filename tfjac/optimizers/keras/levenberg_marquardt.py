@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.optimizers.callables import as_data, function_of_data
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
@@ -18,14 +17,15 @@ from tfjac.optimizers.keras.refusals import (
 )
 from tfjac.optimizers.options import positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import problem_of_loss, problem_of_residuals
-from tfjac.optimizers.problem.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
-from tfjac.optimizers.records import Method, State
-from tfjac.optimizers.scaling import get_scaling
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.step import take_step
-from tfjac.optimizers.traces import LossOfTrace, TraceCache
+from tfjac.optimizers.steps.records import Method, State
+from tfjac.optimizers.steps.scaling import get_scaling
+from tfjac.optimizers.steps.step import take_step
+from tfjac.optimizers.tracing.callables import as_data, function_of_data
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
+from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
 
 
 @keras.saving.register_keras_serializable("tfjac")

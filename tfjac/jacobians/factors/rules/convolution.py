@@ -115,9 +115,7 @@ class _Window:
         static = all(isinstance(size, int) for size in [*self.positions, *sizes])
         counted, reshape = (np.arange, np.reshape) if static else (tf.range, tf.reshape)
         index, places = np.zeros([1, 1], np.int32), 1
-        for size, count, window, stride, dilation in zip(
-            sizes, self.positions, self.size, self.strides, self.dilation
-        ):
+        for size, count, window, stride, dilation in zip(sizes, self.positions, self.size, self.strides, self.dilation):
             along = counted(count, dtype=np.int32)[:, None] * stride + np.arange(window, dtype=np.int32) * dilation
             places *= window
             index = reshape(index[:, None, :, None] * size + along[None, :, None, :], [-1, places])

@@ -6,14 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.bounds import Box
-from tfjac.optimizers.convergence import status_after
-from tfjac.optimizers.history import LONGEST, row_of
+from tfjac.optimizers.minimisation.convergence import status_after
+from tfjac.optimizers.minimisation.history import LONGEST, row_of
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.robust import losses_of
-from tfjac.optimizers.records import Outcome, State
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.step import take_step
+from tfjac.optimizers.steps.bounds import Box
+from tfjac.optimizers.steps.records import Outcome, State
+from tfjac.optimizers.steps.step import take_step
 
 
 class Setting(NamedTuple):

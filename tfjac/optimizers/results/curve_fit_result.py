@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.options import positive
-from tfjac.optimizers.results import LeastSquaresResult
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

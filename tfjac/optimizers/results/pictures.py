@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.curve_fit_result import CurveFitResult
+from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 
 
 def plot_fit(result, axes=None, level=0.95, points=200):

@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.linearisation import FreeLinearisation
-from tfjac.optimizers.records import Point, Report, State, Trial
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.records import Point, Report, State, Trial
 
 
 def take_step(problem, state, method, box=None):

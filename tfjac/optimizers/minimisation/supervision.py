@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from tfjac.optimizers.checkpoints import Checkpoint
+from tfjac.optimizers.minimisation.checkpoints import Checkpoint
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.statuses import Status
 

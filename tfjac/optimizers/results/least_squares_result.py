@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.history import History
+from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.options import positive
-from tfjac.optimizers.statistics import Statistics, correlation_of
+from tfjac.optimizers.results.statistics import Statistics, correlation_of
+from tfjac.optimizers.results.summary import summary_of
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.summary import summary_of
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple
 
 from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.optimizers.convergence import Tolerances, tolerances
 from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.minimisation.convergence import Tolerances, tolerances
 from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
 from tfjac.optimizers.problem.robust import get_losses
-from tfjac.optimizers.records import Method
-from tfjac.optimizers.scaling import get_scaling
 from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.steps.records import Method
+from tfjac.optimizers.steps.scaling import get_scaling
 
 _DEFAULTS = {
     "ftol": None, "xtol": None, "gtol": None, "damping": "nielsen", "scaling": "more", "solver": "auto",

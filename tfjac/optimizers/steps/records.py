@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.optimizers.damping import Damping
-from tfjac.optimizers.scaling import Scaling
 from tfjac.optimizers.solvers import Solver
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.scaling import Scaling
 
 
 class Method(NamedTuple):

@@ -4,14 +4,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.bounds import Box
-from tfjac.optimizers.frozen import FrozenModel
-from tfjac.optimizers.history import LONGEST, History
-from tfjac.optimizers.implicit import differentiable
-from tfjac.optimizers.minimisation import Minimisation
+from tfjac.optimizers.minimisation.history import LONGEST, History
+from tfjac.optimizers.minimisation.implicit import differentiable
+from tfjac.optimizers.minimisation.minimisation import Minimisation
 from tfjac.optimizers.problem.variables import nested_names
-from tfjac.optimizers.results import LeastSquaresResult
+from tfjac.optimizers.results.frozen import FrozenModel
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.bounds import Box
 
 
 class Minimiser:

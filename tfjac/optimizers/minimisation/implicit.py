@@ -13,10 +13,10 @@ Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 
 import tensorflow as tf
 
 from tfjac.jacobians import jacobian
-from tfjac.optimizers.bounds import Box
 from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.residuals import cost_of
 from tfjac.optimizers.problem.robust import losses_of
+from tfjac.optimizers.steps.bounds import Box
 
 
 def differentiable(outcome, residuals, variables, data, setting, settings):

@@ -1,0 +1,1 @@
+"""What a minimisation found, and what it is worth: statistics, tables, pictures."""

@@ -1,0 +1,1 @@
+"""One Levenberg-Marquardt step, its scaling and its bounds."""
