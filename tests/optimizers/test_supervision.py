@@ -79,7 +79,15 @@ def test_an_error_in_a_callback_comes_out_and_leaves_the_best_point():
     assert X.numpy().tobytes() == fit(max_steps=2).x.tobytes()
 
 
-def test_ctrl_c_is_a_result():
+@pytest.fixture
+def ctrl_c():
+    """Python's own handling of Ctrl-C, which a process in the background starts without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_is_a_result(ctrl_c):
     def callback(state):
         if state.steps == 4:
             os.kill(os.getpid(), signal.SIGINT)
@@ -90,7 +98,7 @@ def test_ctrl_c_is_a_result():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_without_anybody_watching():
+def test_ctrl_c_without_anybody_watching(ctrl_c):
     """A signal from outside, in the middle of a minimisation that would take for ever."""
     x, slow = tf.Variable(1.0, dtype=tf.float64), tf.constant(np.random.default_rng(0).normal(size=(200, 200)))
 

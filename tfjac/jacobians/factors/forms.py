@@ -57,7 +57,7 @@ class Factor(tf.experimental.ExtensionType):
 
     def with_tensors(self, tensors):
         """Return a factor of the same kind made of a list of other tensors."""
-        return tf.nest.pack_sequence_as(self, tensors, expand_composites=True)
+        return tf.nest.pack_sequence_as(self, [widened(tensor) for tensor in tensors], expand_composites=True)
 
     @abc.abstractmethod
     def axes_of_tensors(self):
