@@ -25,6 +25,7 @@ import tensorflow as tf
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from example_data import Split, load_yacht
+from example_training import warm_up
 
 import tfjac
 
@@ -80,16 +81,6 @@ class CosineRate(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         part = min(self.stopwatch.curve[-1][0] / self.stopwatch.limit, 1.0)
         self.model.optimizer.learning_rate = ADAM_PEAK_RATE * 0.5 * (1.0 + math.cos(math.pi * part))
-
-
-def warm_up(model: keras.Model, data: tf.data.Dataset, steps: int) -> None:
-    """Trace and compile the training step, then put the model and its optimizer back to the start."""
-    model.optimizer.build(model.trainable_variables)
-    state = [*model.variables, *model.optimizer.variables]
-    start = [variable.numpy() for variable in state]
-    model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
-    for variable, value in zip(state, start, strict=True):
-        variable.assign(value)
 
 
 def full_loss(model: keras.Model, split: Split):

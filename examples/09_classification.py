@@ -26,6 +26,7 @@ import tensorflow as tf
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from example_data import load_digits
+from example_training import warm_up
 
 import tfjac
 
@@ -83,16 +84,6 @@ class Stopwatch:
         self.curve.append((self.seconds, float(self.objective.value())))
         self.resumed = time.perf_counter()
         return self.seconds
-
-
-def warm_up(model: keras.Model, data: tf.data.Dataset, steps: int) -> None:
-    """Trace and compile, then put the model and its optimizer back to the start."""
-    model.optimizer.build(model.trainable_variables)
-    state = [*model.variables, *model.optimizer.variables]
-    start = [variable.numpy() for variable in state]
-    model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
-    for variable, value in zip(state, start, strict=True):
-        variable.assign(value)
 
 
 def train_levenberg_marquardt(digits, steps: int):

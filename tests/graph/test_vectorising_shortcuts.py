@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.graph import vectorised_map
-from tfjac.graph.shortcuts import SHORTCUTS
+from tfjac.graph.vectorising_shortcuts import SHORTCUTS
 
 raw = tf.raw_ops
 KERNEL = np.random.default_rng(0).normal(size=(2, 3, 2, 4))
