@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac import ops
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize
-from tfjac.jacobians.factors.forms import DenseFactor, listed, squared_row_norms
+from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.shapes import axes, product
 
@@ -78,12 +78,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
         factors = self._factors
         if scales is not None:
             factors = [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(factors)]
-        outer = [factor for factor in factors if factor.has_outer_form]
-        parts = [factor.kernel() for factor in factors if not factor.has_outer_form]
-        if outer:
-            a, d, _ = listed(*outer)
-            parts.append(ops.jacobian_kernel(a, d))
-        return parts[0] if len(parts) == 1 else tf.add_n(parts)
+        return kernel(factors)
 
     def row_norms(self):
         """Return the norms of the rows, `[n·m]`."""

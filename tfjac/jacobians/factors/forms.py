@@ -341,9 +341,19 @@ def joined(factors):
 
 def squared_row_norms(factors):
     """Return `[n,m]`, the squared norm of each row of factors of one dtype that stand side by side."""
+    return _summed(factors, ops.jacobian_row_norms, lambda factor: factor.squared_row_norms())
+
+
+def kernel(factors):
+    """Return `[n·m, n·m]`, the product with their own transpose of factors of one dtype that stand side by side."""
+    return _summed(factors, ops.jacobian_kernel, lambda factor: factor.kernel())
+
+
+def _summed(factors, op, of_one):
+    """Add up what one call of `op` gives for all factors with an outer form, and `of_one` for each of the others."""
+    parts = [of_one(factor) for factor in factors if not factor.has_outer_form]
     outer = [factor for factor in factors if factor.has_outer_form]
-    norms = [factor.squared_row_norms() for factor in factors if not factor.has_outer_form]
     if outer:
         a, d, _ = listed(*outer)
-        norms.append(ops.jacobian_row_norms(a, d))
-    return norms[0] if len(norms) == 1 else tf.add_n(norms)
+        parts.append(op(a, d))
+    return parts[0] if len(parts) == 1 else tf.add_n(parts)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.optimizers.linearisation.linearisation import Linearisation
+from tfjac.optimizers.linearisation.stacked import dense_kernel
 from tfjac.optimizers.problem.priors import Prior
 
 
@@ -46,8 +47,7 @@ class FreeColumns:
 
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
-        scaled = self.to_dense() * tf.sqrt(self.columns.spread(scales))
-        return tf.matmul(scaled, scaled, transpose_b=True)
+        return dense_kernel(self, scales)
 
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""

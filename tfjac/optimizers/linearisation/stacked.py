@@ -30,8 +30,7 @@ class StackedJacobian:
         """
         if len(self.operators) == 1:
             return self.operators[0].kernel(scales)
-        scaled = self.to_dense() * tf.sqrt(self.columns.spread(scales))
-        return tf.matmul(scaled, scaled, transpose_b=True)
+        return dense_kernel(self, scales)
 
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""
@@ -59,6 +58,12 @@ class StackedJacobian:
 
     def _sum(self, parts, rank=1):
         return tf.add_n(list(parts) or [tf.zeros([self.columns.total] * rank, self.dtype)])
+
+
+def dense_kernel(jacobian, scales):
+    """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
+    scaled = jacobian.to_dense() * tf.sqrt(jacobian.columns.spread(scales))
+    return tf.matmul(scaled, scaled, transpose_b=True)
 
 
 class SomeColumns:

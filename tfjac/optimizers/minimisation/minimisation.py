@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.convergence import status_after
 from tfjac.optimizers.minimisation.history import LONGEST, row_of
 from tfjac.optimizers.problem.residuals import problem_of_residuals
@@ -78,7 +79,7 @@ class Minimisation:
         drawn = self._residuals.draw(data)
         tensors = self._residuals.place(data, drawn)
         number = tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])
-        values = tf.concat([tf.reshape(value, [-1]) for value in self.values()], axis=0)
+        values = Columns(self._variables).flatten(self.values())
         status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
         if box:
             status = tf.where(Box(*box).contains(values), status, int(Status.INFEASIBLE))

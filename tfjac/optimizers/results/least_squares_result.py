@@ -129,7 +129,7 @@ class LeastSquaresResult:
         return ["fixed" if known else names[side] for known, side in zip(fixed, self._flat_active())]
 
     def _flat_active(self):
-        position = np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)])
+        position = self._flat()
         if self._box is None:
             return np.zeros(position.size, int)
         above = position >= self._box.upper

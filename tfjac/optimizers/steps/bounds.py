@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.variables import variable_name
 
 
@@ -52,7 +53,7 @@ class Bounds:
         if not self.are_given:
             return None
         values = [as_tf_variable(variable).read_value() for variable in variables]
-        start = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+        start = Columns(variables).flatten(values)
         lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
         return Box(tf.where(self.fixed, start, lower), tf.where(self.fixed, start, upper))
 
