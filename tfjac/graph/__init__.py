@@ -15,6 +15,7 @@ from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of, calls_functions
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
+from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.effects import Effects, calls_that_draw
@@ -32,7 +33,6 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
-from tfjac.graph.marks import curvature_mark, mark_curvature
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
 from tfjac.graph.row_segments import analyse_segments

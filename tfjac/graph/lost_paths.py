@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfjac.graph import _private, custom_gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
-from tfjac.graph.op_types import BODIES, COPYING, PIECEWISE_CONSTANT, PRODUCTS, PYTHON, SEVERAL_INPUTS, UNARY
+from tfjac.graph.op_types import BODIES, COPYING, ELEMENTWISE, PIECEWISE_CONSTANT, PRODUCTS, PYTHON
 from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
 from tfjac.graph.traversal import Inherited, ancestors, references
@@ -24,7 +24,6 @@ _CHOICES = {"StopGradient", "Where"}
 """Ops that end a path on purpose, or give the places of what is true."""
 
 _SHIFTS = {"Add", "AddV2", "Cast", "ClipByValue", "Maximum", "Minimum", "Sub"}
-_ELEMENTWISE = UNARY | SEVERAL_INPUTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +169,7 @@ class _LostValues:
         inputs = [index for index in self._numbers_read(op) if _passes_numbers(op, op.inputs[index], output)]
         own = frozenset([op] if self._stops_at(op, output) else [])
         lost = own.union(*(carried[index].lost for index in inputs)) - cleared
-        keeps = op.type in _ELEMENTWISE or op.type in COPYING
+        keeps = op.type in ELEMENTWISE or op.type in COPYING
         plain = own.union(*(carried[index].plain for index in inputs)) - cleared if keeps else own
         return _Carried(lost, plain)
 
@@ -203,7 +202,7 @@ class _LostValues:
 
     def _is_of(self, stop, tensors):
         """Whether what `stop` rounds was computed element by element from one of `tensors`, given by `ref()`."""
-        above = self._upwards(stop.inputs[0], COPYING | _ELEMENTWISE)
+        above = self._upwards(stop.inputs[0], COPYING | ELEMENTWISE)
         return any(tensor.ref() in tensors for tensor in above)
 
     def _upwards(self, tensor, types):

@@ -9,6 +9,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.op_types import CHOICES, LOOPS
 from tfjac.graph.registration import registering
 
 _RULES = {}
@@ -132,7 +133,7 @@ def _concat(op, rows, wanted):
     return [*((ExampleAxis(0), Rows(each)) for each in ids), (SHARED, None)]
 
 
-@row_rule("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+@row_rule(*LOOPS, *CHOICES)
 def _control_flow(op, rows, wanted):
     raise NoRule("loops and conditionals are not covered where examples are groups of rows")
 

@@ -3,7 +3,7 @@
 import warnings
 
 from tfjac.graph import _private
-from tfjac.graph.rebuilding import LOOPS
+from tfjac.graph.op_types import LOOPS
 from tfjac.graph.traversal import between
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.op_types import CHOICES, LOOPS
 from tfjac.graph.registration import registering
-from tfjac.graph.shortcuts import SHORTCUTS
 from tfjac.graph.static_values import static_value
+from tfjac.graph.vectorising_shortcuts import SHORTCUTS
 
 _CONVERSIONS = {}
 

@@ -18,6 +18,7 @@ import warnings
 import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient, references
+from tfjac.graph.op_types import LINEAR_IN_ALL, LINEAR_IN_FIRST, PRODUCTS
 from tfjac.optimizers.problem.cross_entropy import cross_entropy
 from tfjac.optimizers.problem.declared import declared_function
 from tfjac.optimizers.problem.dependence import warn_of_lost
@@ -25,18 +26,7 @@ from tfjac.optimizers.problem.separable import separable_function
 from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
 from tfjac.optimizers.problem.terms import SquaredTerm
 
-FIRST_INPUT = {
-    "AvgPool", "AvgPool3D", "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape",
-    "ExpandDims", "GatherNd", "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv", "Reshape",
-    "ReverseV2", "SegmentMean", "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile",
-    "Transpose", "Unpack", "UnsortedSegmentSum",
-}  # fmt: skip
-"""Linear in the first input; the others (axes, shapes, indices, divisors) must not depend on the variables."""
-
-ANY_INPUT = {"Add", "AddN", "AddV2", "ConcatV2", "IdentityN", "Pack", "PadV2", "Select", "SelectV2", "Split", "Sub"}
-"""Linear in all floating-point inputs at once."""
-
-ONE_INPUT = {"BatchMatMul", "BatchMatMulV2", "Einsum", "MatMul", "Mul", "MulNoNan"}
+ONE_INPUT = PRODUCTS - {"BatchMatMulV3"}  # which has no gradient
 """Linear in one input where the others do not depend on the variables."""
 
 KNOWN_FROM = {
@@ -113,16 +103,22 @@ class _Head:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Square:
-    """Where a walk ends: `output` is the square of `root`, its weight known to be the same everywhere or not."""
+class _Leaf:
+    """Where a walk ends: at `output`, its weight known to be the same everywhere or not."""
 
     output: tf.Tensor
-    root: tf.Tensor
-    uniform: bool = False
+    uniform: bool = dataclasses.field(default=False, kw_only=True)
 
     def also(self, other):
         """Return this, met again on another way."""
         return dataclasses.replace(self, uniform=self.uniform and other.uniform)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Square(_Leaf):
+    """The square of `root`."""
+
+    root: tf.Tensor
 
     def term(self, gradient):
         """Return the `SquaredTerm`, from ∂loss/∂output."""
@@ -132,29 +128,17 @@ class _Square:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Disguise:
-    """Where a walk ends: `output` is equal to `plain`, from which another walk goes on."""
+class _Disguise(_Leaf):
+    """What is equal to `plain`, from which another walk goes on."""
 
-    output: tf.Tensor
     plain: tf.Tensor
-    uniform: bool = False
-
-    def also(self, other):
-        """Return this, met again on another way."""
-        return dataclasses.replace(self, uniform=self.uniform and other.uniform)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Convex:
-    """Where a walk ends: `function`, such as a `SeparableFunction`, has this `output`."""
+class _Convex(_Leaf):
+    """The output of a `function`, such as a `SeparableFunction`."""
 
-    output: tf.Tensor
     function: object
-    uniform: bool = False
-
-    def also(self, other):
-        """Return this, met again on another way."""
-        return self
 
     def term(self, gradient):
         """Return the term, from ∂loss/∂output."""
@@ -273,13 +257,13 @@ class _Walk:
             raise NotASumOfSquares(op, "a custom gradient stands between the squares and the loss")
         if op.type == "IdentityN":
             return [(op.inputs[tensor.value_index], 1)]
-        through_first = op.type in FIRST_INPUT and alive == [0]
+        through_first = op.type in LINEAR_IN_FIRST and alive == [0]
         through_one = op.type in ONE_INPUT and len(alive) == 1
-        if op.type in ANY_INPUT:
+        if op.type in LINEAR_IN_ALL:
             alive = [index for index, below in enumerate(op.inputs) if below.dtype == tensor.dtype]
-        if op.type in ANY_INPUT or through_first or through_one:
+        if op.type in LINEAR_IN_ALL or through_first or through_one:
             return [(op.inputs[index], _sign(op, index)) for index in alive]
-        if op.type in FIRST_INPUT:
+        if op.type in LINEAR_IN_FIRST:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
         if op.type in ONE_INPUT:
             raise NotASumOfSquares(

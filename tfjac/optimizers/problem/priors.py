@@ -4,6 +4,8 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac.graph.op_types import ARITHMETIC
+
 
 class Prior:
     """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
@@ -89,7 +91,7 @@ def _elementwise(root, dependence):
     return tensor, slope
 
 
-_ELEMENTWISE = {"Add", "AddV2", "Div", "Identity", "Mul", "Neg", "RealDiv", "Reshape", "Sub"}
+_ELEMENTWISE = ARITHMETIC | {"Identity", "Reshape"}
 
 
 def _factor(op, alive):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
+from tfjac.graph.op_types import CHOICES
 from tfjac.jacobians.factors.control_flow.stacking import shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors.forms import DenseFactor
@@ -10,7 +11,7 @@ from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.shapes import after, axes, check_when_run
 
 
-@handler("If", "StatelessIf", "Case", "StatelessCase")
+@handler(*CHOICES)
 def _conditional(op, sweep):
     seeds = {k: sweep.cotangent(output) for k, output in enumerate(op.outputs)}
     seeds = {k: seed for k, seed in seeds.items() if seed is not None}

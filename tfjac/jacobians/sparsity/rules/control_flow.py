@@ -3,6 +3,7 @@
 import dataclasses
 
 from tfjac.graph import bodies_of
+from tfjac.graph.op_types import CONDITIONALS, LOOPS
 from tfjac.jacobians.sparsity.index_sets import union
 from tfjac.jacobians.sparsity.lists import ListSets
 from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, list_rule
@@ -13,7 +14,7 @@ MAX_STEPS = 1000
 MAX_ROUNDS = 100
 
 
-@list_rule("If", "StatelessIf")
+@list_rule(*CONDITIONALS)
 def _if(step):
     """Input 0 chooses; where it is open, either branch may run."""
     chosen = step.fixed(0)
@@ -48,7 +49,7 @@ def _either(step, branches):
     return [_united(parts) for parts in zip(*(result.patterns for result in results))]
 
 
-@list_rule("While", "StatelessWhile")
+@list_rule(*LOOPS)
 def _while(step):
     (body,), (condition,) = bodies_of(step.op, "body"), bodies_of(step.op, "cond")
     body, condition = _Body(body, step), _Body(condition, step)
