@@ -3,6 +3,7 @@
 from tfjac.optimizers.curve_fit import curve_fit
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
 from tfjac.optimizers.keras.callbacks import StepMonitor
+from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
 from tfjac.optimizers.minimisation.history import History
@@ -46,7 +47,8 @@ __all__ = [
     "StepMonitor",
     "TrustRegionDamping",
     "curve_fit",
+    "full_batch",
     "least_squares",
-    "register_curvature",
     "plot_fit",
+    "register_curvature",
 ]

@@ -5,7 +5,7 @@ import inspect
 import keras
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, verification_wanted
+from tfjac.graph import as_tf_variable, replay, verification_wanted
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
@@ -16,7 +16,7 @@ from tfjac.optimizers.keras.refusals import (
     refuse_options,
 )
 from tfjac.optimizers.options import positive, positive_integer, recipe
-from tfjac.optimizers.problem.residuals import problem_of_loss, problem_of_residuals
+from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.statuses import Status
@@ -26,6 +26,9 @@ from tfjac.optimizers.steps.step import take_step
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
+
+_GOING_ON = (Status.RUNNING, Status.REJECTED)
+"""After these, another step on the same loss may lower it."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -52,6 +55,9 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             `optimizer.solver_used` after the first step.
         max_attempts: at most so many attempts, with growing damping, in one step.
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
+        steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
+            there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
+            them; Keras' logs are, as always, those of the batch before its first step.
         verify: whether to compare, in every step, the gradient from the residuals with the one that Keras computed,
             and the loss with itself when it is evaluated again; None leaves it to the environment variable
             `TFJAC_VERIFY`. What differs raises `tf.errors.InvalidArgumentError` that names the variable. Costs one
@@ -80,6 +86,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         solver="auto",
         max_attempts=5,
         min_gain=1e-3,
+        steps_per_batch=1,
         verify=None,
         name="levenberg_marquardt",
         **kwargs,
@@ -93,6 +100,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
         )
+        self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._options = _Options(damping=damping, scaling=scaling, solver=solver)
@@ -157,7 +165,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads, trainable_variables=None):
-        """Take one step on the loss that `scale_loss` saw in this trace; `grads` serve for verification only.
+        """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
 
         Raises:
             ValueError: outside of a graph, without `scale_loss` before, or for a loss that is refused.
@@ -169,7 +177,23 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):
-            self._advance(problem_of_loss(loss, variables, gradients, self._verify))
+            if self._steps_per_batch == 1:
+                self._advance(problem_of_loss(loss, variables, gradients, self._verify))
+            else:
+                self._advance_repeatedly(loss, variables)
+
+    def _advance_repeatedly(self, loss, variables):
+        """Take steps on the same loss, each on its graph with the variables as they are by then."""
+        loss, _ = inlined(loss, variables)
+
+        def unfinished(count, status):
+            return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
+
+        def step(count, _):
+            (here,) = replay([loss], reread=variables)
+            return count + 1, self._advance(problem_of_loss(here, variables, verify=self._verify)).status
+
+        tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
     @tf.autograph.experimental.do_not_convert
     def minimize(self, residuals, variables, args=()):
@@ -287,6 +311,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             **self._options.serialized(),
             "max_attempts": self._method.max_attempts,
             "min_gain": self._method.min_gain,
+            "steps_per_batch": self._steps_per_batch,
             "verify": self._verify,
         }
 

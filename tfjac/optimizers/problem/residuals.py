@@ -25,9 +25,8 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
         NotASumOfSquares: a ValueError that names the op through which a variable enters in another way.
         ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
-    handles = _handles(loss.graph, variables)
-    loss, drawn_again = _inlined(loss, handles)
-    dependence = Dependence(handles)
+    loss, drawn_again = inlined(loss, variables)
+    dependence = Dependence(_handles(loss.graph, variables))
     check_dependence([loss], variables, dependence, "loss")
     priors, rows = [], []
     for term in loss_terms(loss, dependence):
@@ -44,9 +43,9 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
     return Problem(cost, rows, prior, variables, reference)
 
 
-def _inlined(loss, handles):
+def inlined(loss, variables):
     """Return the loss with calls inlined, and whether it draws random numbers of its own by that."""
-    read = [handle for handle in handles if handle is not None]
+    read = [handle for handle in _handles(loss.graph, variables) if handle is not None]
     try:
         return inline_calls([loss], read)[0], False
     except ValueError:  # random numbers that an inner function draws

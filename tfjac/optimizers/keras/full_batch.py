@@ -1,0 +1,44 @@
+"""All examples as one batch, and an epoch of many steps on it."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfjac.optimizers.options import positive_integer
+
+
+def full_batch(x, y=None, sample_weight=None, *, steps=1):
+    """Return a data set whose epochs are `steps` times the same batch: all examples.
+
+        model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse", steps_per_execution=20)
+        model.fit(tfjac.full_batch(x, y, steps=20), epochs=5)
+
+    An epoch of one step has Keras do all that it does around an epoch for a single step, which takes longer than a step
+    on a small problem.
+
+    Args:
+        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them, whose leading axes agree. As there,
+            arrays of floating-point numbers take the dtype of `keras.config.floatx()`.
+        steps: how many steps an epoch has.
+
+    Returns:
+        A `tf.data.Dataset` for `model.fit`, of known cardinality. The examples are held in memory once.
+
+    Raises:
+        ValueError: if the numbers of examples differ, or `steps` is no positive integer.
+    """
+    parts = [x, y, sample_weight]
+    while parts[-1] is None:
+        parts.pop()
+    parts = tf.nest.map_structure(_tensor, tuple(parts))
+    sizes = {len(part) for part in tf.nest.flatten(parts) if part is not None}
+    if len(sizes) != 1:
+        raise ValueError(f"All parts must have the same number of examples. Received: {sorted(sizes)}")
+    return tf.data.Dataset.from_tensors(parts).repeat(positive_integer("steps", steps))
+
+
+def _tensor(part):
+    if part is None or isinstance(part, tf.Tensor):
+        return part
+    part = np.asarray(part)
+    return tf.constant(part, keras.config.floatx() if part.dtype.kind == "f" else None)
