@@ -50,6 +50,18 @@ def test_values(handler, expected, jit_compile):
     np.testing.assert_allclose(passed_on(handler, jit_compile=jit_compile), expected, rtol=1e-6)
 
 
+def test_numbers_are_not_rounded_to_single_precision():
+    d = D.astype("float64")
+    for handler, expected in [
+        (handlers.scale(0.1), 0.1 * d),
+        (handlers.reverse(0.3), -0.3 * d),
+        (handlers.replace(0.1), np.full_like(d, 0.1)),
+        (handlers.clip_by_norm(0.7), clipped(d, 0.7, 1)),
+        (handlers.clip_by_value(-0.1, 0.3), np.clip(d, -0.1, 0.3)),
+    ]:
+        np.testing.assert_allclose(passed_on(handler, d, dtype="float64"), expected, rtol=1e-15)
+
+
 def test_clipping_where_squares_leave_the_range():
     for dtype, size in (("float16", 300.0), ("float32", 1e25), ("float32", 1e-25)):
         got = passed_on(handlers.clip_by_norm(0.5 * size), size * D, dtype=dtype).astype("float64")
@@ -134,6 +146,41 @@ def test_python_under_xla():
     assert model.jit_compile and [each.value.shape for each in into] == [(6, 3)]
     with pytest.raises(ValueError, match=r"calls Python when it runs, which XLA cannot compile: use jit_compile=False"):
         passed_on(handlers.record(into), jit_compile=True)
+
+
+def eager_gradient(edited):
+    """By a tape around the function, whose backward pass TensorFlow makes a function of."""
+    x = tf.constant(D)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = edited(x)
+    return tape.gradient(y, x, D)
+
+
+def test_what_is_done_besides_under_an_eager_tape(tmp_path):
+    """In the handler itself, in its branches, in a loop, in a rule, and where the function was intercepted again."""
+    into, compute = [], lambda x: tfjac.tap(tf.nn.relu(x), "here")
+    record, writer = handlers.record(into), tf.summary.create_file_writer(str(tmp_path))
+    looped = lambda x: tf.while_loop(lambda k, v: k < 3, lambda k, v: (k + 1, compute(v)), (0, x))[1]  # noqa: E731
+
+    def rule(op, d):
+        tf.numpy_function(lambda: into.append("rule"), [], [])
+        return d
+
+    for function, times in [
+        (tfjac.intercept(compute, {"here": record}), 1),
+        (tfjac.intercept(tfjac.intercept(compute, {"here": record}), {"here": handlers.scale(2.0)}), 1),
+        (tfjac.intercept(compute, {"here": handlers.when(lambda step: step < 1, record)}), 1),
+        (tfjac.intercept(looped, {"here": record}), 3),
+        (tfjac.intercept(compute, rules={"Relu": rule}), 1),
+    ]:
+        into.clear()
+        eager_gradient(function)
+        assert len(into) == times
+    eager_gradient(tfjac.intercept(compute, {"here": handlers.summary(writer, tf.Variable(3))}))
+    writer.flush()
+    (file,) = tmp_path.iterdir()
+    assert b"gradient_norms/here" in file.read_bytes()
 
 
 def test_summaries(tmp_path):

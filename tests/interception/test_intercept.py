@@ -335,6 +335,15 @@ def test_taps_in_a_vectorised_map():
     expected = 3 * np.cos(X) * total + np.sin(X).sum(1, keepdims=True)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
     assert {tuple(shape) for shape in seen} == {X.shape}
+    shared = lambda x: tf.vectorized_map(lambda row: tfjac.tap(tf.sin(x[0]), "all") * row, x)  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what stands for all slices is no gradient that was taken
+        shared = tfjac.intercept(shared, {"all": lambda d: 3.0 * d})
+        got = tfjac.vjp(lambda: shared(x), x)
+    np.testing.assert_allclose(got[1:], np.tile(np.sin(X[:1]), (5, 1)), rtol=1e-5)
+    lost = lambda x: tf.vectorized_map(lambda row: (tfjac.tap(tf.sin(row), "lost"), row)[1], x)  # noqa: E731
+    with pytest.raises(ValueError, match=r"Only what the results are computed from can be.*Received: 'lost', and"):
+        tfjac.intercept(lost, {"lost": tfjac.handlers.stop()})(x)
     layer = keras.layers.Dense(2, name="inner")
     of_layer = lambda x: tf.vectorized_map(lambda row: layer(row[None])[0], x)  # noqa: E731
     np.testing.assert_allclose(tfjac.values_at(of_layer, layer)(x)[:, 0], layer(x), rtol=1e-5)

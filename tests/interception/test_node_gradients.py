@@ -125,6 +125,39 @@ def test_second_derivatives_at_nodes():
     np.testing.assert_allclose(with_tensors(tf.constant(X)), expected, rtol=1e-4, atol=1e-6)
 
 
+def test_second_derivatives_through_edits():
+    """As by a tape in a tape where the backward is linear, where it is not, there is no Hessian."""
+    kernel, v = tf.Variable(X[:5, :4].astype("float64")), tf.constant(X[1:, :4], tf.float64)
+    gate = lambda d, value: d * tf.cos(value)  # noqa: E731
+
+    def loss(gated):
+        return tf.reduce_sum(tf.exp(0.1 * gated(tf.sin(X.astype("float64") @ kernel))) ** 2, 1)
+
+    @tf.custom_gradient
+    def by_hand(value):
+        return tf.identity(value), lambda d: gate(d, value)
+
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            total = tf.reduce_sum(loss(by_hand))
+        slope = tf.reduce_sum(v * inner.gradient(total, kernel))
+    edited = lambda handler: tfjac.intercept(lambda: loss(lambda x: tfjac.tap(x, "gate")), {"gate": handler})  # noqa: E731
+    np.testing.assert_allclose(tfjac.hvp(edited(gate), kernel, v), outer.gradient(slope, kernel), rtol=1e-9)
+    with pytest.raises(LookupError, match=r"There is no Hessian here: a custom gradient is not linear.*Received: op"):
+        tfjac.hvp(edited(tfjac.handlers.clip_by_value(-0.1, 0.1)), kernel, v)
+
+    outputs, edits = lambda: tf.sin(X.astype("float64") @ kernel), tfjac.handlers.clip_by_value(-0.1, 0.1)
+    losses = tfjac.intercept(lambda z: tfjac.tap(tf.exp(z), "top") ** 2, {"top": edits})
+    with pytest.raises(LookupError, match=r"There is no Hessian here: a custom gradient is not linear.*Received: op"):
+        tfjac.ggnvp(outputs, losses, kernel, v)
+
+
+def test_forward_mode_through_a_stopped_gradient():
+    kernel = tf.Variable(X[:5, :3])
+    stopped = tfjac.intercept(lambda: tfjac.tap(tf.sin(X @ kernel), "top") + 0.0, {"top": tfjac.handlers.stop()})
+    np.testing.assert_array_equal(tfjac.jacobian(stopped, kernel, mode="forward"), np.zeros([6, 3, 5, 3]))
+
+
 def test_shared_nodes_as_weights_of_per_example_functions():
     """What is computed of weights, for which examples have gradients as for a weight."""
     kernel, mask = tf.Variable(np.random.default_rng(3).normal(size=(5, 2)).astype("float32")), np.eye(5, 2)

@@ -12,6 +12,7 @@ from tfjac.graph import (
     ancestors,
     assignments_between,
     handle_in,
+    is_variable,
     layer_path,
     lost_paths,
     read_graph,
@@ -19,7 +20,7 @@ from tfjac.graph import (
     stops_of,
     unregistered,
 )
-from tfjac.jacobians.passes.nests import is_variable, like, sources_of
+from tfjac.jacobians.passes.nests import like, sources_of
 
 
 @tf.autograph.experimental.do_not_convert

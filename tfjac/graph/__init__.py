@@ -1,6 +1,7 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
 from tfjac.graph._private import (
+    after_effects,
     captures_of,
     compiled_by_xla,
     copy_handle_data,
@@ -43,7 +44,7 @@ from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in
+from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable
 from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verification import verification_wanted, verified
 
@@ -57,6 +58,7 @@ __all__ = [
     "LostPath",
     "Scratch",
     "SourceLine",
+    "after_effects",
     "analyse_examples",
     "analyse_segments",
     "ancestors",
@@ -97,6 +99,7 @@ __all__ = [
     "inline_calls",
     "input_gradients",
     "is_taped",
+    "is_variable",
     "layer_calls",
     "layer_path",
     "layer_scope",

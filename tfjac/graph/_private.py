@@ -7,6 +7,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import record as _record
+from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
@@ -217,7 +218,17 @@ def set_function_attribute(op, name, function):
 
 def differentiated_op(op):
     """Return the op of whose gradient `op` is a part, where `tf.gradients` made it and neither is a copy; else None."""
-    return getattr(op, "_original_op", None)
+    return getattr(mapped_op(op), "_original_op", None)
+
+
+def mapped_op(op):
+    """Return the op of the function that `tf.vectorized_map` maps for which `op` stands, for all slices; else `op`.
+
+    The vectoriser notes it where gradients note what they differentiate, and tells it by the scope of the names alone.
+    """
+    original = getattr(op, "_original_op", None)
+    mapped = original is not None and op.name.startswith(f"{original.name}/pfor/")
+    return mapped_op(original) if mapped else op
 
 
 def gradient_function(op):
@@ -283,6 +294,18 @@ def input_gradients(op, cotangents):
     """
     gradients = _ops.get_gradient_function(op)(op, *cotangents)
     return list(gradients) if isinstance(gradients, (list, tuple)) else [gradients]
+
+
+def after_effects(compute):
+    """Return `compute()`, a list of tensors or None, which wait for what it does besides, such as print or record.
+
+    A `tf.function` runs all that acts in it. The backward pass that TensorFlow makes of one for a tape outside of it is
+    a function where nobody sees to that: what the gradients are not computed from would not run, in branches neither.
+    """
+    if tf.executing_eagerly() or tf.compat.v1.get_default_graph()._add_control_dependencies:
+        return compute()
+    with _auto_control_deps.AutomaticControlDependencies() as dependencies:
+        return [result if result is None else dependencies.mark_as_return(result) for result in compute()]
 
 
 def set_gradient(op, name):

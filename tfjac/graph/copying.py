@@ -186,5 +186,9 @@ def _closed_gradient(op, *cotangents):
         if placeholder is not None
     ]
     given += [(inner, outer) for outer, inner in backward.captures]
-    mapping = place_all(backward.graph, backward.targets, given)
-    return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]
+
+    def copied():
+        mapping = place_all(backward.graph, backward.targets, given)
+        return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]
+
+    return _private.after_effects(copied)

@@ -80,7 +80,7 @@ def source_line(op):
     forward = _private.differentiated_op(op)
     if forward is None and is_of_gradient(op):
         return None
-    op = forward or op
+    op = forward or _private.mapped_op(op)
     for frame in reversed(op.traceback or ()):
         if not frame.filename.startswith(_LIBRARIES) and os.path.isabs(frame.filename) and not _generated(frame):
             text = linecache.getline(frame.filename, frame.lineno).strip()
@@ -100,7 +100,7 @@ def is_of_gradient(op):
 
 def _scopes(op):
     """The names of the scopes that the layer path of `op` is made of, and how many lead to the innermost layer."""
-    op = _private.differentiated_op(op) or op
+    op = _private.differentiated_op(op) or _private.mapped_op(op)
     scopes = [scope for scope in op.name.split("/")[:-1] if not _CONTROL_FLOW.fullmatch(scope)]
     begins = [index + 1 for index, scope in enumerate(scopes) if _GRADIENTS.fullmatch(scope)]
     if begins:

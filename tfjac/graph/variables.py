@@ -21,6 +21,16 @@ def as_tf_variable(variable):
     return value
 
 
+def is_variable(x):
+    """Return whether x is a variable; `tf.is_tensor` says yes to Keras' variables too."""
+    return isinstance(x, (tf.Variable, keras.Variable))
+
+
+def name_of_variable(variable):
+    """Return the path of a Keras variable, such as "net/dense/kernel", or the name of one of TensorFlow's."""
+    return variable.path if isinstance(variable, keras.Variable) else variable.name.removesuffix(":0")
+
+
 def handle_in(graph, variable):
     """Return the tensor that is the handle of `variable` in `graph`, or None where the graph never uses it."""
     handle = as_tf_variable(variable).handle

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfjac.graph import after_effects
+
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
@@ -62,8 +64,8 @@ def with_backward(value, handler, node):
     @tf.custom_gradient
     def passed_on(x):
         def backward(gradient):
-            gradient = tf.convert_to_tensor(gradient)
-            return _checked(handled(handler, gradient, x, node), gradient, f"The handler of {node}")
+            gradient, who = tf.convert_to_tensor(gradient), f"The handler of {node}"
+            return after_effects(lambda: [_checked(handled(handler, gradient, x, node), gradient, who)])
 
         return tf.identity(x), backward
 

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import call_converted, in_graph, warn_of_loops_under_a_tape
+from tfjac.graph import call_converted, handle_spec, in_graph, warn_of_loops_under_a_tape
 from tfjac.graph.nodes import layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
+from tfjac.jacobians.passes.linearise import dense
 
 
 @tf.autograph.experimental.do_not_convert
@@ -53,7 +54,8 @@ def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradien
             arguments that returns it. It need not be a loss: a class score, an activation.
         nodes: a selector, or nest of selectors: a tensor; a Keras layer, or `layer_call(layer, 1)`; the name of a tap,
             of a layer's path or of an op, the latter two with globs; `op_type("Relu")`; a function from a `Node` to
-            bool. Layers are known by their calls where ys is a callable, else by the names of their ops.
+            bool; a variable, which here stands for itself, however often it is read. Layers are known by their calls
+            where ys is a callable, else by the names of their ops.
         cotangents: nest like ys of tensors; ones where left out.
         values: whether to return the values of the nodes, too.
         unconnected_gradients: "none" or "zero".
@@ -78,8 +80,8 @@ def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradien
         _check_floating(wanted)
         warn_of_loops_under_a_tape(flat, wanted)
         gradients = tf.gradients(flat, wanted, grad_ys=upstream, unconnected_gradients=unconnected_gradients)
-        results = packed_by_selector(nodes, chosen, gradients)
-        return (results, packed_by_selector(nodes, chosen, wanted)) if values else results
+        results = packed_by_selector(nodes, chosen, dense(gradients))
+        return (results, packed_by_selector(nodes, chosen, _values(wanted))) if values else results
 
     return in_graph(compute, ys, may_be_complex=True, tapped=True)
 
@@ -106,16 +108,22 @@ def values_at(fn, nodes):
             results = call_converted(lambda: python_function(fn)(*args, **kwargs))
         ys = [tensor for tensor in tf.nest.flatten(results, expand_composites=True) if tf.is_tensor(tensor)]
         chosen, _ = resolved(nodes, ys, draw_again=True)
-        return packed_by_selector(nodes, chosen, [tensor for group in chosen for tensor in group])
+        return packed_by_selector(nodes, chosen, _values(tensor for group in chosen for tensor in group))
 
     traced = tf.function(in_place, autograph=False)
     return read
 
 
+def _values(tensors):
+    """The tensors, what variables hold in place of their handles."""
+    return [tf.raw_ops.ReadVariableOp(resource=x, dtype=handle_spec(x).dtype) if handle_spec(x) else x for x in tensors]
+
+
 def _check_floating(tensors):
     for tensor in tensors:
-        if not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        dtype = (handle_spec(tensor) or tensor).dtype
+        if not (dtype.is_floating or dtype.is_complex):
             raise TypeError(
                 "There is no gradient with respect to a node that is no floating-point tensor. "
-                f"Received: {tensor.name} of dtype {tensor.dtype.name}"
+                f"Received: {tensor.name} of dtype {dtype.name}"
             )

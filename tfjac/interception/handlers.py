@@ -7,6 +7,7 @@ passed on. It is called when a backward pass is traced, and what it computes is 
 import threading
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
@@ -16,7 +17,7 @@ from tfjac.interception.hooks import needs_python
 
 def scale(factor):
     """Return a handler that multiplies the gradient by a number, scalar tensor or variable."""
-    return lambda gradient: tf.cast(factor, gradient.dtype) * gradient
+    return lambda gradient: _of_dtype(factor, gradient) * gradient
 
 
 def reverse(factor=1.0):
@@ -24,7 +25,7 @@ def reverse(factor=1.0):
 
     Reference: Y. Ganin, V. Lempitsky, "Unsupervised domain adaptation by backpropagation", 2015.
     """
-    return lambda gradient: -tf.cast(factor, gradient.dtype) * gradient
+    return lambda gradient: -_of_dtype(factor, gradient) * gradient
 
 
 def stop():
@@ -34,7 +35,7 @@ def stop():
 
 def replace(gradient):
     """Return a handler that passes another gradient on: an array, tensor or variable, broadcast to the shape."""
-    return lambda given: tf.broadcast_to(tf.cast(gradient, given.dtype), tf.shape(given))
+    return lambda given: tf.broadcast_to(_of_dtype(gradient, given), tf.shape(given))
 
 
 def clip_by_value(minimum, maximum):
@@ -81,7 +82,7 @@ def _clipped(gradient, clip_norm, axes):
     largest = tf.reduce_max(tf.abs(wide), axes, keepdims=True)
     unit = tf.where(largest > 0, largest, tf.ones_like(largest))
     norm = unit * tf.sqrt(tf.reduce_sum(tf.abs(wide / tf.cast(unit, wide.dtype)) ** 2, axes, keepdims=True))
-    factor = tf.minimum(tf.ones_like(norm), tf.cast(clip_norm, norm.dtype) / tf.where(norm > 0, norm, 1))
+    factor = tf.minimum(tf.ones_like(norm), _of_dtype(clip_norm, norm) / tf.where(norm > 0, norm, 1))
     return tf.cast(wide * tf.cast(factor, wide.dtype), gradient.dtype)
 
 
@@ -242,6 +243,11 @@ def sequence(*handlers):
         return gradient
 
     return _python(handle) if any(map(needs_python, handlers)) else handle
+
+
+def _of_dtype(given, like):
+    """A number, array, tensor or variable in the dtype of a tensor; `tf.cast` would make float32 of a number first."""
+    return tf.cast(given if tf.is_tensor(given) else np.asarray(given), like.dtype)
 
 
 def _counter():

@@ -121,7 +121,8 @@ def _ops_selected(nodes, selector):
     wrong = next((node for node in found if node.kind != "op"), None)
     if wrong is not None:
         raise ValueError(
-            "A rule is for ops, and what a layer returns is none: select the ops in it, by their type, by a name such "
-            f"as '{wrong.name}/*', or by a function of a node. Received: {described(selector)}, which selects {wrong}"
+            f"A rule is for ops, and a {wrong.kind} is none: select ops by their type, by a name or glob such as those "
+            "that tfjac.nodes lists, 'dense/*', or by a function of a node. "
+            f"Received: {described(selector)}, which selects {wrong}"
         )
     return found

@@ -4,7 +4,7 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import set_gradient
+from tfjac.graph import after_effects, set_gradient
 
 _numbers = itertools.count()
 
@@ -34,6 +34,9 @@ class Rule:
         set_gradient(op, self.name)
 
     def _gradients(self, op, *output_gradients):
+        return after_effects(lambda: self._called(op, output_gradients))
+
+    def _called(self, op, output_gradients):
         given = self._function(op, *output_gradients)
         gradients = list(given) if isinstance(given, (list, tuple)) else [given]
         if len(gradients) != len(op.inputs):

@@ -47,15 +47,15 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
         gradient = dense(tf.gradients(flat, present)) if present else []
         pairs = [(g, v) for g, v in zip(gradient, _of_present(sources, flat_vectors)) if g is not None]
         results = pulled([g for g, _ in pairs], sources, [v for _, v in pairs]) if pairs else [None] * len(sources)
-        _check_is_a_hessian(between(present, flat))
+        _check_is_a_hessian(present, flat)
         return packed(xs, results, shaped_like(xs, sources), unconnected)
 
     return in_graph(compute, losses, xs=xs)
 
 
-def _check_is_a_hessian(ops):
+def _check_is_a_hessian(sources, losses):
     """Refuse custom gradients that are not linear in what flows back: what they give is the gradient of nothing."""
-    wrong = next((op for op in custom_ops(ops) if not is_linear(op)), None)
+    wrong = next((op for op in custom_ops(between(sources, losses)) if not is_linear(op)), None)
     if wrong is not None:
         raise LookupError(
             "There is no Hessian here: a custom gradient is not linear in what flows back, as one that clips. Take "
@@ -91,6 +91,7 @@ def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
             differs; for tensors that are eager or of another graph.
         TypeError: for a vector that cannot be converted to the dtype of its x, outputs or xs that are not
             floating-point.
+        LookupError: for a custom gradient on the way, as of an edit, that is not linear in what flows back.
 
     Cost: about two forward passes and one backward pass; the Hessian of the losses costs no pass through the model.
     Reference: Schraudolph (2002), "Fast curvature matrix-vector products for second-order gradient descent".
@@ -120,7 +121,9 @@ def _through_outputs(inlined, outputs, losses, sources, vectors):
 
 def _loss_hessian(losses, outputs, velocities):
     """H_L times `velocities`, one per output; None where it is zero. No output is differentiated through another."""
-    gradients = dense(tf.gradients(inline_calls(losses, depends_on=outputs), outputs, stop_gradients=outputs))
+    losses = inline_calls(losses, depends_on=outputs)
+    _check_is_a_hessian(outputs, losses)
+    gradients = dense(tf.gradients(losses, outputs, stop_gradients=outputs))
     if all(gradient is None for gradient in gradients):
         raise ValueError(
             "losses must depend on the outputs: pass losses computed from these very tensors, or a function of the "

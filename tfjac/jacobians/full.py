@@ -165,7 +165,8 @@ def _reverse(y, sources, xs, limits):
 def _forward(y, sources, xs, limits):
     results = []
     for x, source in zip(xs, sources):
-        (columns,) = over_basis(push_forward([y], [source]), x, [y], y, _passes(y, [source], limits))
+        forward = push_forward([y], [source]).with_zeros([y])
+        (columns,) = over_basis(forward, x, [y], y, _passes(y, [source], limits))
         sizes = [*axes(x), *axes(y)]
         order = [*range(x.shape.rank, len(sizes)), *range(x.shape.rank)]
         results.append(tf.cast(tf.transpose(tf.reshape(columns, sizes), order), x.dtype))

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.nodes.selectors import described, is_selector, select
 from tfjac.graph.nodes.table import nodes_in
+from tfjac.graph.variables import handle_in, is_variable
 
 
 def resolved(selectors, ys, draw_again=False):
@@ -30,6 +31,9 @@ def resolved(selectors, ys, draw_again=False):
 
 
 def _tensors(nodes, selector):
+    if is_variable(selector):  # itself, however often it is read, as in tf.gradients
+        handle = handle_in(tf.compat.v1.get_default_graph(), selector)
+        return [handle] if handle is not None else select(nodes, selector)
     found = select(nodes, selector)
     inside = next((node for node in found if node.place), None)
     if inside is not None:

@@ -10,7 +10,7 @@ from itertools import product
 import keras
 import tensorflow as tf
 
-from tfjac.graph.nodes.table import Nodes
+from tfjac.graph.variables import handle_in, is_variable, name_of_variable
 
 _WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
 
@@ -67,7 +67,7 @@ def layer_call(layer, call):
 def is_selector(x):
     """Return whether x selects nodes rather than being a tensor or variable."""
     return isinstance(x, (str, keras.Layer, OpType, LayerCall, keras.KerasTensor)) or (
-        callable(x) and not tf.is_tensor(x) and not isinstance(x, (tf.Variable, keras.Variable))
+        callable(x) and not tf.is_tensor(x) and not is_variable(x)
     )
 
 
@@ -78,12 +78,15 @@ def select(nodes, selector):
         nodes: `Nodes`.
         selector: a tensor of their graph; a Keras layer, `layer_call(layer, 1)`, or the symbolic output of a layer; the
             name of a tap, the path of a layer, or the name of an op, the latter two with globs, or the end of one
-            after a "/"; each with `[1]` for its second call; `op_type("Relu")`; or a function from a `Node` to bool.
+            after a "/"; each with `[1]` for its second call; the name of a variable, or itself, for every place where
+            it is read; `op_type("Relu")`; a function from a `Node` to bool; or the `ref()` of a tensor or
+            `tf.Variable`, which, unlike these, can be the key of a dict.
 
     Raises:
         ValueError: where nothing is selected, with the nearest names; or a name is ambiguous.
         TypeError: for what is no selector.
     """
+    selector = selector.deref() if hasattr(selector, "deref") else selector
     found = list(_selected(nodes, selector))
     if not found:
         raise ValueError(f"No node is selected by {described(selector)}. {_nearest(nodes, selector)}")
@@ -92,6 +95,8 @@ def select(nodes, selector):
 
 def described(selector):
     """Return what to call a selector in a message."""
+    if is_variable(selector):
+        return f"variable {name_of_variable(selector)!r}"
     return f"layer {selector.name!r}" if isinstance(selector, keras.Layer) else repr(selector)
 
 
@@ -100,6 +105,8 @@ def _selected(nodes, selector):
         return _named(nodes, selector)
     if isinstance(selector, keras.KerasTensor):
         selector = _layer_of(selector)
+    if is_variable(selector):
+        return [node for node in nodes.reads if handle_in(node.handle.graph, selector) is node.handle]
     if isinstance(selector, keras.Layer):
         return (node for node in nodes if _returned_by(node, selector))
     if tf.is_tensor(selector):
@@ -107,8 +114,8 @@ def _selected(nodes, selector):
     if callable(selector):
         return (node for node in nodes if selector(node))
     raise TypeError(
-        "A node is selected by a name, a Keras layer, tfjac.layer_call(layer, 1), tfjac.op_type('Relu'), a tensor, or "
-        f"a function from a node to bool. Received: {selector!r} of type {type(selector).__name__}"
+        "A node is selected by a name, a Keras layer, tfjac.layer_call(layer, 1), tfjac.op_type('Relu'), a tensor, a "
+        f"variable, or a function from a node to bool. Received: {selector!r} of type {type(selector).__name__}"
     )
 
 
@@ -129,7 +136,7 @@ def _layer_of(symbolic):
 
 
 def _named(nodes, text):
-    """Nodes by name: of a tap, else of a layer, else of an op, else of a layer that names of ops tell of."""
+    """Nodes by name: of a tap, else of a layer, an op, a variable, else of a layer that names of ops tell of."""
     matched = _WITH_CALL.fullmatch(text)
     name, call = (matched[1], int(matched[2])) if matched else (text, None)
     for kind in ("tap", "layer", "op"):
@@ -137,8 +144,20 @@ def _named(nodes, text):
         if found:
             break
     else:
-        found = _by_path(nodes, name) or _of_scope(nodes, name)
+        found = _read_from(nodes.reads, name) or _by_path(nodes, name) or _of_scope(nodes, name)
     return found if call is None else [node for node in found if node.call == call]
+
+
+def _read_from(reads, name):
+    """Reads of the variables of a name; there may be several in a program, which no name tells apart."""
+    found = _matching(reads, name)
+    handles = {(node.name, id(node.handle)) for node in found}
+    if len(handles) > len({name for name, _ in handles}):
+        raise ValueError(
+            "Several variables have this name: select one by its ref(), as that of a tf.Variable, or of the value of a "
+            f"keras.Variable. Received: {name!r}"
+        )
+    return found
 
 
 def _matching(nodes, name, name_of=lambda node: node.name):
@@ -200,7 +219,7 @@ def _only(found, name):
 
 
 def _nearest(nodes, selector):
-    names = list(dict.fromkeys(node.name for node in Nodes(nodes)))
+    names = list(dict.fromkeys(node.name for node in [*nodes, *nodes.reads]))
     if isinstance(selector, str):
         ends = {name.rsplit("/", 1)[-1]: name for name in names}
         near = difflib.get_close_matches(selector, names, 5) or [
@@ -215,4 +234,9 @@ def _nearest(nodes, selector):
             "its path as a string, select its ops, or put a tfjac.hook on it. Received: a layer that is not among "
             f"{', '.join(sorted({repr(node.name) for node in nodes if node.kind == 'layer'})[:8]) or 'none'}"
         )
-    return f"tfjac.nodes lists what there is. Received: {selector!r}, and {len(names)} nodes"
+    if is_variable(selector):
+        return "A variable is known by where it is read. Received: one that nothing here reads"
+    return (
+        "Only what the results are computed from can be: tfjac.nodes lists it. "
+        f"Received: {described(selector)}, and {len(names)} nodes"
+    )

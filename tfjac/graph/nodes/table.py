@@ -8,12 +8,15 @@ import os
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.bodies import without_identities
 from tfjac.graph.copying import needed_ops
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
 from tfjac.graph.op_types import BODIES, CALLS
 from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.variables import handle_in, name_of_variable
 
 _UNLISTED = {"Const", "NoOp", "Placeholder", "ReadVariableOp", "VarHandleOp"}
+_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Node:
     Attributes:
         name: the name of a tap; the path of the layer that returned the tensor; or the name of the op that computes it.
             Where a layer or op has several results, with the index of this one: `split:1`.
-        kind: "tap", "layer" or "op".
+        kind: "tap", "layer" or "op"; "variable" for what a variable, as a selector, is read by.
         op_type: the type of the op, such as "Relu"; for a layer the name of its class.
         shape: a `tf.TensorShape`.
         dtype: a `tf.DType`.
@@ -63,6 +66,11 @@ class Node:
         return source_line(self.op)
 
     @property
+    def handle(self):
+        """The handle, in the outermost function, of the variable that it is read from, where it is of that kind."""
+        return self._origin.outermost(without_identities(self.op.inputs[0]))
+
+    @property
     def key(self):
         """What tells the tensor from every other: the functions around it, its op, and which result it is."""
         return (*self.place, self.tensor.op.name, self.tensor.value_index)
@@ -82,13 +90,14 @@ class Nodes(collections.abc.Sequence):
 
     Attributes:
         columns: the attributes of a node that are printed.
+        reads: those that are not listed, what variables are read by.
     """
 
     columns = ("name", "kind", "op_type", "layer", "call", "shape", "dtype", "source", "inside")
 
-    def __init__(self, nodes):
-        """Hold an iterable of nodes."""
-        self._nodes = tuple(nodes)
+    def __init__(self, nodes, reads=()):
+        """Hold an iterable of nodes, and one of `reads`."""
+        self._nodes, self.reads = tuple(nodes), tuple(reads)
 
     def __len__(self):
         return len(self._nodes)
@@ -121,8 +130,12 @@ def nodes_in(graph, targets):
         graph: its graph.
         targets: list of tensors of it.
     """
-    numbers, repeated, nodes = {}, collections.Counter(), []
+    numbers, repeated, nodes, reads = {}, collections.Counter(), [], []
+    names = {id(handle_in(graph, each)): name_of_variable(each) for each in getattr(graph, "variables", ())}
     for node in _nodes_of(graph, targets, (), "", _Origin(numbers)):
+        if node.kind == "variable":
+            reads.append(dataclasses.replace(node, name=names.get(id(node.handle), node.name)))
+            continue
         if node.returned:
             calls = numbers.setdefault(node.returned.id, {})
             calls.setdefault(node.returned.call, len(calls))
@@ -131,7 +144,7 @@ def nodes_in(graph, targets):
             if repeated[node.name] > 1:
                 node = dataclasses.replace(node, name=f"{node.name}_{repeated[node.name] - 1}")
         nodes.append(node)
-    return Nodes(nodes)
+    return Nodes(nodes, reads)
 
 
 def node_of_layer(layer, tensor, output):
@@ -152,6 +165,8 @@ def _nodes_of(graph, targets, place, inside, origin):
             for index, body in enumerate(_private.function_bodies(op, attribute)):
                 around = dataclasses.replace(origin, around=(*origin.around, op))
                 yield from _nodes_of(body, body.outputs, (*place, (op.name, attribute, index)), within, around)
+        if op.type in _READS:
+            yield dataclasses.replace(_node(op.outputs[0], place, inside, origin), kind="variable")
         if op.type not in _UNLISTED and op.type not in CALLS and not _passes_on_what_is_unlisted(op):
             for output in op.outputs:
                 if output.dtype not in (tf.resource, tf.variant):
@@ -196,6 +211,16 @@ class _Origin:
     def path(self, op):
         """Return the path of the layer that made `op`."""
         return "/".join(path for path in map(layer_path, (*self._around(op), op)) if path)
+
+    def outermost(self, tensor):
+        """Return what `tensor`, of the innermost function, is outside of all functions, where it is passed to them."""
+        for op in reversed(self.around):
+            inputs = [id(given) for given in tensor.graph.inputs]
+            if id(tensor) not in inputs:
+                break
+            passed = op.inputs[len(op.inputs) - len(inputs) :]  # all but the predicate of a conditional
+            tensor = without_identities(passed[inputs.index(id(tensor))])
+        return tensor
 
     def _around(self, op):
         """The ops around a function whose names the name of `op` does not begin with."""

@@ -1,9 +1,8 @@
 """Nests of arguments: the sources that stand for `xs` in a graph, and what is said where they are wrong."""
 
-import keras
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, captured_tensor, handle_in
+from tfjac.graph import as_tf_variable, captured_tensor, handle_in, is_variable
 
 
 def sources_of(xs, may_be_complex=False):
@@ -67,11 +66,6 @@ def check_real(name, x):
 def like(x):
     """Return what has the shape and dtype of x: the `tf.Variable` behind a variable, or the tensor itself."""
     return as_tf_variable(x) if is_variable(x) else x
-
-
-def is_variable(x):
-    """Return whether x is a variable; `tf.is_tensor` says yes to Keras' variables too."""
-    return isinstance(x, (tf.Variable, keras.Variable))
 
 
 def shaped_like(xs, sources):

@@ -8,9 +8,8 @@ import random
 
 import tensorflow as tf
 
-from tfjac.graph import verification_wanted, verified
+from tfjac.graph import is_variable, verification_wanted, verified
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
-from tfjac.jacobians.passes.nests import is_variable
 from tfjac.jacobians.shapes import axes, product
 
 

@@ -5,9 +5,9 @@ import dataclasses
 import scipy.sparse
 import tensorflow as tf
 
-from tfjac.graph import Dependence, in_graph, inline_calls
+from tfjac.graph import Dependence, in_graph, inline_calls, is_variable
 from tfjac.jacobians.passes.connectedness import check_connected
-from tfjac.jacobians.passes.nests import is_variable, like, sources_of
+from tfjac.jacobians.passes.nests import like, sources_of
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
 from tfjac.jacobians.sparsity.known import Known
