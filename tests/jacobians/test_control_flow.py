@@ -145,6 +145,14 @@ def mapped_over_time(x, w):
     return tf.reduce_sum(tf.map_fn(lambda row: tf.tanh(tf.matmul(row, w)), tf.transpose(x, [1, 0, 2])), 0)
 
 
+def passed_on(x, w):
+    """A loop through which the examples go as they are; and one that reads them in each step, and passes them on."""
+    _, h = tf.while_loop(lambda t, _: t < 3, lambda t, h: (t + 1, h), (0, tf.matmul(x, w)))
+    step = lambda t, total, h: (t + 1, total + tf.sin(h), h)  # noqa: E731
+    _, total, h = tf.while_loop(lambda t, *_: t < 3, step, (0, tf.zeros_like(h), h))
+    return total * h
+
+
 FUNCTIONS = {
     "TensorArray written": (array_written, (N, T, 3), (3, 2), (4, 2), (2,)),
     "TensorArray overwritten": (array_overwritten, (N, 3), (3, 3)),
@@ -153,6 +161,7 @@ FUNCTIONS = {
     "by autograph": (by_autograph, (N, 3), (3, 3)),
     "weights made in the loop": (weights_made_in_loop, (N, 3), (3, 3), (3,)),
     "weights made outside": (weights_made_outside, (N, 3), (3, 3), (3,)),
+    "passed on by a loop": (passed_on, (N, 3), (3, 2)),
     "TensorArray that grows": (array_that_grows, (N, 3), (2, 3, 3)),
     "tf.cond": (conditional, (N, 3), (3, 4), (4, 4), (4,)),
     "tf.cond in a loop": (conditional_in_loop, (N, 3), (3, 3), (3, 3), (3,)),

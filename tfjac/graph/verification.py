@@ -21,6 +21,8 @@ ROUNDING, LARGEST = 2048, 0.1
 def verification_wanted(verify=None):
     """Return whether to verify: `verify` where it is a bool, else what the environment says.
 
+    Never in functions that XLA compiles, which drops assertions: a warning says so.
+
     Raises:
         TypeError: for anything but a bool or None.
         ValueError: for a value of the environment variable other than 0 and 1.
@@ -30,18 +32,29 @@ def verification_wanted(verify=None):
             raise TypeError(
                 f"verify must be True, False, or None, which leaves it to {SWITCH}. Received: verify={verify!r}"
             )
-        return verify
+        return verify and _checks_run()
     value = os.environ.get(SWITCH, "") or "0"
     if value not in ("0", "1"):
         raise ValueError(f"{SWITCH} must be 0 or 1. Received: {SWITCH}={value!r}")
-    return value == "1"
+    return value == "1" and _checks_run()
+
+
+def _checks_run():
+    """Whether assertions of the graph being traced are run; where they are dropped, warn of it."""
+    dropped = _private.compiled_by_xla(tf.compat.v1.get_default_graph())
+    if dropped:
+        warnings.warn(
+            "tfjac: nothing is verified in functions compiled by XLA, which drops assertions. Compile without "
+            "jit_compile to see.",
+            stacklevel=3,
+        )
+    return not dropped
 
 
 def verified(ours, theirs, scale, what):
     """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
 
-    Where anything is not finite nothing is compared. XLA drops assertions: in a function that it compiles nothing is
-    checked, as a warning says.
+    Where anything is not finite nothing is compared.
 
     Args:
         ours, theirs: tensors of one shape and a floating-point or complex dtype.
@@ -52,13 +65,6 @@ def verified(ours, theirs, scale, what):
     Returns:
         `ours`. Where they differ, `tf.errors.InvalidArgumentError` is raised, saying `what`, and by how much.
     """
-    if _private.compiled_by_xla(tf.compat.v1.get_default_graph()):
-        warnings.warn(
-            f"tfjac: nothing is verified in functions compiled by XLA, which drops assertions. {what}? Compile "
-            "without jit_compile to see.",
-            stacklevel=2,
-        )
-        return ours
     size = tf.abs(ours - theirs)
     size = tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
     limits = tf.experimental.numpy.finfo(size.dtype.as_numpy_dtype)

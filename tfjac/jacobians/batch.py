@@ -52,8 +52,8 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
         dependence = Dependence(sources)
         warn_of_lost_paths(flat, dependence)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
-        for y, blocks in zip(tf.nest.flatten(ys), results):
-            verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)
+        for given, y, blocks in zip(tf.nest.flatten(ys), flat, results):
+            verify_blocks(verify, given, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys, xs=x)

@@ -64,8 +64,8 @@ def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None,
         dependence = Dependence(sources)
         warn_of_lost_paths(flat, dependence)
         results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
-        for y, blocks in zip(tf.nest.flatten(ys), results):
-            verify_blocks(verify, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)
+        for given, y, blocks in zip(tf.nest.flatten(ys), flat, results):
+            verify_blocks(verify, given, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)
         return tf.nest.map_structure(lambda y: results.pop(0), ys)
 
     return in_graph(compute, ys, xs=xs)

@@ -65,7 +65,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
             )
         factors = _row_by_row(ys, variables, dependence, chunk_size)
     factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
-    verify_factors(verify, given, sources, factors, variables)
+    verify_factors(verify, given, ys, sources, factors, variables)
     return factors
 
 

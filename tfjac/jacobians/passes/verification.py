@@ -5,33 +5,40 @@ almost every u. What shows in none is where TensorFlow's own gradient is wrong.
 """
 
 import random
+import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import is_variable, verification_wanted, verified
+from tfjac.graph import between, custom_ops, is_linear, is_variable, verification_wanted, verified
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 
 
-def verify_jacobian(verify, ys, sources, jacobian, xs):
+def verify_jacobian(verify, given, ys, sources, jacobian, xs):
     """Add a check to the graph being traced, if it is wanted.
 
     Args:
         verify: True, False, or None for what TFJAC_VERIFY says.
-        ys: list of tensors `[n, ...]`, as the user gave them.
+        given: list of tensors `[n, ...]`, as the user gave them.
+        ys: the same with calls inlined, which the Jacobian is of; TensorFlow differentiates some calls wrongly, and
+            loops in those of a SavedModel not at all.
         sources: list of the tensors, or handles of variables, that they were differentiated by.
         jacobian: function from a list of cotangents like `ys` to pairs, one for each source: Σ u·∂y/∂s, of as many
             elements as the source, and ‖∂y/∂s‖, the scale of rounding.
         xs: list of what the user calls these sources, variables or tensors.
 
     Two u are tried: one for all examples, and one that is zero for a random half of them. Where the two sides differ
-    by more than rounding, an InvalidArgumentError says by how much. XLA drops the check. A custom gradient that is not
-    linear in its cotangent, as one that clips, is no Jacobian's: it cannot pass.
+    by more than rounding, an InvalidArgumentError says by how much. In functions that XLA compiles nothing is checked,
+    nor where a custom gradient is not linear in what flows back, as one that clips: no matrix J has both its rows and
+    its Σ u·J. Warnings say so.
 
     Cost: two backward passes, and two products with Jᵀ.
     """
-    if not verification_wanted(verify) or not sources:
+    if not sources or not verification_wanted(verify) or not _is_linear(sources, ys):
         return
+    for copy, y in zip(ys, given):
+        if copy is not y:
+            verified(copy, y, tf.reduce_max(tf.abs(y)), f"the Jacobian is that of a copy of {y.name}, which differs")
     for name, cotangents in (("all examples", _random(ys, False)), ("some examples", _random(ys, True))):
         expected = gradients_or_zeros(ys, sources, cotangents)
         length = tf.add_n([tf.norm(tf.cast(u, tf.float64)) for u in cotangents])
@@ -44,7 +51,19 @@ def verify_jacobian(verify, ys, sources, jacobian, xs):
             verified(ours, theirs, scale + largest / 1000, what)  # what cancels everywhere leaves rounding of others
 
 
-def verify_factors(verify, ys, sources, factors, variables):
+def _is_linear(sources, ys):
+    """Whether what flows back from ys to the sources does so linearly; where it does not, warn of it."""
+    other = next((op for op in custom_ops(between(sources, ys)) if not is_linear(op)), None)
+    if other is not None:
+        warnings.warn(
+            "tfjac: this Jacobian is not verified, as a custom gradient is not linear in what flows back, or not known "
+            f"to be, that of op {other.name!r} of type {other.type}.",
+            stacklevel=2,
+        )
+    return other is None
+
+
+def verify_factors(verify, given, ys, sources, factors, variables):
     """`verify_jacobian` for the factors of stacked ys with respect to variables."""
 
     def products(cotangents):
@@ -56,10 +75,10 @@ def verify_factors(verify, ys, sources, factors, variables):
             for factor in factors
         ]
 
-    verify_jacobian(verify, ys, sources, products, variables)
+    verify_jacobian(verify, given, ys, sources, products, variables)
 
 
-def verify_blocks(verify, y, sources, blocks, xs, by_example):
+def verify_blocks(verify, given, y, sources, blocks, xs, by_example):
     """`verify_jacobian` for dense blocks: `[n, *outputs, *inputs]` where `by_example`, else `[*y.shape, *x.shape]`."""
 
     present = [k for k, block in enumerate(blocks) if block is not None and sources[k] is not None]
@@ -77,7 +96,7 @@ def verify_blocks(verify, y, sources, blocks, xs, by_example):
             found.append((tf.matmul(u_of, matrix), _root_of_sum(tf.square(tf.cast(block, tf.float64)))))
         return found
 
-    verify_jacobian(verify, [y], sources, products, xs)
+    verify_jacobian(verify, [given], [y], sources, products, xs)
 
 
 def _described(x, source):

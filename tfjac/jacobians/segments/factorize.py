@@ -45,7 +45,7 @@ def factorize_segments(ys, variables, max_rows=None, verify=None):
         parts.append((use.weight, grouped(factor_by_rule(use), rows)))
     factors = [joined(each) for each in columns_of_sources(parts, dependence)]
     factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
-    verify_factors(verify, given, sources, factors, variables)
+    verify_factors(verify, given, ys, sources, factors, variables)
     return factors
 
 

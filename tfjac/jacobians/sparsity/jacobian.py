@@ -69,7 +69,7 @@ def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_b
     return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
 
 
-def _verify(verify, ys, ends, pattern, values, xs):
+def _verify(verify, given, ends, pattern, values, xs):
     """`verify_jacobian` for the entries of a pattern."""
 
     def products(cotangents):
@@ -77,7 +77,7 @@ def _verify(verify, ys, ends, pattern, values, xs):
         columns = tf.math.unsorted_segment_sum(values * tf.gather(u, pattern.rows), pattern.indices, sum(ends.sizes))
         return [(part, tf.norm(tf.cast(values, tf.float64))) for part in tf.split(columns, ends.sizes)]
 
-    verify_jacobian(verify, ys, ends.sources, products, xs)
+    verify_jacobian(verify, given, ends.ys, ends.sources, products, xs)
 
 
 def _checked(pattern, ends):

@@ -25,8 +25,11 @@ from tfjac.jacobians.shapes import after, axes, check_when_run
 def _loop(op, sweep):
     check_not_assigned_since(op)
     loop = Loop(op, sweep.analysis.insides[op.name])
-    states = recorded_states(loop)
     cotangents, lists = _cotangents_behind(loop, sweep)
+    _pass_on_what_stays(loop, sweep)
+    if not cotangents and not lists:  # no step changes anything of the examples
+        return
+    states = recorded_states(loop)
     step = _Step(loop, sweep, lists)
     traced = step.trace(states, cotangents)
     final = _backwards(loop, states, cotangents, traced, step)
@@ -42,6 +45,14 @@ def _cotangents_behind(loop, sweep):
         floats.append(tf.zeros([m, *axes(outputs[k])], outputs[k].dtype) if known is None else known)
     lists = {k: sweep.cotangent(outputs[k]) for k in loop.list_states}
     return floats, {k: known.settled(outputs[k]) for k, known in lists.items() if known is not None}
+
+
+def _pass_on_what_stays(loop, sweep):
+    """Give the cotangents of loop variables that no step changes to the sweep around the loop."""
+    for k in loop.inside.invariant:
+        cotangent = sweep.cotangent(loop.op.outputs[k])
+        if cotangent is not None:
+            sweep.add(loop.op.inputs[k], cotangent)
 
 
 class _Step:
@@ -210,9 +221,6 @@ def _hand_over(loop, sweep, step, final, lists):
         moved = tf.transpose(parts, [1, 0, *range(2, rank)])
         merged = tf.reshape(moved, [axes(moved)[0], -1, *axes(moved)[3:]])
         sweep.add(op.inputs[k], ListCotangent(reads=[(tf.reshape(indices, [-1]), merged)]))
-    for k in loop.inside.invariant:
-        if op.outputs[k] is not None and sweep.cotangent(op.outputs[k]) is not None:
-            sweep.add(op.inputs[k], sweep.cotangent(op.outputs[k]))
     weights = [weight for weight, _ in step.parts]
     with op.graph.as_default():  # which the sweep may be nested in
         mapping = transplant(weights, loop.values(loop.body, [], []))
