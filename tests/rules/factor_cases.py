@@ -41,10 +41,13 @@ SHAPES = ("AddV2", "Div", "Mul", "Pow", "Sub")
 """Those that are put to weights of other shapes too: the rules of the others are the same."""
 
 CONVOLUTIONS = {
-    "Conv2D": (lambda x, k: tf.nn.conv2d(x, k, 2, "SAME"), IMAGE, (2, 2, 2, 3)),
+    "Conv2D": (lambda x, k: tf.nn.conv2d(x, k, 2, "SAME"), IMAGE, (2, 3, 2, 3)),
+    "Conv2D, everywhere": (lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"), IMAGE, (3, 3, 2, 3)),
+    "Conv2D of one place": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), IMAGE, (1, 1, 2, 3)),
+    "Conv2D of one place, strided": (lambda x, k: tf.nn.conv2d(x, k, 2, "VALID"), IMAGE, (1, 1, 2, 3)),
     "Conv2D, padded": (lambda x, k: tf.nn.conv2d(x, k, [1, 2], [[0, 0], [1, 0], [0, 1], [0, 0]]), IMAGE, (2, 2, 2, 3)),
-    "Conv3D": (lambda x, k: tf.nn.conv3d(x, k, [1, 1, 2, 1, 1], "SAME"), (2, 4, 4, 2), (2, 2, 2, 2, 3)),
-    "DepthwiseConv2dNative": (lambda x, k: tf.nn.depthwise_conv2d(x, k, [1, 2, 2, 1], "SAME"), IMAGE, (2, 2, 2, 2)),
+    "Conv3D": (lambda x, k: tf.nn.conv3d(x, k, [1, 1, 2, 1, 1], "SAME"), (2, 4, 4, 2), (2, 2, 3, 2, 3)),
+    "DepthwiseConv2dNative": (lambda x, k: tf.nn.depthwise_conv2d(x, k, [1, 2, 2, 1], "SAME"), IMAGE, (2, 2, 2, 3)),
     "Conv2DBackpropInput": (lambda x, k: tf.nn.conv2d_transpose(x, k, [3, 8, 8, 3], 2), IMAGE, (2, 2, 3, 2)),
     "Conv3DBackpropInputV2": (
         lambda x, k: tf.nn.conv3d_transpose(x, k, [3, 3, 5, 5, 3], 1, "VALID"),
@@ -54,6 +57,7 @@ CONVOLUTIONS = {
 }
 COMPILED = {
     "Conv2D, dilated": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID", dilations=2), IMAGE, (2, 2, 2, 3)),
+    "Conv2D, dilated and padded": (lambda x, k: tf.nn.conv2d(x, k, 1, "SAME", dilations=2), IMAGE, (2, 3, 2, 3)),
     "Conv2D, grouped": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), (4, 4, 4), (2, 2, 2, 2)),
 }
 """TensorFlow has their gradients on a CPU where XLA compiles them."""
@@ -68,6 +72,21 @@ PRODUCTS = {
     ),
     "MatMul, weight first": lambda x, w: tf.transpose(tf.matmul(w, x[:, 0], True, True)),
 }
+
+
+def open_image(x, k):
+    """An image whose height is known when it runs."""
+    image = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[0] + 1, 4, 2])
+    return tf.ensure_shape(tf.nn.conv2d(image, k, 2, "SAME"), [None, 2, 2, 3])
+
+
+def images_of_examples(x, k):
+    """Two images for each example."""
+    return tf.reshape(tf.nn.conv2d(tf.reshape(x, [-1, *IMAGE]), k, 2, "SAME"), [3, 2, -1])
+
+
+def channels_first(x, k):
+    return tf.nn.conv2d(tf.transpose(x, [0, 3, 1, 2]), k, 1, "VALID", data_format="NCHW")
 
 
 def batch_products(name):
@@ -114,6 +133,9 @@ APART = [
     ),
     *(FactorCase(name, function, shape, (kernel,)) for name, (function, shape, kernel) in CONVOLUTIONS.items()),
     *(FactorCase(name, function, shape, (kernel,), jit=True) for name, (function, shape, kernel) in COMPILED.items()),
+    FactorCase("Conv2D, open", open_image, IMAGE, ((3, 3, 2, 3),), open=True),
+    FactorCase("Conv2D, channels first", channels_first, IMAGE, ((2, 2, 2, 3),), jit=True, refused=True),
+    FactorCase("Conv2D, rows of examples", images_of_examples, (2, *IMAGE), ((2, 3, 2, 3),)),
     *(FactorCase(name, function, (2, 4), ((4, 5),)) for name, function in PRODUCTS.items()),
     *(FactorCase(name, batch_products(name), (2, 4), ((4, 5),)) for name in ("BatchMatMulV2", "BatchMatMulV3")),
     *(
