@@ -168,6 +168,30 @@ def test_refusals_and_access():
     with pytest.raises(ValueError, match="xs must hold at least one"):
         tfjac.explain_gradient(lambda: V * 2.0, [])
     with pytest.raises(TypeError, match="xs must be tensors"):
-        tfjac.explain_gradient(lambda: V * 2.0, ["a"])
+        tfjac.explain_gradient(lambda: V * 2.0, [3])
     with pytest.raises(ValueError, match="ys is an eager tensor"):
         tfjac.explain_gradient(V * 2.0, V)
+
+
+def test_nodes_by_selectors():
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(4, "tanh", name="hidden"), keras.layers.Dense(1, name="out")]
+    model = keras.Sequential([keras.Input((3,)), *layers], name="net")
+    x = tf.random.stateless_normal([5, 3], [0, 1])
+    hidden = layers[0](x)
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        loss = tf.reduce_sum(layers[1](hidden) ** 2)
+    report = tfjac.explain_gradient(lambda: tf.reduce_sum(model(x) ** 2), ["hidden", layers[1], model.variables[0]])
+    assert [path.verdict for path in report] == ["connected"] * 3 and report["hidden"].nodes[-1].op == "hidden"
+    np.testing.assert_allclose(report["hidden"].nodes[-1].norm, tf.norm(tape.gradient(loss, hidden)), rtol=1e-4)
+    (lost,) = tfjac.explain_gradient(lambda: tf.stop_gradient(model(x)) + x[:, :1], "hidden")
+    assert lost.verdict == "lost" and [stop.kind for stop in lost.stops] == ["stop_gradient"]
+    with pytest.raises(ValueError, match=r"Each of xs must be one node.*Received: '\*', which selects"):
+        tfjac.explain_gradient(lambda: model(x), "*")
+
+
+def test_what_is_to_be_done_about_python_that_passes_zeros():
+    v = tf.Variable([0.5, 2.0])
+    (path,) = tfjac.explain_gradient(lambda: tf.py_function(lambda x: np.sin(x.numpy()), [v], tf.float32), v)
+    assert path.verdict == "zero" and path.remedy.startswith("compute it by TensorFlow's ops")

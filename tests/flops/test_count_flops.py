@@ -72,6 +72,13 @@ def lstm(steps=8, batch=4, inputs=2, units=3):
     return layer, x, 2 * batch * (inputs + units) * 4 * units * steps
 
 
+def test_the_gradient_at_a_node_by_hand():
+    """Only what is above the node is gone back through."""
+    layers = keras.layers.Dense(5, name="a"), keras.layers.Dense(3, use_bias=False, name="b")
+    model, x = keras.Sequential([keras.Input((7,)), *layers]), tf.ones([4, 7])
+    assert tfjac.count_flops(lambda: model(x), "a").backward == 2 * 4 * 3 * 5
+
+
 def test_lstm_by_hand():
     layer, x, products = lstm()
     count = tfjac.count_flops(lambda: layer(x), layer.trainable_variables)

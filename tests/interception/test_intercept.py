@@ -201,6 +201,24 @@ def test_compositions_and_derivatives_of_any_kind():
         np.testing.assert_allclose(norms[row], np.sqrt(sum(np.sum(np.square(part)) for part in parts)), rtol=1e-4)
 
 
+def test_a_function_intercepted_twice():
+    """One that TensorFlow has already has a Python function behind it, which knows nothing of the first edits."""
+    x = tf.constant(X)
+    once = tfjac.intercept(tf.function(lambda x: tfjac.tap(tf.sin(x), "wave")), {"wave": tfjac.handlers.scale(3.0)})
+    twice = tfjac.intercept(once, {"wave": tfjac.handlers.scale(-2.0)})
+    np.testing.assert_allclose(tfjac.vjp(lambda: twice(x), x), -6.0 * np.cos(X), rtol=1e-5)
+    got = tfjac.vjp(lambda: tfjac.values_at(once, "wave")(x), x)
+    np.testing.assert_allclose(got, 3.0 * np.cos(X), rtol=1e-5)
+
+
+def test_methods_that_would_run_without_the_edits():
+    model = network()
+    ablated = tfjac.intercept(model, {"relu[0]": tfjac.Edit(forward=tf.zeros_like)})
+    assert ablated.layers == model.layers and ablated.fn is model and not hasattr(ablated, "fit")
+    with pytest.raises(AttributeError, match=r"would run without the edits. .*tfjac.hook.*Received: 'predict'"):
+        ablated.predict(X)
+
+
 def test_a_tape_inside_a_function():
     model = network()
     edits, rules = {"relu[0]": tfjac.handlers.scale(3.0)}, {"Sigmoid": lambda op, d: d}

@@ -36,24 +36,28 @@ def explain_gradient(ys, xs):
     Args:
         ys: floating-point tensor of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere. The callable is traced; its side effects do not happen.
-        xs: `tf.Variable`, `keras.Variable`, tensor, or a nest of them.
+        xs: `tf.Variable`, `keras.Variable`, tensor, or a nest of them; or selectors of nodes, see `tfjac.nodes`.
 
     Returns:
         A `GradientReport`: a sequence of `GradientPath`, one per x in the order of `tf.nest.flatten(xs)`, also by name.
         It prints as a table and what is to be said of each x.
 
     Raises:
-        ValueError: for an empty nest, and for ys that are eager or of another graph.
-        TypeError: for ys that are not floating-point, and xs that are neither variables nor tensors.
+        ValueError: for an empty nest, for ys that are eager or of another graph, and for a selector that does not
+            select one node.
+        TypeError: for ys that are not floating-point, and xs that are no variables, tensors or selectors.
 
     Numbers are left out where a value is not known, and where the function assigns to a variable that ys read.
 
     Cost: some walks over the graph; with values, a copy of the graph, one forward and one backward pass.
     """
-    flat = tf.nest.flatten(xs)
-    names = _names(flat)
+    names = _names(tf.nest.flatten(xs))
     made = _Made(ys) if callable(ys) else None
-    return GradientReport(tuple(read_graph(lambda ys: _paths(tf.nest.flatten(ys), flat, names, made), made or ys)))
+
+    def paths(ys, xs):
+        return tuple(_paths(tf.nest.flatten(ys), tf.nest.flatten(xs), names, made))
+
+    return GradientReport(read_graph(paths, made or ys, xs))
 
 
 class _Made:
@@ -133,9 +137,13 @@ def _lost(paths):
     return {
         "verdict": "lost",
         "reason": "No gradient reaches it.",
-        "remedy": "; or ".join(dict.fromkeys(stop.remedy for stop in stops)),
+        "remedy": _remedies(stops),
         "stops": stops,
     }
+
+
+def _remedies(stops):
+    return "; or ".join(dict.fromkeys(stop.remedy for stop in stops))
 
 
 def _stops(paths):
@@ -200,14 +208,17 @@ def _assigned(ys):
 
 def _numbered(path, nodes):
     verdict, reason, remedy = judge(nodes)
+    if verdict == "zero" and path.stops:  # zeros are all that came by another way
+        remedy = _remedies(path.stops)
     nodes = (*nodes[:-1], dataclasses.replace(nodes[-1], op=path.name))
     return dataclasses.replace(path, verdict=verdict, reason=reason, remedy=remedy, nodes=nodes)
 
 
 def _names(flat):
-    """What each x is called: the path of a Keras variable, the name of another, else its place."""
+    """What each x is called: the path of a Keras variable, the name of another, a selector, else its place."""
     found = []
     for index, x in enumerate(flat):
         name = getattr(x, "path", None) or (x.name if isinstance(x, tf.Variable) or tf.is_symbolic_tensor(x) else None)
+        name = x if isinstance(x, str) else name
         found.append((name or f"xs[{index}]").removesuffix(":0"))
     return [name if found.count(name) == 1 else f"{name} (xs[{index}])" for index, name in enumerate(found)]

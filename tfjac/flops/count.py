@@ -21,7 +21,8 @@ def count_flops(ys, xs, measure=False):
     Args:
         ys: floating-point tensor of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere. It is traced, and not run.
-        xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them.
+        xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them; or selectors of nodes,
+            see `tfjac.nodes`.
         measure: whether to run both passes, too, and give time and memory of each layer, `measurements`. For that ys
             must be a callable whose variables and tensors have values; its side effects do not happen. The graph runs
             as it is, without TensorFlow's optimisations, which would merge ops of different layers.
@@ -37,10 +38,10 @@ def count_flops(ys, xs, measure=False):
     Cost: a copy of the graph, and its gradient; nothing is added to the graph of ys.
     """
 
-    def read(ys):
+    def read(ys, xs):
         return _count(Scratch(tf.nest.flatten(ys)), sources_of(xs, may_be_complex=True), measure)
 
-    return read_graph(read, ys)
+    return read_graph(read, ys, xs)
 
 
 def _count(scratch, sources, measured):

@@ -31,17 +31,17 @@ def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
     return tf.function(traced, autograph=False)() if callable(ys) and tf.executing_eagerly() else traced()
 
 
-def read_graph(read, ys):
+def read_graph(read, ys, xs=None):
     """Return what `read(tensors)` says of `ys`, tensors of the current graph then; any value of Python's. Runs nothing.
 
     Args:
-        read: function of the (nest of) tensors.
-        ys: as in `in_graph`; they may be complex.
+        read: function of the (nest of) tensors, and of xs where they are given.
+        ys, xs: as in `in_graph`; they may be complex.
 
     Raises:
         As `in_graph` does.
     """
-    traced = _tracing(read, ys, may_be_complex=True)
+    traced = _tracing(read, ys, may_be_complex=True, xs=xs)
     if not callable(ys) or not tf.executing_eagerly():
         return traced()
     said = []

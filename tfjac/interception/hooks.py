@@ -23,7 +23,8 @@ def hook(layer, backward=None, forward=None):
     Every call of the layer is changed, wherever it stands: a shared layer in all its places, a layer of a nested model
     in every model around it. `fit`, `evaluate`, `predict` and calls see it even where their functions were compiled
     before; a `tf.function` of your own must be traced again. The model itself is as before, and after removal
-    everything is, bit for bit: weights, configuration, saved files and clones know nothing of the hook.
+    everything is, bit for bit: weights, configuration, saved files and clones know nothing of the hook; a SavedModel,
+    as `model.export` writes, is traced with it.
 
     Args:
         layer: a `keras.Layer`, or model, that was built. Where it returns several tensors, each is changed by itself.

@@ -2,6 +2,7 @@
 
 import types
 
+import keras
 import tensorflow as tf
 
 from tfjac.graph import is_taped
@@ -67,10 +68,17 @@ class Intercepted:
         self.__name__, self.__doc__ = getattr(fn, "__name__", type(fn).__name__), getattr(fn, "__doc__", None)
 
     def __getattr__(self, name):
-        """What else the function has, such as the variables of a model."""
+        """What else the function has, such as the variables of a model; no methods, which know nothing of the edits."""
         if name == "fn" or name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.fn, name)
+        value = getattr(self.fn, name)
+        if callable(value) and not isinstance(value, keras.Layer):
+            raise AttributeError(
+                "What tfjac.intercept returns is called, and has no methods: those of the function that was given, its "
+                "attribute fn, would run without the edits. For fit and predict put a tfjac.hook on layers of the "
+                f"model, or make a keras.Model that calls this. Received: {name!r}"
+            )
+        return value
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, *args, **kwargs):
