@@ -10,9 +10,20 @@ def rows_one_at_a_time(model, inputs, variables):
     Each example goes through the model in a batch of its own, and each output has its own call of `tape.gradient`.
     """
     inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    one = tf.function(lambda *x: _rows_of_one(model, list(x) if len(x) > 1 else x[0], variables))
-    per_example = [one(*(x[n : n + 1] for x in inputs)) for n in range(len(inputs[0]))]
-    return [np.stack([rows[k].numpy() for rows in per_example]) for k in range(len(variables))]
+
+    @tf.function
+    def row(k, *x):
+        with tf.GradientTape() as tape:
+            output = tf.reshape(model(list(x) if len(x) > 1 else x[0]), [-1])[k]
+        return [tf.convert_to_tensor(g) for g in tape.gradient(output, variables, unconnected_gradients="zero")]
+
+    def rows(*x):
+        return [row(tf.constant(k), *x) for k in range(outputs)]
+
+    examples = [[x[n : n + 1] for x in inputs] for n in range(len(inputs[0]))]
+    outputs = tf.size(model(examples[0] if len(inputs) > 1 else examples[0][0])).numpy()
+    per_example = [rows(*x) for x in examples]
+    return [np.stack([[row[k].numpy() for row in rows] for rows in per_example]) for k in range(len(variables))]
 
 
 def one_gradient_per_row(function, sources):
@@ -25,10 +36,3 @@ def one_gradient_per_row(function, sources):
         elements = tf.unstack(tf.reshape(function(), [-1]))
     rows = [tape.gradient(element, sources, unconnected_gradients="zero") for element in elements]
     return [tf.stack([tf.reshape(row[k], [-1]) for row in rows]) for k in range(len(sources))]
-
-
-def _rows_of_one(model, x, variables):
-    with tf.GradientTape(persistent=True) as tape:
-        outputs = tf.unstack(tf.reshape(model(x), [-1]))
-    rows = [tape.gradient(output, variables, unconnected_gradients="zero") for output in outputs]
-    return [tf.stack([tf.convert_to_tensor(row[k]) for row in rows]) for k in range(len(variables))]

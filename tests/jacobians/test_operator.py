@@ -57,7 +57,11 @@ def evaluate(problem, function, batch=None, jit_compile=False):
     return tf.nest.map_structure(lambda t: t.numpy(), program(x))
 
 
-@pytest.mark.parametrize("batch, jit_compile", [(None, False), (N, True)])
+@pytest.mark.parametrize(
+    "implementation, batch, jit_compile",
+    [("native", None, False), ("native", N, True), ("twin", None, False)],
+    indirect=["implementation"],
+)
 def test_products(problem, rng, implementation, batch, jit_compile):
     dense = problem[-1]
     rows, columns = dense.shape

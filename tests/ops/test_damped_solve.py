@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.ops.ways import every_way
 from tfjac import ops
 
 pytestmark = pytest.mark.usefixtures("implementation")
@@ -14,6 +15,7 @@ def positive_definite(rng, p):
     return root @ root.T / max(p, 1)
 
 
+@every_way
 @pytest.mark.parametrize(
     "p, damping",
     [(0, 0.1), (0, [0.1, 2.0]), (1, 0.1), (7, []), (7, [0.01, 1.0, 100.0]), (64, [0.3]), (333, [0.2, 0.4])],
@@ -30,6 +32,7 @@ def test_solution(p, damping, compiled, dtype, rng):
     assert solution.dtype == dtype and success.dtype == tf.bool
 
 
+@every_way
 @pytest.mark.parametrize("p", [1, 5, 200])
 def test_indefinite_matrix_fails_until_damped(p, compiled, dtype, rng):
     matrix = positive_definite(rng, p)
@@ -47,6 +50,7 @@ def test_semidefinite_matrix_of_zeros_fails(compiled, dtype):
     np.testing.assert_array_equal(solution, np.zeros(4))
 
 
+@every_way
 @pytest.mark.parametrize("p", [3, 170])
 def test_non_finite_input_is_a_flag(p, compiled, dtype, rng):
     solve = compiled(ops.damped_solve)
@@ -61,6 +65,7 @@ def test_non_finite_input_is_a_flag(p, compiled, dtype, rng):
             np.testing.assert_array_equal(solution[0], np.zeros(p))
 
 
+@every_way
 @pytest.mark.parametrize("p", [4, 200])
 def test_upper_triangle_is_not_read(p, compiled, dtype, rng):
     matrix = positive_definite(rng, p)

@@ -43,8 +43,8 @@ print(json.dumps([ops.ops_info().instruction_set, found]))
 
 
 def test_same_bits_for_any_number_of_threads(need_native):
-    results = [json.loads(run(BITS, threads))[1] for threads in (1, 2, 5)]
-    assert results[0] == results[1] == results[2]
+    alone, together = [json.loads(run(BITS, threads))[1] for threads in (1, 5)]
+    assert alone == together
 
 
 VALUES = """

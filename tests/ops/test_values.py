@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.ops.factors import CASES, Problem, tolerance
+from tests.ops.ways import every_way
 from tfjac import ops
 
 pytestmark = pytest.mark.usefixtures("implementation")
@@ -50,6 +51,7 @@ def check(found, problem, dtype):
     np.testing.assert_allclose(found["gram"], np.transpose(found["gram"]), rtol=1e-5, atol=1e-5)
 
 
+@every_way
 @pytest.mark.parametrize("case", CASES)
 def test_values(case, compiled, dtype, rng):
     problem = Problem(rng, *CASES[case])
@@ -57,6 +59,7 @@ def test_values(case, compiled, dtype, rng):
     check(found, problem, dtype)
 
 
+@every_way
 @pytest.mark.parametrize("case", ["mlp", "positions", "many_positions", "groups", "convolution"])
 def test_factors_of_very_different_sizes(case, compiled, dtype, rng, request):
     """Entries of J of moderate size, from an a and a d whose squares are out of range, one above and one below."""

@@ -1,5 +1,6 @@
 """Programs compiled by XLA: on the CPU they call the native kernels, unless plain HLO is asked for."""
 
+import itertools
 import json
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_factors_of_very_different_sizes_in_plain_hlo(case, plain_hlo, rng):
     check(compute([x * 1e20 for x in a], [y / 1e20 for y in d], residual), problem, tf.float32)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case, dtype", zip(CASES, itertools.cycle([tf.float32, tf.float64])))
 def test_values_in_plain_hlo(case, dtype, rng, plain_hlo):
     problem = Problem(rng, *CASES[case])
     compute = tf.function(every_op(problem.layouts), jit_compile=True)

@@ -48,8 +48,9 @@ def test_every_solver_trains_alike(solver):
     np.testing.assert_allclose(fit(model, epochs=4)["loss"], expected, rtol=2e-2)
 
 
-@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
-@pytest.mark.parametrize("scaling", ["marquardt", "more"])
+@pytest.mark.parametrize(
+    ("damping", "scaling"), [("nielsen", "marquardt"), ("multiplicative", "more"), ("trust_region", "more")]
+)
 def test_every_damping_and_scaling_trains(damping, scaling):
     losses = fit(compiled(optimizer=LevenbergMarquardt(damping, scaling)), epochs=15)["loss"]
     assert losses[-1] < 0.1 * losses[0]
