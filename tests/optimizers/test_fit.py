@@ -6,7 +6,14 @@ import pytest
 import tensorflow as tf
 
 from tests.precision import floating
-from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, StepMonitor, TrustRegionDamping
+from tfjac.optimizers import (
+    ConjugateGradientSolver,
+    LevenbergMarquardt,
+    NielsenDamping,
+    Status,
+    StepMonitor,
+    TrustRegionDamping,
+)
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -41,7 +48,7 @@ def test_full_batch_falls_at_every_step(jit_compile):
     assert (np.diff(losses) <= 0).all()
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "kernel", "qr", "cg"])
+@pytest.mark.parametrize("solver", ["cholesky", "kernel", "qr", ConjugateGradientSolver(1e-5)])
 def test_every_solver_trains_alike(solver):
     model = compiled(optimizer=LevenbergMarquardt(solver=solver))
     expected = fit(compiled(optimizer=LevenbergMarquardt(solver="cholesky")), epochs=4)["loss"]

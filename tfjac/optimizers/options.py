@@ -32,6 +32,15 @@ def resolve(argument, value, choices):
     return value
 
 
+def choice(argument, value, names):
+    """Return `value`; raise ValueError unless it is one of `names`."""
+    if value not in names:
+        listed = ", ".join(repr(name) for name in names)
+        near = suggestion(value, names) if isinstance(value, str) else ""
+        raise ValueError(f"{argument} must be one of {listed}.{near} Received: {argument}={value!r}")
+    return value
+
+
 def suggestion(name, names):
     """Return " Did you mean …?" with the one of `names` that `name` is nearest to; nothing where none is near."""
     near = difflib.get_close_matches(name.lower(), list(names), n=1)

@@ -154,13 +154,29 @@ class OuterFactor(Factor):
         return [by_name[name] for name in self.layout]
 
     def matmul(self, x):
-        x = tf.reshape(x, [*self._sizes(), axes(x)[-1]])
-        return tf.einsum("ntgor,nmtgo->nmr", tf.einsum(f"ntgi,{self.layout}r->ntgor", self.a, x), self.d)
+        (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(x)[-1]
+        weights = tf.einsum(f"{self.layout}r->gior", tf.reshape(x, [*self._sizes(), r]))
+        moved = tf.matmul(self._inputs(), tf.reshape(weights, [g, i, o * r]))
+        moved = tf.transpose(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4])
+        return tf.matmul(self._cotangents(), tf.reshape(moved, [n, t * g * o, r]))
 
     def adjoint_matmul(self, u):
-        pulled = tf.einsum("nmtgo,nmr->ntgor", self.d, u)
-        result = tf.einsum(f"ntgi,ntgor->{self.layout}r", self.a, pulled)
-        return tf.reshape(result, [self.num_columns, axes(u)[-1]])
+        (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(u)[-1]
+        pulled = tf.matmul(self._cotangents(), u, transpose_a=True)
+        pulled = tf.transpose(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4])
+        result = tf.matmul(self._inputs(), tf.reshape(pulled, [g, n * t, o * r]), transpose_a=True)
+        result = tf.einsum(f"gior->{self.layout}r", tf.reshape(result, [g, i, o, r]))
+        return tf.reshape(result, [self.num_columns, r])
+
+    def _inputs(self):
+        """a as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
+        n, t, g, i = axes(self.a)
+        return tf.reshape(tf.transpose(self.a, [2, 0, 1, 3]), [g, n * t, i])
+
+    def _cotangents(self):
+        """d as matrices `[n, m, t·g·o]`."""
+        n, m, t, g, o = axes(self.d)
+        return tf.reshape(self.d, [n, m, t * g * o])
 
     def squared_column_norms(self):
         if self.a.shape[1] != 1:

@@ -38,7 +38,7 @@ def _operator(group, variables, columns, dependence):
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
-        return ZeroRows(_size(_flattened(group)), columns.total, group[0].dtype)
+        return ZeroRows(_size(_flattened(group)), columns, group[0].dtype)
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
             warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few

@@ -23,6 +23,10 @@ class FreeLinearisation(Linearisation):
         super().__init__(FreeColumns(whole.jacobian, free), whole.residual, masked)
         self._whole, self.free = whole, free
 
+    def only_free(self, vector):
+        """Return a vector `[p]` with zeros for what is held."""
+        return _only(self.free, vector)
+
     def gradient(self):
         """Return g `[p]`, zero for what is held."""
         return _only(self.free, self._whole.gradient())
@@ -48,6 +52,10 @@ class FreeColumns:
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
         return dense_kernel(self, scales)
+
+    def factors(self):
+        """Return the factors of each variable, the columns that are held among them."""
+        return self._jacobian.factors()
 
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""

@@ -51,6 +51,10 @@ class Linearisation:
 
     # -------------------------------------------------------------- the model
 
+    def only_free(self, vector):
+        """Return a vector `[p]` with zeros for parameters that are held: here, as it is."""
+        return vector
+
     def gradient(self):
         """Return g, `[p]`."""
         return self.jacobian.adjoint(self.residual) + self.prior.gradient

@@ -7,8 +7,8 @@ class StackedJacobian:
     """J, of all residuals with respect to all variables; its rows are those of the blocks, one after the other.
 
     Args:
-        operators: list of the Jacobians of the blocks, each a `JacobianOperator` or `SomeColumns` with columns for all
-            variables. May be empty.
+        operators: list of the Jacobians of the blocks, each a `JacobianOperator`, or `SomeColumns` or `ZeroRows` with
+            columns for all variables. May be empty.
         rows: list of the number of rows of each, integers or scalar tensors.
         columns: `Columns`.
         dtype: what its elements are.
@@ -35,6 +35,11 @@ class StackedJacobian:
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""
         return self._sum([tf.square(operator.column_norms()) for operator in self.operators])
+
+    def factors(self):
+        """Return a list with, for each variable, the list of the factors of its columns, one for each block."""
+        blocks = [operator.factors for operator in self.operators]
+        return [[block[k] for block in blocks if block[k] is not None] for k in range(len(self.columns.sizes))]
 
     def matvec(self, vector):
         """Return J v, `[rows]`."""
@@ -91,6 +96,12 @@ class SomeColumns:
         """Return the norms of the columns, `[p]`."""
         return self._widen(self.operator.column_norms())
 
+    @property
+    def factors(self):
+        """The factors, one per variable; None for those that are missing."""
+        present = dict(zip(self.present, self.operator.factors))
+        return [present.get(index) for index in range(len(self.columns.sizes))]
+
     def matvec(self, vector, adjoint=False):
         """Return J v `[rows]`, or Jᵀ u `[p]`."""
         if adjoint:
@@ -118,7 +129,7 @@ class ZeroRows:
 
     Args:
         rows: how many they are, an integer or a scalar tensor.
-        columns: number of columns.
+        columns: `Columns` of all variables.
         dtype: of the variables.
     """
 
@@ -127,23 +138,28 @@ class ZeroRows:
 
     def gram_and_gradient(self, residual):
         """Return zeros `[p, p]` and `[p]`."""
-        return self._zeros(self.columns, self.columns), self._zeros(self.columns)
+        return self._zeros(self.columns.total, self.columns.total), self._zeros(self.columns.total)
 
     def kernel(self, scales):
         """Return zeros `[rows, rows]`."""
         return self._zeros(self.rows, self.rows)
 
+    @property
+    def factors(self):
+        """None for each variable."""
+        return [None] * len(self.columns.sizes)
+
     def column_norms(self):
         """Return zeros `[p]`."""
-        return self._zeros(self.columns)
+        return self._zeros(self.columns.total)
 
     def matvec(self, vector, adjoint=False):
         """Return zeros `[rows]`, or `[p]` for the adjoint."""
-        return self._zeros(self.columns if adjoint else self.rows)
+        return self._zeros(self.columns.total if adjoint else self.rows)
 
     def to_dense(self):
         """Return zeros `[rows, p]`."""
-        return self._zeros(self.rows, self.columns)
+        return self._zeros(self.rows, self.columns.total)
 
     def _zeros(self, *shape):
         return tf.zeros(shape, self.dtype)

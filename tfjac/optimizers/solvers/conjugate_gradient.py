@@ -1,75 +1,97 @@
-"""Conjugate gradients: the solver for when neither JᵀJ nor J Jᵀ fits in memory."""
+"""Conjugate gradients: the solver for many residuals and many parameters, where JᵀJ and J Jᵀ are both too large."""
 
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.options import choice, positive, positive_integer
 from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
 
 
 @keras.saving.register_keras_serializable("tfjac")
 class ConjugateGradientSolver(Solver):
-    """Solves (JᵀJ + λD + Λ) p = −g with products J·v and Jᵀ·u alone, preconditioned by the diagonal.
+    """Solves (JᵀJ + λD + Λ) p = −g, as well as it pays, with products J·v and Jᵀ·u alone.
 
-    An inexact solve still gives a descent direction, and the gain ratio judges it like any other. Stops at ‖residual‖
-    ≤ `tolerance`·‖g‖ in the norm of the preconditioner, or after `max_iterations`.
+    An inexact step is one of descent, too, and the gain ratio judges it like any other. Each solve ends where its
+    residual s = −g − (JᵀJ + λD + Λ) p is small,
+
+        ‖s‖ ≤ η‖g‖ with ‖s‖² = sᵀP⁻¹s, P the preconditioner,    η = min(tolerance, ‖g‖ / ‖r‖)
+
+    or after `max_iterations`. ‖g‖ / ‖r‖ is about the part of the residuals that the step may take away, and has no
+    units: as it goes to zero, near a minimum, steps become exact (the forcing sequence of Dembo, Eisenstat & Steihaug,
+    "Inexact Newton methods", 1982).
 
     Args:
-        tolerance: relative residual.
+        tolerance: the largest η.
         max_iterations: at most so many products with J and Jᵀ for each λ.
+        preconditioner: `"kronecker"`, `"block_diagonal"` or `"diagonal"`. The first takes JᵀJ of a weight for A ⊗ G,
+            made of its inputs and of its cotangents. The second has JᵀJ of each variable of up to 1,024 elements as it
+            is. What they do not cover, such as embeddings, is left to the third.
 
-    Cost: one J·v and one Jᵀ·u per iteration; memory a few vectors `[p]`.
+    Cost: one J·v and one Jᵀ·u per iteration, 4n·i·o + 4n·m·o multiply-adds for a layer, and i²o + io² for `"kronecker"`;
+    A and G take n·i² + n·m·o² once, their inverses i³ + o³ for each λ. Memory: a few vectors `[p]`, A and G.
     """
 
     name = "cg"
 
-    def __init__(self, tolerance=1e-5, max_iterations=200):
+    def __init__(self, tolerance=0.03, max_iterations=200, preconditioner="kronecker"):
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
+        self.preconditioner = choice("preconditioner", preconditioner, KINDS)
 
     def prepare(self, linearisation):
-        """Take g and diag(JᵀJ)."""
-        return _MatrixFree(linearisation, self.tolerance, self.max_iterations)
+        """Take g, diag(JᵀJ), and what the preconditioner is made of."""
+        return _MatrixFree(self, linearisation)
 
     def get_config(self):
         """Return the arguments of the constructor."""
-        return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
+        return {
+            "tolerance": self.tolerance,
+            "max_iterations": self.max_iterations,
+            "preconditioner": self.preconditioner,
+        }
 
 
 class _MatrixFree(System):
-    def __init__(self, linearisation, tolerance, max_iterations):
-        self.linearisation, self.tolerance, self.max_iterations = linearisation, tolerance, max_iterations
+    def __init__(self, options, linearisation):
+        self.options, self.linearisation = options, linearisation
         self.gradient = linearisation.gradient()
         self.diagonal = linearisation.diagonal()
+        self.preconditioner = Preconditioner(options.preconditioner, linearisation, self.diagonal)
 
     def solver(self, scaling):
         def solve(damping):
             mass = damping * scaling + self.linearisation.prior.precision
-            step = self._conjugate_gradients(mass, self.diagonal + mass)
+            step = self._conjugate_gradients(mass, self.preconditioner.inverse(mass))
             solved = tf.reduce_all(tf.math.is_finite(step))
             return tf.where(solved, step, tf.zeros_like(step)), solved
 
         return solve
 
-    def _conjugate_gradients(self, mass, preconditioner):
+    def _conjugate_gradients(self, mass, precondition):
         """Hestenes & Stiefel 1952, preconditioned, on (JᵀJ + diag(mass)) p = −g from p = 0."""
-        first = -self.gradient / preconditioner
+        first = precondition(-self.gradient)
         energy = tf.tensordot(-self.gradient, first, 1)
-        limit = self.tolerance**2 * energy
+        limit = self._limit(energy)
 
         def unfinished(count, step, residual, direction, energy):
-            return (count < self.max_iterations) & (energy > limit)
+            return (count < self.options.max_iterations) & (energy > limit)
 
         def iterate(count, step, residual, direction, energy):
             image = self.linearisation.curvature(direction) + mass * direction
             length = energy / tf.tensordot(direction, image, 1)
             step, residual = step + length * direction, residual - length * image
-            preconditioned = residual / preconditioner
+            preconditioned = precondition(residual)
             new_energy = tf.tensordot(residual, preconditioned, 1)
             return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
 
         start = (tf.constant(0), tf.zeros_like(first), -self.gradient, first, energy)
         return tf.while_loop(unfinished, iterate, start)[1]
+
+    def _limit(self, energy):
+        """Return (η‖g‖)², `energy` being ‖g‖²."""
+        part = tf.math.divide_no_nan(energy, tf.reduce_sum(tf.square(self.linearisation.residual)))
+        return tf.minimum(part, self.options.tolerance**2) * energy
 
     def quadratic(self, step):
         return self.linearisation.quadratic(step)

@@ -1,0 +1,25 @@
+"""What JᵀJ of one variable is next to: a Kronecker product of two small matrices, made from the factor's two tensors."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.shapes import axes
+
+
+def kronecker_product(factor):
+    """Return A `[g,i,i]` and G `[g,o,o]` of a factor with an outer form, with JᵀJ ≈ A ⊗ G in each group g.
+
+        A = Σ_nt a aᵀ / (n·t),    G = Σ_nmt d dᵀ
+
+    Exact for a single position and inputs that are the same in all examples, such as the ones of a bias. Else inputs
+    and cotangents are taken to be independent, and positions not to interact.
+
+    Cost: n·t·i² + n·m·t·o² multiply-adds for each group.
+    Reference: J. Martens & R. Grosse, "Optimizing neural networks with Kronecker-factored approximate curvature",
+    2015; for convolutions R. Grosse & J. Martens, 2016.
+    """
+    a, d, _ = factor.outer_form()
+    (n, t, g, i), (m, o) = axes(a), (axes(d)[1], axes(d)[4])
+    inputs = tf.reshape(tf.transpose(a, [2, 0, 1, 3]), [g, n * t, i])
+    cotangents = tf.reshape(tf.transpose(d, [3, 0, 1, 2, 4]), [g, n * m * t, o])
+    count = tf.cast(tf.maximum(n * t, 1), a.dtype)
+    return tf.matmul(inputs, inputs, transpose_a=True) / count, tf.matmul(cotangents, cotangents, transpose_a=True)

@@ -1,0 +1,140 @@
+"""Preconditioners of conjugate gradients: what stands for (JᵀJ + diag(mass))⁻¹, variable by variable."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac import ops
+from tfjac.jacobians.factors.forms import listed
+from tfjac.jacobians.factors.kronecker import kronecker_product
+
+LARGEST_SIDE = 4096
+"""Of Kronecker factors: a matrix of more rows takes too long to invert."""
+
+LARGEST_BLOCK = 1024
+"""Of exact blocks."""
+
+
+class Preconditioner:
+    """An approximation of (JᵀJ + diag(mass))⁻¹ for any mass `[p]`, all of λD + Λ.
+
+    Args:
+        kind: one of `KINDS`.
+        linearisation: `Linearisation`.
+        diagonal: `[p]`, diag(JᵀJ).
+    """
+
+    def __init__(self, kind, linearisation, diagonal):
+        self._linearisation, self._columns = linearisation, linearisation.columns
+        parts, factors = tf.split(diagonal, self._columns.sizes), linearisation.jacobian.factors()
+        self._parts = [KINDS[kind](*pair) for pair in zip(factors, parts)]
+
+    def inverse(self, mass):
+        """Return the function that multiplies a vector `[p]` by the approximation, parameters that are held left out.
+
+        What is symmetric and positive definite stays so in the parameters that are left.
+        """
+        sizes = self._columns.sizes
+        applied = [part.inverse(each) for part, each in zip(self._parts, tf.split(mass, sizes))]
+
+        def apply(vector):
+            products = [function(each) for function, each in zip(applied, tf.split(vector, sizes))]
+            return self._linearisation.only_free(tf.concat(products, axis=0))
+
+        return apply
+
+
+class _Diagonal:
+    """1 / (diag(JᵀJ) + mass), for one variable.
+
+    Args:
+        diagonal: diag(JᵀJ), the part of the variable.
+    """
+
+    def __init__(self, diagonal):
+        self._diagonal = diagonal
+
+    def inverse(self, mass):
+        return lambda vector: vector / (self._diagonal + mass)
+
+
+class _Block:
+    """(JᵀJ + mass)⁻¹ for one variable, the block formed and inverted."""
+
+    def __init__(self, factors):
+        self._gram = tf.add_n([ops.jacobian_gram(*listed(factor))[0] for factor in factors])
+
+    def inverse(self, mass):
+        inverse = _inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
+        return lambda vector: tf.linalg.matvec(inverse, vector)
+
+
+class _Kronecker:
+    """(A + π√m·I)⁻¹ ⊗ (G + √m/π·I)⁻¹ for one variable, m being its mean mass, where JᵀJ ≈ A ⊗ G.
+
+    π² = (tr A / i) / (tr G / o) shares m out evenly. Factors of several blocks of residuals add up: A is then their
+    mean, weighted by tr G, and G their sum.
+    """
+
+    def __init__(self, factors):
+        pairs = [kronecker_product(factor) for factor in factors]
+        self._layout = factors[0].outer_form()[2]
+        self._right = tf.add_n([right for _, right in pairs])
+        total = tf.linalg.trace(self._right)
+        shares = [tf.math.divide_no_nan(tf.linalg.trace(right), total) for _, right in pairs]
+        self._left = tf.add_n([share[:, None, None] * left for share, (left, _) in zip(shares, pairs)])
+
+    def inverse(self, mass):
+        left, right = self._inverses(tf.sqrt(tf.reduce_mean(mass)))
+        sizes = dict(zip("gio", [*left.shape[:2], right.shape[1]]))
+
+        def apply(vector):
+            blocks = tf.reshape(vector, [sizes[axis] for axis in self._layout])
+            blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self._layout}->gio", blocks)), right)
+            return tf.reshape(tf.einsum(f"gio->{self._layout}", blocks), [-1])
+
+        return apply
+
+    def _inverses(self, root):
+        size = [tf.linalg.trace(side) / side.shape[-1] for side in (self._left, self._right)]
+        share = tf.sqrt(tf.math.divide_no_nan(*size))
+        share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
+        return [
+            _inverse(side + (shift * root)[:, None, None] * tf.eye(side.shape[-1], dtype=side.dtype))
+            for side, shift in ((self._left, share), (self._right, 1 / share))
+        ]
+
+
+def _inverse(matrix):
+    """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
+    diagonal = tf.linalg.diag_part(matrix)
+    rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
+    diagonal += rounding * tf.reduce_max(diagonal, axis=-1, keepdims=True)
+    factor = tf.linalg.cholesky(tf.linalg.set_diag(matrix, diagonal))
+    return tf.linalg.cholesky_solve(factor, tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype))
+
+
+def _diagonal(factors, diagonal):
+    return _Diagonal(diagonal)
+
+
+def _block_diagonal(factors, diagonal):
+    possible = factors and diagonal.shape[0] <= LARGEST_BLOCK and all(factor.has_outer_form for factor in factors)
+    return _Block(factors) if possible else _Diagonal(diagonal)
+
+
+def _kronecker(factors, diagonal):
+    return _Kronecker(factors) if factors and _sides(factors) else _Diagonal(diagonal)
+
+
+def _sides(factors):
+    """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
+    if not all(factor.has_outer_form for factor in factors):
+        return None
+    forms = {(layout, *a.shape[2:], *d.shape[4:]) for a, d, layout in (factor.outer_form() for factor in factors)}
+    if len(forms) > 1 or None in next(iter(forms)) or max(next(iter(forms))[2:]) > LARGEST_SIDE:
+        return None
+    return next(iter(forms))
+
+
+KINDS = {"kronecker": _kronecker, "block_diagonal": _block_diagonal, "diagonal": _diagonal}
+"""By name: functions from the factors of a variable's columns, and its part of diag(JᵀJ), to its preconditioner."""
