@@ -1,5 +1,7 @@
 """Preconditioners and the forcing sequence, against dense matrices in NumPy made from Jacobians taken row by row."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -69,7 +71,7 @@ def test_preconditioner_by_the_formula(kind, jit_compile):
         expected = vector / np.diag(matrix)
     elif kind == "block_diagonal":
         ends = np.cumsum([0, *sizes])
-        blocks = [matrix[a:b, a:b] for a, b in zip(ends[:-1], ends[1:])]
+        blocks = [matrix[a:b, a:b] for a, b in itertools.pairwise(ends)]
         expected = np.linalg.solve(block_diagonal(blocks), vector)
     else:
         blocks = []
@@ -171,9 +173,9 @@ def test_steps_are_as_exact_as_the_gradient_is_small(near):
 
 
 def test_bad_options():
-    with pytest.raises(ValueError, match="'diagonal'. Did you mean 'kronecker'. Received: preconditioner='kroneker'"):
+    with pytest.raises(ValueError, match=r"'diagonal'. Did you mean 'kronecker'. Received: preconditioner='kroneker'"):
         ConjugateGradientSolver(preconditioner="kroneker")
-    with pytest.raises(ValueError, match="tolerance must be a number between 0 and 1. Received: tolerance=2"):
+    with pytest.raises(ValueError, match=r"tolerance must be a number between 0 and 1. Received: tolerance=2"):
         ConjugateGradientSolver(tolerance=2)
     options = {"tolerance": 0.1, "max_iterations": 7, "preconditioner": "diagonal"}
     assert ConjugateGradientSolver.from_config(options).get_config() == options

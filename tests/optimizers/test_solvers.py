@@ -1,5 +1,7 @@
 """Every solver against the dense normal equations in NumPy, with and without a prior, for both shapes of J."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +16,7 @@ from tfjac.optimizers import (
     QRSolver,
 )
 from tfjac.optimizers.problem.residuals import problem_of_loss
+from tfjac.optimizers.solvers.sizes import LayerSizes, ProblemSizes
 
 EXACT = [CholeskySolver(), KernelSolver(), QRSolver()]
 DAMPINGS = [1e-6, 0.1]
@@ -132,7 +135,7 @@ CHOICES = {
     "open batch, few parameters": (None, tf.float32, AutoSolver(), "cholesky"),
     "more parameters": (5, tf.float32, AutoSolver(), "kernel"),
     "open batch": (None, tf.float32, AutoSolver(), "kernel or cholesky"),
-    "open batch, JᵀJ over the budget": (None, tf.float32, AutoSolver(memory_budget=1e6), "kernel"),
+    "open batch, JᵀJ over the budget": (None, tf.float32, AutoSolver(memory_budget=1e6), "kernel or cg"),
     "nothing fits": (500, tf.float32, AutoSolver(memory_budget=1e3), "cg"),
 }
 
@@ -148,11 +151,42 @@ def test_what_auto_chooses(case):
     @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)])
     def trace(x):
         problem = problem_of_loss(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight])
-        chosen.extend(solver.choose(problem.linearise()))
+        chosen.extend(solver.choose(ProblemSizes.of(problem.linearise())).solvers)
 
     trace.get_concrete_function()
-    assert " or ".join(dict.fromkeys(each.name for each in chosen)) == expected
+    assert " or ".join(each.name for each in chosen) == expected
     assert {each.name for each in chosen} <= set(solver.names)
+
+
+def network_sizes(examples, outputs, *widths, is_double=False, prior=True):
+    """A float32 network of dense layers of these widths, biases left out."""
+    layers = [LayerSizes(examples, outputs, 1, 1, i, o) for i, o in itertools.pairwise(widths)]
+    rows, parameters = examples and examples * outputs, sum(layer.i * layer.o for layer in layers)
+    return ProblemSizes(rows, parameters, (tuple(layers),), 8 if is_double else 4, prior, is_double)
+
+
+LARGE_ONES = {
+    "many residuals, many weights": (network_sizes(2000, 10, 20, 128, 128, 10), "cg"),
+    "a factorisation takes a tenth of a second": (network_sizes(500, 10, 20, 55, 55, 10), "cholesky"),
+    "few residuals": (network_sizes(100, 10, 784, 1024, 1024, 10), "kernel"),
+    "few weights": (network_sizes(100_000, 10, 20, 32, 32, 10), "cholesky"),
+    "a prior that the kernel does not take": (network_sizes(100, 10, 784, 1024, 1024, 10, prior=False), "cg"),
+    "open": (network_sizes(None, 10, 20, 128, 128, 10), "kernel or cholesky or cg"),
+    "open and vast": (network_sizes(None, 10, 784, 1024, 1024, 10), "kernel or cg"),
+}
+
+
+@pytest.mark.parametrize("case", LARGE_ONES)
+def test_what_auto_chooses_for_networks(case):
+    sizes, expected = LARGE_ONES[case]
+    assert " or ".join(solver.name for solver in AutoSolver().choose(sizes).solvers) == expected
+
+
+@pytest.mark.parametrize(("examples", "expected"), [(400, "kernel"), (760, "cg"), (10**5, "cholesky")])
+def test_the_same_choice_once_the_batch_is_known(examples, expected):
+    fixed = AutoSolver().choose(network_sizes(examples, 10, 20, 60, 90, 10))
+    solvers, index = AutoSolver().choose(network_sizes(None, 10, 20, 60, 90, 10))
+    assert solvers[int(index(tf.constant(10.0 * examples, tf.float64)))].name == fixed.solvers[0].name == expected
 
 
 @pytest.mark.parametrize(("examples", "expected"), [(20, "kernel"), (700, "cholesky")])

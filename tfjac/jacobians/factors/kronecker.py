@@ -1,4 +1,4 @@
-"""What JᵀJ of one variable is next to: a Kronecker product of two small matrices, made from the factor's two tensors."""
+"""What JᵀJ of one variable is next to: a Kronecker product of two small matrices."""
 
 import tensorflow as tf
 

@@ -6,9 +6,10 @@ import tensorflow as tf
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.solvers.base import Choice, Solver
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
-from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
+from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.qr import QRSolver
+from tfjac.optimizers.solvers.sizes import ProblemSizes
 
 SMALL = 256
 """So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
@@ -16,17 +17,33 @@ SMALL = 256
 QR_ELEMENTS = 2**22
 """In float64, a J of up to so many elements is factored itself rather than squared."""
 
+LARGE = 2048
+"""Parameters below which an exact step never takes so long that conjugate gradients would pay."""
+
+PAYS = 4
+"""Conjugate gradients are taken where they cost this much less: exact steps lower the loss by more."""
+
+SLOWNESS = 10
+"""Products with vectors run at the speed of memory, factorisations at that of arithmetic: so many times faster."""
+
+ITERATION = 1e8
+"""Multiply-adds of a factorisation in the time that the operations of one iteration take to be started."""
+
+ATTEMPTS = 1.5
+"""For each step, on average."""
+
 
 @keras.saving.register_keras_serializable("tfjac")
 class AutoSolver(Solver):
-    """Chooses by the number of residuals nm, of parameters p, the dtype, and a memory budget.
+    """Chooses by the number of residuals nm, of parameters p, the dtype, costs, and a memory budget.
 
     - float64, p ≤ 256, nm known and ≥ p, J of at most 2²² elements: `"qr"`;
     - p ≤ nm, or p ≤ 256: `"cholesky"`;
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
-    - the matrix that this would need is over the budget: the other of the two, or else `"cg"`.
+    - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
+    - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`.
 
-    Where the batch size is open while tracing, as in `fit`, and both would do, both are traced and the batch
+    Where the batch size is open while tracing, as in `fit`, and more than one would do, all are traced and the batch
     decides as it comes.
 
     Args:
@@ -39,28 +56,65 @@ class AutoSolver(Solver):
     def __init__(self, memory_budget=4 * 2**30):
         self.memory_budget = positive("memory_budget", memory_budget)
 
-    def choose(self, linearisation):
-        """Return the `Choice` that static shapes, the dtype and the memory budget lead to."""
-        rows, columns = linearisation.static_num_rows, linearisation.num_parameters
+    def choose(self, sizes):
+        """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
+        rows, columns = sizes.rows, sizes.parameters
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
-        if linearisation.dtype == tf.float64 and tall and columns <= SMALL:
-            return _always(QRSolver())
-        possible = []
-        if linearisation.prior.has_one_number_per_variable and columns > SMALL and (rows is None or rows < columns):
-            possible.append((KernelSolver(), rows or 0))
-        if rows is None or rows >= columns or not possible:
-            possible.append((CholeskySolver(), columns))
-        fitting = [solver for solver, size in possible if 2 * size**2 * linearisation.dtype.size <= self.memory_budget]
-        return Choice(*fitting) if len(fitting) == 2 else _always(*fitting or [ConjugateGradientSolver()])
+        if sizes.is_double and tall and columns <= SMALL:
+            return QRSolver().choose(sizes)
+        square = CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget  # whatever the rows
+        possible = [
+            (KernelSolver(), sizes.one_prior_per_variable and columns > SMALL),
+            (CholeskySolver(), square),
+            (ConjugateGradientSolver(), columns > LARGE or not square),
+        ]
+        solvers = tuple(solver for solver, would_do in possible if would_do)
+        choice = Choice(solvers, lambda rows: self._best(solvers, sizes._replace(rows=rows)))
+        return choice if rows is None else solvers[choice.index(float(rows))].choose(sizes)
+
+    def _best(self, solvers, sizes):
+        """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""
+        costs = {solver.name: solver.cost(sizes) for solver in solvers}
+        exact, ranks = float("inf"), {}
+        if "cholesky" in costs:
+            exact, ranks["cholesky"] = effort(costs["cholesky"]), 1
+        if "kernel" in costs:
+            usable = costs["kernel"].memory <= self.memory_budget
+            usable &= sizes.rows < (sizes.parameters if "cholesky" in costs else float("inf"))
+            exact, ranks["kernel"] = _where(usable, effort(costs["kernel"]), exact), _where(usable, 0, 3)
+        if "cg" in costs:
+            ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -1, 2)
+        ranks = [ranks[solver.name] for solver in solvers]
+        return tf.argmin(tf.stack(ranks), output_type=tf.int32) if tf.is_tensor(sizes.rows) else ranks.index(min(ranks))
+
+    def cost(self, sizes):
+        """Return the `Cost` of the solver chosen for sizes whose number of rows is known."""
+        return self._chosen(sizes).cost(sizes)
 
     def prepare(self, linearisation):
-        """Return the system of the solver chosen for a J that has no fewer rows than columns."""
-        return self.choose(linearisation).tall.prepare(linearisation)
+        """Return the system of the solver chosen for a J whose shape the graph fixes."""
+        return self._chosen(ProblemSizes.of(linearisation)).prepare(linearisation)
+
+    def _chosen(self, sizes):
+        choice = self.choose(sizes)
+        return choice.solvers[choice.index(sizes.rows)]
 
     def get_config(self):
         """Return the arguments of the constructor."""
         return {"memory_budget": self.memory_budget}
 
 
-def _always(solver):
-    return Choice(solver, solver)
+def effort(cost):
+    """Return the multiply-adds of a step by a factorisation."""
+    return cost.step + ATTEMPTS * cost.attempt
+
+
+def iterative_effort(cost):
+    """Return the multiply-adds that a factorisation could do in the time of a step by conjugate gradients."""
+    return SLOWNESS * effort(cost) + ATTEMPTS * ITERATIONS * ITERATION
+
+
+def _where(condition, yes, no):
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return tf.where(condition, yes, no)

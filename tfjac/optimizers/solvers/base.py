@@ -1,7 +1,7 @@
 """What a linear solver is: something that makes a system of one linearisation, and solves it for any damping."""
 
 import abc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class System(abc.ABC):
@@ -42,14 +42,18 @@ class Solver(abc.ABC):
     def prepare(self, linearisation):
         """Return the `System` of a `Linearisation`."""
 
+    @abc.abstractmethod
+    def cost(self, sizes):
+        """Return the `Cost` for `ProblemSizes` whose number of rows is known."""
+
     @property
     def names(self):
         """Names of all solvers that `choose` may come to."""
         return (self.name,)
 
-    def choose(self, linearisation):
-        """Return the `Choice` of solvers for a `Linearisation`: this one, whatever the shape of J."""
-        return Choice(self, self)
+    def choose(self, sizes):
+        """Return the `Choice` of solvers for `ProblemSizes`: this one, whatever they are."""
+        return Choice((self,), lambda rows: 0)
 
     def get_config(self):
         """Return the arguments of the constructor."""
@@ -61,13 +65,27 @@ class Solver(abc.ABC):
         return cls(**config)
 
 
-class Choice(NamedTuple):
-    """The solvers for the two shapes that J can have where the number of its rows shows only with the batch.
+class Cost(NamedTuple):
+    """What a solver takes: Python numbers, or float64 scalar tensors where the number of rows is one.
 
     Attributes:
-        wide: the one for fewer rows than columns.
-        tall: the one for all else; the same object where both will do with one.
+        memory: bytes, besides J as factors.
+        step: multiply-adds once per step.
+        attempt: multiply-adds for each λ.
     """
 
-    wide: Solver
-    tall: Solver
+    memory: Any
+    step: Any
+    attempt: Any
+
+
+class Choice(NamedTuple):
+    """Solvers of which one is to be used, where the number of rows of J may show only with the batch.
+
+    Attributes:
+        solvers: tuple, at least one.
+        index: function from the number of rows, an integer or a float64 scalar tensor, to the index of the one.
+    """
+
+    solvers: tuple
+    index: Any

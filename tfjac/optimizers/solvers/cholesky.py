@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
-from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -16,6 +16,11 @@ class CholeskySolver(Solver):
     """
 
     name = "cholesky"
+
+    def cost(self, sizes):
+        """Return the `Cost`: JᵀJ once, p³/6 for each λ."""
+        p = float(sizes.parameters)
+        return Cost(2 * sizes.itemsize * p**2, sizes.gram(), p**3 / 6)
 
     def prepare(self, linearisation):
         """Form JᵀJ and g."""

@@ -4,8 +4,11 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import choice, positive, positive_integer
-from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
+
+ITERATIONS = 50
+"""For each λ: as many as it takes in the middle of the training of a network."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -28,8 +31,8 @@ class ConjugateGradientSolver(Solver):
             made of its inputs and of its cotangents. The second has JᵀJ of each variable of up to 1,024 elements as it
             is. What they do not cover, such as embeddings, is left to the third.
 
-    Cost: one J·v and one Jᵀ·u per iteration, 4n·i·o + 4n·m·o multiply-adds for a layer, and i²o + io² for `"kronecker"`;
-    A and G take n·i² + n·m·o² once, their inverses i³ + o³ for each λ. Memory: a few vectors `[p]`, A and G.
+    Cost: one J·v and one Jᵀ·u per iteration, 2n·i·o + 2n·m·o multiply-adds for a layer, and i²o + io² for
+    `"kronecker"`; A and G take n·i² + n·m·o² once, their inverses i³ + o³ for each λ. Memory: a few vectors.
     """
 
     name = "cg"
@@ -38,6 +41,17 @@ class ConjugateGradientSolver(Solver):
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
         self.preconditioner = choice("preconditioner", preconditioner, KINDS)
+
+    def cost(self, sizes):
+        """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers, whichever have them."""
+        layers = [layer for block in sizes.layers() for layer in block]
+        sides = [layer.g * (layer.i**2 + layer.o**2) for layer in layers]
+        formed = [layer.n * layer.t * layer.g * (layer.i**2 + layer.m * layer.o**2) for layer in layers]
+        inverted = [layer.g * (layer.i**3 + layer.o**3) for layer in layers]
+        applied = [layer.g * layer.i * layer.o * (layer.i + layer.o) for layer in layers]
+        iteration = 2 * sizes.product() + sum(applied)
+        memory = sizes.itemsize * (6.0 * sizes.parameters + 2 * sum(sides))
+        return Cost(memory, sum(formed), ITERATIONS * iteration + sum(inverted))
 
     def prepare(self, linearisation):
         """Take g, diag(JᵀJ), and what the preconditioner is made of."""

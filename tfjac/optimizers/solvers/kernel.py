@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
-from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -22,6 +22,10 @@ class KernelSolver(Solver):
     """
 
     name = "kernel"
+
+    def cost(self, sizes):
+        """Return the `Cost`: J·Jᵀ once, (nm)³/6 for each λ."""
+        return Cost(2 * sizes.itemsize * sizes.rows**2, sizes.kernel(), sizes.rows**3 / 6)
 
     def prepare(self, linearisation):
         """Take g and diag(JᵀJ); the kernel waits for D."""

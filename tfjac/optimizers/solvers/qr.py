@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.solvers.base import Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -17,6 +17,11 @@ class QRSolver(Solver):
     """
 
     name = "qr"
+
+    def cost(self, sizes):
+        """Return the `Cost`: nm·p² once, 2p³ for each λ."""
+        p = float(sizes.parameters)
+        return Cost(2 * sizes.itemsize * sizes.rows * p, sizes.rows * p**2, 2 * p**3)
 
     def prepare(self, linearisation):
         """Form J and factor it."""

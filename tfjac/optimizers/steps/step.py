@@ -13,10 +13,13 @@ there is anything left to gain; see `bounds`.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
+from functools import partial
+
 import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.linearisation import FreeLinearisation
+from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Point, Report, State, Trial
 
@@ -39,15 +42,11 @@ def take_step(problem, state, method, box=None):
     if box is not None:
         position = problem.columns.flatten(problem.values())
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
-    choice = method.solver.choose(linearisation)
-
-    def step(solver):
-        return _step(problem, linearisation, solver, state, method, box)
-
-    if choice.wide is choice.tall:
-        return step(choice.tall)
-    is_wide = linearisation.num_rows < linearisation.num_parameters
-    return tf.cond(is_wide, lambda: step(choice.wide), lambda: step(choice.tall))
+    solvers, index = method.solver.choose(ProblemSizes.of(linearisation))
+    steps = [partial(_step, problem, linearisation, solver, state, method, box) for solver in solvers]
+    if len(steps) == 1:
+        return steps[0]()
+    return tf.switch_case(index(tf.cast(linearisation.num_rows, tf.float64)), steps)
 
 
 def _step(problem, linearisation, solver, state, method, box):

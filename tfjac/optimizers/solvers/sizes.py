@@ -1,0 +1,95 @@
+"""How large a problem is, in numbers: what the costs of solvers follow from."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class LayerSizes(NamedTuple):
+    """Sizes of one factor: n examples, m outputs, t positions, g groups, i and o features.
+
+    n and m are integers, or None where the graph leaves them open.
+    """
+
+    n: Any
+    m: Any
+    t: Any
+    g: Any
+    i: Any
+    o: Any
+
+    @classmethod
+    def of(cls, factor):
+        """Return the sizes of a factor; one without an outer form counts as one input to each position."""
+        if factor.has_outer_form:
+            a, d, _ = factor.outer_form()
+            return cls(*d.shape[:2], *a.shape[1:], d.shape[4])
+        n, m, t, o = factor.tensors()[1].shape
+        return cls(n, m, t, 1, 1, o)
+
+
+class ProblemSizes(NamedTuple):
+    """Sizes of a linearisation.
+
+    Attributes:
+        rows: number of residuals: a number, a float64 scalar tensor, or None where the graph leaves it open.
+        parameters: number of parameters, an integer.
+        blocks: one tuple for each block of residuals, of the `LayerSizes` of the variables that it depends on.
+        itemsize: bytes of a number.
+        one_prior_per_variable: whether regularisers weigh all elements of a variable alike.
+        is_double: whether the dtype is float64.
+    """
+
+    rows: Any
+    parameters: int
+    blocks: tuple
+    itemsize: int
+    one_prior_per_variable: bool
+    is_double: bool
+
+    @classmethod
+    def of(cls, linearisation):
+        """Return the sizes of a `Linearisation`, as far as the graph fixes them."""
+        factors = [operator.factors for operator in linearisation.jacobian.operators]
+        return cls(
+            rows=linearisation.static_num_rows,
+            parameters=linearisation.num_parameters,
+            blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
+            itemsize=linearisation.dtype.size,
+            one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
+            is_double=linearisation.dtype == tf.float64,
+        )
+
+    def layers(self):
+        """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""
+        known = sum(layers[0].n * layers[0].m for layers in self.blocks if layers and None not in layers[0][:2])
+        return [[_filled(layer, self.rows - known) for layer in layers] for layers in self.blocks]
+
+    def product(self):
+        """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
+        return _sum(each.n * each.t * each.g * each.o * (each.i + each.m) for block in self.layers() for each in block)
+
+    def gram(self):
+        """Return the multiply-adds of JᵀJ."""
+        counts = []
+        for block in self.layers():
+            columns = sum(layer.g * layer.i * layer.o for layer in block)
+            folded = all(layer.t == 1 for layer in block)
+            counts += [(layer.n if folded else layer.n * layer.m) * columns**2 / 2 for layer in block[:1]]
+        return _sum(counts)
+
+    def kernel(self):
+        """Return the multiply-adds of J·Jᵀ."""
+        if len(self.blocks) != 1:
+            return self.rows**2 * self.parameters / 2
+        return _sum(each.n**2 * each.t**2 * each.g * (each.i + each.m**2 * each.o) for each in self.layers()[0])
+
+
+def _filled(layer, rows):
+    m = 1 if layer.m is None else layer.m
+    n = rows / m if None in (layer.n, layer.m) else layer.n
+    return LayerSizes(n, m, *(1 if size is None else size for size in layer[2:]))
+
+
+def _sum(numbers):
+    return sum(numbers, start=0.0)
