@@ -117,6 +117,7 @@ def test_other_functions_of_one_row(rng):
             tf.function(refused, input_signature=OPEN)(x, row)
 
 
+@pytest.mark.unverified("it counts checks")
 def test_sizes_that_are_one_and_the_same_are_not_checked(rng):
     """A residual network over an open batch: every size comes down to that of x."""
     kernels = [tf.Variable(rng.normal(size=(4, 4))) for _ in range(2)]

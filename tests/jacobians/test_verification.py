@@ -103,6 +103,14 @@ def test_what_cancels_is_no_error(rng):
     tfjac.per_example_jacobian(lambda: normalised(100.0 * x), normalised.trainable_variables, verify=True)
 
 
+def test_rounding_in_half_precision_is_no_error(rng):
+    """Also where the variable is in single precision."""
+    weight = tf.Variable(rng.normal(size=(3, 2)), dtype=tf.float32)
+    x = tf.constant(rng.normal(size=(4, 3)), tf.bfloat16)
+    ys = lambda: tf.cast(tf.tanh(x @ tf.cast(weight, tf.bfloat16)), tf.float32)  # noqa: E731
+    tfjac.per_example_jacobian(ys, weight, verify=True)
+
+
 @pytest.mark.unverified("it counts what verification adds")
 def test_nothing_is_added_where_it_is_not_wanted(model, x):
     variables = model.trainable_variables

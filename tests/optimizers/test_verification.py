@@ -102,7 +102,7 @@ def test_under_xla_it_says_that_it_checks_nothing():
         fit(jit_compile=True, epochs=1)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64", "complex128"])
 def test_what_counts_as_rounding(dtype):
     ours = tf.constant([1.0, 100.0], dtype)
     compare = tf.function(lambda theirs, scale: verified(ours, theirs, scale, "it differs"))

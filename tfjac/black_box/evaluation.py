@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from tfjac.black_box.estimators import Probe
 from tfjac.black_box.points import Points, flattened
-from tfjac.black_box.resolution import resolution_of
-from tfjac.graph import verification_wanted
+from tfjac.graph import resolution_of, verification_wanted
 
 KEPT = 16
 """Forward passes whose estimates are kept."""

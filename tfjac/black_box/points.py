@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tfjac.black_box.resolution import resolution_of
+from tfjac.graph import resolution_of
 
 
 class Points:

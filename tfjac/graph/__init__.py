@@ -36,6 +36,7 @@ from tfjac.graph.linearity import custom_ops, is_affine, is_linear
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
+from tfjac.graph.resolution import resolution_of
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
@@ -111,6 +112,7 @@ __all__ = [
     "references",
     "registering",
     "replay",
+    "resolution_of",
     "set_gradient",
     "shape_only",
     "source_line",

@@ -10,12 +10,16 @@ import warnings
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.resolution import resolution_of
 
 SWITCH = "TFJAC_VERIFY"
 """The environment variable."""
 
 ROUNDING, LARGEST = 2048, 0.1
 """What counts as rounding, in units of the precision of the dtype, and at most; relative to a scale."""
+
+_SMALLEST = {tf.float64: 2.0**-1022, tf.float16: 2.0**-14}
+"""The smallest normal number where it is not that of float32 and bfloat16."""
 
 
 def verification_wanted(verify=None):
@@ -51,7 +55,7 @@ def _checks_run():
     return not dropped
 
 
-def verified(ours, theirs, scale, what):
+def verified(ours, theirs, scale, what, resolution=None):
     """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
 
     Where anything is not finite nothing is compared.
@@ -61,15 +65,17 @@ def verified(ours, theirs, scale, what):
         scale: scalar tensor, how large the terms are that either is a sum of, such as ‖J‖·‖u‖ for Jᵀu: where they
             cancel, rounding is relative to them.
         what: what differs, for the error, such as "for variable kernel, the gradient differs".
+        resolution: ε, see `resolution_of`, of the coarsest dtype that either was computed in; where left out that of
+            their own.
 
     Returns:
         `ours`. Where they differ, `tf.errors.InvalidArgumentError` is raised, saying `what`, and by how much.
     """
     size = tf.abs(ours - theirs)
     size = tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
-    limits = tf.experimental.numpy.finfo(size.dtype.as_numpy_dtype)
-    scale = tf.cast(scale, size.dtype)
-    sound = size <= min(ROUNDING * float(limits.eps), LARGEST) * scale + ROUNDING * float(limits.tiny)
+    resolution = resolution_of(size.dtype) if resolution is None else resolution
+    scale, least = tf.cast(scale, size.dtype), _SMALLEST.get(size.dtype, 2.0**-126)
+    sound = size <= min(ROUNDING * resolution, LARGEST) * scale + ROUNDING * least
     sound |= ~(tf.math.is_finite(size) & tf.math.is_finite(scale))
     said = tf.strings.format(f"tfjac: {what} by {{}}, where the terms are of size {{}}", (size, scale))
     with tf.control_dependencies([tf.debugging.Assert(sound, [said])]):

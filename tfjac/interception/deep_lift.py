@@ -4,9 +4,10 @@ import inspect
 
 import tensorflow as tf
 
+from tfjac.graph import resolution_of
+
 _PRODUCTS = ("Mul", "BatchMatMulV2")
 _LARGEST = ("Max", "MaxPool", "MaxPool3D")
-_SPACING = {tf.float64: 2.0**-52, tf.float32: 2.0**-23, tf.float16: 2.0**-10, tf.bfloat16: 2.0**-7}
 
 
 def rescale(op, *gradients):
@@ -53,7 +54,7 @@ def _of_elementwise(op, gradient):
     (source,), (output,) = op.inputs, op.outputs
     (own,) = _own_gradients(op, [source], gradient)
     change = _change(source)
-    same = tf.abs(change) <= 16 * _SPACING[source.dtype] * (1 + tf.abs(source))
+    same = tf.abs(change) <= 16 * resolution_of(source.dtype) * (1 + tf.abs(source))
     slope = _change(output) / tf.where(same, tf.ones_like(change), change)
     return tf.where(same, own, gradient * slope)
 

@@ -9,7 +9,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import between, custom_ops, is_linear, is_variable, verification_wanted, verified
+from tfjac.graph import between, custom_ops, is_linear, is_variable, resolution_of, verification_wanted, verified
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 
@@ -34,11 +34,16 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
 
     Cost: two backward passes, and two products with Jᵀ.
     """
-    if not sources or not verification_wanted(verify) or not _is_linear(sources, ys):
+    if not sources or not verification_wanted(verify):
         return
+    path = between(sources, ys)
+    if not _is_linear(path):
+        return
+    resolution = max(resolution_of(dtype) for dtype in _dtypes(path, ys))
     for copy, y in zip(ys, given):
         if copy is not y:
-            verified(copy, y, tf.reduce_max(tf.abs(y)), f"the Jacobian is that of a copy of {y.name}, which differs")
+            what = f"the Jacobian is that of a copy of {y.name}, which differs"
+            verified(copy, y, tf.reduce_max(tf.abs(y)), what, resolution)
     for name, cotangents in (("all examples", _random(ys, False)), ("some examples", _random(ys, True))):
         expected = gradients_or_zeros(ys, sources, cotangents)
         length = tf.add_n([tf.norm(tf.cast(u, tf.float64)) for u in cotangents])
@@ -48,12 +53,19 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
         for (ours, _), theirs, scale, source, x in zip(found, expected, scales, sources, xs):
             what = f"for {_described(x, source)}, Σ u·J of random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
-            verified(ours, theirs, scale + largest / 1000, what)  # what cancels everywhere leaves rounding of others
+            scale += largest / 1000  # what cancels everywhere leaves rounding of others
+            verified(ours, theirs, scale, what, resolution)
 
 
-def _is_linear(sources, ys):
-    """Whether what flows back from ys to the sources does so linearly; where it does not, warn of it."""
-    other = next((op for op in custom_ops(between(sources, ys)) if not is_linear(op)), None)
+def _dtypes(path, ys):
+    """The dtypes that are computed in on the way to ys."""
+    tensors = [*ys, *(output for op in path for output in op.outputs)]
+    return {tensor.dtype for tensor in tensors if tensor.dtype.is_floating or tensor.dtype.is_complex}
+
+
+def _is_linear(path):
+    """Whether cotangents flow back along the ops of a path linearly; where they do not, warn of it."""
+    other = next((op for op in custom_ops(path) if not is_linear(op)), None)
     if other is not None:
         warnings.warn(
             "tfjac: this Jacobian is not verified, as a custom gradient is not linear in what flows back, or not known "

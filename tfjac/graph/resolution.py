@@ -5,6 +5,6 @@ import tensorflow as tf
 
 
 def resolution_of(dtype):
-    """Return the spacing of numbers around one: the epsilon of a floating-point dtype of NumPy or TensorFlow."""
-    dtype = tf.as_dtype(dtype)
+    """Return the spacing of numbers around one: the epsilon of a floating-point or complex dtype, a tf.DType or not."""
+    dtype = tf.as_dtype(dtype).real_dtype
     return 2.0**-7 if dtype == tf.bfloat16 else float(np.finfo(dtype.as_numpy_dtype).eps)
