@@ -5,6 +5,7 @@ from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamp
 from tfjac.optimizers.keras.callbacks import StepMonitor
 from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
 from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.minimisation.supervision import LeastSquaresState
@@ -40,6 +41,7 @@ __all__ = [
     "Outcome",
     "QRSolver",
     "Report",
+    "RobustError",
     "RobustLoss",
     "Scaling",
     "Solver",

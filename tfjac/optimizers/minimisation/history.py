@@ -39,6 +39,32 @@ class History(NamedTuple):
             cost * square, reduction * square, ratio, damping, gradient * square, attempts.astype(int), accepted > 0
         )
 
+    def plot(self, axes=None):
+        """Draw cost, largest gradient and damping of each step, and its gain ratio; needs Matplotlib.
+
+        Args:
+            axes: two `matplotlib.axes.Axes` to draw on; those of a new figure where left out.
+
+        Returns:
+            The axes.
+        """
+        import matplotlib.pyplot as plt
+
+        left, right = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")[1] if axes is None else axes
+        steps, accepted = np.arange(1, self.cost.size + 1), self.accepted
+        curves = {"cost": self.cost, "largest gradient": self.gradient_norm, "damping": self.damping}
+        for name, values in curves.items():
+            left.semilogy(steps, np.where(values > 0, values, np.nan), label=name)
+        ratio = np.clip(self.ratio, -1, 2)  # far below, it says no more than that the step was rejected
+        for name, those, marker in (("accepted", accepted, "o"), ("rejected", ~accepted, "x")):
+            right.plot(steps[those], ratio[those], marker, markersize=4, label=name)
+        right.axhline(1, color="black", linewidth=0.5)
+        right.set(ylabel="gain ratio", ylim=(-1.1, 2.1))
+        for panel in (left, right):
+            panel.set(xlabel="step")
+            panel.legend()
+        return left, right
+
 
 def row_of(report):
     """Return what is recorded of a `Report`, `[7]`, in the order of the fields of `History`."""

@@ -95,6 +95,17 @@ class LeastSquaresResult:
         """
         return summary_of(self)
 
+    def plot(self, axes=None):
+        """Draw cost, largest gradient, damping and gain ratio of each step; needs Matplotlib.
+
+        Args:
+            axes: two `matplotlib.axes.Axes` to draw on; those of a new figure where left out.
+
+        Returns:
+            The axes.
+        """
+        return self.history.plot(axes)
+
     def __repr__(self):
         return self.summary()
 
