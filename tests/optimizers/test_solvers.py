@@ -12,15 +12,18 @@ from tfjac.optimizers import (
     ConjugateGradientSolver,
     KernelSolver,
     LevenbergMarquardt,
+    LSMRSolver,
     NielsenDamping,
     QRSolver,
+    SVDSolver,
 )
 from tfjac.optimizers.problem.residuals import problem_of_loss
 from tfjac.optimizers.solvers.sizes import LayerSizes, ProblemSizes
 
-EXACT = [CholeskySolver(), KernelSolver(), QRSolver()]
+EXACT = [CholeskySolver(), KernelSolver(), QRSolver(), SVDSolver()]
 DAMPINGS = [1e-6, 0.1]
 ITERATIVE = [ConjugateGradientSolver(1e-12, 500, kind) for kind in ("kronecker", "block_diagonal", "diagonal")]
+ITERATIVE.append(LSMRSolver(1e-12, 500))
 SOLVERS = [*EXACT, *ITERATIVE]
 
 
@@ -98,14 +101,19 @@ def test_step_of_the_normal_equations(solver, prior, examples):
         np.testing.assert_allclose(quadratic, p @ hessian @ p, rtol=1e-7)
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=label)
+@pytest.mark.parametrize("solver", [solver for solver in SOLVERS if solver.name != "svd"], ids=label)
 def test_compiled_by_xla(solver):
     problem, scaling = Linear(5, (0.3, 0.7)), np.ones(18)
     plain, compiled = (problem.solve(solver, [0.1], scaling, jit_compile)[2][0][0] for jit_compile in (False, True))
     np.testing.assert_allclose(compiled, plain, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("solver", [CholeskySolver(), QRSolver(), *ITERATIVE], ids=label)
+def test_svd_is_refused_where_xla_would_lose_its_digits():
+    with pytest.raises(ValueError, match=r"use solver='qr', or leave jit_compile off. Received: jit_compile=True"):
+        Linear(5, (0, 0)).solve(SVDSolver(), [0.1], np.ones(18), jit_compile=True)
+
+
+@pytest.mark.parametrize("solver", [CholeskySolver(), QRSolver(), SVDSolver(), *ITERATIVE], ids=label)
 def test_prior_that_differs_within_a_variable(solver):
     problem = Linear(40, (0.3, 0.7), elementwise=True)
     residual, jacobian, precision, w = problem.reference()

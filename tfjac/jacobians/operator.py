@@ -53,6 +53,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
         """The factors, one per variable."""
         return list(self._factors)
 
+    def cast(self, dtype):
+        """Return the same operator with its factors in another dtype."""
+        factors = [factor.cast(dtype) for factor in self._factors]
+        return JacobianOperator(factors, self._shapes, self._n, self._m, self.name)
+
     def split(self, x):
         """Cut `x[p]` (or `[p, ...]`, keeping the trailing axes) into tensors of the variables' shapes."""
         parts = tf.split(x, [shape.num_elements() for shape in self._shapes], axis=0)

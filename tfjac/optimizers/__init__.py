@@ -15,7 +15,17 @@ from tfjac.optimizers.problem.robust import RobustLoss
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.results.pictures import plot_fit
-from tfjac.optimizers.solvers import AutoSolver, CholeskySolver, ConjugateGradientSolver, KernelSolver, QRSolver, Solver
+from tfjac.optimizers.solvers import (
+    AutoSolver,
+    CholeskySolver,
+    ConjugateGradientSolver,
+    KernelSolver,
+    LSMRSolver,
+    QRSolver,
+    Solver,
+    SVDSolver,
+)
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Outcome, Report
 from tfjac.optimizers.steps.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
@@ -29,6 +39,7 @@ __all__ = [
     "History",
     "IdentityScaling",
     "KernelSolver",
+    "LSMRSolver",
     "LeastSquaresProblem",
     "LeastSquaresResult",
     "LeastSquaresState",
@@ -39,10 +50,12 @@ __all__ = [
     "NielsenDamping",
     "NotASumOfSquares",
     "Outcome",
+    "Plan",
     "QRSolver",
     "Report",
     "RobustError",
     "RobustLoss",
+    "SVDSolver",
     "Scaling",
     "Solver",
     "Status",

@@ -66,9 +66,11 @@ def least_squares(
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
-        solver: `"auto"`, `"qr"`, `"cholesky"`, `"kernel"`, `"cg"`, or a `Solver`.
+        solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
+        gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
+            loses, at twice the memory and time of that part; None for their own dtype.
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:
@@ -174,6 +176,22 @@ class LeastSquaresProblem:
         Returns:
             A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
         """
+        minimiser, args = self._minimiser(args)
+        return self._limits.run(minimiser, minimiser.residuals.data(args))
+
+    @tf.autograph.experimental.do_not_convert
+    def plan(self, *args):
+        """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
+
+        Raises:
+            ValueError: inside a `tf.function`.
+        """
+        if not tf.executing_eagerly():
+            raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
+        return self._minimiser(args)[0].plan()
+
+    def _minimiser(self, args):
+        """Return the `Minimiser` for data like `args`, traced where there is none yet, and the data."""
         args = as_data(args, self._flat)
         if self._function is None:
             residuals = function_of_data(self._residuals, self.variables, args)
@@ -184,4 +202,4 @@ class LeastSquaresProblem:
             minimiser = Minimiser(TracedResiduals(concrete, self._flat), self._flat, self._settings)
             if tf.executing_eagerly():
                 self._minimisers[concrete] = minimiser
-        return self._limits.run(minimiser, minimiser.residuals.data(args))
+        return minimiser, args

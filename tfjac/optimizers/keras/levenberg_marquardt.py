@@ -19,6 +19,8 @@ from tfjac.optimizers.options import positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
 from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.solvers.plan import plan_of
+from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Method, State
 from tfjac.optimizers.steps.scaling import get_scaling
@@ -51,10 +53,12 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     Args:
         damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
         scaling: `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
-        solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"cg"`, or a `Solver`. What `"auto"` chose is
-            `optimizer.solver_used` after the first step.
+        solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"svd"`, `"cg"`, `"lsmr"`, or a `Solver`. What `"auto"`
+            chose is `optimizer.solver_used` after the first step.
         max_attempts: at most so many attempts, with growing damping, in one step.
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
+        gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
+            loses, at twice the memory and time of that part; None for their own dtype.
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
@@ -67,7 +71,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     Attributes:
         status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's
-        variables.
+        variables. `plan()` says how steps are solved for.
 
     Raises:
         ValueError, TypeError: at construction for unknown options; while tracing for a loss that is no sum of squares
@@ -86,6 +90,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         solver="auto",
         max_attempts=5,
         min_gain=1e-3,
+        gram_dtype=None,
         steps_per_batch=1,
         verify=None,
         name="levenberg_marquardt",
@@ -99,12 +104,13 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             get_solver(solver),
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
+            checked_gram_dtype(gram_dtype),
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._options = _Options(damping=damping, scaling=scaling, solver=solver)
-        self._loss_of_trace = LossOfTrace()
+        self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces = TraceCache()
 
     # -------------------------------------------------------------- state
@@ -235,6 +241,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     def _advance(self, problem):
         state, report = take_step(problem, self._read_state(), self._method)
+        self._sizes = problem.sizes
         self._write_state(state, report)
         return report
 
@@ -258,6 +265,20 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         return list(self._trainable_variables)
 
     # -------------------------------------------------------------- what users read
+
+    def plan(self, batch_size=None):
+        """Return the `Plan` of the steps traced last: solver and why, memory, operations; print it to read it.
+
+        Args:
+            batch_size: number of examples, where the batch is open while tracing, as in `fit`: it is the batch that
+                decides then.
+
+        Raises:
+            ValueError: before the first step, or for another batch size than that of the trace.
+        """
+        if self._sizes is None:
+            raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
+        return plan_of(self._method.solver, self._sizes, batch_size)
 
     @property
     def status(self):
@@ -311,6 +332,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             **self._options.serialized(),
             "max_attempts": self._method.max_attempts,
             "min_gain": self._method.min_gain,
+            "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
             "verify": self._verify,
         }

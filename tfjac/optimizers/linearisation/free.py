@@ -23,6 +23,10 @@ class FreeLinearisation(Linearisation):
         super().__init__(FreeColumns(whole.jacobian, free), whole.residual, masked)
         self._whole, self.free = whole, free
 
+    def cast(self, dtype):
+        """Return the same linearisation in another dtype."""
+        return FreeLinearisation(self._whole.cast(dtype), self.free)
+
     def only_free(self, vector):
         """Return a vector `[p]` with zeros for what is held."""
         return _only(self.free, vector)

@@ -51,6 +51,10 @@ class Linearisation:
 
     # -------------------------------------------------------------- the model
 
+    def cast(self, dtype):
+        """Return the same linearisation with J, r and the prior in another dtype."""
+        return Linearisation(self.jacobian.cast(dtype), tf.cast(self.residual, dtype), self.prior.cast(dtype))
+
     def only_free(self, vector):
         """Return a vector `[p]` with zeros for parameters that are held: here, as it is."""
         return vector

@@ -17,6 +17,11 @@ class StackedJacobian:
     def __init__(self, operators, rows, columns, dtype):
         self.operators, self.rows, self.columns, self.dtype = operators, rows, columns, dtype
 
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        operators = [operator.cast(dtype) for operator in self.operators]
+        return StackedJacobian(operators, self.rows, self.columns, dtype)
+
     def gram_and_gradient(self, vector):
         """Return JᵀJ `[p, p]` and Jᵀu `[p]` in one pass; J is not formed."""
         pairs = [operator.gram_and_gradient(part) for operator, part in self._with_parts(vector)]
@@ -83,6 +88,10 @@ class SomeColumns:
     def __init__(self, operator, present, columns):
         self.operator, self.present, self.columns = operator, present, columns
 
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return SomeColumns(self.operator.cast(dtype), self.present, self.columns)
+
     def gram_and_gradient(self, residual):
         """Return JᵀJ `[p, p]` and Jᵀr `[p]`."""
         gram, gradient = self.operator.gram_and_gradient(residual)
@@ -135,6 +144,10 @@ class ZeroRows:
 
     def __init__(self, rows, columns, dtype):
         self.rows, self.columns, self.dtype = rows, columns, dtype
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return ZeroRows(self.rows, self.columns, dtype)
 
     def gram_and_gradient(self, residual):
         """Return zeros `[p, p]` and `[p]`."""

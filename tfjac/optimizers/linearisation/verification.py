@@ -21,6 +21,12 @@ class VerifiedLinearisation(Linearisation):
         super().__init__(jacobian, residual, prior)
         self._gradients, self._names = gradients, names
 
+    def cast(self, dtype):
+        """Return a `Linearisation` in another dtype; the comparison is in this one."""
+        with tf.control_dependencies([self.gradient()]):
+            residual = tf.cast(tf.identity(self.residual), dtype)
+        return Linearisation(self.jacobian.cast(dtype), residual, self.prior.cast(dtype))
+
     def gradient(self):
         """Return g `[p]`, compared."""
         return self._compared(super().gradient())

@@ -62,7 +62,12 @@ class Minimisation:
         residuals: `TracedResiduals`.
         variables: list of variables.
         settings: `Settings`.
+
+    Attributes:
+        sizes: the `ProblemSizes`, once a step was traced.
     """
+
+    sizes = None
 
     def __init__(self, residuals, variables, settings):
         self._residuals, self._variables, self._settings = residuals, variables, settings
@@ -138,6 +143,7 @@ class Minimisation:
         attempts = tf.where(running, method.max_attempts, 0)
         box = Box(*setting.box) if setting.box else None
         state, report = take_step(problem, progress.state, method._replace(max_attempts=attempts), box)
+        self.sizes = problem.sizes
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
         outcome = _after(progress.outcome, running, report, status, max_steps)

@@ -10,6 +10,7 @@ from tfjac.optimizers.minimisation.minimisation import Minimisation
 from tfjac.optimizers.problem.variables import nested_names
 from tfjac.optimizers.results.frozen import FrozenModel
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.bounds import Box
 
@@ -37,6 +38,7 @@ class Minimiser:
         start = tf.function(minimisation.start, **self._compiled)
         self._start = start.get_concrete_function(residuals.specs, box)
         self._advance = self._traced_advance(minimisation)
+        self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):
         def advance(data, setting, progress, until, max_steps, finish):
@@ -48,6 +50,10 @@ class Minimiser:
         number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
         function = tf.function(advance, **self._compiled)
         return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
+
+    def plan(self):
+        """Return the `Plan` of its steps."""
+        return plan_of(self._settings.method.solver, self._sizes)
 
     def in_graph(self, data, variables, box, max_steps):
         """Return the `Outcome` of a minimisation that is part of the graph being traced, with derivatives.

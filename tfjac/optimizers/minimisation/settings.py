@@ -8,12 +8,14 @@ from tfjac.optimizers.minimisation.convergence import Tolerances, tolerances
 from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
 from tfjac.optimizers.problem.robust import get_losses
 from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 
 _DEFAULTS = {
     "ftol": None, "xtol": None, "gtol": None, "damping": "nielsen", "scaling": "more", "solver": "auto",
-    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "jit_compile": False,
+    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None,
+    "jit_compile": False,
 }  # fmt: skip
 
 _ELSEWHERE = {
@@ -59,6 +61,7 @@ class Settings(NamedTuple):
         numbers = (
             positive_integer("max_attempts", given["max_attempts"]),
             positive("min_gain", given["min_gain"], below=1),
+            checked_gram_dtype(given["gram_dtype"]),
         )
         parts = get_damping(given["damping"]), get_scaling(given["scaling"]), get_solver(given["solver"])
         losses = get_losses(given["loss"], given["loss_scale"])

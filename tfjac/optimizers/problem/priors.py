@@ -20,6 +20,11 @@ class Prior:
     def __init__(self, precision, gradient, per_variable, is_zero):
         self.precision, self.gradient, self.per_variable, self.is_zero = precision, gradient, per_variable, is_zero
 
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        per_variable = None if self.per_variable is None else tf.cast(self.per_variable, dtype)
+        return Prior(tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype), per_variable, self.is_zero)
+
     @property
     def has_one_number_per_variable(self):
         """Whether Λ is constant over each variable."""

@@ -20,7 +20,12 @@ class Problem:
         prior: a `Prior`, the part with Λ.
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
         gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
+
+    Attributes:
+        sizes: its `ProblemSizes`, once a step was traced.
     """
+
+    sizes = None
 
     def __init__(self, cost, rows, prior, variables, gradients=None):
         self.cost, self.rows, self.prior, self.variables = cost, rows, prior, list(variables)

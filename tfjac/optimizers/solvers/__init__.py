@@ -6,14 +6,18 @@ from tfjac.optimizers.solvers.base import Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
+from tfjac.optimizers.solvers.lsmr import LSMRSolver
 from tfjac.optimizers.solvers.qr import QRSolver
+from tfjac.optimizers.solvers.svd import SVDSolver
 
 __all__ = [
     "AutoSolver",
     "CholeskySolver",
     "ConjugateGradientSolver",
     "KernelSolver",
+    "LSMRSolver",
     "QRSolver",
+    "SVDSolver",
     "Solver",
     "System",
     "get_solver",
@@ -24,10 +28,12 @@ SOLVERS = {
     "cholesky": CholeskySolver,
     "kernel": KernelSolver,
     "qr": QRSolver,
+    "svd": SVDSolver,
     "cg": ConjugateGradientSolver,
+    "lsmr": LSMRSolver,
 }
 
 
 def get_solver(solver):
-    """Return the `Solver` of that name ("auto", "cholesky", "kernel", "qr", "cg"), or the object itself."""
+    """Return the `Solver` of that name ("auto", "cholesky", …), or the object itself."""
     return resolve("solver", solver, SOLVERS)

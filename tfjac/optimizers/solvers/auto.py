@@ -62,15 +62,19 @@ class AutoSolver(Solver):
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
         if sizes.is_double and tall and columns <= SMALL:
             return QRSolver().choose(sizes)
-        square = CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget  # whatever the rows
-        possible = [
-            (KernelSolver(), sizes.one_prior_per_variable and columns > SMALL),
-            (CholeskySolver(), square),
-            (ConjugateGradientSolver(), columns > LARGE or not square),
-        ]
-        solvers = tuple(solver for solver, would_do in possible if would_do)
+        solvers = self.possible(sizes)
         choice = Choice(solvers, lambda rows: self._best(solvers, sizes._replace(rows=rows)))
         return choice if rows is None else solvers[choice.index(float(rows))].choose(sizes)
+
+    def possible(self, sizes):
+        """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
+        square = CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
+        would_do = [
+            (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
+            (CholeskySolver(), square),
+            (ConjugateGradientSolver(), sizes.parameters > LARGE or not square),
+        ]
+        return tuple(solver for solver, would in would_do if would)
 
     def _best(self, solvers, sizes):
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""

@@ -86,7 +86,8 @@ class _MatrixFree(System):
         """Hestenes & Stiefel 1952, preconditioned, on (JᵀJ + diag(mass)) p = −g from p = 0."""
         first = precondition(-self.gradient)
         energy = tf.tensordot(-self.gradient, first, 1)
-        limit = self._limit(energy)
+        square = tf.reduce_sum(tf.square(self.linearisation.residual))
+        limit = forcing_term(self.options.tolerance, energy, square) ** 2 * energy
 
         def unfinished(count, step, residual, direction, energy):
             return (count < self.options.max_iterations) & (energy > limit)
@@ -102,10 +103,10 @@ class _MatrixFree(System):
         start = (tf.constant(0), tf.zeros_like(first), -self.gradient, first, energy)
         return tf.while_loop(unfinished, iterate, start)[1]
 
-    def _limit(self, energy):
-        """Return (η‖g‖)², `energy` being ‖g‖²."""
-        part = tf.math.divide_no_nan(energy, tf.reduce_sum(tf.square(self.linearisation.residual)))
-        return tf.minimum(part, self.options.tolerance**2) * energy
-
     def quadratic(self, step):
         return self.linearisation.quadratic(step)
+
+
+def forcing_term(tolerance, gradient, residual):
+    """Return η = min(tolerance, ‖g‖ / ‖r‖), given both norms squared."""
+    return tf.minimum(tf.sqrt(tf.math.divide_no_nan(gradient, residual)), tolerance)

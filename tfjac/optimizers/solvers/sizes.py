@@ -48,17 +48,36 @@ class ProblemSizes(NamedTuple):
     is_double: bool
 
     @classmethod
-    def of(cls, linearisation):
-        """Return the sizes of a `Linearisation`, as far as the graph fixes them."""
+    def of(cls, linearisation, gram_dtype=None):
+        """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
+        dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         factors = [operator.factors for operator in linearisation.jacobian.operators]
         return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
             blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
-            itemsize=linearisation.dtype.size,
+            itemsize=dtype.size,
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
-            is_double=linearisation.dtype == tf.float64,
+            is_double=dtype == tf.float64,
         )
+
+    def with_examples(self, number):
+        """Return the sizes for so many examples, where the graph leaves that open.
+
+        Raises:
+            ValueError: where it does not, and has another number.
+        """
+        blocks = tuple(
+            tuple(layer._replace(n=number) if layer.n is None else layer for layer in block) for block in self.blocks
+        )
+        firsts = [block[0] for block in blocks if block]
+        rows = sum(first.n * first.m for first in firsts) if self.rows is None else self.rows
+        if number not in {first.n for first in firsts}:
+            raise ValueError(
+                f"The problem was traced for {' and '.join(sorted({str(first.n) for first in firsts}))} examples. "
+                f"Received: batch_size={number!r}"
+            )
+        return self._replace(blocks=blocks, rows=rows)
 
     def layers(self):
         """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""

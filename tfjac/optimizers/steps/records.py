@@ -11,12 +11,13 @@ from tfjac.optimizers.steps.scaling import Scaling
 
 
 class Method(NamedTuple):
-    """The parts that a step is made of, and its two numbers.
+    """The parts that a step is made of, its two numbers, and a dtype.
 
     Attributes:
         damping, scaling, solver: how λ and D are chosen and how the system is solved.
         max_attempts: at most so many solves and evaluations in one step.
         min_gain: a step is kept if ρ exceeds this.
+        gram_dtype: "float64" to solve in, or None for the dtype of the variables.
     """
 
     damping: Damping
@@ -24,6 +25,7 @@ class Method(NamedTuple):
     solver: Solver
     max_attempts: int
     min_gain: float
+    gram_dtype: Any = None
 
 
 class State(NamedTuple):

@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.linearisation import FreeLinearisation
 from tfjac.optimizers.solvers.sizes import ProblemSizes
+from tfjac.optimizers.solvers.widened import prepared
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Point, Report, State, Trial
 
@@ -42,7 +43,8 @@ def take_step(problem, state, method, box=None):
     if box is not None:
         position = problem.columns.flatten(problem.values())
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
-    solvers, index = method.solver.choose(ProblemSizes.of(linearisation))
+    problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
+    solvers, index = method.solver.choose(problem.sizes)
     steps = [partial(_step, problem, linearisation, solver, state, method, box) for solver in solvers]
     if len(steps) == 1:
         return steps[0]()
@@ -50,7 +52,7 @@ def take_step(problem, state, method, box=None):
 
 
 def _step(problem, linearisation, solver, state, method, box):
-    system = solver.prepare(linearisation)
+    system = prepared(solver, linearisation, method.gram_dtype)
     point = _point(problem, linearisation, system, state, method)
     path = _Path(problem, system, point, box)
     solve = _solve(system, point.scaling)

@@ -1,0 +1,110 @@
+"""What a step will take, in words and numbers: the solver and why, memory, operations."""
+
+import dataclasses
+
+from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
+from tfjac.optimizers.solvers.base import Cost
+
+_MATRICES = {"kernel": "J·Jᵀ", "cholesky": "JᵀJ", "qr": "J", "svd": "J", "cg": "no matrix", "lsmr": "no matrix"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How steps on a problem are solved for; printed, a table.
+
+    Attributes:
+        residuals: how many; None where each batch decides.
+        parameters: how many.
+        dtype: what is computed in, `"float32"` or `"float64"`.
+        solver: name of the solver, or of all that a batch may lead to, joined by " or ".
+        reason: why, in words.
+        costs: dict from the names of these solvers to their `Cost`: memory in bytes, and multiply-adds `step` (once per
+            step) and `attempt` (for each λ that is tried), two floating-point operations each. Empty where the number
+            of residuals is open. Those of iterative solvers are for a typical number of iterations.
+    """
+
+    residuals: int
+    parameters: int
+    dtype: str
+    solver: str
+    reason: str
+    costs: dict
+
+    @property
+    def memory(self):
+        """Bytes besides J as factors; None where the number of residuals is open."""
+        return int(self.costs[self.solver].memory) if self.solver in self.costs else None
+
+    @property
+    def flops_per_step(self):
+        """Floating-point operations that form the system; None where the number of residuals is open."""
+        return 2 * self.costs[self.solver].step if self.solver in self.costs else None
+
+    @property
+    def flops_per_attempt(self):
+        """Floating-point operations for each λ; None where the number of residuals is open."""
+        return 2 * self.costs[self.solver].attempt if self.solver in self.costs else None
+
+    def __str__(self):
+        residuals = "as many residuals as the batch has" if self.residuals is None else f"{self.residuals:,} residuals"
+        lines = [
+            f"A step on {residuals} and {self.parameters:,} parameters, solved in {self.dtype}",
+            f"solver: {self.solver}; {self.reason}",
+        ]
+        for name, cost in self.costs.items():
+            lines.append(
+                f"{name}: {_MATRICES[name]}, {cost.memory / 2**20:,.1f} MB, "
+                f"{2 * cost.step:.2g} operations once per step, {2 * cost.attempt:.2g} for each λ"
+            )
+        if not self.costs:
+            lines.append("Memory and operations depend on the batch: plan(batch_size=…) has them.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def plan_of(solver, sizes, batch_size=None):
+    """Return the `Plan` of a `Solver` for `ProblemSizes`.
+
+    Args:
+        solver: `Solver`.
+        sizes: `ProblemSizes`, of a traced problem.
+        batch_size: number of examples, an integer, where the graph leaves that open; or None.
+
+    Raises:
+        ValueError: for another batch size than the graph was traced for.
+    """
+    sizes = sizes if batch_size is None else sizes.with_examples(batch_size)
+    solvers = solver.choose(sizes).solvers
+    name, dtype = " or ".join(each.name for each in solvers), "float64" if sizes.is_double else "float32"
+    if sizes.rows is None:
+        reason = "each batch decides, by the number of its residuals" if len(solvers) > 1 else _asked_or_only(solver)
+        return Plan(None, sizes.parameters, dtype, name, reason, {})
+    costs = {each.name: each.cost(sizes) for each in solvers}
+    reason = _reason(solver, solvers[0], sizes) if isinstance(solver, AutoSolver) else "asked for"
+    costs = {key: Cost(*map(float, cost)) for key, cost in costs.items()}
+    return Plan(int(sizes.rows), sizes.parameters, dtype, name, reason, costs)
+
+
+def _asked_or_only(solver):
+    return "the only one that is suitable" if isinstance(solver, AutoSolver) else "asked for"
+
+
+def _reason(auto, chosen, sizes):
+    """Return why `"auto"` chose a solver."""
+    rows, columns = int(sizes.rows), sizes.parameters
+    if chosen.name == "qr":
+        return "few parameters in float64: J is factored rather than squared"
+    if chosen.name == "cg":
+        rivals = [each for each in auto.possible(sizes) if each.name != "cg"]
+        fitting = [each for each in rivals if each.cost(sizes).memory <= auto.memory_budget]
+        if not fitting:
+            return "neither JᵀJ nor J·Jᵀ fits the memory budget"
+        return f"a factorisation ({' or '.join(each.name for each in fitting)}) would take several times as long"
+    smaller = {"kernel": rows < columns, "cholesky": columns <= rows}[chosen.name]
+    if smaller:
+        return f"{_MATRICES[chosen.name]} is the smaller matrix, {min(rows, columns):,} × {min(rows, columns):,}"
+    if chosen.name == "cholesky" and not sizes.one_prior_per_variable:
+        return "a regulariser weighs elements of a variable differently, which J·Jᵀ does not take"
+    small = chosen.name == "cholesky" and columns <= SMALL
+    return "few parameters" if small else "the smaller matrix does not fit the memory budget"

@@ -1,0 +1,47 @@
+"""Any solver, in float64, for variables in float32: squaring J costs half of the digits, which then there are."""
+
+import tensorflow as tf
+
+from tfjac.optimizers.solvers.base import System
+
+
+def prepared(solver, linearisation, gram_dtype):
+    """Return the `System` that a solver makes of a `Linearisation`, computed in `gram_dtype` where that is not None."""
+    if gram_dtype is None or tf.as_dtype(gram_dtype) == linearisation.dtype:
+        return solver.prepare(linearisation)
+    return _Widened(solver.prepare(linearisation.cast(tf.as_dtype(gram_dtype))), linearisation.dtype)
+
+
+def checked_gram_dtype(value):
+    """Return None or "float64", whichever was given; raise ValueError for anything else."""
+    if value is None or value in ("float64", tf.float64):
+        return value and "float64"
+    raise ValueError(
+        "gram_dtype must be None, to compute in the dtype of the variables, or 'float64'. "
+        f"Received: gram_dtype={value!r}"
+    )
+
+
+class _Widened(System):
+    """A system in more precision than what it is given and gives."""
+
+    def __init__(self, system, dtype):
+        self._system, self._dtype, self._wide = system, dtype, system.gradient.dtype
+        self.gradient, self.diagonal = tf.cast(system.gradient, dtype), tf.cast(system.diagonal, dtype)
+
+    def simplify(self, scaling):
+        return tf.cast(self._system.simplify(tf.cast(scaling, self._wide)), self._dtype)
+
+    def solver(self, scaling):
+        solve = self._system.solver(tf.cast(scaling, self._wide))
+
+        def solve_and_round(damping):
+            step, solved = solve(tf.cast(damping, self._wide))
+            step = tf.cast(step, self._dtype)
+            solved &= tf.reduce_all(tf.math.is_finite(step))
+            return tf.where(solved, step, tf.zeros_like(step)), solved
+
+        return solve_and_round
+
+    def quadratic(self, step):
+        return tf.cast(self._system.quadratic(tf.cast(step, self._wide)), self._dtype)
