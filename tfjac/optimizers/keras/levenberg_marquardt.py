@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, replay, verification_wanted
 from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
     check_replicas,
@@ -120,6 +121,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         if self.built:
             return
         variables = checked_variables(variables)
+        into_bounds(variables)
         super().build(variables)
         dtype = as_tf_variable(variables[0]).dtype
         self._damping_state = [self._number(name, dtype.name) for name in self._method.damping.state_names]
@@ -240,7 +242,8 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         return trace(*traced.data(args))
 
     def _advance(self, problem):
-        state, report = take_step(problem, self._read_state(), self._method)
+        box = box_of_constraints(problem.variables)
+        state, report = take_step(problem, self._read_state(), self._method, box)
         self._sizes = problem.sizes
         self._write_state(state, report)
         return report

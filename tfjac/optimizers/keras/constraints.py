@@ -1,0 +1,46 @@
+"""Keras' constraints on weights: those that are bounds are kept as bounds, others projected upon after each step."""
+
+import warnings
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.problem.variables import variable_name
+from tfjac.optimizers.steps.bounds import Box
+
+
+def into_bounds(variables):
+    """Move variables that start outside of their bounds to them, and warn of constraints that are no bounds.
+
+    Args:
+        variables: list of `keras.Variable` or `tf.Variable`.
+    """
+    for variable in variables:
+        constraint = getattr(variable, "constraint", None)
+        if _is_bound(constraint):
+            variable.assign(constraint(variable.value))
+        elif constraint is not None:
+            warnings.warn(
+                f"tfjac: the constraint {type(constraint).__name__} of {variable_name(variable)} is applied after each "
+                "step, which does not foresee it, and may be rejected for it; keras.constraints.NonNeg is kept as a "
+                "bound of the step.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def box_of_constraints(variables):
+    """Return the `Box` that the constraints of variables amount to; None where none is a bound."""
+    bounded = [_is_bound(getattr(variable, "constraint", None)) for variable in variables]
+    if not any(bounded):
+        return None
+    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
+    lower = np.repeat(np.where(bounded, 0.0, -np.inf), sizes)
+    dtype = as_tf_variable(variables[0]).dtype
+    return Box(tf.constant(lower, dtype), tf.fill([lower.size], tf.constant(np.inf, dtype)))
+
+
+def _is_bound(constraint):
+    return type(constraint) is keras.constraints.NonNeg
