@@ -6,10 +6,12 @@ from tfjac.graph._private import (
     compiled_by_xla,
     copy_handle_data,
     copy_op,
+    forget_with,
     handle_shape,
     handle_spec,
     input_gradients,
     is_taped,
+    keep_with,
     set_gradient,
 )
 from tfjac.graph.assignments import check_not_assigned_since
@@ -17,6 +19,7 @@ from tfjac.graph.bodies import bodies_of, calls_functions
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
+from tfjac.graph.custom_gradients import custom_gradient
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.effects import Effects, calls_that_draw
@@ -79,6 +82,7 @@ __all__ = [
     "copy_op",
     "culprit_in",
     "curvature_mark",
+    "custom_gradient",
     "custom_ops",
     "declare_per_example",
     "depend_by_value",
@@ -87,6 +91,7 @@ __all__ = [
     "examples_mix_at",
     "explain_mixing",
     "fingerprint",
+    "forget_with",
     "gradient_stops_at",
     "handle_in",
     "handle_shape",
@@ -101,6 +106,7 @@ __all__ = [
     "input_gradients",
     "is_taped",
     "is_variable",
+    "keep_with",
     "layer_calls",
     "layer_path",
     "layer_scope",

@@ -4,6 +4,8 @@ Every function here says which private thing it stands for and why no public one
 release can be followed by reading one page. Checked on TensorFlow 2.21.
 """
 
+import weakref
+
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import record as _record
@@ -306,6 +308,21 @@ def after_effects(compute):
         return compute()
     with _auto_control_deps.AutomaticControlDependencies() as dependencies:
         return [result if result is None else dependencies.mark_as_return(result) for result in compute()]
+
+
+def forget_with(gradient, name):
+    """Have TensorFlow's registry forget the gradient registered as `name` with the last that refers to it elsewhere.
+
+    It never forgets one by itself, and a gradient may hold tensors: no graph of these would ever be freed.
+    """
+    registered, function = _ops.gradient_registry._registry, weakref.ref(gradient)
+    registered[name] = {**registered[name], "type": lambda op, *cotangents: function()(op, *cotangents)}
+    weakref.finalize(gradient, registered.pop, name, None)
+
+
+def keep_with(graph, gradient):
+    """Have a gradient live as long as a graph whose ops have it."""
+    graph._tfjac_gradients = [*getattr(graph, "_tfjac_gradients", ()), gradient]
 
 
 def set_gradient(op, name):

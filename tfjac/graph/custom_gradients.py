@@ -12,6 +12,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.op_types import BODIES, CALLS
 
 CLOSED = "TfjacClosedGradient"
 """The gradient of closed copies, registered in `copying`."""
@@ -20,6 +21,9 @@ _BACKWARD, _RECEIVERS, _OUTPUTS = "_tfjac_backward", "_tfjac_receivers", "_tfjac
 """Attributes: the traced function, the inputs that it has gradients for, how many outputs it takes cotangents of."""
 _FAILURE = "_tfjac_untraced"
 """The attribute that says why there are none of these."""
+
+_MADE_BY_DECORATOR = "CustomGradient-"
+"""What the names begin with under which `tf.custom_gradient` registers a gradient, one for each op."""
 
 OWN = set()
 """Names of gradients that the package gives ops, see `gradients`: they count as those of the type."""
@@ -47,6 +51,41 @@ class Backward:
     def targets(self):
         """The gradients that there are."""
         return [gradient for gradient in self.gradients if gradient is not None]
+
+
+def custom_gradient(function):
+    """Return what `tf.custom_gradient` does for a function of one tensor, but forgotten with the graph it is used in.
+
+    Nobody asks for it afterwards: a copy of its op in another graph is closed.
+    """
+    decorated = tf.custom_gradient(function)
+
+    def call(x):
+        result = decorated(x)
+        if tf.is_symbolic_tensor(result):
+            _forget_with_graph(result.op)
+        return result
+
+    return call
+
+
+def forget_all_with_graph(graph):
+    """Have the custom gradients that `tf.custom_gradient` made in a graph, its loops and branches be forgotten with it.
+
+    The graph must be one that nobody has but the caller.
+    """
+    for op in graph.get_operations():
+        if op.type == "IdentityN" and (_name(op) or "").startswith(_MADE_BY_DECORATOR):
+            _forget_with_graph(op)
+        for body in (body for name in BODIES.get(op.type, ()) for body in _private.function_bodies(op, name)):
+            if op.type not in CALLS:  # what is called may be another's
+                forget_all_with_graph(body)
+
+
+def _forget_with_graph(op):
+    gradient = _private.gradient_function(op)
+    _private.forget_with(gradient, _name(op))
+    _private.keep_with(op.graph, gradient)
 
 
 def is_custom(op):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac.graph import after_effects
+from tfjac.graph import after_effects, custom_gradient
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def edited(value, edit, node):
 def with_backward(value, handler, node):
     """Return an identity of `value` whose gradient the handler is given, to pass on what it returns."""
 
-    @tf.custom_gradient
+    @custom_gradient
     def passed_on(x):
         def backward(gradient):
             gradient, who = tf.convert_to_tensor(gradient), f"The handler of {node}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import compiled_by_xla
+from tfjac.graph import compiled_by_xla, custom_gradient
 from tfjac.interception.edits import Edit, handled
 from tfjac.interception.hooks import needs_python
 
@@ -109,7 +109,7 @@ def straight_through(function):
     conditional computation", 2013.
     """
 
-    @tf.custom_gradient
+    @custom_gradient
     def through(x):
         return tf.cast(function(x), x.dtype), lambda gradient: gradient
 

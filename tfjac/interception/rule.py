@@ -4,16 +4,13 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import after_effects, set_gradient
+from tfjac.graph import after_effects, forget_with, keep_with, set_gradient
 
 _numbers = itertools.count()
 
 
 class Rule:
-    """A rule under the name by which TensorFlow knows it.
-
-    TensorFlow never forgets a gradient that was registered, so each rule is registered once.
-    """
+    """A rule under the name by which TensorFlow knows it, which lives as long as the graphs in which it is used."""
 
     def __init__(self, function):
         """Register a function `(op, *output_gradients) -> input gradients`.
@@ -27,11 +24,14 @@ class Rule:
                 f"Received: {function!r} of type {type(function).__name__}"
             )
         self._function, self.name = function, f"TfjacRule{next(_numbers)}"
-        tf.RegisterGradient(self.name)(self._gradients)
+        self._gradient = self._gradients  # one object, which can be referred to weakly
+        tf.RegisterGradient(self.name)(self._gradient)
+        forget_with(self._gradient, self.name)
 
     def replace_gradient(self, op):
         """Have gradients through `op` taken by the rule."""
         set_gradient(op, self.name)
+        keep_with(op.graph, self._gradient)
 
     def _gradients(self, op, *output_gradients):
         return after_effects(lambda: self._called(op, output_gradients))

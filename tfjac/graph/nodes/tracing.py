@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import place_all
+from tfjac.graph.custom_gradients import forget_all_with_graph
 from tfjac.graph.nodes.losses import AddedLosses
 from tfjac.graph.nodes.taps import layers_tapped
 
@@ -67,4 +68,5 @@ def trace(function):
 
     with layers_tapped() as losses:
         concrete = tf.function(traced, autograph=False).get_concrete_function()
+    forget_all_with_graph(concrete.graph)
     return Traced(concrete, structure[-1], losses)
