@@ -152,8 +152,20 @@ def test_second_derivatives_through_edits():
         tfjac.ggnvp(outputs, losses, kernel, v)
 
 
-def test_forward_mode_through_a_stopped_gradient():
+def test_forward_mode_through_edits():
+    """Zeros through a stopped gradient; none through what is not linear, or adds its own, and reverse mode instead."""
     kernel = tf.Variable(X[:5, :3])
+    clipped = tfjac.intercept(
+        lambda: tfjac.tap(tf.sin(X @ kernel), "top") * 2.0, {"top": tfjac.handlers.clip_by_value(-0.5, 0.5)}
+    )
+    with pytest.raises(LookupError, match=r"There is no forward mode here.*Take reverse mode. Received: .*not linear"):
+        tfjac.jvp(clipped, kernel, X[:5, :3])
+    with tf.GradientTape() as tape:
+        y = tf.sin(X @ kernel)
+    np.testing.assert_allclose(tfjac.jacobian(clipped, kernel), 0.5 * tape.jacobian(y, kernel), rtol=1e-5, atol=1e-7)
+    replaced = tfjac.intercept(lambda: tfjac.tap(X @ kernel, "top"), {"top": tfjac.handlers.replace(1.0)})
+    with pytest.raises(LookupError, match=r"There is no forward mode here.*adds something of its own"):
+        tfjac.jvp(replaced, kernel, X[:5, :3])
     stopped = tfjac.intercept(lambda: tfjac.tap(tf.sin(X @ kernel), "top") + 0.0, {"top": tfjac.handlers.stop()})
     np.testing.assert_array_equal(tfjac.jacobian(stopped, kernel, mode="forward"), np.zeros([6, 3, 5, 3]))
 

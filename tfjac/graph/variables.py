@@ -1,5 +1,7 @@
 """Variables as a graph sees them: a captured handle, and the tensors read from it."""
 
+import re
+
 import keras
 import tensorflow as tf
 
@@ -28,7 +30,7 @@ def is_variable(x):
 
 def name_of_variable(variable):
     """Return the path of a Keras variable, such as "net/dense/kernel", or the name of one of TensorFlow's."""
-    return variable.path if isinstance(variable, keras.Variable) else variable.name.removesuffix(":0")
+    return variable.path if isinstance(variable, keras.Variable) else re.sub(r"(/replica_\d+)?:0$", "", variable.name)
 
 
 def handle_in(graph, variable):
