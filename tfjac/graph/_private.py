@@ -307,7 +307,12 @@ def after_effects(compute):
     if tf.executing_eagerly() or tf.compat.v1.get_default_graph()._add_control_dependencies:
         return compute()
     with _auto_control_deps.AutomaticControlDependencies() as dependencies:
-        return [result if result is None else dependencies.mark_as_return(result) for result in compute()]
+        results = compute()
+    acting = [op for op in dependencies.ops_which_must_run if op.type not in ("Placeholder", "ReadVariableOp")]
+    if not acting:  # not one op more: TensorFlow's optimiser would add in another order
+        return results
+    with tf.control_dependencies(acting):
+        return [result if result is None else tf.identity(result) for result in results]
 
 
 def forget_with(gradient, name):
