@@ -22,8 +22,17 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 test: lint  ## lint, and the whole test suite
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS)
 
-verify: native  ## the tests of Jacobians again, every result compared with TensorFlow's gradient when it runs
-	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) tests/jacobians tests/graph
+# Those whose second run tells most. XLA drops the checks, so what it compiles is not run again.
+VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped_convolution.py \
+    vectorising_shortcuts.py) \
+  $(addprefix tests/jacobians/test_,batch.py complex.py control_flow.py fallback.py full.py low_precision.py norms.py \
+    per_example.py random_programs.py recurrent.py segments.py sizes_of_one.py sparsity.py verification.py \
+    weight_paths.py wrong_in_tensorflow.py) \
+  $(addprefix tests/optimizers/test_,convex.py forms.py in_function.py least_squares.py randomness.py \
+    recurrent.py robust.py step.py verification.py)
+
+verify: native  ## tests of Jacobians and optimizers again, every result compared with TensorFlow's gradient when it runs
+	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -k "not jit and not xla" $(VERIFIED)
 
 mutate: native  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
 	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py

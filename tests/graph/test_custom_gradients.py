@@ -125,6 +125,7 @@ CASES = [
     *((name, "inner_function") for name in vars(Programs) if not name.startswith("_")),
     *((name, "plain") for name in ("silu", "weight", "looped", "recomputed")),
     *((name, "nested_twice") for name in ("silu", "gate", "branched")),
+    *((name, "behind_a_call") for name in ("silu", "scanned", "looped", "branched")),
     *((name, "saved") for name in ("silu", "weight", "scanned", "branched")),
 ]
 
@@ -133,12 +134,14 @@ CASES = [
 def test_rows(name, way, rng, tmp_path):
     programs = Programs(rng)
     program = getattr(programs, name)
-    function, variable = (
-        {"plain": lambda: program, "inner_function": lambda: tf.function(program)}.get(
-            way, lambda: tf.function(lambda x: tf.function(program)(x))
-        )(),
-        programs.w,
-    )
+    called = tf.function(lambda x: x + 0.0 * programs.w[0])
+    ways = {
+        "plain": lambda: program,
+        "inner_function": lambda: tf.function(program),
+        "behind_a_call": lambda: lambda x: program(called(x)),
+    }
+    function = ways.get(way, lambda: tf.function(lambda x: tf.function(program)(x)))()
+    variable = programs.w
     if way == "saved":
         module = tf.Module()
         module.w, module.call = programs.w, tf.function(program, input_signature=[tf.TensorSpec(OPEN, tf.float64)])

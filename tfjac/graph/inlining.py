@@ -1,9 +1,12 @@
 """Making a graph readable: function calls replaced by their bodies, custom gradients traced."""
 
+import tensorflow as tf
+
 from tfjac.graph import custom_gradients, gradients, statefulness
 from tfjac.graph.assignments import check_not_assigned_since
-from tfjac.graph.copying import copy_ops
+from tfjac.graph.copying import copy_ops, transplant
 from tfjac.graph.op_types import CALLS
+from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 
 
@@ -36,10 +39,20 @@ def inline_calls(targets, depends_on=None, draw_again=False):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
     mapping = {}
-    copy_ops(_from_the_first_on(calls, path), mapping)
+    copy_ops(_from_the_first_on(calls, path), mapping, _written_anew)
     inlined = [mapping.get(target.ref(), target) for target in targets]
     gradients.mend(_path(depends_on, inlined) if calls else path, depends_on)
     return inlined
+
+
+def _written_anew(op, inputs, copied):
+    """What stands for `op`: a loop or branch with custom gradients is written anew, behind a call of its own graph too.
+
+    TensorFlow differentiates a plain copy through a body that it makes anew, which the Python functions do not know.
+    """
+    if op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):
+        return rebuilt(op, inputs, transplant)
+    return copied()
 
 
 def _path(sources, targets):
