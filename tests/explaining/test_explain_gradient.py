@@ -195,3 +195,30 @@ def test_what_is_to_be_done_about_python_that_passes_zeros():
     v = tf.Variable([0.5, 2.0])
     (path,) = tfjac.explain_gradient(lambda: tf.py_function(lambda x: np.sin(x.numpy()), [v], tf.float32), v)
     assert path.verdict == "zero" and path.remedy.startswith("compute it by TensorFlow's ops")
+
+
+def test_the_tree_branches_where_ways_part():
+    """Two layers in a row and one aside; norms are those of a tape at the same places."""
+    first, second, aside = (keras.layers.Dense(3, activation, name=name) for name, activation in LAYERS)
+    x = tf.constant(np.random.default_rng(0).normal(size=(4, 2)), tf.float32)
+    unused = tf.Variable(1.0, name="unused")
+
+    def total():
+        return tf.reduce_sum(second(first(x)) + aside(x))
+
+    total()
+    weights = [layer.kernel.value for layer in (first, second, aside)]
+    with tf.GradientTape(persistent=True) as tape:
+        hidden = first(x)
+        value = tf.reduce_sum(second(hidden) + aside(x))
+    norms = [f"{np.linalg.norm(tape.gradient(value, each)):.3g}" for each in (*weights, hidden)]
+    lines = tfjac.explain_gradient(total, [first.kernel, second.kernel, aside.kernel, unused]).tree().splitlines()
+    assert lines[0].split() == ["gradient", "at", "norm"]
+    depth = {line.strip("│├└─ ").split(" ")[0]: len(line) - len(line.lstrip("│├└─ ")) for line in lines}
+    shown = {line.strip("│├└─ ").split(" ")[0]: line.split()[-1] for line in lines}
+    assert depth["first/kernel"] == depth["second/kernel"] > depth["aside/kernel"] >= depth["aside"] > depth["Sum"] == 0
+    assert [shown[f"{name}/kernel"] for name, _ in LAYERS] == norms[:3] and shown["first"] == norms[3]
+    assert lines[-1] == "no way to unused: not used"
+
+
+LAYERS = (("first", "tanh"), ("second", None), ("aside", "sigmoid"))

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from tfjac.explaining.tree import tree_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
@@ -112,6 +114,10 @@ class GradientReport:
     def connected(self):
         """Whether every x has a gradient."""
         return all(path.connected for path in self.paths)
+
+    def tree(self):
+        """Return where gradients flow as text: a tree from ys, layer by layer with the norm there, to every x."""
+        return tree_of(self.paths)
 
     def __str__(self):
         width = max(len(path.name) for path in self.paths)
