@@ -31,7 +31,7 @@ DAMPINGS = {
     "nielsen": "nielsen",
     "multiplicative": "multiplicative",
     "trust_region": "trust_region",
-    "trust_region, factor 1": TrustRegionDamping(factor=1.0),
+    "trust_region, factor 100": TrustRegionDamping(factor=100.0),
 }
 PEERS = {"SciPy trf": "trf", "SciPy dogbox": "dogbox", "MINPACK lm": "lm"}
 

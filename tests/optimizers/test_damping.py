@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from tests.optimizers import more_garbow_hillstrom as mgh
 from tfjac.optimizers import (
     IdentityScaling,
     MarquardtScaling,
@@ -146,3 +147,36 @@ def test_bad_options(make, words):
 def test_options_of_the_wrong_type():
     with pytest.raises(TypeError, match=r"Received: damping=0.1 of type float"):
         get_damping(0.1)
+
+
+def boxbod(b):
+    x, y = np.array([1.0, 2, 3, 5, 7, 10]), np.array([109.0, 149, 149, 191, 213, 224])
+    return y - b[0] * (1 - tf.exp(-b[1] * x))
+
+
+FAR = {
+    "BoxBOD": (boxbod, [1.0, 1.0], [2.1380940889e02, 5.4723748542e-01]),
+    "MGH10": (mgh.meyer, [2.0, 400000.0, 25000.0], [5.6096364710e-03, 6.1813463463e03, 3.4522363462e02]),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_the_default_finds_certified_parameters_from_far(name):
+    """NIST's first starts, from which Nielsen's rule finds neither within so many steps."""
+    function, start, certified = FAR[name]
+    x = tf.Variable(start, dtype=tf.float64)
+    result = least_squares(lambda: function(x), x, ftol=1e-15, xtol=1e-15, gtol=1e-15)
+    np.testing.assert_allclose(result.x, certified, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "rule"), [(256, "trust_region"), (257, "nielsen")])
+def test_the_default_rule_goes_by_the_number_of_parameters(size, rule):
+    x, scale = tf.Variable(np.zeros(size)), np.linspace(1, 2, size)
+
+    def history(**options):
+        x.assign(np.zeros(size))
+        return least_squares(lambda: tf.exp(scale * x) - 3.0, x, max_steps=4, **options).history
+
+    np.testing.assert_array_equal(history().damping, history(damping=rule).damping)
+    other = {"nielsen": "trust_region", "trust_region": "nielsen"}[rule]
+    assert not np.array_equal(history().damping, history(damping=other).damping)

@@ -64,7 +64,8 @@ def least_squares(
             squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
-        damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
+        damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
+            parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.

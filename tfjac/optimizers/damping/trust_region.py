@@ -17,7 +17,8 @@ class TrustRegionDamping(Damping):
     JᵀJ. The radius shrinks by interpolation where ρ ≤ ¼, doubles where ρ ≥ ¾.
 
     Args:
-        factor: the first radius as a multiple of ‖D^½ w‖ (`factor` itself where that is zero).
+        factor: the first radius as a multiple of ‖D^½ w‖ (a start at zero has none, and takes a Gauss-Newton step); 1
+            as in SciPy's `trf`, with which far starts go wrong less often than with MINPACK's 100.
         minimum, maximum: see `Damping`.
     """
 
@@ -25,13 +26,14 @@ class TrustRegionDamping(Damping):
     tolerance = 0.1
     max_solves = 12
 
-    def __init__(self, factor=100.0, minimum=None, maximum=None):
+    def __init__(self, factor=1.0, minimum=None, maximum=None):
         super().__init__(minimum, maximum)
         self.factor = positive("factor", factor)
 
     def start(self, curvature, length):
-        """Return Δ = factor·‖D^½ w‖, and a first guess of λ."""
-        radius = self.factor * tf.where(length > 0, length, tf.ones_like(length))
+        """Return Δ = factor·‖D^½ w‖, as large as can be where that is zero, and a first guess of λ."""
+        whole = tf.constant(np.finfo(length.dtype.as_numpy_dtype).max / 16, length.dtype)
+        radius = tf.where(length > 0, self.factor * length, whole)
         return radius, self.clip(1e-3 * curvature, curvature)
 
     def propose(self, state, solve, curvature):

@@ -8,12 +8,13 @@ from tfjac.optimizers.minimisation.convergence import Tolerances, tolerances
 from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
 from tfjac.optimizers.problem.robust import get_losses
 from tfjac.optimizers.solvers import get_solver
+from tfjac.optimizers.solvers.auto import SMALL
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 
 _DEFAULTS = {
-    "ftol": None, "xtol": None, "gtol": None, "damping": "nielsen", "scaling": "more", "solver": "auto",
+    "ftol": None, "xtol": None, "gtol": None, "damping": None, "scaling": "more", "solver": "auto",
     "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None,
     "jit_compile": False,
 }  # fmt: skip
@@ -63,7 +64,11 @@ class Settings(NamedTuple):
             positive("min_gain", given["min_gain"], below=1),
             checked_gram_dtype(given["gram_dtype"]),
         )
-        parts = get_damping(given["damping"]), get_scaling(given["scaling"]), get_solver(given["solver"])
+        parts = (
+            get_damping(given["damping"] or _default_damping(variables)),
+            get_scaling(given["scaling"]),
+            get_solver(given["solver"]),
+        )
         losses = get_losses(given["loss"], given["loss_scale"])
         each = losses if isinstance(losses, tuple) else (losses,)
         rest = (
@@ -77,6 +82,12 @@ class Settings(NamedTuple):
             (*parts, *(loss for loss in each if loss is not None)), numbers, rest, verification_wanted(None)
         )
         return cls(Method(*parts, *numbers), limits, losses, bounded, bool(given["jit_compile"]), compared)
+
+
+def _default_damping(variables):
+    """Return the sturdiest rule where a solve costs next to nothing, else the one that takes one solve per attempt."""
+    size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
+    return "trust_region" if size <= SMALL else "nielsen"
 
 
 def check_known(options, *others):
