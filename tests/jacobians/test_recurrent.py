@@ -103,7 +103,7 @@ def test_under_xla_in_single_precision(name, rng):
     assert_by_rule(model, inputs.astype("float32"), model.trainable_variables, **options)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "jit"])
 def test_open_length(jit_compile, rng):
     model = two_outputs(layers.Masking(), layers.LSTM(2), shape=(None, 3))
     inputs = rng.normal(size=(N, T, 3)).astype("float32")
@@ -117,6 +117,22 @@ def test_in_chunks_and_of_nothing(name, rng):
     assert_by_rule(model, inputs, variables, batch=N, chunk_size=1)
     jacobian, _ = jacobian_and_way(model, inputs[:0], variables, batch=None)
     assert [block.shape for block in jacobian] == [(0, 2, *v.shape) for v in variables]
+
+
+@pytest.mark.parametrize("name", ["LSTM sequences", "stacked, Dense in front"])
+def test_products_of_nothing(name, rng):
+    """Without examples, where TensorFlow has lost the sizes of features, there are still as many columns as weights."""
+    model, inputs = build(name, "float64", rng)
+    size = model.count_params()
+
+    @tf.function(input_signature=[tf.TensorSpec([None, *inputs.shape[1:]], tf.float64)])
+    def products(x):
+        operator = tfjac.jacobian_operator(model(x), model.trainable_variables)
+        return operator.gram(), operator.matvec(tf.zeros([operator.num_rows], tf.float64), adjoint=True)
+
+    gram, adjoint = products(inputs[:0])
+    np.testing.assert_array_equal(gram, np.zeros([size, size]))
+    np.testing.assert_array_equal(adjoint, np.zeros(size))
 
 
 def test_products_without_rows(rng):

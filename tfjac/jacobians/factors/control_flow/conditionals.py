@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, transplant
 from tfjac.graph.op_types import CHOICES
-from tfjac.jacobians.factors.control_flow.stacking import shaped_like, zeros_like
+from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -74,12 +74,12 @@ class _Branch:
         ]
         shared = [k for k, axis in self.inside.inputs.items() if axis is SHARED]
         columns = columns_of_sources(inner.parts, Dependence([inputs[k] for k in shared]))
-        self.parts = [(k, _of_static_size(factor)) for k, factors in zip(shared, columns) for factor in factors]
+        parts = [(k, factor) for k, factors in zip(shared, columns) for factor in factors]
+        self.parts = [(k, of_static_columns(_of_static_positions(factor), inputs[k])) for k, factor in parts]
         return cotangents, [factor for _, factor in self.parts]
 
 
-def _of_static_size(factor):
+def _of_static_positions(factor):
     """The factor, as columns where its positions are not of a static number."""
-    named = zip(factor.axes_of_tensors(), factor.tensors())
-    open_axes = {name for names, tensor in named for name, size in zip(names, tensor.shape) if size is None}
-    return DenseFactor(factor.dense()) if open_axes - {"n", "m", "q"} else factor
+    sizes = [dict(zip(names, tensor.shape)) for names, tensor in zip(factor.axes_of_tensors(), factor.tensors())]
+    return DenseFactor(factor.dense()) if any(each.get("t", 1) is None for each in sizes) else factor

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tfjac.jacobians.factors.control_flow.states import step_array
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.shapes import axes, product
 
 
 class Stack:
@@ -39,8 +40,30 @@ class Stack:
         return self.factor.with_tensors([_side_by_side(array, of_one) for array, of_one in zip(held, names)])
 
 
+def of_static_columns(factor, weight):
+    """Return the factor with the sizes that its columns are made of known while tracing, as zeros like it need them.
+
+    One that the graph has lost follows from the number of elements of the weight; of several, only the product does.
+
+    Args:
+        factor: `Factor` of the columns of `weight`.
+        weight: tensor.
+    """
+    columns = None if weight.dtype == tf.resource else weight.shape.num_elements()
+    named = [dict(zip(names, x.shape)) for names, x in zip(factor.axes_of_tensors(), factor.tensors())]
+    sizes = {name: size for each in named for name, size in each.items() if name in ("g", "i", "o", "q")}
+    lost = [name for name, size in sizes.items() if size is None]
+    if not lost or columns is None:
+        return factor
+    known = product([getattr(factor, "rows", 1), *(size for size in sizes.values() if size is not None)])
+    if len(lost) > 1 or not isinstance(known, int):
+        return DenseFactor(tf.ensure_shape(factor.dense(), [None, None, columns]))
+    shapes = [[columns // known if name in lost else size for name, size in each.items()] for each in named]
+    return factor.with_tensors([tf.ensure_shape(x, shape) for x, shape in zip(factor.tensors(), shapes)])
+
+
 def zeros_like(factor, n, m):
-    """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open size becomes 1."""
+    """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open number t becomes 1."""
     known = {"n": n, "m": m}
     shapes = [
         [known.get(name, 1 if size is None else size) for name, size in zip(names, tensor.shape)]

@@ -4,7 +4,7 @@ their registered gradient: loops, conditionals, lists of tensors."""
 import tensorflow as tf
 
 from tfjac.graph import registering
-from tfjac.jacobians.factors.control_flow.stacking import shaped_like, zeros_like
+from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -46,6 +46,7 @@ def swept_factors(ys, analysis, n, factor_of_use, outputs=None):
         for k, y in enumerate(ys):
             sweep.add(y, asking_for(y, outputs - sum(sizes[:k])))
         sweep.run()
+        sweep.parts = [(weight, of_static_columns(factor, weight)) for weight, factor in sweep.parts]
         return [factor for _, factor in sweep.parts]
 
     if isinstance(n, int) and n > 0:
