@@ -21,7 +21,8 @@ def rows_one_at_a_time(model, inputs, variables):
         return [row(tf.constant(k), *x) for k in range(outputs)]
 
     examples = [[x[n : n + 1] for x in inputs] for n in range(len(inputs[0]))]
-    outputs = tf.size(model(examples[0] if len(inputs) > 1 else examples[0][0])).numpy()
+    count = tf.function(lambda *x: tf.size(model(list(x) if len(x) > 1 else x[0])))  # a model may need a graph
+    outputs = count(*examples[0]).numpy()
     per_example = [rows(*x) for x in examples]
     return [np.stack([[row[k].numpy() for row in rows] for rows in per_example]) for k in range(len(variables))]
 

@@ -100,7 +100,7 @@ def test_ctrl_c_is_a_result(ctrl_c):
 
 def test_ctrl_c_without_anybody_watching(ctrl_c):
     """A signal from outside, in the middle of a minimisation that would take for ever."""
-    x, slow = tf.Variable(1.0, dtype=tf.float64), tf.constant(np.random.default_rng(0).normal(size=(200, 200)))
+    x, slow = tf.Variable(1.0, dtype=tf.float64), tf.constant(np.random.default_rng(0).normal(size=(700, 700)))
 
     def residuals():
         waste = slow
