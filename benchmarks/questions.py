@@ -20,7 +20,17 @@ import tensorflow as tf
 
 from benchmarks.floors import Floor
 
-THEMES = ("jacobians", "recurrent", "norms", "products", "tracing", "interception", "least_squares")
+THEMES = (
+    "jacobians",
+    "recurrent",
+    "norms",
+    "products",
+    "tracing",
+    "interception",
+    "least_squares",
+    "classification",
+    "physics",
+)
 
 
 @dataclasses.dataclass(frozen=True)
