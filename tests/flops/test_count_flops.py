@@ -79,6 +79,22 @@ def test_the_gradient_at_a_node_by_hand():
     assert tfjac.count_flops(lambda: model(x), "a").backward == 2 * 4 * 3 * 5
 
 
+@pytest.mark.parametrize(
+    ("make", "gates"),
+    [(lambda: keras.layers.GRU(3), 3), (lambda: keras.layers.Bidirectional(keras.layers.LSTM(3)), 2 * 4)],
+    ids=["GRU", "both ways"],
+)
+def test_products_of_recurrent_layers_by_hand(make, gates):
+    """Of 4 examples with 2 features, in 5 steps of 3 units; the gradient of data is not needed."""
+    layer, x = make(), tf.ones([4, 5, 2])
+    layer(x)
+    (products,) = (
+        row for row in tfjac.count_flops(lambda: layer(x), layer.trainable_variables).by_type if row.name == "MatMul"
+    )
+    forward = 2 * 4 * 5 * gates * (2 + 3) * 3
+    assert products.forward == forward and products.backward == 2 * forward - 2 * 4 * 5 * gates * 2 * 3
+
+
 def test_lstm_by_hand():
     layer, x, products = lstm()
     count = tfjac.count_flops(lambda: layer(x), layer.trainable_variables)

@@ -66,6 +66,19 @@ def test_fit_sees_a_hook_and_its_removal(jit_compile):
     assert "call" not in vars(layer("first"))
 
 
+def test_a_removed_hook_leaves_no_op():
+    model = network()
+
+    def op_types():
+        spec = tf.TensorSpec(X.shape, tf.float32)
+        return [op.type for op in tf.function(lambda x: model(x)).get_concrete_function(spec).graph.get_operations()]
+
+    plain = op_types()
+    with tfjac.hook(model.get_layer("relu"), backward=tfjac.handlers.scale(0.5)):
+        assert len(op_types()) > len(plain)
+    assert op_types() == plain
+
+
 def test_a_shared_layer_and_a_nested_model():
     model = frozen_norm()
     model.compile(keras.optimizers.SGD(0.1), "mse")
