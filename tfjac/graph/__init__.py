@@ -35,7 +35,7 @@ from tfjac.graph.example_rules import declare_per_example, einsum_labels, explai
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.linearity import custom_ops, is_affine, is_linear
+from tfjac.graph.linearity import custom_ops, first_not_linear, is_affine
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
@@ -91,6 +91,7 @@ __all__ = [
     "examples_mix_at",
     "explain_mixing",
     "fingerprint",
+    "first_not_linear",
     "forget_with",
     "gradient_stops_at",
     "handle_in",
@@ -100,7 +101,6 @@ __all__ = [
     "holds_bodies",
     "in_graph",
     "is_affine",
-    "is_linear",
     "is_of_gradient",
     "inline_calls",
     "input_gradients",

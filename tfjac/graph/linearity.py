@@ -74,6 +74,11 @@ def is_affine(op):
     return any(adds_its_own(target, cotangents) for target in targets)
 
 
+def first_not_linear(ops):
+    """Return the first custom gradient among ops that is not proved to be linear in what flows back, or None."""
+    return next((op for op in custom_ops(ops) if not is_linear(op)), None)
+
+
 def is_linear(op):
     """Return whether the backward of an op with a custom gradient is proved to be linear in what flows back.
 

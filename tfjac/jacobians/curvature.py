@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import between, custom_ops, in_graph, inline_calls, is_linear
+from tfjac.graph import between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.factors.factorize import describe
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
@@ -55,7 +55,7 @@ def hvp(losses, xs, vectors, unconnected_gradients="none"):
 
 def _check_is_a_hessian(sources, losses):
     """Refuse custom gradients that are not linear in what flows back: what they give is the gradient of nothing."""
-    wrong = next((op for op in custom_ops(between(sources, losses)) if not is_linear(op)), None)
+    wrong = first_not_linear(between(sources, losses))
     if wrong is not None:
         raise LookupError(
             "There is no Hessian here: a custom gradient is not linear in what flows back, as one that clips. Take "

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, between, custom_ops, in_graph, inline_calls, is_linear
+from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import squared_row_norms
 from tfjac.jacobians.passes.connectedness import check_connected
@@ -119,7 +119,7 @@ def weighted_gradients(losses, variables, weights):
         present = [source for source in sources if source is not None]
         ys = inline_calls([y], depends_on=present)
         check_connected(ys, tf.nest.flatten(variables), Dependence(sources), "losses do not depend on this variable")
-        if all(is_linear(op) for op in custom_ops(between(present, ys))):
+        if first_not_linear(between(present, ys)) is None:
             return tf.nest.pack_sequence_as(variables, pulled(ys, sources, [factor]))
         flat = tf.nest.flatten(variables)
         sums = [_weighted_sum(rows, factor, v) for rows, v in zip(factorize(ys, flat, examples_mix="full"), flat)]

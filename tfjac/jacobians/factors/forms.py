@@ -63,6 +63,10 @@ class Factor(tf.experimental.ExtensionType):
     def axes_of_tensors(self):
         """Return the names of the axes of each of `tensors()`, strings in a tuple."""
 
+    def sizes_of_tensors(self):
+        """Return for each of `tensors()` its sizes by the names of its axes, None where the graph leaves one open."""
+        return [dict(zip(names, tensor.shape)) for names, tensor in zip(self.axes_of_tensors(), self.tensors())]
+
     def cast(self, dtype):
         """Return the same factor in another floating-point dtype, but in no less than single precision."""
         return self._mapped(lambda x: tf.cast(x, dtype))
@@ -156,7 +160,7 @@ class OuterFactor(Factor):
     def matmul(self, x):
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(x)[-1]
         weights = tf.einsum(f"{self.layout}r->gior", tf.reshape(x, [*self._sizes(), r]))
-        moved = tf.matmul(self._inputs(), tf.reshape(weights, [g, i, o * r]))
+        moved = tf.matmul(inputs_by_group(self.a), tf.reshape(weights, [g, i, o * r]))
         moved = tf.transpose(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4])
         return tf.matmul(self._cotangents(), tf.reshape(moved, [n, t * g * o, r]))
 
@@ -164,14 +168,9 @@ class OuterFactor(Factor):
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(u)[-1]
         pulled = tf.matmul(self._cotangents(), u, transpose_a=True)
         pulled = tf.transpose(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4])
-        result = tf.matmul(self._inputs(), tf.reshape(pulled, [g, n * t, o * r]), transpose_a=True)
+        result = tf.matmul(inputs_by_group(self.a), tf.reshape(pulled, [g, n * t, o * r]), transpose_a=True)
         result = tf.einsum(f"gior->{self.layout}r", tf.reshape(result, [g, i, o, r]))
         return tf.reshape(result, [self.num_columns, r])
-
-    def _inputs(self):
-        """a as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
-        n, t, g, i = axes(self.a)
-        return tf.reshape(tf.transpose(self.a, [2, 0, 1, 3]), [g, n * t, i])
 
     def _cotangents(self):
         """d as matrices `[n, m, t·g·o]`."""
@@ -216,6 +215,12 @@ class OuterFactor(Factor):
         if [sizes[name] for name in order] != shape.as_list():
             return None
         return OuterFactor(self.a, self.d, "g" + order[::-1])
+
+
+def inputs_by_group(a):
+    """Return `a[n,t,g,i]` as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
+    n, t, g, i = axes(a)
+    return tf.reshape(tf.transpose(a, [2, 0, 1, 3]), [g, n * t, i])
 
 
 class DenseFactor(Factor):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.jacobians.factors.forms import inputs_by_group
 from tfjac.jacobians.shapes import axes
 
 
@@ -18,8 +19,8 @@ def kronecker_product(factor):
     2015; for convolutions R. Grosse & J. Martens, 2016.
     """
     a, d, _ = factor.outer_form()
-    (n, t, g, i), (m, o) = axes(a), (axes(d)[1], axes(d)[4])
-    inputs = tf.reshape(tf.transpose(a, [2, 0, 1, 3]), [g, n * t, i])
+    n, m, t, g, o = axes(d)
+    inputs = inputs_by_group(a)
     cotangents = tf.reshape(tf.transpose(d, [3, 0, 1, 2, 4]), [g, n * m * t, o])
     count = tf.cast(tf.maximum(n * t, 1), a.dtype)
     return tf.matmul(inputs, inputs, transpose_a=True) / count, tf.matmul(cotangents, cotangents, transpose_a=True)

@@ -9,7 +9,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import between, custom_ops, is_linear, is_variable, resolution_of, verification_wanted, verified
+from tfjac.graph import between, first_not_linear, is_variable, resolution_of, verification_wanted, verified
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 
@@ -67,7 +67,7 @@ def _dtypes(path, ys):
 
 def _is_linear(path):
     """Whether cotangents flow back along the ops of a path linearly; where they do not, warn of it."""
-    other = next((op for op in custom_ops(path) if not is_linear(op)), None)
+    other = first_not_linear(path)
     if other is not None:
         _warn(
             "a custom gradient is not linear in what flows back, or not known to be, that of op "

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.variables import variable_name
 from tfjac.optimizers.steps.bounds import Box
 
@@ -36,8 +37,7 @@ def box_of_constraints(variables):
     bounded = [_is_bound(getattr(variable, "constraint", None)) for variable in variables]
     if not any(bounded):
         return None
-    sizes = [as_tf_variable(variable).shape.num_elements() for variable in variables]
-    lower = np.repeat(np.where(bounded, 0.0, -np.inf), sizes)
+    lower = np.repeat(np.where(bounded, 0.0, -np.inf), Columns(variables).sizes)
     dtype = as_tf_variable(variables[0]).dtype
     return Box(tf.constant(lower, dtype), tf.fill([lower.size], tf.constant(np.inf, dtype)))
 

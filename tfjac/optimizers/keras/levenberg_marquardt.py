@@ -16,6 +16,7 @@ from tfjac.optimizers.keras.refusals import (
     refuse_learning_rate,
     refuse_options,
 )
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.options import positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
@@ -127,7 +128,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         self._damping_state = [self._number(name, dtype.name) for name in self._method.damping.state_names]
         self._scaling_state = None
         if self._method.scaling.remembers:
-            size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
+            size = Columns(variables).total
             self._scaling_state = self.add_variable((size,), "zeros", dtype.name, "only_first_replica", name="scaling")
         self._ratio = self._number("gain_ratio", dtype.name)
         self._status = self._number("status", "int32")
@@ -142,8 +143,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         damping = tuple(variable.value.read_value() for variable in self._damping_state)
         if self._scaling_state is not None:
             return State(damping, self._scaling_state.value.read_value())
-        size = sum(as_tf_variable(variable).shape.num_elements() for variable in self._trainable_variables)
-        return State(damping, tf.zeros([size], damping[0].dtype))
+        return State(damping, tf.zeros([Columns(self._trainable_variables).total], damping[0].dtype))
 
     def _write_state(self, state, report):
         for variable, value in zip(self._damping_state, state.damping):

@@ -82,5 +82,4 @@ class Linearisation:
 
     def quadratic(self, step):
         """Return pᵀ(JᵀJ + Λ)p, a scalar, by one product with J."""
-        prior = tf.reduce_sum(self.prior.precision * tf.square(step))
-        return tf.reduce_sum(tf.square(self.jacobian.matvec(step))) + prior
+        return tf.reduce_sum(tf.square(self.jacobian.matvec(step))) + self.prior.quadratic(step)

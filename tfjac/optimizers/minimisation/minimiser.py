@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.history import LONGEST, History
 from tfjac.optimizers.minimisation.implicit import differentiable
 from tfjac.optimizers.minimisation.minimisation import Minimisation
@@ -33,7 +34,7 @@ class Minimiser:
         if not tf.executing_eagerly():
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
-        size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
+        size = Columns(variables).total
         box = Box(*[tf.TensorSpec([size], as_tf_variable(variables[0]).dtype)] * 2) if settings.bounded else ()
         start = tf.function(minimisation.start, **self._compiled)
         self._start = start.get_concrete_function(residuals.specs, box)

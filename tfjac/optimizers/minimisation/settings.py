@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.convergence import Tolerances, tolerances
 from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
 from tfjac.optimizers.problem.robust import get_losses
@@ -86,8 +87,7 @@ class Settings(NamedTuple):
 
 def _default_damping(variables):
     """Return the sturdiest rule where a solve costs next to nothing, else the one that takes one solve per attempt."""
-    size = sum(as_tf_variable(variable).shape.num_elements() for variable in variables)
-    return "trust_region" if size <= SMALL else "nielsen"
+    return "trust_region" if Columns(variables).total <= SMALL else "nielsen"
 
 
 def check_known(options, *others):

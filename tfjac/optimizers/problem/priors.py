@@ -25,6 +25,10 @@ class Prior:
         per_variable = None if self.per_variable is None else tf.cast(self.per_variable, dtype)
         return Prior(tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype), per_variable, self.is_zero)
 
+    def quadratic(self, step):
+        """Return pᵀΛp for a step `[p]`, a scalar."""
+        return tf.reduce_sum(self.precision * tf.square(step))
+
     @property
     def has_one_number_per_variable(self):
         """Whether Λ is constant over each variable."""

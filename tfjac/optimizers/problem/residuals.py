@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, as_tf_variable, handle_in, inline_calls, verification_wanted
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.dependence import check_dependence, warn_of_lost
 from tfjac.optimizers.problem.loss_terms import loss_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
@@ -35,7 +36,7 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
             rows.append(term.rows())
         else:
             priors.append(prior)
-    cost, prior = tf.reduce_sum(loss), combined(priors, _sizes(variables), loss.dtype)
+    cost, prior = tf.reduce_sum(loss), combined(priors, Columns(variables).sizes, loss.dtype)
     if not verification_wanted(verify):
         return Problem(cost, rows, prior, variables)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
@@ -78,17 +79,13 @@ def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1):
     tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
     gradients = _gradients(cost, variables) if verification_wanted(verify) else None
     rows = [(tensor, tensor) for tensor in tensors]
-    return Problem(cost, rows, combined([], _sizes(variables), dtype), variables, gradients)
+    return Problem(cost, rows, combined([], Columns(variables).sizes, dtype), variables, gradients)
 
 
 def cost_of(tensors, losses, unit=1):
     """Return F, a scalar, of residuals and their losses; see `problem_of_residuals`."""
     squares = [tf.reduce_sum(tf.square(tensor)) / 2 for tensor, loss in zip(tensors, losses) if loss is None]
     return tf.add_n(squares + [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None])
-
-
-def _sizes(variables):
-    return [as_tf_variable(variable).shape.num_elements() for variable in variables]
 
 
 def _handles(graph, variables):

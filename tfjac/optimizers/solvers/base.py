@@ -3,6 +3,8 @@
 import abc
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 
 class System(abc.ABC):
     """The linear system (JᵀJ + λD + Λ) p = −g of one linearisation, for any λ and D.
@@ -30,6 +32,28 @@ class System(abc.ABC):
     def simplify(self, scaling):
         """Return the D `[p]` that this solver can use in place of `scaling`."""
         return scaling
+
+
+class ProductSystem(System):
+    """A system that has of JᵀJ its diagonal and its products alone."""
+
+    def __init__(self, linearisation):
+        self.linearisation, self.prior = linearisation, linearisation.prior
+        self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
+
+    def quadratic(self, step):
+        return self.linearisation.quadratic(step)
+
+
+def finite_or_zeros(step, solved=True):
+    """Return a step and whether it was solved for and is finite; where it was not, the step is zeros."""
+    solved = tf.reduce_all(tf.math.is_finite(step)) & solved
+    return zeros_unless(solved, step), solved
+
+
+def zeros_unless(solved, step):
+    """Return a step, or zeros where it was not solved for."""
+    return tf.where(solved, step, tf.zeros_like(step))
 
 
 class Solver(abc.ABC):

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import choice, positive, positive_integer
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
 
 ITERATIONS = 50
@@ -66,19 +66,16 @@ class ConjugateGradientSolver(Solver):
         }
 
 
-class _MatrixFree(System):
+class _MatrixFree(ProductSystem):
     def __init__(self, options, linearisation):
-        self.options, self.linearisation = options, linearisation
-        self.gradient = linearisation.gradient()
-        self.diagonal = linearisation.diagonal()
+        super().__init__(linearisation)
+        self.options = options
         self.preconditioner = Preconditioner(options.preconditioner, linearisation, self.diagonal)
 
     def solver(self, scaling):
         def solve(damping):
-            mass = damping * scaling + self.linearisation.prior.precision
-            step = self._conjugate_gradients(mass, self.preconditioner.inverse(mass))
-            solved = tf.reduce_all(tf.math.is_finite(step))
-            return tf.where(solved, step, tf.zeros_like(step)), solved
+            mass = damping * scaling + self.prior.precision
+            return finite_or_zeros(self._conjugate_gradients(mass, self.preconditioner.inverse(mass)))
 
         return solve
 
@@ -102,9 +99,6 @@ class _MatrixFree(System):
 
         start = (tf.constant(0), tf.zeros_like(first), -self.gradient, first, energy)
         return tf.while_loop(unfinished, iterate, start)[1]
-
-    def quadratic(self, step):
-        return self.linearisation.quadratic(step)
 
 
 def forcing_term(tolerance, gradient, residual):

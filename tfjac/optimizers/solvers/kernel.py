@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, zeros_unless
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -32,13 +32,11 @@ class KernelSolver(Solver):
         return _Kernel(linearisation)
 
 
-class _Kernel(System):
+class _Kernel(ProductSystem):
     def __init__(self, linearisation):
         linearisation.prior.require_one_number_per_variable("solver='kernel'")
-        self.linearisation, self.prior = linearisation, linearisation.prior
+        super().__init__(linearisation)
         self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
-        self.gradient = linearisation.gradient()
-        self.diagonal = linearisation.diagonal()
 
     def simplify(self, scaling):
         return self.columns.spread(self.columns.averages(scaling))
@@ -53,7 +51,7 @@ class _Kernel(System):
 
         def solve(damping):
             weights, solved = damped_solve(kernel, residual, ones, damping)
-            return _zeros_unless(solved, -inverse * self.adjoint(weights)), solved
+            return zeros_unless(solved, -inverse * self.adjoint(weights)), solved
 
         return solve
 
@@ -64,11 +62,4 @@ class _Kernel(System):
         kernel = self.linearisation.kernel(1 / masses)
         residual = self.linearisation.residual - self.linearisation.jacobian.matvec(inverse * pull)
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
-        return _zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
-
-    def quadratic(self, step):
-        return self.linearisation.quadratic(step)
-
-
-def _zeros_unless(solved, step):
-    return tf.where(solved, step, tf.zeros_like(step))
+        return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import positive, positive_integer
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 
 
@@ -45,19 +45,17 @@ class LSMRSolver(Solver):
         return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
 
 
-class _Bidiagonalised(System):
+class _Bidiagonalised(ProductSystem):
     def __init__(self, options, linearisation):
-        self.options, self.linearisation, self.prior = options, linearisation, linearisation.prior
-        self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
+        super().__init__(linearisation)
+        self.options = options
 
     def solver(self, scaling):
         def solve(damping):
             mass = damping * scaling + self.prior.precision
             rows = _Rows(self.linearisation.jacobian, tf.sqrt(mass), tf.math.rsqrt(self.diagonal + mass))
             target = (-self.linearisation.residual, -self.prior.gradient / rows.root)
-            step = rows.scale * self._lsmr(rows, target)
-            solved = tf.reduce_all(tf.math.is_finite(step))
-            return tf.where(solved, step, tf.zeros_like(step)), solved
+            return finite_or_zeros(rows.scale * self._lsmr(rows, target))
 
         return solve
 
@@ -70,9 +68,6 @@ class _Bidiagonalised(System):
             return (state.count < self.options.max_iterations) & (tf.abs(state.zeta) > least)
 
         return tf.while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
-
-    def quadratic(self, step):
-        return self.linearisation.quadratic(step)
 
 
 class _Rows(NamedTuple):

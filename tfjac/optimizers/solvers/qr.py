@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -49,8 +49,7 @@ class _Factored(System):
         return solve
 
     def quadratic(self, step):
-        prior = tf.reduce_sum(self.prior.precision * tf.square(step))
-        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + prior
+        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + self.prior.quadratic(step)
 
 
 def _back_substitute(triangle, target):
@@ -58,6 +57,4 @@ def _back_substitute(triangle, target):
     pivots = tf.linalg.diag_part(triangle)
     regular = tf.reduce_all(tf.math.is_finite(pivots) & (pivots != 0))
     safe = tf.where(regular, triangle, tf.eye(tf.shape(triangle)[0], dtype=triangle.dtype))
-    step = tf.linalg.triangular_solve(safe, target[:, None], lower=False)[:, 0]
-    solved = regular & tf.reduce_all(tf.math.is_finite(step))
-    return tf.where(solved, step, tf.zeros_like(step)), solved
+    return finite_or_zeros(tf.linalg.triangular_solve(safe, target[:, None], lower=False)[:, 0], regular)

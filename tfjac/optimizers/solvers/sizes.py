@@ -20,12 +20,12 @@ class LayerSizes(NamedTuple):
 
     @classmethod
     def of(cls, factor):
-        """Return the sizes of a factor; one without an outer form counts as one input to each position."""
-        if factor.has_outer_form:
-            a, d, _ = factor.outer_form()
-            return cls(*d.shape[:2], *a.shape[1:], d.shape[4])
-        n, m, t, o = factor.tensors()[1].shape
-        return cls(n, m, t, 1, 1, o)
+        """Return the sizes of a factor; axes that its kind has not count as of size one."""
+        known = {}
+        for sizes in factor.sizes_of_tensors():
+            known.update((name, size) for name, size in sizes.items() if known.get(name) is None)
+        t, g, i = (known.get(name, 1) for name in "tgi")
+        return cls(known["n"], known["m"], t, g, i, known["q" if "q" in known else "o"])
 
 
 class ProblemSizes(NamedTuple):

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -62,12 +62,9 @@ class _Decomposed(System):
         target = values * tf.linalg.matvec(left, target, transpose_a=True)
 
         def solve(damping):
-            step = inverse * tf.linalg.matvec(right, target / (tf.square(values) + damping))
-            solved = finite & tf.reduce_all(tf.math.is_finite(step))
-            return tf.where(solved, step, tf.zeros_like(step)), solved
+            return finite_or_zeros(inverse * tf.linalg.matvec(right, target / (tf.square(values) + damping)), finite)
 
         return solve
 
     def quadratic(self, step):
-        prior = tf.reduce_sum(self.prior.precision * tf.square(step))
-        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.jacobian, step))) + prior
+        return tf.reduce_sum(tf.square(tf.linalg.matvec(self.jacobian, step))) + self.prior.quadratic(step)

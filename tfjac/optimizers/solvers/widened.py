@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.optimizers.solvers.base import System
+from tfjac.optimizers.solvers.base import System, finite_or_zeros
 
 
 def prepared(solver, linearisation, gram_dtype):
@@ -37,9 +37,7 @@ class _Widened(System):
 
         def solve_and_round(damping):
             step, solved = solve(tf.cast(damping, self._wide))
-            step = tf.cast(step, self._dtype)
-            solved &= tf.reduce_all(tf.math.is_finite(step))
-            return tf.where(solved, step, tf.zeros_like(step)), solved
+            return finite_or_zeros(tf.cast(step, self._dtype), solved)
 
         return solve_and_round
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
 
 
 def function_of_data(residuals, variables, args):
@@ -140,7 +141,7 @@ def residual_tensors(returned, variables):
     if not tensors or all(tensor.shape.num_elements() == 0 for tensor in tensors):
         raise ValueError(f"There are no residuals, so that nothing can be minimised. Received: {returned!r}")
     rows = [tensor.shape.num_elements() for tensor in tensors]
-    if rows == [1] and sum(as_tf_variable(variable).shape.num_elements() for variable in variables) > 1:
+    if rows == [1] and Columns(variables).total > 1:
         warnings.warn(
             "tfjac: residuals returned a single number, of which the method squares: where it is a loss, return what "
             "the loss squares and adds, one residual for each, or the minimisation knows no curvature but along one "

@@ -81,5 +81,5 @@ class _Branch:
 
 def _of_static_positions(factor):
     """The factor, as columns where its positions are not of a static number."""
-    sizes = [dict(zip(names, tensor.shape)) for names, tensor in zip(factor.axes_of_tensors(), factor.tensors())]
-    return DenseFactor(factor.dense()) if any(each.get("t", 1) is None for each in sizes) else factor
+    is_open = any(sizes.get("t", 1) is None for sizes in factor.sizes_of_tensors())
+    return DenseFactor(factor.dense()) if is_open else factor

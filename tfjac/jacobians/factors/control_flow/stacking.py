@@ -50,7 +50,7 @@ def of_static_columns(factor, weight):
         weight: tensor.
     """
     columns = None if weight.dtype == tf.resource else weight.shape.num_elements()
-    named = [dict(zip(names, x.shape)) for names, x in zip(factor.axes_of_tensors(), factor.tensors())]
+    named = factor.sizes_of_tensors()
     sizes = {name: size for each in named for name, size in each.items() if name in ("g", "i", "o", "q")}
     lost = [name for name, size in sizes.items() if size is None]
     if not lost or columns is None:
@@ -66,8 +66,8 @@ def zeros_like(factor, n, m):
     """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open number t becomes 1."""
     known = {"n": n, "m": m}
     shapes = [
-        [known.get(name, 1 if size is None else size) for name, size in zip(names, tensor.shape)]
-        for names, tensor in zip(factor.axes_of_tensors(), factor.tensors())
+        [known.get(name, 1 if size is None else size) for name, size in sizes.items()]
+        for sizes in factor.sizes_of_tensors()
     ]
     zeros = [tf.zeros(shape, tensor.dtype) for shape, tensor in zip(shapes, factor.tensors())]
     return factor.with_tensors(zeros)
