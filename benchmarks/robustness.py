@@ -36,19 +36,12 @@ DAMPINGS = {
 PEERS = {"SciPy trf": "trf", "SciPy dogbox": "dogbox", "MINPACK lm": "lm"}
 
 
-def boxbod(b):
-    """NIST's BoxBOD, of which the suite has no file."""
-    x, y = np.array([1.0, 2, 3, 5, 7, 10]), np.array([109.0, 149, 149, 191, 213, 224])
-    return y - b[0] * (1 - tf.exp(-b[1] * x))
-
-
 def problems():
     """Return a dict from name to a function of parameters `[p]`, and a dict of starts."""
-    starts = {"NIST start 1": np.array([1.0, 1.0]), "NIST start 2": np.array([100.0, 0.75])}
-    found = {"BoxBOD": (boxbod, starts)}
-    for name in nist.MODELS:
-        problem = nist.load(name)
-        found[name] = problem.residuals, {f"NIST start {k + 1}": start for k, start in enumerate(problem.starts)}
+    found = {}
+    for problem in map(nist.load, nist.MODELS):
+        starts = {f"NIST start {k + 1}": start for k, start in enumerate(problem.starts)}
+        found[problem.name] = problem.residuals, starts
     for name, (function, start) in more_garbow_hillstrom.PROBLEMS.items():
         starts = {f"MGH {factor}x": factor * np.array(start) for factor in (1, 10, 100)}
         found[name] = function, starts

@@ -47,6 +47,7 @@ def _gauss1(b, x):
 
 
 MODELS = {
+    "BoxBOD": lambda b, x: b[0] * (1 - tf.exp(-b[1] * x)),
     "Misra1a": lambda b, x: b[0] * (1 - tf.exp(-b[1] * x)),
     "Chwirut2": lambda b, x: tf.exp(-b[0] * x) / (b[1] + b[2] * x),
     "DanWood": lambda b, x: b[0] * x ** b[1],

@@ -7,6 +7,7 @@ import tensorflow as tf
 from hypothesis import strategies
 
 from tests.optimizers import more_garbow_hillstrom as mgh
+from tests.optimizers import nist
 from tfjac.optimizers import (
     IdentityScaling,
     MarquardtScaling,
@@ -149,13 +150,9 @@ def test_options_of_the_wrong_type():
         get_damping(0.1)
 
 
-def boxbod(b):
-    x, y = np.array([1.0, 2, 3, 5, 7, 10]), np.array([109.0, 149, 149, 191, 213, 224])
-    return y - b[0] * (1 - tf.exp(-b[1] * x))
-
-
+BOXBOD = nist.load("BoxBOD")
 FAR = {
-    "BoxBOD": (boxbod, [1.0, 1.0], [2.1380940889e02, 5.4723748542e-01]),
+    "BoxBOD": (BOXBOD.residuals, BOXBOD.starts[0], BOXBOD.certified),
     "MGH10": (mgh.meyer, [2.0, 400000.0, 25000.0], [5.6096364710e-03, 6.1813463463e03, 3.4522363462e02]),
 }
 

@@ -11,7 +11,7 @@ from . import nist
 
 @pytest.mark.parametrize("name", nist.MODELS)
 def test_certified_parameters(name):
-    """No exceptions are needed: double precision allows six digits on all nine, where J is factored rather than
+    """No exceptions are needed: double precision allows six digits on all ten, where J is factored rather than
     squared.
 
     MGH17 from its first start crosses a long flat valley: some 560 steps, as many as MINPACK takes.
