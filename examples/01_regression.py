@@ -18,13 +18,11 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from example_data import Split, load_yacht
+from example_figures import save_figure
 from example_training import warm_up
 
 import tfjac
@@ -150,9 +148,7 @@ def save_plot(runs: dict[str, tuple[keras.Model, Stopwatch]], path: pathlib.Path
     axis.set_xlim(0, 1.36 * max(stopwatch.curve[-1][0] for _, stopwatch in runs.values()))
     axis.grid(True, which="major", color="#e2e8f0")
     axis.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path, dpi=150)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, int, float]]]:

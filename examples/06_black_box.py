@@ -16,11 +16,9 @@ import argparse
 import pathlib
 
 import keras
-import matplotlib
-import numpy as np
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
+from example_figures import save_figure
 
 import tfjac
 
@@ -89,9 +87,7 @@ def save_plot(losses: dict[str, list[float]], device: Device, inverses: dict[str
     right.plot(wanted[:, 0], device.response(inverse(wanted).numpy())[:, 0], label="behind its inverse")
     right.set(xlabel="wanted", ylabel="got")
     right.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:

@@ -17,13 +17,11 @@ import pathlib
 import tempfile
 
 import keras
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 from example_data import Digits, load_digits
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from example_figures import save_figure
 
 import tfjac
 
@@ -113,9 +111,7 @@ def save_plot(images: np.ndarray, maps: dict[str, np.ndarray], path: pathlib.Pat
             limits = {"cmap": "RdBu", "vmin": -size} if signed else {"cmap": "gray" if name == "image" else "viridis"}
             axis.imshow(picture, vmax=size, **limits)
             axis.set(xticks=[], yticks=[])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:

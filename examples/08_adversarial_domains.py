@@ -18,14 +18,12 @@ import argparse
 import pathlib
 
 import keras
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.ndimage
 import tensorflow as tf
 from example_data import Digits, load_digits
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from example_figures import save_figure
 
 import tfjac
 
@@ -95,9 +93,7 @@ def save_plot(models: dict[str, keras.Model], digits: Digits, path: pathlib.Path
             axis.scatter(*((features - centre) @ directions[:2].T).T, s=8, label=label)
         axis.set(title=name, xticks=[], yticks=[])
     axes[0].legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:

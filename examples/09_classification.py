@@ -18,14 +18,12 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from example_data import load_digits
+from example_figures import save_figure
 from example_training import warm_up
 
 import tfjac
@@ -155,9 +153,7 @@ def save_plot(runs: dict, path: pathlib.Path) -> None:
     axis.grid(True, which="major", color="#e2e8f0")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path, dpi=150)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, tuple[float, float, float]]:

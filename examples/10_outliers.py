@@ -13,12 +13,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import argparse
 import pathlib
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from example_figures import save_figure
 
 import tfjac
 
@@ -51,10 +49,8 @@ def save_plot(fits: dict, path: pathlib.Path):
         axes.plot(grid, decay(grid, **TRUTH), "--", color="C3", label="truth", zorder=4)
         axes.set_title(name)
         axes.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:

@@ -18,12 +18,10 @@ import pathlib
 import time
 
 import keras
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from example_figures import save_figure
 from example_training import warm_up
 
 import tfjac
@@ -130,10 +128,8 @@ def save_plot(model, curves: dict, path: pathlib.Path):
     panels[2].set_xlabel("seconds of training")
     panels[2].set_ylabel("root mean square error of u")
     panels[2].legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list]:
