@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers.minimisation.conditions import GivenConditions
 from tfjac.optimizers.minimisation.minimiser import Minimiser
 from tfjac.optimizers.minimisation.settings import Settings, check_known
 from tfjac.optimizers.minimisation.supervision import Supervisor
 from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.problem.variables import checked_variables
-from tfjac.optimizers.steps.bounds import Bounds
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
@@ -25,6 +25,7 @@ def least_squares(
     args=(),
     bounds=None,
     fixed=None,
+    prior=None,
     callback=None,
     verbose=0,
     time_limit=None,
@@ -55,6 +56,9 @@ def least_squares(
             where there is none. All steps stay within them. The start must be; in a graph, the status is INFEASIBLE
             where it is not.
         fixed: nest like `variables` of bools, or arrays of them: which parameters stay as they are.
+        prior: `(mean, deviation)` of a normal distribution for each parameter by itself, each a number, or a nest like
+            `variables` of None, numbers and arrays, None where nothing is known. ½Σ((x − mean)/deviation)² is added to
+            the cost, as if parameters had been measured, so that residuals should be in units of their deviations.
         callback: called after each step with a `LeastSquaresState`; returning True, or raising StopIteration, stops.
         verbose: 1 to print how it ended, 2 to print each step too.
         time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
@@ -88,8 +92,8 @@ def least_squares(
     """
     check_known(options, *_ARGUMENTS)
     flat = checked_variables(tf.nest.flatten(variables))
-    limits = _Limits(variables, max_steps, bounds, fixed, callback, verbose, time_limit, checkpoint)
-    settings = Settings.of(flat, limits.bounds.are_given, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
+    limits = _Limits(variables, max_steps, bounds, fixed, prior, callback, verbose, time_limit, checkpoint)
+    settings = Settings.of(flat, limits.conditions, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)
     residuals = function_of_data(residuals, variables, args)
     traced = TracedResiduals(traceable(residuals, flat).get_concrete_function(*args), flat)
@@ -110,33 +114,33 @@ class _Limits:
         max_steps=1000,
         bounds=None,
         fixed=None,
+        prior=None,
         callback=None,
         verbose=0,
         time_limit=None,
         checkpoint=None,
     ):
-        self._variables, self._flat = variables, tf.nest.flatten(variables)
+        self._variables = variables
         self._max_steps = positive_integer("max_steps", max_steps)
-        self.bounds = Bounds(variables, bounds, fixed)
+        self.conditions = GivenConditions(variables, bounds, fixed, prior)
         self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
 
     def run(self, minimiser, data):
         """Run a `Minimiser` with data, a list of tensors."""
-        box = self.bounds.box(self._flat)
+        conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            if box is not None:
-                self.bounds.check_start(box, self._flat)
-            return minimiser(data, self._variables, box, self._max_steps, self._supervisor)
+            return minimiser(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(
                 "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
                 "no Python between steps. Received: one of them, in a graph"
             )
-        return minimiser.in_graph(data, self._variables, box, self._max_steps)
+        return minimiser.in_graph(data, self._variables, conditions, self._max_steps)
 
 
 _ARGUMENTS = (
-    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "callback", "verbose", "time_limit", "checkpoint",
+    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "callback", "verbose",
+    "time_limit", "checkpoint",
 )  # fmt: skip
 
 _TRACES = TraceCache()
@@ -163,7 +167,7 @@ class LeastSquaresProblem:
         self.variables, self._flat = variables, checked_variables(tf.nest.flatten(variables))
         self._limits = _Limits(variables, max_steps, **limits)
         options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
-        self._settings = Settings.of(self._flat, self._limits.bounds.are_given, options)
+        self._settings = Settings.of(self._flat, self._limits.conditions, options)
         self._residuals, self._function = residuals, None
         self._minimisers = {}
 

@@ -47,6 +47,16 @@ def suggestion(name, names):
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def pair(argument, value, meaning):
+    """Return `value`; raise ValueError unless it is a tuple or list of two nests, whose `meaning` the error tells."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ValueError(
+            f"{argument} must be a pair {meaning}, each None, a number, or a nest like the variables. "
+            f"Received: {argument}={value!r}"
+        )
+    return value
+
+
 def positive(argument, value, *, below=None):
     """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
     valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and value > 0

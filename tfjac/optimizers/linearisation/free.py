@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from tfjac.optimizers.linearisation.linearisation import Linearisation
 from tfjac.optimizers.linearisation.stacked import dense_kernel
-from tfjac.optimizers.problem.priors import Prior
 
 
 class FreeLinearisation(Linearisation):
@@ -18,9 +17,7 @@ class FreeLinearisation(Linearisation):
     """
 
     def __init__(self, whole, free):
-        prior = whole.prior
-        masked = Prior(_only(free, prior.precision), _only(free, prior.gradient), prior.per_variable, prior.is_zero)
-        super().__init__(FreeColumns(whole.jacobian, free), whole.residual, masked)
+        super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
         self._whole, self.free = whole, free
 
     def cast(self, dtype):

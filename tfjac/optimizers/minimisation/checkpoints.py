@@ -62,7 +62,7 @@ class Checkpoint:
 def _problem(run):
     """Return a hash of what must be the same again."""
     digest = hashlib.sha256()
-    for tensor in [*run.data, *tf.nest.flatten(run.box or ())]:
+    for tensor in [*run.data, *tf.nest.flatten(run.conditions)]:
         array = np.asarray(tensor)
         digest.update(repr((array.dtype.str if array.dtype != object else "object", array.shape)).encode())
         digest.update(b"".join(array.ravel()) if array.dtype == object else np.ascontiguousarray(array).tobytes())

@@ -16,7 +16,6 @@ from tfjac.jacobians import jacobian
 from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.residuals import cost_of
 from tfjac.optimizers.problem.robust import losses_of
-from tfjac.optimizers.steps.bounds import Box
 
 
 def differentiable(outcome, residuals, variables, data, setting, settings):
@@ -46,7 +45,9 @@ class _Minimum:
 
     def __init__(self, residuals, variables, data, setting, settings):
         self.columns, self.unit = Columns(variables), tf.stop_gradient(setting.unit)
-        self._residuals, self._drawn, self._box = residuals, setting.drawn, setting.box
+        self._residuals, self._drawn, self._box = residuals, setting.drawn, setting.conditions.box
+        prior = setting.conditions.prior
+        self._prior = prior and prior.in_units(self.unit)
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._given = [*data, *residuals.read_traced()]
         self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
@@ -83,7 +84,7 @@ class _Minimum:
         gradient = tf.convert_to_tensor(tf.gradients(self._cost_at(x, parameters), x)[0])
         hessian = jacobian(gradient, x, mode="reverse")
         if self._box:  # what is held by a bound does not move with θ, and the rest moves as if it were not there
-            free = Box(*self._box).free(x, gradient)
+            free = self._box.free(x, gradient)
             upstream = tf.where(free, upstream, tf.zeros_like(upstream))
             hessian = tf.where(free[:, None] & free, hessian, tf.eye(self.columns.total, dtype=x.dtype))
         factor = tf.linalg.cholesky(hessian)
@@ -104,4 +105,5 @@ class _Minimum:
         for position, part in zip(self._residuals.positions, self.columns.split(x)):
             values[position] = part
         tensors = self._residuals.place_at(data, self._drawn, values)
-        return cost_of([tf.cast(tensor, x.dtype) / self.unit for tensor in tensors], self._losses, self.unit)
+        tensors = [tf.cast(tensor, x.dtype) / self.unit for tensor in tensors]
+        return cost_of(tensors, self._losses, self.unit, self._prior, x)

@@ -1,18 +1,18 @@
 """A whole minimisation as functions of a graph: the start, and steps in a loop, until there is a reason to stop."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.minimisation.conditions import Conditions
 from tfjac.optimizers.minimisation.convergence import status_after
 from tfjac.optimizers.minimisation.history import LONGEST, row_of
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.robust import losses_of
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.bounds import Box
 from tfjac.optimizers.steps.records import Outcome, State
 from tfjac.optimizers.steps.step import take_step
 
@@ -25,13 +25,13 @@ class Setting(NamedTuple):
         unit: scalar, what residuals are measured in, so that their squares are within the range of the dtype; so is
             what an `Outcome` says of the cost and the gradient.
         number: scalar int64, how many residuals there are.
-        box: a `Box`; empty where all parameters are free.
+        conditions: `Conditions`.
     """
 
     drawn: list
     unit: tf.Tensor
     number: tf.Tensor
-    box: Any
+    conditions: Conditions
 
 
 class Progress(NamedTuple):
@@ -74,25 +74,27 @@ class Minimisation:
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
 
-    def start(self, data, box):
+    def start(self, data, conditions):
         """Return the `Setting` and the `Progress` before the first step.
 
         Args:
             data: list of tensors like `residuals.specs`.
-            box: a `Box`, or an empty tuple.
+            conditions: `Conditions`.
         """
         drawn = self._residuals.draw(data)
         tensors = self._residuals.place(data, drawn)
         number = tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])
         values = Columns(self._variables).flatten(self.values())
         status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
-        if box:
-            status = tf.where(Box(*box).contains(values), status, int(Status.INFEASIBLE))
+        if conditions.box:
+            status = tf.where(conditions.box.contains(values), status, int(Status.INFEASIBLE))
         zero, none = tf.zeros([], self._dtype), tf.constant(0)
         state = State(tuple(zero for _ in self._settings.method.damping.state_names), tf.zeros_like(values))
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
         moved = tf.equal(status, int(Status.RUNNING))
-        return Setting(drawn, unit_of(tensors, self._dtype), number, box), Progress(outcome, state, zero, moved)
+        pulls = [conditions.prior.residuals(values)] if conditions.prior else []
+        setting = Setting(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
+        return setting, Progress(outcome, state, zero, moved)
 
     def advance(self, data, setting, progress, until, max_steps, finish, record=False):
         """Take steps.
@@ -125,9 +127,9 @@ class Minimisation:
         rows = tf.zeros([LONGEST + 1 if record else 0, 7], self._dtype)
         return tf.while_loop(unfinished, step, (progress, rows))
 
-    def whole(self, data, box, max_steps):
+    def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Setting`."""
-        setting, progress = self.start(data, box)
+        setting, progress = self.start(data, conditions)
         progress, _ = self.advance(data, setting, progress, max_steps, max_steps, tf.constant(True))
         return progress.outcome._replace(x=self.values()), setting
 
@@ -139,10 +141,13 @@ class Minimisation:
         method, running = self._settings.method, progress.running
         tensors = self._residuals.place(data, setting.drawn)
         tensors = [tf.cast(tensor, self._dtype) / setting.unit for tensor in tensors]
-        problem = problem_of_residuals(tensors, self._variables, losses=self._losses, unit=setting.unit)
+        prior = setting.conditions.prior and setting.conditions.prior.in_units(setting.unit)
+        problem = problem_of_residuals(
+            tensors, self._variables, None, self._losses, setting.unit, prior, self._settings.prior_is_uniform
+        )
         attempts = tf.where(running, method.max_attempts, 0)
-        box = Box(*setting.box) if setting.box else None
-        state, report = take_step(problem, progress.state, method._replace(max_attempts=attempts), box)
+        method, box = method._replace(max_attempts=attempts), setting.conditions.box or None
+        state, report = take_step(problem, progress.state, method, box)
         self.sizes = problem.sizes
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)

@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.history import LONGEST, History
 from tfjac.optimizers.minimisation.implicit import differentiable
 from tfjac.optimizers.minimisation.minimisation import Minimisation
@@ -13,7 +12,6 @@ from tfjac.optimizers.results.frozen import FrozenModel
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.bounds import Box
 
 
 class Minimiser:
@@ -34,10 +32,8 @@ class Minimiser:
         if not tf.executing_eagerly():
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
-        size = Columns(variables).total
-        box = Box(*[tf.TensorSpec([size], as_tf_variable(variables[0]).dtype)] * 2) if settings.bounded else ()
         start = tf.function(minimisation.start, **self._compiled)
-        self._start = start.get_concrete_function(residuals.specs, box)
+        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
         self._advance = self._traced_advance(minimisation)
         self._sizes = minimisation.sizes
 
@@ -56,34 +52,34 @@ class Minimiser:
         """Return the `Plan` of its steps."""
         return plan_of(self._settings.method.solver, self._sizes)
 
-    def in_graph(self, data, variables, box, max_steps):
+    def in_graph(self, data, variables, conditions, max_steps):
         """Return the `Outcome` of a minimisation that is part of the graph being traced, with derivatives.
 
         Args:
             data: list of tensors like `residuals.specs`.
             variables: nest of the variables.
-            box: a `Box` or None.
+            conditions: `Conditions`.
             max_steps: integer.
         """
         flat = tf.nest.flatten(variables)
-        outcome, setting = self._whole(data, box or (), tf.constant(max_steps))
+        outcome, setting = self._whole(data, conditions, tf.constant(max_steps))
         found = differentiable(outcome, self.residuals, flat, data, setting, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
 
-    def __call__(self, data, variables, box, max_steps, supervisor):
+    def __call__(self, data, variables, conditions, max_steps, supervisor):
         """Minimise, and leave the variables at the best point found, or as they were if the residuals raise.
 
         Args:
             data: list of tensors like `residuals.specs`.
             variables: nest of the variables.
-            box: a `Box` or None.
+            conditions: `Conditions`.
             max_steps: integer.
             supervisor: a `Supervisor`.
 
         Returns:
             A `LeastSquaresResult`.
         """
-        run = Run(self._start, self._advance, data, variables, box, max_steps)
+        run = Run(self._start, self._advance, data, variables, conditions, max_steps)
         run.pace = self._pace
         supervisor.watch(run)
         self._pace = run.pace
@@ -100,7 +96,7 @@ class Run:
         start, advance: functions traced from those of `Minimisation`.
         data: list of tensors.
         variables: nest of the variables.
-        box: a `Box` or None.
+        conditions: `Conditions`.
         max_steps: integer.
 
     Attributes:
@@ -109,13 +105,13 @@ class Run:
         pace: seconds that a step takes, as far as known.
     """
 
-    def __init__(self, start, advance, data, variables, box, max_steps):
-        self.variables, self.box, self.data = variables, box, data
+    def __init__(self, start, advance, data, variables, conditions, max_steps):
+        self.variables, self.conditions, self.data = variables, conditions, data
         self._flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
         self._first = [variable.read_value() for variable in self._flat]
         self._advance, self._max_steps = advance, tf.constant(max_steps)
         self.rows, self.pace, self._expected = [], None, None
-        self.setting, self.progress = self._undone_if_it_raises(start, data, box or ())
+        self.setting, self.progress = self._undone_if_it_raises(start, data, conditions)
 
     @property
     def steps(self):

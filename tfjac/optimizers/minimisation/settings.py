@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.minimisation.conditions import Conditions
 from tfjac.optimizers.minimisation.convergence import Tolerances, tolerances
 from tfjac.optimizers.options import positive, positive_integer, recipe, suggestion
 from tfjac.optimizers.problem.robust import get_losses
@@ -34,7 +35,8 @@ class Settings(NamedTuple):
         method: a `Method`.
         limits: `Tolerances`.
         losses: what `get_losses` returned.
-        bounded: bool, whether there are bounds, which then are data.
+        conditions: `Conditions` of `tf.TensorSpec`; what they are is data.
+        prior_is_uniform: bool, whether the prior is the same for all elements of a variable.
         jit_compile: bool.
         recipe: all of this in a form that can be compared; None where it cannot.
     """
@@ -42,17 +44,18 @@ class Settings(NamedTuple):
     method: Method
     limits: Tolerances
     losses: Any
-    bounded: bool
+    conditions: Conditions
+    prior_is_uniform: bool
     jit_compile: bool
     recipe: Any
 
     @classmethod
-    def of(cls, variables, bounded, options):
+    def of(cls, variables, conditions, options):
         """Check the options of `least_squares` that are in the graph.
 
         Args:
             variables: list of the variables.
-            bounded: bool.
+            conditions: `GivenConditions`.
             options: dict, without those that have their defaults.
 
         Raises:
@@ -76,13 +79,14 @@ class Settings(NamedTuple):
             limits,
             isinstance(losses, tuple),
             tuple(loss is None for loss in each),
-            bounded,
+            conditions.specs(),
+            conditions.prior_is_uniform,
             bool(given["jit_compile"]),
         )
         compared = recipe(
             (*parts, *(loss for loss in each if loss is not None)), numbers, rest, verification_wanted(None)
         )
-        return cls(Method(*parts, *numbers), limits, losses, bounded, bool(given["jit_compile"]), compared)
+        return cls(Method(*parts, *numbers), limits, losses, *rest[3:], compared)
 
 
 def _default_damping(variables):

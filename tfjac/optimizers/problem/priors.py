@@ -15,15 +15,23 @@ class Prior:
         gradient: `[p]`, Λ(w−w₀).
         per_variable: `[num_variables]`, Λ of each variable where it is the same for all its elements; else None.
         is_zero: whether there is no such part (a Python bool).
+        is_data: whether it counts as data, so that it is followed where nothing else has weight (a Python bool).
     """
 
-    def __init__(self, precision, gradient, per_variable, is_zero):
-        self.precision, self.gradient, self.per_variable, self.is_zero = precision, gradient, per_variable, is_zero
+    def __init__(self, precision, gradient, per_variable, is_zero, is_data=False):
+        self.precision, self.gradient, self.per_variable = precision, gradient, per_variable
+        self.is_zero, self.is_data = is_zero, is_data
 
     def cast(self, dtype):
         """Return the same in another dtype."""
         per_variable = None if self.per_variable is None else tf.cast(self.per_variable, dtype)
-        return Prior(tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype), per_variable, self.is_zero)
+        precision, gradient = tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype)
+        return Prior(precision, gradient, per_variable, self.is_zero, self.is_data)
+
+    def masked(self, mask):
+        """Return the part of the parameters for which `mask` `[p]`, bool, is true."""
+        precision, gradient = (tf.where(mask, each, tf.zeros_like(each)) for each in (self.precision, self.gradient))
+        return Prior(precision, gradient, self.per_variable, self.is_zero, self.is_data)
 
     def quadratic(self, step):
         """Return pᵀΛp for a step `[p]`, a scalar."""
@@ -38,9 +46,9 @@ class Prior:
         """Raise ValueError unless Λ is constant over each variable."""
         if not self.has_one_number_per_variable:
             raise ValueError(
-                f"{who} needs regularisers that weigh all elements of a variable alike, such as keras.regularizers.L2. "
-                "Use solver='cholesky' or 'cg'. "
-                "Received: a regulariser whose weight differs, or may differ, within a variable"
+                f"{who} needs regularisers and priors that weigh all elements of a variable alike, as "
+                "keras.regularizers.L2 does. Use solver='cholesky' or 'cg'. "
+                "Received: one whose weight differs, or may differ, within a variable"
             )
 
 

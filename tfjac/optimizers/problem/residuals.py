@@ -53,7 +53,7 @@ def inlined(loss, variables):
         return inline_calls([loss], read, draw_again=True)[0], True
 
 
-def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1):
+def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1, prior=(), prior_is_uniform=True):
     """Return the `Problem` F = ½‖r‖² of residuals, or that of robust losses of them.
 
     Args:
@@ -63,6 +63,8 @@ def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1):
         verify: whether to verify, see `verification_wanted`.
         losses: list of a `RobustLoss`, or None for squares, for each of `tensors`; None for squares throughout.
         unit: what the residuals are measured in, for the scales of losses.
+        prior: a `GaussianPrior`, in that unit as well, or an empty tuple.
+        prior_is_uniform: whether it is the same for all elements of a variable.
 
     Raises:
         ValueError: for residuals that do not depend on one of the variables, or arithmetic in another precision.
@@ -75,17 +77,25 @@ def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1):
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     losses = losses or [None] * len(tensors)
-    cost = cost_of(tensors, losses, unit)
+    columns, position = Columns(variables), None
+    if prior:
+        position = columns.flatten([as_tf_variable(variable).read_value() for variable in variables])
+    cost = cost_of(tensors, losses, unit, prior, position)
     tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
     gradients = _gradients(cost, variables) if verification_wanted(verify) else None
     rows = [(tensor, tensor) for tensor in tensors]
-    return Problem(cost, rows, combined([], Columns(variables).sizes, dtype), variables, gradients)
+    if prior:
+        quadratic = prior.linearised(position, columns, prior_is_uniform)
+    else:
+        quadratic = combined([], columns.sizes, dtype)
+    return Problem(cost, rows, quadratic, variables, gradients)
 
 
-def cost_of(tensors, losses, unit=1):
-    """Return F, a scalar, of residuals and their losses; see `problem_of_residuals`."""
+def cost_of(tensors, losses, unit=1, prior=(), position=None):
+    """Return F, a scalar, of residuals, their losses, and a prior of `position` `[p]`; see `problem_of_residuals`."""
     squares = [tf.reduce_sum(tf.square(tensor)) / 2 for tensor, loss in zip(tensors, losses) if loss is None]
-    return tf.add_n(squares + [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None])
+    others = [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None]
+    return tf.add_n([*squares, *others, *([prior.cost(position)] if prior else [])])
 
 
 def _handles(graph, variables):

@@ -25,7 +25,7 @@ class LeastSquaresResult:
 
     Attributes:
         x: the values found, NumPy arrays in the nest of the variables; the variables hold them too.
-        cost: F = ½‖r‖² there.
+        cost: F = ½‖r‖² there, and the prior's part.
         gradient_norm: max |∂F/∂x| there.
         status: a `Status`, why it stopped.
         steps: number of steps, accepted or not.
@@ -48,7 +48,7 @@ class LeastSquaresResult:
     history: History = dataclasses.field(compare=False)
     num_residuals: int
     names: tuple
-    _box: Any = dataclasses.field(compare=False)
+    _conditions: Any = dataclasses.field(compare=False)
     _linearised: Callable[[], tuple] = dataclasses.field(compare=False)
 
     @classmethod
@@ -72,7 +72,7 @@ class LeastSquaresResult:
             history=run.history,
             num_residuals=int(run.setting.number),
             names=tuple(run.names),
-            _box=None if run.box is None else tf.nest.map_structure(np.asarray, run.box),
+            _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _linearised=linearised,
         )
 
@@ -136,15 +136,16 @@ class LeastSquaresResult:
     def held(self):
         """Return what to say of each parameter that does not move, a list of text; empty for the others."""
         names = {-1: "at its lower bound", 0: "", 1: "at its upper bound"}
-        fixed = np.zeros(self._flat().size, bool) if self._box is None else self._box.lower >= self._box.upper
+        box = self._conditions.box
+        fixed = box.lower >= box.upper if box else np.zeros(self._flat().size, bool)
         return ["fixed" if known else names[side] for known, side in zip(fixed, self._flat_active())]
 
     def _flat_active(self):
-        position = self._flat()
-        if self._box is None:
+        position, box = self._flat(), self._conditions.box
+        if not box:
             return np.zeros(position.size, int)
-        above = position >= self._box.upper
-        return above.astype(int) - (~above & (position <= self._box.lower))
+        above = position >= box.upper
+        return above.astype(int) - (~above & (position <= box.lower))
 
     @functools.cached_property
     def statistics(self):
@@ -152,8 +153,10 @@ class LeastSquaresResult:
         return self._statistics(absolute=False)
 
     def _statistics(self, absolute):
-        jacobian, residuals = self._linearisation[:2]
-        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, self._linearisation[2])
+        jacobian, residuals, influence = self._linearisation
+        prior = self._conditions.prior
+        precision = np.square(prior.weight.astype(np.float64)) if prior else None
+        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision)
 
     def parameter_names(self):
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
@@ -166,7 +169,9 @@ class LeastSquaresResult:
     def covariance(self):
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
 
-        With robust losses, Huber's: with ψ = ρ′r, s² is Σψ²/(rows − p) / (Σψ′/rows)².
+        With a prior of precision Λ, s²(JᵀJ + Λ)⁻¹ with s² = ‖r‖²/(rows − γ), γ being `effective_parameters`: the
+        deviations of the prior are in units of those of the residuals. With robust losses, Huber's: with ψ = ρ′r, s² is
+        Σψ²/(rows − p) / (Σψ′/rows)².
 
         Raises:
             ValueError: where there are no more residuals than parameters, or J does not determine the parameters.
@@ -204,13 +209,18 @@ class LeastSquaresResult:
 
     @property
     def degrees_of_freedom(self):
-        """Number of residuals less number of combinations of parameters that they determine."""
+        """Number of residuals less `effective_parameters`."""
         return self.statistics.degrees_of_freedom
 
     @property
     def rank(self):
-        """Number of combinations of parameters that the residuals determine: of all, if all are determined."""
+        """Number of combinations of parameters that residuals and prior determine: of all, if all are determined."""
         return self.statistics.rank
+
+    @property
+    def effective_parameters(self):
+        """γ = tr JᵀJ(JᵀJ + Λ)⁻¹: how many parameters the residuals determine rather than the prior; else the rank."""
+        return self.statistics.effective_parameters
 
     @property
     def undetermined(self):

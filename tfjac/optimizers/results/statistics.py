@@ -3,6 +3,8 @@
 With J of the free parameters and s² = ‖r‖²/(rows − rank), near enough to a linear model and for independent errors of
 equal variance, the parameters found are distributed about the true ones with covariance s²(JᵀJ)⁻¹. All of it follows
 from the singular values of J with its columns scaled, so that the condition number is not squared.
+Parameters with a Gaussian prior of precision Λ, in units of the residuals, have s²(JᵀJ + Λ)⁻¹; of the residuals
+γ = tr JᵀJ(JᵀJ + Λ)⁻¹ count as used up, rather than one for each parameter (MacKay, "Bayesian interpolation", 1992).
 Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1; P. J. Huber, "Robust Statistics",
 1981, section 7.6, for losses other than squares.
 """
@@ -22,17 +24,20 @@ class Statistics:
         absolute: whether the residuals are in units of their standard deviations, so that s² is one rather than
             estimated.
         influence: None for squares; for robust losses the sums over all rows of ψ² and ψ′, with ψ = ρ′r: the
-            covariance is then Huber's, with Σψ²/(rows − rank) / (Σψ′/rows)² in place of s², absolute or not.
+            covariance is then Huber's, with Σψ²/(rows − rank) / (Σψ′/rows)² in place of s², absolute or not; next to
+            a prior, JᵀJ counts Σψ′/rows times.
+        precision: `[p]`, Λ, or None.
 
     Attributes:
         rows: number of residuals. Those that are zero and that no parameter moves, as masked ones are, do not count.
         chi_square: ‖r‖².
     """
 
-    def __init__(self, jacobian, residuals, free, absolute=False, influence=None):
+    def __init__(self, jacobian, residuals, free, absolute=False, influence=None, precision=None):
         self._free, self._absolute = free, absolute
         self._jacobian = np.asarray(jacobian, np.float64)[:, free]
-        self._precision = np.finfo(jacobian.dtype).eps
+        self._epsilon = np.finfo(jacobian.dtype).eps
+        self._precision = None if precision is None else precision[free]
         residuals = np.asarray(residuals, np.float64)
         self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1))
         self._influence, self._masked = influence, residuals.size - self.rows
@@ -40,34 +45,56 @@ class Statistics:
 
     @functools.cached_property
     def _decomposition(self):
-        """Norms of the columns of J, and the singular values and right singular vectors with these divided out."""
-        norms = np.linalg.norm(self._jacobian, axis=0)
+        """Norms of the columns of [J; √Λ], and singular values and right singular vectors with these divided out."""
+        rows = self._jacobian
+        if self._precision is not None:
+            rows = np.concatenate([rows * np.sqrt(max(self._slope, 0)), np.diag(np.sqrt(self._precision))])
+        norms = np.linalg.norm(rows, axis=0)
         norms = np.where(norms > 0, norms, 1)
-        _, singular, basis = np.linalg.svd(self._jacobian / norms, full_matrices=self._jacobian.shape[0] < norms.size)
+        _, singular, basis = np.linalg.svd(rows / norms, full_matrices=len(rows) < norms.size)
         return norms, np.concatenate([singular, np.zeros(norms.size - singular.size)]), basis
 
     @property
     def _above_rounding(self):
         singular = self._decomposition[1]
-        return singular > len(self._jacobian) * self._precision * singular.max(initial=0)
+        return singular > len(self._jacobian) * self._epsilon * singular.max(initial=0)
 
     @property
     def rank(self):
-        """How many combinations of the free parameters the residuals determine."""
+        """How many combinations of the free parameters the residuals, and the prior, determine."""
         return int(np.count_nonzero(self._above_rounding))
+
+    @functools.cached_property
+    def effective_parameters(self):
+        """γ, the trace of the hat matrix: the rank, an integer, without a prior."""
+        if self._precision is None:
+            return self.rank
+        return float(self._slope * np.sum(np.square(self._jacobian @ self._root)))
 
     @property
     def determined(self):
         """`[p]`, bool: the parameters without a part in any combination that can change without effect."""
         lost = self._decomposition[2][~self._above_rounding]
         determined = np.ones(self._free.size, bool)
-        determined[self._free] = np.all(np.abs(lost) < np.sqrt(self._precision), axis=0)
+        determined[self._free] = np.all(np.abs(lost) < np.sqrt(self._epsilon), axis=0)
         return determined
 
     @property
     def degrees_of_freedom(self):
-        """Rows less rank: what is left of the residuals for their variance to be estimated from."""
-        return self.rows - self.rank
+        """Rows less γ: what is left of the residuals for their variance to be estimated from."""
+        return self.rows - self.effective_parameters
+
+    @property
+    def _slope(self):
+        """The mean of ψ′ over the residuals that count, one for squares; ψ′(0) is one."""
+        return 1.0 if self._influence is None else (float(self._influence[1]) - self._masked) / self.rows
+
+    @property
+    def _root(self):
+        """L `[p, rank]` with L Lᵀ = (JᵀJ + Λ)⁻¹, next to a prior with JᵀJ counted as often as ψ′ says."""
+        norms, singular, basis = self._decomposition
+        kept = self._above_rounding
+        return basis[kept].T / singular[kept] / norms[:, None]
 
     @property
     def variance(self):
@@ -85,26 +112,23 @@ class Statistics:
             )
         if self._influence is None:
             return self.chi_square / self.degrees_of_freedom
-        squares, slope = self._influence
-        slope = (float(slope) - self._masked) / self.rows  # ψ′(0) is one
+        slope = self._slope
         if slope <= 0:
             raise ValueError(
                 "By this loss most residuals are outliers, so that their spread cannot be estimated: a larger "
                 f"loss_scale may do. Received: a mean curvature of the loss of {slope:.3g}"
             )
-        return float(squares) / self.degrees_of_freedom / slope**2
+        return float(self._influence[0]) / self.degrees_of_freedom / slope**2
 
     def covariance(self):
-        """Return s²(JᵀJ)⁻¹ `[p, p]`, by the pseudoinverse; zero for the parameters that are not free.
+        """Return s²(JᵀJ + Λ)⁻¹ `[p, p]`, by the pseudoinverse; zero for the parameters that are not free.
 
         Raises:
             ValueError: where s² cannot be estimated. What is not `determined` is for the caller to see to.
         """
-        norms, singular, basis = self._decomposition
-        kept = self._above_rounding
-        root = basis[kept].T / singular[kept] / norms[:, None]
+        variance = self.variance if self._precision is None else self.variance * self._slope
         covariance = np.zeros((self._free.size, self._free.size))
-        covariance[np.ix_(self._free, self._free)] = self.variance * root @ root.T
+        covariance[np.ix_(self._free, self._free)] = variance * self._root @ self._root.T
         return covariance
 
     def refuse_undetermined(self):

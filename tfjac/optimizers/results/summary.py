@@ -45,7 +45,12 @@ def _of_fit(result):
     if not _may_be_formed(result):
         return []
     statistics = result.statistics
-    lines = [f"{statistics.rows} residuals, rank {statistics.rank}, {statistics.degrees_of_freedom} degrees of freedom"]
+    left, used = statistics.degrees_of_freedom, statistics.effective_parameters
+    counts = [f"{statistics.rows} residuals", f"rank {statistics.rank}"]
+    if isinstance(used, float):  # with a prior
+        counts.append(f"{used:.6g} effective parameters")
+        left = f"{left:.6f}".rstrip("0").rstrip(".")
+    lines = [", ".join([*counts, f"{left} degrees of freedom"])]
     if statistics.degrees_of_freedom > 0:
         reduced = statistics.chi_square / statistics.degrees_of_freedom
         lines.append(f"chi-square {statistics.chi_square:.6g}, reduced chi-square {reduced:.6g}")

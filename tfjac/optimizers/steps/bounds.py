@@ -12,7 +12,6 @@ bounds at once. With growing damping p turns into −D⁻¹g/λ, along which pro
 Reference: D. P. Bertsekas, "Projected Newton methods for optimization problems with simple constraints", 1982.
 """
 
-import collections.abc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,8 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.problem.variables import variable_name
+from tfjac.optimizers.options import pair
+from tfjac.optimizers.problem.parameters import parameter_name, vector_of
 
 
 class Bounds:
@@ -38,20 +38,20 @@ class Bounds:
     def __init__(self, variables, bounds=None, fixed=None):
         flat = tf.nest.flatten(variables)
         self.are_given = bounds is not None or fixed is not None
-        lower, upper = _pair(bounds)
-        self.lower = _vector("bounds", lower, variables, -np.inf)
-        self.upper = _vector("bounds", upper, variables, np.inf)
-        self.fixed = _vector("fixed", fixed, variables, False).astype(bool)
+        lower, upper = _limits(bounds)
+        self.lower = vector_of("bounds", lower, variables, -np.inf)
+        self.upper = vector_of("bounds", upper, variables, np.inf)
+        self.fixed = vector_of("fixed", fixed, variables, False).astype(bool)
         _check_order(self.lower, self.upper, flat)
 
     def box(self, variables):
-        """Return the `Box` that a minimisation from where the variables are has to stay in; None where all are free.
+        """Return the `Box` for a minimisation from where the variables are; an empty tuple where all are free.
 
         Args:
             variables: list of the variables.
         """
         if not self.are_given:
-            return None
+            return ()
         values = [as_tf_variable(variable).read_value() for variable in variables]
         start = Columns(variables).flatten(values)
         lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
@@ -65,8 +65,8 @@ class Bounds:
             index = int(np.argmax(outside))
             raise ValueError(
                 "The variables must start within their bounds: assign values that do, such as tf.clip_by_value gives. "
-                f"Received: {_name(variables, index)} = {values[index]}, bounds {box.lower[index].numpy()} and "
-                f"{box.upper[index].numpy()}"
+                f"Received: {parameter_name(variables, index)} = {values[index]}, bounds {box.lower[index].numpy()} "
+                f"and {box.upper[index].numpy()}"
             )
 
 
@@ -100,63 +100,13 @@ class Box(NamedTuple):
         return self.project(tf.where(room <= first, bound, position + first * step))
 
 
-def _pair(bounds):
+def _limits(bounds):
     """Return the lower and the upper part of the argument `bounds`."""
     if bounds is None:
         return None, None
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):  # scipy.optimize.Bounds
         return bounds.lb, bounds.ub
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise ValueError(
-            "bounds must be a pair (lower, upper), each None, a number, or a nest like the variables. "
-            f"Received: bounds={bounds!r}"
-        )
-    return bounds
-
-
-def _vector(argument, given, variables, default):
-    """Return numbers in a nest like that of the variables as one vector `[p]` of float64, or of bool."""
-    pairs = zip(_aligned(argument, variables, given), tf.nest.flatten(variables))
-    return np.concatenate([_elements(argument, part, variable, default) for part, variable in pairs])
-
-
-def _aligned(argument, structure, given):
-    """Return the parts of `given` that belong to each variable of a nest, in the order of `tf.nest.flatten`."""
-    if given is None or np.isscalar(given):
-        return [given] * len(tf.nest.flatten(structure))
-    if not tf.nest.is_nested(structure):
-        return [given]
-    keys = sorted(structure) if isinstance(structure, collections.abc.Mapping) else range(len(structure))
-    if not _is_like(given, structure):
-        raise ValueError(
-            f"{argument} must have the structure of the variables, with None where there is nothing to say. "
-            f"Received: {given!r}"
-        )
-    return [part for key in keys for part in _aligned(argument, structure[key], given[key])]
-
-
-def _is_like(given, structure):
-    """Return whether `given` has the keys, or the length, of a nest."""
-    if isinstance(structure, collections.abc.Mapping):
-        return isinstance(given, collections.abc.Mapping) and set(given) == set(structure)
-    return isinstance(given, (list, tuple, np.ndarray)) and len(given) == len(structure)
-
-
-def _elements(argument, given, variable, default):
-    shape = as_tf_variable(variable).shape
-    try:
-        values = np.asarray(default if given is None else given)
-        if values.dtype == object:
-            values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
-        values = np.broadcast_to(values, shape).ravel()
-    except ValueError:
-        raise ValueError(
-            f"{argument} must hold one number for a variable, or one for each of its elements. "
-            f"Received: {given!r} for {variable_name(variable)} of shape {shape}"
-        ) from None
-    if np.isnan(values.astype(np.float64)).any():
-        raise ValueError(f"{argument} must not be NaN. Received: {given!r} for {variable_name(variable)}")
-    return values.astype(bool if isinstance(default, bool) else np.float64)
+    return pair("bounds", bounds, "(lower, upper)")
 
 
 def _check_order(lower, upper, variables):
@@ -164,16 +114,5 @@ def _check_order(lower, upper, variables):
         index = int(np.argmax(lower > upper))
         raise ValueError(
             "A lower bound must not be above the upper one; equal ones fix a parameter. "
-            f"Received: bounds {lower[index]} and {upper[index]} for {_name(variables, index)}"
+            f"Received: bounds {lower[index]} and {upper[index]} for {parameter_name(variables, index)}"
         )
-
-
-def _name(variables, index):
-    """Return what to call parameter number `index`."""
-    for variable in variables:
-        size = as_tf_variable(variable).shape.num_elements()
-        if index < size:
-            place = np.unravel_index(index, as_tf_variable(variable).shape) if variable.shape.rank else ()
-            return variable_name(variable) + (f"[{', '.join(map(str, place))}]" if place else "")
-        index -= size
-    raise IndexError(index)

@@ -73,27 +73,29 @@ def _step(problem, linearisation, solver, state, method, box):
 
 
 def _point(problem, linearisation, system, state, method):
-    values = problem.values()
-    scaling = system.simplify(method.scaling.update(state.scaling, system.diagonal))
-    curvature = tf.reduce_max(system.diagonal / scaling)
+    values, columns = problem.values(), system.diagonal + linearisation.prior.precision
+    data = columns if linearisation.prior.is_data else system.diagonal
+    scaling = system.simplify(method.scaling.update(state.scaling, data))
+    curvature = tf.reduce_max(data / scaling)
     return Point(
         values=values,
         scaling=scaling,
         curvature=curvature,
         length=_norm(problem.columns.flatten(values), scaling),
-        columns=system.diagonal + linearisation.prior.precision,
+        columns=columns,
         finite=_all_finite(problem.cost, system.gradient, curvature),
-        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(linearisation, system),
+        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(linearisation, data),
         highest=method.damping.bounds(curvature)[1],
     )
 
 
-def _without_data(linearisation, system):
+def _without_data(linearisation, data):
     """Return whether there are residuals, but without weight, or none in this batch.
 
     A regulariser alone would then take all weights to its own minimum, in one step.
     """
-    return tf.reduce_all(tf.equal(system.diagonal, 0)) if linearisation.has_residuals else tf.constant(False)
+    any_data = linearisation.has_residuals or linearisation.prior.is_data
+    return tf.reduce_all(tf.equal(data, 0)) if any_data else tf.constant(False)
 
 
 def _attempt(trial, problem, path, solve, point, method):

@@ -1,0 +1,81 @@
+"""What is known of parameters beforehand: a mean and a standard deviation for each, as if they had been measured."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.options import pair
+from tfjac.optimizers.problem.parameters import parameter_name, vector_of
+from tfjac.optimizers.problem.priors import Prior
+
+
+class GivenPrior:
+    """What was asked for, checked: means and standard deviations of parameters.
+
+    Args:
+        variables: nest of the variables.
+        prior: `(mean, deviation)`, each a number, or a nest like `variables` of None, numbers and arrays; or None.
+
+    Attributes:
+        is_uniform: whether it is the same for all elements of a variable.
+
+    Raises:
+        ValueError: for other structures or shapes, NaN, or deviations that are not positive.
+    """
+
+    def __init__(self, variables, prior=None):
+        mean, deviation = pair("prior", prior, "(mean, standard deviation)") if prior is not None else (None, None)
+        self._mean = vector_of("prior", mean, variables, np.inf)
+        deviation = vector_of("prior", deviation, variables, np.inf)
+        flat = tf.nest.flatten(variables)
+        _check_positive(deviation, flat)
+        known = np.isfinite(self._mean) & np.isfinite(deviation)
+        self._mean, self._weight = np.where(known, self._mean, 0), np.where(known, 1 / deviation, 0)
+        self.are_given = known.any()
+        parts = np.split(self._weight, np.cumsum(Columns(flat).sizes)[:-1])
+        self.is_uniform = all((part == part[:1]).all() for part in parts)
+
+    def tensors(self, dtype):
+        """Return the `GaussianPrior`; an empty tuple where nothing is known beforehand."""
+        if not self.are_given:
+            return ()
+        return GaussianPrior(tf.constant(self._mean, dtype), tf.constant(self._weight, dtype))
+
+
+class GaussianPrior(NamedTuple):
+    """Means `[p]`, and the reciprocals of standard deviations `[p]`, zero where nothing is known.
+
+    It adds ½Σ((w − mean)·weight)² to the cost.
+    """
+
+    mean: Any
+    weight: Any
+
+    def in_units(self, unit):
+        """Return the prior of a cost that is measured in the square of `unit`."""
+        return GaussianPrior(self.mean, self.weight / unit)
+
+    def residuals(self, position):
+        """Return (w − mean)·weight `[p]` at w = `position`."""
+        return self.weight * (position - self.mean)
+
+    def cost(self, position):
+        """Return what is added to the cost, a scalar."""
+        return tf.reduce_sum(tf.square(self.residuals(position))) / 2
+
+    def linearised(self, position, columns, is_uniform):
+        """Return the `Prior` of the linear system."""
+        precision = tf.square(self.weight)
+        per_variable = columns.averages(precision) if is_uniform else None
+        return Prior(precision, self.weight * self.residuals(position), per_variable, is_zero=False, is_data=True)
+
+
+def _check_positive(deviation, variables):
+    if (deviation <= 0).any():
+        index = int(np.argmax(deviation <= 0))
+        raise ValueError(
+            "The standard deviations of a prior must be positive; fixed= holds a parameter where it is. "
+            f"Received: prior with deviation {deviation[index]} for {parameter_name(variables, index)}"
+        )
