@@ -1,12 +1,9 @@
 """What it costs to change gradients inside, against a backward pass that is left alone, and against PyTorch's hooks."""
 
-import importlib.util
-
-import numpy as np
 import tensorflow as tf
 
 import tfjac
-from benchmarks import models
+from benchmarks import models, torch_peers
 from benchmarks.floors import Floor
 from benchmarks.questions import Case, question
 
@@ -28,7 +25,7 @@ def interception(quick):
             "tf.custom_gradient in the model's code": _compiled(_by_hand(model), model, x, y, then),
             PLAIN: _compiled(model, model, x, y, then),
         }
-        if importlib.util.find_spec("torch") is not None:
+        if torch_peers.HAS_TORCH:
             candidates |= _torch_candidates(model, x, y, then)
         yield Case(
             f"{width}-{width}-{width}-10, {examples} examples, {title}", candidates, floor, unlike=(PLAIN, TORCH)
@@ -70,17 +67,6 @@ def _torch_candidates(model, x, y, then):
     """The same network in PyTorch, with a hook on every layer, and without."""
     import torch
 
-    def network():
-        modules = []
-        for layer in model.layers:
-            dense = torch.nn.Linear(*layer.kernel.shape)
-            with torch.no_grad():
-                dense.weight.copy_(torch.tensor(np.array(layer.kernel).T))
-                dense.bias.copy_(torch.tensor(np.array(layer.bias)))
-            tail = [torch.nn.Tanh()] if layer.activation.__name__ == "tanh" else []
-            modules.append(torch.nn.Sequential(dense, *tail))
-        return torch.nn.Sequential(*modules)
-
     def candidate(network):
         given, wanted = torch.tensor(x.numpy()), torch.tensor(y.numpy())
 
@@ -92,7 +78,7 @@ def _torch_candidates(model, x, y, then):
 
         return run
 
-    hooked = network()
+    hooked = torch_peers.perceptron(model)
     for module in hooked:
         module.register_full_backward_pre_hook(lambda module, gradients: tuple(FACTOR * part for part in gradients))
-    return {"PyTorch, a hook on every layer": candidate(hooked), TORCH: candidate(network())}
+    return {"PyTorch, a hook on every layer": candidate(hooked), TORCH: candidate(torch_peers.perceptron(model))}

@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 import tfjac
-from benchmarks import models
+from benchmarks import models, torch_peers
 from benchmarks.floors import Floor
 from benchmarks.questions import Case, question
+from benchmarks.scipy_peer import FlatModel
 
 DAMPING = 1e-2
 
@@ -92,21 +93,32 @@ def optimistix_steps(model, x, y) -> dict:
     return {f"optimistix (JAX), {name}": optimistix_step(model, x, y, solver) for name, solver in solvers.items()}
 
 
+STEPS = [((1, 20, 1), 1000), ((1, 20, 20, 1), 1000), ((8, 20, 20, 1), 8192), ((8, 50, 50, 1), 1000)]
+STEPS_IN_DOUBLE = [((8, 20, 20, 1), 8192), ((8, 20, 20, 1), 506)]
+
+
 @question("lm-step")
 def lm_step(quick: bool):
-    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics and optimistix."""
-    sizes = [((1, 20, 1), 1000), ((1, 20, 20, 1), 1000), ((8, 50, 50, 1), 1000)]
-    for layers, examples in sizes[:1] if quick else sizes:
-        model, x = models.mlp(layers), models.inputs(examples, layers[0])
-        y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
-        candidates = {"tfjac": tfjac_step(model, x, y), "tfjac, XLA": tfjac_step(model, x, y, jit_compile=True)}
-        if installed("tensorflow_graphics"):
-            candidates["tensorflow-graphics"] = tensorflow_graphics_step(model, x, y)
-            candidates["tensorflow-graphics, XLA"] = tensorflow_graphics_step(model, x, y, jit_compile=True)
-        if installed("optimistix") and model.count_params() < 1000:  # beyond, it takes half a minute a step
-            candidates |= optimistix_steps(model, x, y)
-        title = f"{'-'.join(map(str, layers))}, {examples:,} examples"
-        yield Case(title, candidates, step_floor(model, examples), tolerance=None)
+    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics, optimistix and PyTorch's."""
+    for layers, examples in STEPS[:1] if quick else STEPS:
+        yield _lm_step(layers, examples, "float32")
+    for layers, examples in [] if quick else STEPS_IN_DOUBLE:
+        yield _lm_step(layers, examples, "float64")
+
+
+def _lm_step(layers, examples, dtype) -> Case:
+    model, x = models.mlp(layers, dtype), models.inputs(examples, layers[0], dtype=dtype)
+    y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
+    candidates = {"tfjac": tfjac_step(model, x, y), "tfjac, XLA": tfjac_step(model, x, y, jit_compile=True)}
+    if installed("tensorflow_graphics"):
+        candidates["tensorflow-graphics"] = tensorflow_graphics_step(model, x, y)
+        candidates["tensorflow-graphics, XLA"] = tensorflow_graphics_step(model, x, y, jit_compile=True)
+    if installed("optimistix") and model.count_params() < 500 and dtype == "float32":  # beyond, half a minute a step
+        candidates |= optimistix_steps(model, x, y)
+    if torch_peers.HAS_TORCH_LEVENBERG_MARQUARDT:
+        candidates["torch-levenberg-marquardt"] = torch_peers.levenberg_marquardt(model, x, y, steps=1)
+    title = f"{'-'.join(map(str, layers))}, {examples:,} examples" + (", float64" if dtype == "float64" else "")
+    return Case(title, candidates, step_floor(model, examples), tolerance=None)
 
 
 def step_floor(model, rows: int) -> Floor:
@@ -177,37 +189,16 @@ def _perceptron_fit(layers, examples, steps) -> Case:
 
     model, x = models.mlp(layers), models.inputs(examples, layers[0])
     y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
-    variables = models.values(model)
-    start = [v.numpy() for v in variables]
-    blocks = tf.function(models.vectorized_jacobian(model, x))
-    residuals = tf.function(lambda: tf.reshape(model(x) - y, [-1]))
-
-    def set_weights(vector):
-        sizes = [v.size for v in start]
-        for variable, part in zip(variables, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
-            variable.assign(part.reshape(variable.shape))
-
-    def at(function):
-        def value(vector):
-            set_weights(vector)
-            return function()
-
-        return value
-
-    def matrix():
-        return np.concatenate([block.numpy().reshape(examples, -1) for block in blocks()], axis=1).astype(np.float64)
+    variables, flat = models.values(model), FlatModel(model, x, y)
 
     def fit():
-        for variable, value in zip(variables, start, strict=True):
-            variable.assign(value)
+        flat.reset()
         return tfjac.least_squares(lambda: model(x) - y, variables, max_steps=steps, ftol=0.0, xtol=0.0, gtol=0.0).x
 
-    first = np.concatenate([value.ravel() for value in start]).astype(np.float64)
-    evaluate, linearise = at(lambda: residuals().numpy().astype(np.float64)), at(matrix)
     candidates = {
         "tfjac.least_squares": fit,
         "SciPy lm, TensorFlow's Jacobian": lambda: (
-            least_squares(evaluate, first, linearise, method="lm", max_nfev=steps).x
+            least_squares(flat.residuals, flat.start, flat.jacobian, method="lm", max_nfev=steps).x
         ),
     }
     title = f"perceptron {'-'.join(map(str, layers))}, {examples:,} examples, {steps} steps"

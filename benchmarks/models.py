@@ -10,11 +10,13 @@ import tensorflow as tf
 HAS_JAX = importlib.util.find_spec("jax") is not None
 
 
-def mlp(sizes: Sequence[int]) -> keras.Model:
+def mlp(sizes: Sequence[int], dtype: str = "float32") -> keras.Model:
     """A perceptron of tanh layers with a linear output, e.g. (784, 128, 10)."""
     keras.utils.set_random_seed(1)
-    hidden = [keras.layers.Dense(size, activation="tanh") for size in sizes[1:-1]]
-    return keras.Sequential([keras.Input((sizes[0],)), *hidden, keras.layers.Dense(sizes[-1])])
+    hidden = [keras.layers.Dense(size, activation="tanh", dtype=dtype) for size in sizes[1:-1]]
+    return keras.Sequential(
+        [keras.Input((sizes[0],), dtype=dtype), *hidden, keras.layers.Dense(sizes[-1], dtype=dtype)]
+    )
 
 
 def small_cnn(outputs: int = 10) -> keras.Model:
@@ -37,9 +39,9 @@ def recurrent(cell: type[keras.layers.Layer], inputs: int, units: int, outputs: 
     return keras.Sequential([keras.Input((None, inputs)), cell(units), keras.layers.Dense(outputs)])
 
 
-def inputs(*shape: int) -> tf.Tensor:
+def inputs(*shape: int, dtype: str = "float32") -> tf.Tensor:
     """Standard normal numbers, the same every time."""
-    return tf.constant(np.random.default_rng(0).standard_normal(shape), tf.float32)
+    return tf.constant(np.random.default_rng(0).standard_normal(shape), dtype)
 
 
 def values(model: keras.Model) -> list[tf.Variable]:

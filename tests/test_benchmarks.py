@@ -10,6 +10,7 @@ from benchmarks import harness, report, run
 from benchmarks.floors import Floor, Machine
 from benchmarks.harness import Timing, measure, ratio
 from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
+from benchmarks.regression import training_part
 
 
 class Clock:
@@ -137,3 +138,11 @@ def test_quick_run(name, tmp_path, capsys):
 def test_unknown_question_is_refused(capsys):
     assert run.main(["--question", "nonsense"]) == 2
     assert "nonsense" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("table", "rows", "features"), [("yacht", 277, 6), ("energy", 691, 8), ("concrete", 927, 8)])
+def test_tables_are_split_as_published_and_standardised(table, rows, features):
+    x, y = training_part(table, 0)
+    assert x.shape == (rows, features) and y.shape == (rows, 1)
+    np.testing.assert_allclose([np.std(x, axis=0).min(), np.std(y)], 1)
+    assert not np.array_equal(x, training_part(table, 1)[0])

@@ -1,0 +1,134 @@
+"""Trainings on real tables: the loss that is reached, and in what time, beside torch-levenberg-marquardt and SciPy.
+
+python -m benchmarks.regression                       # all tables and splits: minutes
+python -m benchmarks.regression --table yacht concrete --steps 50
+
+A perceptron with two hidden layers of 20 tanh is fitted to the training part of each split of four UCI tables, in
+float64, from the same start by everybody, with at most so many Jacobians. Reported are the mean squared error that was
+reached, of targets with variance one, and the seconds, the median of three trainings taken in turn. Nothing is tuned:
+defaults, but for torch's solver, of which the fastest is taken.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from scipy.optimize import least_squares
+
+from benchmarks import models, report, torch_peers
+from benchmarks.harness import measure
+from benchmarks.scipy_peer import FlatModel
+from tfjac.optimizers import LeastSquaresProblem
+
+ROOT = pathlib.Path(__file__).parent
+TABLES = {
+    "yacht": ROOT.parent / "examples" / "data" / "yacht",
+    "energy": ROOT / "data" / "energy",
+    "concrete": ROOT / "data" / "concrete",
+    "airfoil": ROOT / "data" / "airfoil",
+}
+SPLITS = (0, 1, 2)
+
+
+def training_part(table: str, split: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return features `[rows, features]` and target `[rows, 1]`, standardised; a split is nine tenths of the rows."""
+    folder = TABLES[table]
+    data = np.loadtxt(folder / "data.txt")
+    if (folder / f"index_train_{split}.txt").exists():
+        rows = np.loadtxt(folder / f"index_train_{split}.txt", dtype=int)
+    else:
+        rows = np.random.default_rng(split).permutation(len(data))[: len(data) * 9 // 10]
+    data = data[rows]
+    data = (data - data.mean(axis=0)) / data.std(axis=0)
+    return tf.constant(data[:, :-1]), tf.constant(data[:, -1:])
+
+
+class Fit:
+    """One table and split; its methods make functions that train from one start and return the loss reached."""
+
+    def __init__(self, table: str, split: int, steps: int):
+        self._x, self._y = training_part(table, split)
+        self._steps = steps
+        self._model = models.mlp((self._x.shape[1], 20, 20, 1), "float64")
+        self._flat = FlatModel(self._model, self._x, self._y)
+
+    def tfjac(self):
+        """`tfjac.least_squares` as a problem that is solved again: full batches, the loop in the graph."""
+        variables = models.values(self._model)
+        limits = {"max_steps": self._steps, "ftol": 0.0, "xtol": 0.0, "gtol": 0.0}
+        problem = LeastSquaresProblem(lambda: self._model(self._x) - self._y, variables, **limits)
+
+        def train():
+            self._flat.reset()
+            return 2 * float(problem.solve().cost) / len(self._y)
+
+        return train
+
+    def torch(self):
+        """torch-levenberg-marquardt."""
+        return torch_peers.levenberg_marquardt(self._model, self._x, self._y, self._steps)
+
+    def scipy(self, method: str):
+        """`scipy.optimize.least_squares` with residuals and Jacobian by TensorFlow."""
+        flat, limits = self._flat, dict.fromkeys(("ftol", "xtol", "gtol"), 1e-15)  # the least that it takes
+
+        def train():
+            result = least_squares(
+                flat.residuals, flat.start, flat.jacobian, method=method, max_nfev=self._steps, **limits
+            )
+            return 2 * float(result.cost) / len(self._y)
+
+        return train
+
+
+def compare(table: str, split: int, steps: int) -> dict:
+    """Return {candidate: {"loss": …, "seconds": …}}."""
+    keras.utils.set_random_seed(split)
+    fit = Fit(table, split, steps)
+    candidates = {"tfjac": fit.tfjac()}
+    if torch_peers.HAS_TORCH_LEVENBERG_MARQUARDT:
+        candidates["torch-levenberg-marquardt"] = fit.torch()
+    candidates |= {f"SciPy {method}": fit.scipy(method) for method in ("trf", "lm")}
+    losses = {}
+
+    def noted(name, train):
+        def run():
+            losses[name] = train()
+
+        return run
+
+    timings = measure({name: noted(name, train) for name, train in candidates.items()}, rounds=3)
+    return {
+        name: {"loss": losses[name], "seconds": statistics.median(timing.samples)}
+        for name, timing in timings.items()
+        if timing.error is None
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--table", nargs="+", choices=TABLES, default=list(TABLES), help="only these")
+    parser.add_argument("--steps", type=int, default=100, help="Jacobians at most (default 100)")
+    arguments = parser.parse_args()
+    runs = {}
+    for table in arguments.table:
+        for split in SPLITS:
+            runs[f"{table}, split {split}"] = found = compare(table, split, arguments.steps)
+            print(f"{table}, split {split}:", flush=True)
+            for name, numbers in found.items():
+                print(f"    {name:28s} loss {numbers['loss']:.3e}   {numbers['seconds']:7.2f} s", flush=True)
+    if arguments.table == list(TABLES):
+        path = report.RESULTS / "regression.json"
+        path.write_text(json.dumps({"steps": arguments.steps, "runs": runs}, indent=2) + "\n")
+        print("written:", path)
+
+
+if __name__ == "__main__":
+    main()
