@@ -26,6 +26,7 @@ def least_squares(
     bounds=None,
     fixed=None,
     prior=None,
+    equality=None,
     callback=None,
     verbose=0,
     time_limit=None,
@@ -59,6 +60,9 @@ def least_squares(
         prior: `(mean, deviation)` of a normal distribution for each parameter by itself, each a number, or a nest like
             `variables` of None, numbers and arrays, None where nothing is known. ½Σ((x − mean)/deviation)² is added to
             the cost, as if parameters had been measured, so that residuals should be in units of their deviations.
+        equality: `(A, b)`, arrays `[k, p]` and `[k]`, for A x = b with x the parameters flattened in the order of the
+            nest; or a function like `residuals`, without `args` and linear, of what must be zero. The start is moved to
+            the nearest point that fulfils it, and all steps do. Not together with `bounds`.
         callback: called after each step with a `LeastSquaresState`; returning True, or raising StopIteration, stops.
         verbose: 1 to print how it ended, 2 to print each step too.
         time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
@@ -92,7 +96,7 @@ def least_squares(
     """
     check_known(options, *_ARGUMENTS)
     flat = checked_variables(tf.nest.flatten(variables))
-    limits = _Limits(variables, max_steps, bounds, fixed, prior, callback, verbose, time_limit, checkpoint)
+    limits = _Limits(variables, max_steps, bounds, fixed, prior, equality, callback, verbose, time_limit, checkpoint)
     settings = Settings.of(flat, limits.conditions, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)
     residuals = function_of_data(residuals, variables, args)
@@ -115,6 +119,7 @@ class _Limits:
         bounds=None,
         fixed=None,
         prior=None,
+        equality=None,
         callback=None,
         verbose=0,
         time_limit=None,
@@ -122,7 +127,7 @@ class _Limits:
     ):
         self._variables = variables
         self._max_steps = positive_integer("max_steps", max_steps)
-        self.conditions = GivenConditions(variables, bounds, fixed, prior)
+        self.conditions = GivenConditions(variables, bounds, fixed, prior, equality)
         self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
 
     def run(self, minimiser, data):
@@ -139,8 +144,8 @@ class _Limits:
 
 
 _ARGUMENTS = (
-    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "callback", "verbose",
-    "time_limit", "checkpoint",
+    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "equality", "callback",
+    "verbose", "time_limit", "checkpoint",
 )  # fmt: skip
 
 _TRACES = TraceCache()

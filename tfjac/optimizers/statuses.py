@@ -46,7 +46,7 @@ class Status(enum.IntEnum):
     """There was no residual at all, as for data of no rows; nothing was changed."""
 
     INFEASIBLE = 9
-    """The variables were not within their bounds at the start; nothing was changed."""
+    """The variables were not within their bounds at the start, or equations contradict; nothing was changed."""
 
     TIME_LIMIT = 10
     """The time allowed was used up; the variables are at the best point found."""
@@ -85,7 +85,7 @@ _MESSAGES = {
     Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
     Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",
     Status.NO_RESIDUALS: "There are no residuals, so that nothing can be minimised.",
-    Status.INFEASIBLE: "The variables were not within their bounds at the start; nothing was changed.",
+    Status.INFEASIBLE: "The variables started outside of their bounds, or equations contradict; nothing was changed.",
     Status.TIME_LIMIT: "Stopped: time_limit was used up, before any tolerance was met.",
     Status.INTERRUPTED: "Stopped by an interrupt (Ctrl-C), at the best point found.",
     Status.STOPPED: "Stopped by the callback, at the best point found.",

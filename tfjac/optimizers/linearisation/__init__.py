@@ -4,13 +4,16 @@ from tfjac.optimizers.linearisation.blocks import stacked_jacobian
 from tfjac.optimizers.linearisation.columns import Columns
 from tfjac.optimizers.linearisation.free import FreeLinearisation
 from tfjac.optimizers.linearisation.linearisation import Linearisation
+from tfjac.optimizers.linearisation.plane import Frame, PlaneLinearisation
 from tfjac.optimizers.linearisation.stacked import StackedJacobian
 from tfjac.optimizers.linearisation.verification import VerifiedLinearisation
 
 __all__ = [
     "Columns",
+    "Frame",
     "FreeLinearisation",
     "Linearisation",
+    "PlaneLinearisation",
     "StackedJacobian",
     "VerifiedLinearisation",
     "stacked_jacobian",

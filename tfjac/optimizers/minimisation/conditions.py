@@ -1,4 +1,4 @@
-"""What is asked of parameters by themselves, whatever the residuals say: bounds, and what is known beforehand."""
+"""What is asked of parameters, whatever the residuals say: bounds, equations, and what is known beforehand."""
 
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.problem.gaussian_prior import GaussianPrior, GivenPrior
 from tfjac.optimizers.steps.bounds import Bounds, Box
+from tfjac.optimizers.steps.equality import Equality, GivenEquality
 
 
 class Conditions(NamedTuple):
@@ -16,10 +17,12 @@ class Conditions(NamedTuple):
     Attributes:
         box: a `Box`.
         prior: a `GaussianPrior`.
+        equality: an `Equality`.
     """
 
     box: Any = ()
     prior: Any = ()
+    equality: Any = ()
 
 
 class GivenConditions:
@@ -27,15 +30,24 @@ class GivenConditions:
 
     Args:
         variables: nest of the variables.
-        bounds, fixed, prior: as for `least_squares`.
+        bounds, fixed, prior, equality: as for `least_squares`.
 
     Attributes:
         prior_is_uniform: whether the prior is the same for all elements of a variable.
+
+    Raises:
+        ValueError: for bounds together with equations.
     """
 
-    def __init__(self, variables, bounds=None, fixed=None, prior=None):
+    def __init__(self, variables, bounds=None, fixed=None, prior=None, equality=None):
         self._flat = tf.nest.flatten(variables)
         self._bounds, self._prior = Bounds(variables, bounds, fixed), GivenPrior(variables, prior)
+        if bounds is not None and equality is not None:
+            raise ValueError(
+                "bounds and equality do not go together: compute one of the parameters from the others inside of the "
+                f"residuals, in place of an equation, or leave the bounds out. Received: bounds={bounds!r} and equality"
+            )
+        self._equality = GivenEquality(variables, equality, self._bounds.fixed)
         self._dtype = as_tf_variable(self._flat[0]).dtype
         self.prior_is_uniform = self._prior.is_uniform
 
@@ -48,12 +60,15 @@ class GivenConditions:
         box = self._bounds.box(self._flat)
         if box and tf.executing_eagerly():
             self._bounds.check_start(box, self._flat)
-        return Conditions(box, self._prior.tensors(self._dtype))
+        return Conditions(box, self._prior.tensors(self._dtype), self._equality.tensors())
 
     def specs(self):
         """Return `Conditions` of `tf.TensorSpec`, what they are like."""
-        vector = tf.TensorSpec([Columns(self._flat).total], self._dtype)
+        size, count = Columns(self._flat).total, self._equality.count
+        vector = tf.TensorSpec([size], self._dtype)
+        matrix, column = tf.TensorSpec([count, size], self._dtype), tf.TensorSpec([count], self._dtype)
         return Conditions(
             Box(vector, vector) if self._bounds.are_given else (),
             GaussianPrior(vector, vector) if self._prior.are_given else (),
+            Equality(matrix, column, tf.TensorSpec([], tf.bool)) if self._equality.are_given else (),
         )

@@ -6,7 +6,8 @@ At a minimum x of F(x, θ) = ½‖r(x, θ)‖² the gradient g = ∂F/∂x is ze
 
 so that a cotangent u of x is −(∂g/∂θ)ᵀ H⁻¹ u of θ. H is the exact one: with JᵀJ alone the derivatives would be wrong
 wherever residuals are left. With robust losses F and H are those of the losses; parameters that a bound holds stay
-where they are. The cost has ∂F/∂θ; that x moves with θ changes nothing there.
+where they are, and x stays in the plane of equations between them. The cost has ∂F/∂θ; that x moves with θ changes
+nothing there.
 Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 2022, section 2.
 """
 
@@ -46,7 +47,7 @@ class _Minimum:
     def __init__(self, residuals, variables, data, setting, settings):
         self.columns, self.unit = Columns(variables), tf.stop_gradient(setting.unit)
         self._residuals, self._drawn, self._box = residuals, setting.drawn, setting.conditions.box
-        prior = setting.conditions.prior
+        self._equality, prior = setting.conditions.equality, setting.conditions.prior
         self._prior = prior and prior.in_units(self.unit)
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._given = [*data, *residuals.read_traced()]
@@ -87,6 +88,11 @@ class _Minimum:
             free = self._box.free(x, gradient)
             upstream = tf.where(free, upstream, tf.zeros_like(upstream))
             hessian = tf.where(free[:, None] & free, hessian, tf.eye(self.columns.total, dtype=x.dtype))
+        if self._equality:
+            normals = self._equality.normals
+            across = tf.matmul(normals, normals, transpose_a=True)
+            along = tf.eye(self.columns.total, dtype=x.dtype) - across
+            upstream, hessian = tf.linalg.matvec(along, upstream), along @ hessian @ along + across
         factor = tf.linalg.cholesky(hessian)
         step = -tf.linalg.cholesky_solve(factor, upstream[:, None])[:, 0]
         return tf.gradients(gradient, parameters, grad_ys=step, unconnected_gradients="zero")

@@ -88,6 +88,9 @@ class Minimisation:
         status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
         if conditions.box:
             status = tf.where(conditions.box.contains(values), status, int(Status.INFEASIBLE))
+        if conditions.equality:
+            values = self._project(conditions.equality, values)
+            status = tf.where(conditions.equality.has_solution, status, int(Status.INFEASIBLE))
         zero, none = tf.zeros([], self._dtype), tf.constant(0)
         state = State(tuple(zero for _ in self._settings.method.damping.state_names), tf.zeros_like(values))
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
@@ -95,6 +98,13 @@ class Minimisation:
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
         setting = Setting(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
         return setting, Progress(outcome, state, zero, moved)
+
+    def _project(self, equality, values):
+        """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
+        values = tf.where(equality.has_solution, equality.project(values), values)
+        for variable, part in zip(self._variables, Columns(self._variables).split(values)):
+            as_tf_variable(variable).assign(part)
+        return values
 
     def advance(self, data, setting, progress, until, max_steps, finish, record=False):
         """Take steps.
@@ -146,8 +156,8 @@ class Minimisation:
             tensors, self._variables, None, self._losses, setting.unit, prior, self._settings.prior_is_uniform
         )
         attempts = tf.where(running, method.max_attempts, 0)
-        method, box = method._replace(max_attempts=attempts), setting.conditions.box or None
-        state, report = take_step(problem, progress.state, method, box)
+        method, (box, _, equality) = method._replace(max_attempts=attempts), setting.conditions
+        state, report = take_step(problem, progress.state, method, box or None, equality or None)
         self.sizes = problem.sizes
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)

@@ -18,9 +18,12 @@ class FrozenModel:
     Args:
         residuals: `TracedResiduals`.
         losses: what `get_losses` returned.
+        moved: list of the positions, in `residuals.handles`, of the variables that are the columns of J; of those that
+            were minimised over where left out.
     """
 
-    def __init__(self, residuals, losses=None):
+    def __init__(self, residuals, losses=None, moved=None):
+        self._positions = residuals.positions if moved is None else moved
         self._residuals, self._lock = residuals, threading.Lock()
         self._losses = losses_of(losses, residuals.num_tensors)
         self._variables = self._linearised = None
@@ -45,7 +48,7 @@ class FrozenModel:
         residuals, specs = self._residuals, self._residuals.handle_specs
         self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
         handles = [variable.handle for variable in self._variables]
-        moved = [self._variables[position] for position in residuals.positions]
+        moved = [self._variables[position] for position in self._positions]
 
         def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]

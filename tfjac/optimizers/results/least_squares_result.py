@@ -20,7 +20,8 @@ class LeastSquaresResult:
     """The result of `least_squares`. Printed, it is its `summary()`.
 
     What it says of errors holds for residuals that are independent and of equal variance, in a model that is nearly
-    linear within the errors. Parameters that a bound holds, or that are fixed, count as known: their errors are zero.
+    linear within the errors. Parameters that a bound holds, or that are fixed, count as known: their errors are zero;
+    so are those of combinations that equations determine.
     Matrices are about all parameters, one after the other: the variables flattened in the order of the nest.
 
     Attributes:
@@ -154,9 +155,10 @@ class LeastSquaresResult:
 
     def _statistics(self, absolute):
         jacobian, residuals, influence = self._linearisation
-        prior = self._conditions.prior
+        _, prior, equality = self._conditions
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
-        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision)
+        normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
+        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision, normals)
 
     def parameter_names(self):
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""

@@ -27,17 +27,19 @@ class Statistics:
             covariance is then Huber's, with Σψ²/(rows − rank) / (Σψ′/rows)² in place of s², absolute or not; next to
             a prior, JᵀJ counts Σψ′/rows times.
         precision: `[p]`, Λ, or None.
+        normals: `[k, p]`, orthonormal: combinations of the parameters that equations determine, or None.
 
     Attributes:
         rows: number of residuals. Those that are zero and that no parameter moves, as masked ones are, do not count.
         chi_square: ‖r‖².
     """
 
-    def __init__(self, jacobian, residuals, free, absolute=False, influence=None, precision=None):
+    def __init__(self, jacobian, residuals, free, absolute=False, influence=None, precision=None, normals=None):
         self._free, self._absolute = free, absolute
         self._jacobian = np.asarray(jacobian, np.float64)[:, free]
         self._epsilon = np.finfo(jacobian.dtype).eps
         self._precision = None if precision is None else precision[free]
+        self._normals = None if normals is None else normals[:, free]
         residuals = np.asarray(residuals, np.float64)
         self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1))
         self._influence, self._masked = influence, residuals.size - self.rows
@@ -45,14 +47,21 @@ class Statistics:
 
     @functools.cached_property
     def _decomposition(self):
-        """Norms of the columns of [J; √Λ], and singular values and right singular vectors with these divided out."""
+        """Norms of the columns of [J; √Λ], and singular values and right singular vectors with these divided out.
+
+        With equations, those of [J; √Λ] in the plane of the steps that they leave.
+        """
         rows = self._jacobian
         if self._precision is not None:
             rows = np.concatenate([rows * np.sqrt(max(self._slope, 0)), np.diag(np.sqrt(self._precision))])
         norms = np.linalg.norm(rows, axis=0)
         norms = np.where(norms > 0, norms, 1)
-        _, singular, basis = np.linalg.svd(rows / norms, full_matrices=len(rows) < norms.size)
-        return norms, np.concatenate([singular, np.zeros(norms.size - singular.size)]), basis
+        rows, plane = rows / norms, np.eye(norms.size)
+        if self._normals is not None:
+            plane = np.linalg.svd(self._normals / norms)[2][len(self._normals) :].T
+            rows = rows @ plane
+        _, singular, basis = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
+        return norms, np.concatenate([singular, np.zeros(rows.shape[1] - singular.size)]), basis @ plane.T
 
     @property
     def _above_rounding(self):
@@ -133,7 +142,7 @@ class Statistics:
 
     def refuse_undetermined(self):
         """Raise ValueError where a combination of the parameters is not determined."""
-        if self.rank < self._jacobian.shape[1]:
+        if self.rank < self._decomposition[1].size:
             singular = self._decomposition[1]
             raise ValueError(
                 "The residuals do not determine all parameters: a combination of them can change without effect. Fix "

@@ -19,13 +19,14 @@ import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.linearisation import FreeLinearisation
+from tfjac.optimizers.solvers.in_plane import PlaneSystem
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.widened import prepared
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Point, Report, State, Trial
 
 
-def take_step(problem, state, method, box=None):
+def take_step(problem, state, method, box=None, equality=None):
     """Take one step from the current values of the problem's variables.
 
     Args:
@@ -33,6 +34,7 @@ def take_step(problem, state, method, box=None):
         state: a `State`.
         method: a `Method`.
         box: a `Box` that the variables are in and stay in, or None.
+        equality: an `Equality` that the variables fulfil and go on to, or None.
 
     Returns:
         `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
@@ -45,16 +47,19 @@ def take_step(problem, state, method, box=None):
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
     problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
     solvers, index = method.solver.choose(problem.sizes)
-    steps = [partial(_step, problem, linearisation, solver, state, method, box) for solver in solvers]
+    steps = [partial(_step, problem, linearisation, solver, state, method, box, equality) for solver in solvers]
     if len(steps) == 1:
         return steps[0]()
     return tf.switch_case(index(tf.cast(linearisation.num_rows, tf.float64)), steps)
 
 
-def _step(problem, linearisation, solver, state, method, box):
-    system = prepared(solver, linearisation, method.gram_dtype)
+def _step(problem, linearisation, solver, state, method, box, equality):
+    if equality is None or not equality.normals.shape[0]:
+        system = prepared(solver, linearisation, method.gram_dtype)
+    else:
+        system = PlaneSystem(solver, linearisation, equality.normals, method.gram_dtype)
     point = _point(problem, linearisation, system, state, method)
-    path = _Path(problem, system, point, box)
+    path = _Path(problem, system, point, box, equality)
     solve = _solve(system, point.scaling)
 
     def undecided(trial):
@@ -126,11 +131,12 @@ class _Path:
     """Where steps lead to from a point, and what the model predicts for them.
 
     Args:
-        problem, system, point, box: as elsewhere here.
+        problem, system, point, box, equality: as elsewhere here.
     """
 
-    def __init__(self, problem, system, point, box):
-        self._problem, self._system, self._point, self._box = problem, system, point, box
+    def __init__(self, problem, system, point, box, equality):
+        self._problem, self._system, self._point = problem, system, point
+        self._box, self._equality = box, equality
         self.gradient = system.gradient
 
     def predicted(self, step):
@@ -141,13 +147,18 @@ class _Path:
     def take(self, step, promise):
         """Move the variables by `step`, of which the model predicts `promise`, or by what bounds leave of it.
 
+        What rounding makes of equations between the parameters is undone.
+
         Returns:
             The step taken, and what the model predicts for it.
         """
-        if self._box is None:
+        if self._box is None and self._equality is None:
             self._problem.move(self._point.values, step)
             return step, promise
         position = self._problem.columns.flatten(self._point.values)
+        if self._equality is not None:
+            self._problem.move_to(self._equality.project(position + step))
+            return step, promise
         full, short = self._box.project(position + step), self._box.truncate(position, step)
         predicted = [self.predicted(end - position) for end in (full, short)]
         end = tf.where(predicted[0] >= predicted[1], full, short)

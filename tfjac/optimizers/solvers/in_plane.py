@@ -1,0 +1,42 @@
+"""Any solver, for steps in a plane N p = 0."""
+
+import tensorflow as tf
+
+from tfjac.optimizers.linearisation import Frame, PlaneLinearisation
+from tfjac.optimizers.solvers.base import System, finite_or_zeros
+from tfjac.optimizers.solvers.widened import prepared
+
+
+class PlaneSystem(System):
+    """(JᵀJ + λD + Λ) p + Nᵀμ = −g, N p = 0.
+
+    Its gradient is g − Nᵀμ, with the multipliers that leave least of it measured by the columns of J: zero at a minimum
+    in the plane.
+
+    Args:
+        solver: `Solver`.
+        linearisation: `Linearisation`.
+        normals: `[k, p]`, N.
+        gram_dtype: as for `prepared`.
+    """
+
+    def __init__(self, solver, linearisation, normals, gram_dtype):
+        self._solver, self._linearisation, self._gram_dtype = solver, linearisation, gram_dtype
+        self._normals, self.diagonal = normals, linearisation.diagonal()
+        metric = self.diagonal + linearisation.prior.precision
+        frame = Frame(normals, tf.where(metric > 0, metric, tf.ones_like(metric)))
+        self.gradient = linearisation.only_free(frame.cotangent(linearisation.gradient()))
+
+    def solver(self, scaling):
+        frame = Frame(self._normals, scaling)
+        system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
+        solve = system.solver(tf.ones_like(scaling))
+
+        def solve_in_plane(damping):
+            vector, solved = solve(damping)
+            return finite_or_zeros(frame.tangent(vector), solved)
+
+        return solve_in_plane
+
+    def quadratic(self, step):
+        return self._linearisation.quadratic(step)
