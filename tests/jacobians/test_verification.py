@@ -1,5 +1,7 @@
 """Verification at run time: silent where all is right, and an error that says where and by how much where it is not."""
 
+import random
+
 import keras
 import numpy as np
 import pytest
@@ -122,3 +124,15 @@ def test_nothing_is_added_where_it_is_not_wanted(model, x):
     )
     assert not [op for op in plain if op.type in ("Assert", "StatelessRandomNormalV2")]
     assert [op for op in verified if op.type == "Assert"]
+
+
+def test_a_seed_gives_the_same_cotangents_again(model, x):
+    """They are drawn by Python's `random`, once for each trace."""
+
+    def drawn(seed):
+        random.seed(seed)
+        trace = tf.function(lambda: tfjac.per_example_jacobian(model(x), model.trainable_variables, verify=True))
+        ops = trace.get_concrete_function().graph.get_operations()
+        return [tf.get_static_value(op.inputs[0]).tolist() for op in ops if op.type == "StatelessRandomGetKeyCounter"]
+
+    assert drawn(1) == drawn(1) != drawn(2)

@@ -1,6 +1,6 @@
 """Break every rule on purpose, in many small ways, and see that a case goes red: `make mutate`.
 
-    python -m tests.mutation [--minutes=60] [--cases=12] [--like=REGEX] [module ...]
+    python -m tests.mutation [--minutes=60] [--cases=40] [--sample=N] [--again=FILE] [--like=REGEX] [module ...]
 
 Each mutant of a module is put in the place of the code that runs, and the cases that run the changed lines are checked
 until one fails. What survives is compared with `survivors.txt`, which gives the reasons; the exit status is 1 where a
@@ -9,6 +9,7 @@ survivor is not listed there, or one that is listed was caught.
 
 import argparse
 import pathlib
+import random
 import re
 import sys
 import time
@@ -38,19 +39,25 @@ def main():
         "modules", nargs="*", default=MODULES, help="paths within tfjac/; all modules of rules by default"
     )
     parser.add_argument("--minutes", type=float, default=120, help="stop after so long")
-    parser.add_argument("--cases", type=int, default=12, help="how many cases, quickest first, a mutant has to survive")
+    parser.add_argument("--cases", type=int, default=40, help="how many cases a mutant has to survive")
+    parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random; all by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--again", help="try those that live by what an earlier run printed into this file, no others")
     parser.add_argument("--like", default="", help="only cases whose names match this regular expression")
     arguments = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
     warnings.simplefilter("ignore")
     end = time.monotonic() + 60 * arguments.minutes
     unmutated = _unmutated([ROOT / module for module in arguments.modules], arguments.like)
-    found, skipped = {}, 0
+    found, left_out = {}, 0
     for module in arguments.modules:
-        found[module], out_of_time = _survivors_of(module, unmutated, arguments.cases, end)
-        skipped += out_of_time
-    print(f"{skipped} mutants were left out for want of time." if skipped else "All mutants were tried.")
-    sys.exit(survivors.compare(found, complete=not skipped))
+        every = list(mutants((ROOT / module).read_text(), str(ROOT / module)))
+        chosen = _chosen(every, module, arguments)
+        found[module], tried = _survivors_of(module, chosen, unmutated, arguments.cases, end)
+        left_out += len(every) - tried
+        print(f"{module}: {tried} of {len(every)} mutants tried, {len(found[module])} live", flush=True)
+    print(f"{left_out} mutants were left out." if left_out else "All mutants were tried.")
+    sys.exit(survivors.compare(found, complete=not left_out))
 
 
 def _unmutated(paths, pattern):
@@ -67,31 +74,47 @@ def _unmutated(paths, pattern):
     return sorted(results, key=lambda result: result[0])
 
 
-def _survivors_of(module, unmutated, most_cases, end):
-    """The mutants of a module that no case caught, and how many there was no time for."""
-    path, start, lived = ROOT / module, time.monotonic(), []
-    every = list(mutants(path.read_text(), str(path)))
-    tried = never_run = 0
-    for mutant in every:
+def _chosen(every, module, arguments):
+    """Those of a module's mutants that are to be tried."""
+    if arguments.again:
+        lived = set(pathlib.Path(arguments.again).read_text().splitlines())
+        every = [mutant for mutant in every if lived & {_said(module, mutant, run) for run in (True, False)}]
+    if arguments.sample is None or arguments.sample >= len(every):
+        return every
+    return random.Random(arguments.seed).sample(every, arguments.sample)
+
+
+def _said(module, mutant, run):
+    return f"  lives: {module} {mutant.lines.start} {mutant.function}: {mutant}" + " (not run)" * (not run)
+
+
+def _most_telling_first(path, unmutated):
+    """Pairs of a check and the lines of one file that it runs: first one for each set of lines, the quickest."""
+    first, others, seen = [], [], set()
+    for _, run, lines in unmutated:
+        own = frozenset(line for name, line in lines if name == path)
+        (others if own in seen else first).append((run, own))
+        seen.add(own)
+    return first + others
+
+
+def _survivors_of(module, chosen, unmutated, most_cases, end):
+    """Those of a module's mutants that no case caught, and how many there was time for."""
+    path, lived = str(ROOT / module), []
+    unmutated = _most_telling_first(path, unmutated)
+    for tried, mutant in enumerate(chosen):
         if time.monotonic() > end:
-            break
-        tried += 1
-        checks = [run for _, run, lines in unmutated if any((str(path), line) in lines for line in mutant.lines)]
-        never_run += not checks
+            return lived, tried
+        checks = [run for run, lines in unmutated if not lines.isdisjoint(mutant.lines)]
         try:
-            with put_in_place(str(path), mutant.code):
+            with put_in_place(path, mutant.code):
                 caught = any(fails(run) for run in checks[:most_cases])
         except Failure:
             continue
         if not caught:
             lived.append(mutant)
-            print(
-                f"  lives: {module} {mutant.lines.start} {mutant.function}: {mutant}" + " (not run)" * (not checks),
-                flush=True,
-            )
-    minutes = (time.monotonic() - start) / 60
-    print(f"{module}: {tried} of {len(every)} mutants tried, {len(lived)} live, {minutes:.1f} minutes", flush=True)
-    return lived, len(every) - tried
+            print(_said(module, mutant, checks), flush=True)
+    return lived, len(chosen)
 
 
 main()

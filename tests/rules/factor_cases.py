@@ -74,6 +74,42 @@ PRODUCTS = {
 }
 
 
+def number(x):
+    """A complex number of a real one."""
+    return tf.complex(x, tf.sin(x) + 1.5)
+
+
+def complex_batch_product(x, w):
+    """With the adjoint of either, and of none."""
+    data, weight = number(x), number(w)[None]
+    plain = tf.matmul(data, weight)  # [n, 2, 5]
+    of_weight = tf.matmul(data, tf.transpose(weight, [0, 2, 1]), adjoint_b=True)
+    of_data = tf.matmul(tf.transpose(data, [0, 2, 1]), weight, adjoint_a=True)
+    return tf.math.imag(plain * of_weight + of_data)
+
+
+def complex_sparse_product(x, w):
+    matrix = tf.SparseTensor(
+        [[0, 0], [0, 3], [1, 1], [2, 3]], number(tf.constant([1.0, -2.0, 0.5, 3.0], x.dtype)), [3, 4]
+    )
+    return tf.math.imag(tf.sparse.sparse_dense_matmul(matrix, number(w))) * x
+
+
+COMPLEX = {
+    "Mul": lambda x, w: tf.math.imag(number(x) * number(w)),
+    "RealDiv": lambda x, w: tf.math.imag(number(x) / number(w) + number(w) / number(x)),
+    "Pow": lambda x, w: tf.math.imag(tf.pow(number(x), number(w))),
+    "SquaredDifference": lambda x, w: tf.math.real(tf.math.squared_difference(number(x), number(w))),
+}
+"""Of squared differences the real part: the imaginary one is zero, but not TensorFlow's gradient of it."""
+ELEMENTWISE_OF_ROWS = {
+    "BiasAdd": tf.nn.bias_add,
+    "Mul": lambda x, w: x * w,
+    "Mul, one for all": lambda x, w: x * w[:1],
+    "Tile": lambda x, w: x * tf.tile(w, [2])[2:6],
+}
+
+
 def open_image(x, k):
     """An image whose height is known when it runs."""
     image = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[0] + 1, 4, 2])
@@ -148,6 +184,41 @@ APART = [
     FactorCase("MatMul behind", last(lambda x, w: w @ x), ROW, ((5, 4),)),
     FactorCase("Einsum behind", behind(lambda x, w: tf.einsum("tni,io->tno", x, w)), (2, 4), ((4, 5),)),
     FactorCase("Einsum, weights of positions", lambda x, w: tf.einsum("nti,tio->no", x, w), (2, 4), ((2, 4, 5),)),
+    FactorCase(
+        "Einsum, features of the weight apart", lambda x, w: tf.einsum("nti,toi->no", x, w), (2, 4), ((2, 5, 4),)
+    ),
+    FactorCase(
+        "Einsum, one for all heads", lambda x, w: tf.einsum("...ti,...io->...to", x, w), (2, 2, 4), ((1, 4, 5),)
+    ),
+    FactorCase("Einsum of a diagonal", lambda x, w: tf.einsum("nti,ii->nti", x, w), (2, 4), ((4, 4),), refused=True),
+    FactorCase(
+        "Einsum, an axis of the weight alone",
+        lambda x, w: tf.einsum("nti,io->nt", x, w),
+        (2, 4),
+        ((4, 5),),
+        refused=True,
+    ),
+    FactorCase(
+        "BatchMatMulV2, open",
+        lambda x, w: tf.ensure_shape(tf.matmul(x, tf.tile(w[None], [tf.shape(x)[0] - 1, 1, 1])), [None, 2, 2, 5]),
+        (2, 2, 4),
+        ((4, 5),),
+        open=True,
+        refused=True,
+    ),
+    *(FactorCase(f"{name}, complex", function, ROW, (ROW,)) for name, function in COMPLEX.items()),
+    FactorCase("BatchMatMulV2, complex", complex_batch_product, (2, 4), ((4, 5),)),
+    FactorCase("SparseTensorDenseMatMul, complex", complex_sparse_product, ROW, (ROW * 2,)),
+    *(
+        FactorCase(f"{name}, {where}", way(function), (2, 4), (ROW,))
+        for name, function in ELEMENTWISE_OF_ROWS.items()
+        for where, way in {"rows of examples": merged, "rows among examples": merged_inside}.items()
+    ),
+    FactorCase(
+        "BiasAdd of channels first",
+        lambda x, b: tf.raw_ops.BiasAdd(value=tf.reshape(x, [-1, 2, 2, 1]), bias=b, data_format="NCHW"),
+        variables=((2,),),
+    ),
     FactorCase("BiasAdd", biases, ROW, (ROW,)),
     FactorCase("BiasAdd behind", behind(tf.nn.bias_add), (2, 4), (ROW,)),
     FactorCase("BroadcastTo, Tile", repeated, (4, 4), ((2, 4),)),
