@@ -52,6 +52,11 @@ GUISES = {
     "euclidean norm": lambda e: tf.math.reduce_euclidean_norm(e) ** 2,
     "euclidean norms of rows": lambda e: tf.reduce_sum(tf.math.reduce_euclidean_norm(e, axis=1) ** 2),
     "powers of a half": lambda e: tf.pow(tf.pow(tf.reduce_sum(e**2), 0.5), 2.0),
+    "a reciprocal root": lambda e: tf.math.rsqrt(tf.reduce_sum(e**2)) ** -2,
+    "one by the square of a reciprocal root": lambda e: 1 / tf.math.rsqrt(tf.reduce_sum(e**2)) ** 2,
+    "one by a root, squared and turned over": lambda e: tf.math.reciprocal(tf.square(1 / tf.norm(e))),
+    "a root of a root": lambda e: tf.sqrt(tf.norm(e)) ** 4,
+    "a third power of a cube root": lambda e: tf.pow(tf.maximum(tf.reduce_sum(e**2), 1e-9), 1 / 3) ** 3,
     "RMSE squared": lambda e: 12 * tf.sqrt(tf.reduce_mean(e**2)) ** 2,
     "l2_loss of a norm": lambda e: 2 * tf.nn.l2_loss(tf.norm(e)),
     "a scaled norm": lambda e: tf.square(-3 * tf.norm(e) / 2) * 4 / 9,
@@ -212,15 +217,19 @@ def test_an_open_batch():
         tf.nest.map_structure(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11), ours, plain)
 
 
-def test_the_square_of_a_root_of_a_sum_that_is_no_sum_of_squares_is_pointed_out():
-    def trace(under):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            function = tf.function(
-                lambda: problem_of_loss(tf.sqrt(under(error())) ** 2, VARIABLES).cost, autograph=False
-            )
-            function.get_concrete_function()
-        return [str(warning.message) for warning in caught if "no more rows" in str(warning.message)]
-
-    assert len(trace(lambda e: tf.minimum(tf.reduce_sum(e**2), 100))) == 1
-    assert not trace(lambda e: tf.nn.softplus(e[0, 0]))
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda e: tf.sqrt(tf.minimum(tf.reduce_sum(e**2), 100)) ** 2, "no more rows"),
+        (lambda e: tf.exp(tf.reduce_mean(e**2)), "rank one"),
+        (lambda e: tf.sqrt(tf.nn.softplus(e[0, 0])) ** 2, None),
+        (lambda e: tf.exp(tf.reduce_mean(e)) + tf.reduce_sum(tf.exp(e)), None),
+    ],
+    ids=["the root of a minimum", "an exponential", "no sum under the root", "no square within"],
+)
+def test_what_is_one_residual_though_a_sum_of_squares_is_within_is_pointed_out(loss, words):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tf.function(lambda: problem_of_loss(loss(error()), VARIABLES).cost, autograph=False).get_concrete_function()
+    said = [str(warning.message) for warning in caught if "tfjac" in str(warning.message)]
+    assert len(said) == bool(words) and all(words in message for message in said)

@@ -23,7 +23,7 @@ from tfjac.optimizers.problem.cross_entropy import cross_entropy
 from tfjac.optimizers.problem.declared import declared_function
 from tfjac.optimizers.problem.dependence import warn_of_lost
 from tfjac.optimizers.problem.separable import separable_function
-from tfjac.optimizers.problem.squares import has_sum_inside, norm_in_loop, square_root, undisguised
+from tfjac.optimizers.problem.squares import has_sum_inside, is_power, norm_in_loop, square_root, undisguised
 from tfjac.optimizers.problem.terms import SquaredTerm
 
 ONE_INPUT = PRODUCTS - {"BatchMatMulV3"}  # which has no gradient
@@ -178,6 +178,7 @@ class _Walk:
             if len(below) != 1 and square_root(tensor.op) is None:
                 function = separable_function(tensor, sign, self.dependence)
                 if function is not None:
+                    _warn_of_one_number(tensor.op, function.root, self.dependence)
                     return [_Convex(tensor, function)]
             if not below:
                 raise refusal
@@ -232,7 +233,7 @@ class _Walk:
             plain = undisguised(tensor, root, self.dependence)
             if root is not None and plain is None:
                 _refuse_norm_in_loop(tensor.op, root, self.dependence)
-            elif root is not None and not self._is_sum_of_squares(plain):
+            elif (root is not None or is_power(tensor.op)) and plain is not None and not self._is_sum_of_squares(plain):
                 _warn_of_a_norm(tensor.op, plain, self.dependence)
                 plain = None
             function = declared_function(tensor) or cross_entropy(tensor, self.dependence)
@@ -307,5 +308,15 @@ def _warn_of_a_norm(op, radicand, dependence):
             f"tfjac: the square of a root is taken for one residual, op {op.name!r} of type {op.type}, shape "
             f"{op.outputs[0].shape}: its Jacobian has no more rows. Under the root is something computed from a sum of "
             "squares; if that is to be minimised, leave out the root and what stands between.",
+            stacklevel=2,
+        )
+
+
+def _warn_of_one_number(op, number, dependence):
+    if number.shape.num_elements() == 1 and has_sum_inside(number, dependence):
+        warnings.warn(
+            f"tfjac: a convex function of one number is a term of the loss, op {op.name!r} of type {op.type}: its "
+            "curvature has rank one, though the number is computed from a sum of squares. If that sum is to be "
+            "minimised, leave out the function.",
             stacklevel=2,
         )

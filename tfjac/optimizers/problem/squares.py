@@ -17,6 +17,9 @@ from tfjac.optimizers.problem.equality import same
 ROOTS = ("Abs", "ComplexAbs", "EuclideanNorm", "Pow", "Sqrt")
 """Ops that may be roots of what is a sum of squares."""
 
+POWERS = {"Inv": -1.0, "Reciprocal": -1.0, "Rsqrt": -0.5, "Sqrt": 0.5, "Square": 2.0}
+"""Ops that raise their input to a fixed power, and which."""
+
 FACTORS = ("Div", "Mul", "Neg", "RealDiv")
 """Ops that multiply their first input, or one of two, by something."""
 
@@ -43,14 +46,48 @@ def undisguised(tensor, root, dependence):
     op = tensor.op
     if root is not None:
         square = _square_of_root(root, dependence)
-        return tf.reduce_sum(square) / 2 if square is not None and op.type == "L2Loss" else square
+        if square is None:
+            return _undone(tensor, dependence)
+        return tf.reduce_sum(square) / 2 if op.type == "L2Loss" else square
     if op.type == "Mul":
         return _square_of_common_part(*op.inputs, dependence)
     if op.type == "Real" or (op.type == "Cast" and op.inputs[0].dtype.is_complex):
         return _real_part(op.inputs[0])
     if op.type in CHOICES:
         return chosen(op, branches(tensor))
-    return contraction_with_itself(op)
+    return _undone(tensor, dependence) if is_power(op) else contraction_with_itself(op)
+
+
+def is_power(op):
+    """Return whether `op` raises one tensor to a fixed power."""
+    return _power(op) is not None
+
+
+def _power(op):
+    """Return x and c where `op` computes x^c, else None."""
+    if op.type in POWERS:
+        return op.inputs[0], POWERS[op.type]
+    if op.type in ("Div", "RealDiv") and op.inputs[0].shape.rank == 0 and _is_constant(op.inputs[0], 1):
+        return op.inputs[1], -1.0
+    exponent = tf.get_static_value(op.inputs[1]) if op.type == "Pow" and op.inputs[1].shape.rank == 0 else None
+    return None if exponent is None else (op.inputs[0], float(exponent))
+
+
+def _undone(tensor, dependence, total=1.0):
+    """Return s where `tensor` is s after moves and powers that undo one another, as (1/√s)⁻², or None.
+
+    The first of them is a root: s is not negative, so that no sign is lost.
+    """
+    op = tensor.op
+    if op.type in PERMUTING:
+        inside = _undone(op.inputs[0], dependence, total)
+        return None if inside is None else copy_op(op, [inside, *op.inputs[1:]]).outputs[0]
+    if (power := _power(op)) is None:
+        return None
+    base, exponent = power
+    total *= exponent
+    is_whole = exponent % 1 and abs(total - 1) < 1e-6
+    return _floored(base, dependence) if is_whole else _undone(base, dependence, total)
 
 
 def _square_of_root(tensor, dependence):
@@ -181,5 +218,9 @@ _SHAPING = {
 
 
 def _has_exponent(op, exponent):
-    value = tf.get_static_value(op.inputs[1])
-    return value is not None and bool((value == exponent).all())
+    return _is_constant(op.inputs[1], exponent)
+
+
+def _is_constant(tensor, number):
+    value = tf.get_static_value(tensor)
+    return value is not None and bool((value == number).all())
