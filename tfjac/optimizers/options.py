@@ -43,7 +43,7 @@ def choice(argument, value, names):
 
 def suggestion(name, names):
     """Return " Did you mean …?" with the one of `names` that `name` is nearest to; nothing where none is near."""
-    near = difflib.get_close_matches(name.lower(), list(names), n=1)
+    near = difflib.get_close_matches(name.lower(), [each for each in names if each is not None], n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -7,24 +7,27 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, replay, verification_wanted
 from tfjac.optimizers.damping import get_damping
+from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
     check_replicas,
     check_tracing,
     check_trainable,
+    refuse_constraints,
     refuse_learning_rate,
     refuse_options,
 )
-from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.options import positive, positive_integer, recipe
+from tfjac.optimizers.keras.state import StateVariables
+from tfjac.optimizers.options import choice, positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.records import Method, State
+from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_step
+from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 from tfjac.optimizers.steps.step import take_step
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
@@ -64,6 +67,10 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
+        regularization: `"bayesian"` to hold all variables near zero, as firmly as the data say, by MacKay's evidence:
+            the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
+            sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
+            all data. The loss that Keras logs is that of the data alone.
         verify: whether to compare, in every step, the gradient from the residuals with the one that Keras computed,
             and the loss with itself when it is evaluated again; None leaves it to the environment variable
             `TFJAC_VERIFY`. What differs raises `tf.errors.InvalidArgumentError` that names the variable. Costs one
@@ -72,8 +79,9 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
-        status, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the optimizer's
-        variables. `plan()` says how steps are solved for.
+        status, last_report, current_damping, last_ratio, num_accepted, num_attempts: how training goes, read from the
+        optimizer's variables. `plan()` says how steps are solved for.
+        precisions, effective_parameters, noise_level: what Bayesian regularisation estimates.
 
     Raises:
         ValueError, TypeError: at construction for unknown options; while tracing for a loss that is no sum of squares
@@ -94,24 +102,28 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         min_gain=1e-3,
         gram_dtype=None,
         steps_per_batch=1,
+        regularization=None,
         verify=None,
         name="levenberg_marquardt",
         **kwargs,
     ):
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
+        self._regularization = choice("regularization", regularization, (None, "bayesian"))
+        solver_object = get_solver(solver)
         self._method = Method(
             get_damping(damping),
             get_scaling(scaling),
-            get_solver(solver),
+            solver_object.factoring() if self._regularization else solver_object,
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
             checked_gram_dtype(gram_dtype),
+            evidence=self._regularization is not None,
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
-        self._options = _Options(damping=damping, scaling=scaling, solver=solver)
+        self._given = {"damping": damping, "scaling": scaling, "solver": solver}
         self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces = TraceCache()
 
@@ -122,40 +134,11 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         if self.built:
             return
         variables = checked_variables(variables)
+        if self._method.evidence:
+            refuse_constraints(variables)
         into_bounds(variables)
         super().build(variables)
-        dtype = as_tf_variable(variables[0]).dtype
-        self._damping_state = [self._number(name, dtype.name) for name in self._method.damping.state_names]
-        self._scaling_state = None
-        if self._method.scaling.remembers:
-            size = Columns(variables).total
-            self._scaling_state = self.add_variable((size,), "zeros", dtype.name, "only_first_replica", name="scaling")
-        self._ratio = self._number("gain_ratio", dtype.name)
-        self._status = self._number("status", "int32")
-        self._solver = self._number("solver", "int32")
-        self._accepted = self._number("accepted_steps", "int64")
-        self._attempts = self._number("attempts", "int64")
-
-    def _number(self, name, dtype):
-        return self.add_variable((), "zeros", dtype, "only_first_replica", name=name)
-
-    def _read_state(self):
-        damping = tuple(variable.value.read_value() for variable in self._damping_state)
-        if self._scaling_state is not None:
-            return State(damping, self._scaling_state.value.read_value())
-        return State(damping, tf.zeros([Columns(self._trainable_variables).total], damping[0].dtype))
-
-    def _write_state(self, state, report):
-        for variable, value in zip(self._damping_state, state.damping):
-            variable.value.assign(value)
-        if self._scaling_state is not None:
-            self._scaling_state.value.assign(state.scaling)
-        self._ratio.value.assign(report.ratio)
-        self._status.value.assign(report.status)
-        self._solver.value.assign(report.solver)
-        self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
-        self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
-        self._iterations.value.assign_add(1)
+        self._state = StateVariables(self, variables, self._method)
 
     # -------------------------------------------------------------- a step
 
@@ -242,10 +225,17 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         return trace(*traced.data(args))
 
     def _advance(self, problem):
-        box = box_of_constraints(problem.variables)
-        state, report = take_step(problem, self._read_state(), self._method, box)
+        state = self._state.read()
+        if self._method.evidence:
+            self._state.write_precisions(first_precisions(problem, self._state.read_precisions()))
+            precisions = self._state.read_precisions()
+            precisions, state, report = take_regularised_step(problem, precisions, state, self._method)
+            self._state.write_precisions(precisions)
+        else:
+            state, report = take_step(problem, state, self._method, box_of_constraints(problem.variables))
         self._sizes = problem.sizes
-        self._write_state(state, report)
+        self._state.write(state, report)
+        self._iterations.value.assign_add(1)
         return report
 
     def _variables_of_step(self, variables):
@@ -286,28 +276,48 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
     @property
     def status(self):
         """How the last step ended, a `Status`."""
-        return Status(int(self._status.numpy())) if self.built else Status.RUNNING
+        return self._state.status if self.built else Status.RUNNING
+
+    @property
+    def last_report(self):
+        """The `Report` of the last step, of NumPy numbers; None before the first."""
+        return self._state.report if self.built and int(self.iterations) else None
 
     @property
     def current_damping(self):
         """λ for the next step, a float; zero before the first."""
-        names = self._method.damping.state_names
-        return float(self._damping_state[names.index("damping")].numpy()) if self.built else 0.0
+        return self._state.damping if self.built else 0.0
 
     @property
     def last_ratio(self):
         """Actual over predicted reduction of the last attempt, a float; −inf where anything was not finite."""
-        return float(self._ratio.numpy()) if self.built else 0.0
+        return float(self._state.report.ratio) if self.built else 0.0
 
     @property
     def num_accepted(self):
         """Number of accepted steps since the optimizer was built."""
-        return int(self._accepted.numpy()) if self.built else 0
+        return self._state.accepted if self.built else 0
 
     @property
     def num_attempts(self):
         """Number of linear solves with an evaluation since the optimizer was built."""
-        return int(self._attempts.numpy()) if self.built else 0
+        return self._state.attempts if self.built else 0
+
+    @property
+    def precisions(self):
+        """`Precisions`: α, β and γ of Bayesian regularisation, floats; None without it, and before the first step."""
+        known = self._state.precisions if self.built else None
+        return known if known is not None and known.weights > 0 else None
+
+    @property
+    def effective_parameters(self):
+        """γ, how many parameters the data determine, a float; None without Bayesian regularisation."""
+        return None if self.precisions is None else self.precisions.effective
+
+    @property
+    def noise_level(self):
+        """σ = β^(−½), the standard deviation of residuals, a float; None without Bayesian regularisation."""
+        return None if self.precisions is None else self.precisions.noise**-0.5
 
     @property
     def solver_used(self):
@@ -315,7 +325,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         names = self._method.solver.names
         if len(names) == 1:
             return names[0]
-        return names[int(self._solver.numpy())] if self.built and int(self.iterations) else None
+        return None if self.last_report is None else names[self.last_report.solver]
 
     @property
     def learning_rate(self):
@@ -332,33 +342,16 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         """Return the arguments of the constructor, as `from_config` takes them."""
         return {
             "name": self.name,
-            **self._options.serialized(),
+            **serialized(self._given),
             "max_attempts": self._method.max_attempts,
             "min_gain": self._method.min_gain,
             "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
+            "regularization": self._regularization,
             "verify": self._verify,
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Rebuild from `get_config()`, without state."""
-        objects = {
-            key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
-            for key, value in config.items()
-            if isinstance(value, dict)
-        }
-        return cls(**{**config, **objects})
-
-
-class _Options:
-    """Damping, scaling and solver as they were given: by name, or as objects."""
-
-    def __init__(self, **given):
-        self.given = given
-
-    def serialized(self):
-        return {
-            key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
-            for key, value in self.given.items()
-        }
+        return cls(**deserialized(config, custom_objects))

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import suggestion
+from tfjac.optimizers.problem.variables import variable_name
 
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
 
@@ -99,3 +100,14 @@ def check_trainable(variables):
             "There is nothing to train: no weight of the model is trainable. Set trainable = True on one of its "
             "layers. Received: a model without trainable weights"
         )
+
+
+def refuse_constraints(variables):
+    """Raise ValueError for a variable with a constraint, by its name: the evidence takes weights to be normal."""
+    for variable in variables:
+        if getattr(variable, "constraint", None) is not None:
+            raise ValueError(
+                "regularization='bayesian' takes the weights for normally distributed around zero, which a constraint "
+                f"contradicts: leave one of them out. Received: {type(variable.constraint).__name__} of "
+                f"{variable_name(variable)!r}"
+            )

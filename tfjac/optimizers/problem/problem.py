@@ -20,6 +20,7 @@ class Problem:
         prior: a `Prior`, the part with Λ.
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
         gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
+        terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
 
     Attributes:
         sizes: its `ProblemSizes`, once a step was traced.
@@ -27,9 +28,9 @@ class Problem:
 
     sizes = None
 
-    def __init__(self, cost, rows, prior, variables, gradients=None):
+    def __init__(self, cost, rows, prior, variables, gradients=None, terms=()):
         self.cost, self.rows, self.prior, self.variables = cost, rows, prior, list(variables)
-        self.columns, self._gradients = Columns(variables), gradients
+        self.columns, self.gradients, self.terms = Columns(variables), gradients, list(terms)
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -38,12 +39,12 @@ class Problem:
     def linearise(self):
         """Return the `Linearisation` of r at the values that the graph computed F from."""
         jacobian, residual = stacked_jacobian(self.rows, self.variables, self.columns, self.cost.dtype)
-        if self._gradients is None:
+        if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
         verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
         names = [variable_name(variable) for variable in self.variables]
-        return VerifiedLinearisation(jacobian, residual, self.prior, self._gradients, names)
+        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names)
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""

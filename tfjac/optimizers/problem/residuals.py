@@ -29,19 +29,20 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
     loss, drawn_again = inlined(loss, variables)
     dependence = Dependence(_handles(loss.graph, variables))
     check_dependence([loss], variables, dependence, "loss")
-    priors, rows = [], []
+    priors, terms = [], []
     for term in loss_terms(loss, dependence):
         prior = diagonal_prior(term, dependence)
         if prior is None:
-            rows.append(term.rows())
+            terms.append(term)
         else:
             priors.append(prior)
+    rows = [term.rows() for term in terms]
     cost, prior = tf.reduce_sum(loss), combined(priors, Columns(variables).sizes, loss.dtype)
     if not verification_wanted(verify):
-        return Problem(cost, rows, prior, variables)
+        return Problem(cost, rows, prior, variables, terms=terms)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
     reference = _dense(gradients, variables) if known else _gradients(cost, variables)
-    return Problem(cost, rows, prior, variables, reference)
+    return Problem(cost, rows, prior, variables, reference, terms)
 
 
 def inlined(loss, variables):

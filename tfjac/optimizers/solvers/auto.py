@@ -48,13 +48,18 @@ class AutoSolver(Solver):
 
     Args:
         memory_budget: bytes that the matrix and its factor may take.
+        iterative: whether `"cg"` may be chosen; without it, the smaller matrix is factored whatever that takes.
     """
 
     name = "auto"
     names = tuple(solver.name for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver))
 
-    def __init__(self, memory_budget=4 * 2**30):
-        self.memory_budget = positive("memory_budget", memory_budget)
+    def __init__(self, memory_budget=4 * 2**30, iterative=True):
+        self.memory_budget, self.iterative = positive("memory_budget", memory_budget), bool(iterative)
+
+    def factoring(self):
+        """Return the same without conjugate gradients, which do not know the effective number of parameters."""
+        return AutoSolver(self.memory_budget, iterative=False)
 
     def choose(self, sizes):
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
@@ -71,8 +76,8 @@ class AutoSolver(Solver):
         square = CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
-            (CholeskySolver(), square),
-            (ConjugateGradientSolver(), sizes.parameters > LARGE or not square),
+            (CholeskySolver(), square or not self.iterative),
+            (ConjugateGradientSolver(), self.iterative and (sizes.parameters > LARGE or not square)),
         ]
         return tuple(solver for solver, would in would_do if would)
 
@@ -105,7 +110,7 @@ class AutoSolver(Solver):
 
     def get_config(self):
         """Return the arguments of the constructor."""
-        return {"memory_budget": self.memory_budget}
+        return {"memory_budget": self.memory_budget, "iterative": self.iterative}
 
 
 def effort(cost):

@@ -33,6 +33,13 @@ class System(abc.ABC):
         """Return the D `[p]` that this solver can use in place of `scaling`."""
         return scaling
 
+    def effective_parameters(self):
+        """Return γ = tr(JᵀJ (JᵀJ + Λ)⁻¹), a scalar, where Λ is positive; NaN where it could not be computed."""
+        raise ValueError(
+            "The effective number of parameters, which Bayesian regularisation is about, needs a solver that factors a "
+            f"matrix: 'cholesky', 'kernel', 'qr', 'svd' or 'auto'. Received: {type(self).__qualname__}"
+        )
+
 
 class ProductSystem(System):
     """A system that has of JᵀJ its diagonal and its products alone."""
@@ -74,6 +81,10 @@ class Solver(abc.ABC):
     def names(self):
         """Names of all solvers that `choose` may come to."""
         return (self.name,)
+
+    def factoring(self):
+        """Return the solver to use where the effective number of parameters is asked for: this one, if it knows it."""
+        return self
 
     def choose(self, sizes):
         """Return the `Choice` of solvers for `ProblemSizes`: this one, whatever they are."""

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.effective import of_gram
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -32,10 +33,14 @@ class _NormalEquations(System):
         gram, self.gradient = linearisation.gram_and_gradient()
         self.diagonal = tf.linalg.diag_part(gram)
         prior = linearisation.prior
+        self.precision = prior.precision
         self.matrix = gram if prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + prior.precision)
 
     def solver(self, scaling):
         return lambda damping: damped_solve(self.matrix, -self.gradient, scaling, damping)
+
+    def effective_parameters(self):
+        return of_gram(self.matrix, self.precision)
 
     def quadratic(self, step):
         return tf.tensordot(step, tf.linalg.matvec(self.matrix, step), 1)

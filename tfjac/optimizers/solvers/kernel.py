@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, zeros_unless
+from tfjac.optimizers.solvers.effective import of_kernel
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -63,3 +64,6 @@ class _Kernel(ProductSystem):
         residual = self.linearisation.residual - self.linearisation.jacobian.matvec(inverse * pull)
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
         return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
+
+    def effective_parameters(self):
+        return of_kernel(self.linearisation.kernel(1 / self.prior.per_variable))

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.effective import of_rows
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -47,6 +48,9 @@ class _Factored(System):
             return _back_substitute(triangle, tf.linalg.matvec(orthogonal, target, transpose_a=True))
 
         return solve
+
+    def effective_parameters(self):
+        return of_rows(self.triangle, self.prior.precision)
 
     def quadratic(self, step):
         return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + self.prior.quadratic(step)

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.effective import of_rows
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -65,6 +66,9 @@ class _Decomposed(System):
             return finite_or_zeros(inverse * tf.linalg.matvec(right, target / (tf.square(values) + damping)), finite)
 
         return solve
+
+    def effective_parameters(self):
+        return of_rows(self.jacobian, self.prior.precision)
 
     def quadratic(self, step):
         return tf.reduce_sum(tf.square(tf.linalg.matvec(self.jacobian, step))) + self.prior.quadratic(step)

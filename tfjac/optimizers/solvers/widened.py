@@ -41,5 +41,8 @@ class _Widened(System):
 
         return solve_and_round
 
+    def effective_parameters(self):
+        return tf.cast(self._system.effective_parameters(), self._dtype)
+
     def quadratic(self, step):
         return tf.cast(self._system.quadratic(tf.cast(step, self._wide)), self._dtype)

@@ -18,6 +18,7 @@ class Method(NamedTuple):
         max_attempts: at most so many solves and evaluations in one step.
         min_gain: a step is kept if ρ exceeds this.
         gram_dtype: "float64" to solve in, or None for the dtype of the variables.
+        evidence: whether to report the effective number of parameters.
     """
 
     damping: Damping
@@ -26,6 +27,7 @@ class Method(NamedTuple):
     max_attempts: int
     min_gain: float
     gram_dtype: Any = None
+    evidence: bool = False
 
 
 class State(NamedTuple):
@@ -54,6 +56,8 @@ class Report(NamedTuple):
         status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
             gradient is exactly zero, or no residual has weight, so that there is no step to take.
         solver: int32, which of `solver.names` solved for it.
+        effective: γ = tr(JᵀJ (JᵀJ + Λ)⁻¹) before the step, the effective number of parameters: of an accepted step with
+            Bayesian regularisation, else zero.
     """
 
     cost: tf.Tensor
@@ -70,6 +74,7 @@ class Report(NamedTuple):
     attempts: tf.Tensor
     status: tf.Tensor
     solver: tf.Tensor
+    effective: tf.Tensor
 
     @property
     def accepted(self):

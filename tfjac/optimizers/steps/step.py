@@ -74,7 +74,9 @@ def _step(problem, linearisation, solver, state, method, box, equality):
     scaling = point.scaling if box is None else tf.where(linearisation.free, point.scaling, state.scaling)
     new_state = State(last.state, scaling)
     new_state = tf.nest.map_structure(lambda new, old: tf.where(point.usable, new, old), new_state, state)
-    return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name))
+    none = tf.zeros_like(last.cost)
+    effective = tf.cond(last.accepted, system.effective_parameters, lambda: none) if method.evidence else none
+    return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name), effective)
 
 
 def _point(problem, linearisation, system, state, method):
@@ -195,7 +197,7 @@ def _all_finite(*tensors):
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
 
 
-def _report(last, problem, system, point, solver):
+def _report(last, problem, system, point, solver, effective):
     products = tf.sqrt(point.columns) * tf.sqrt(2 * problem.cost)
     gradient = tf.abs(system.gradient)
     return Report(
@@ -213,6 +215,7 @@ def _report(last, problem, system, point, solver):
         attempts=last.attempts,
         status=_status(last, point),
         solver=tf.constant(solver),
+        effective=effective,
     )
 
 

@@ -1,0 +1,96 @@
+"""What a `LevenbergMarquardt` optimizer keeps from step to step, in variables of its own, which Keras saves."""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.evidence import Precisions
+from tfjac.optimizers.steps.records import Report, State
+
+_COUNTS = ("attempts", "status", "solver")
+_NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)
+
+
+class StateVariables:
+    """Damping, scaling, counters, what the last step reported, and precisions: zeros before the first step.
+
+    Args:
+        optimizer: a Keras optimizer, which the variables belong to.
+        variables: list of the variables that are trained.
+        method: a `Method`.
+    """
+
+    def __init__(self, optimizer, variables, method):
+        dtype = as_tf_variable(variables[0]).dtype.name
+        self._size = Columns(variables).total
+
+        def add(name, shape=(), dtype=dtype):
+            return optimizer.add_variable(shape, "zeros", dtype, "only_first_replica", name=name)
+
+        self._damping_names = method.damping.state_names
+        self._damping = [add(name) for name in self._damping_names]
+        self._scaling = add("scaling", (self._size,)) if method.scaling.remembers else None
+        self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int32")
+        self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
+        names = ("weight_precision", "noise_precision", "effective_parameters") if method.evidence else ()
+        self._precisions = [add(name) for name in names]
+
+    def read(self):
+        """Return the `State` for the next step, of the graph being traced."""
+        damping = tuple(variable.value.read_value() for variable in self._damping)
+        if self._scaling is not None:
+            return State(damping, self._scaling.value.read_value())
+        return State(damping, tf.zeros([self._size], damping[0].dtype))
+
+    def read_precisions(self):
+        """Return the `Precisions` for the next step, of the graph being traced."""
+        return Precisions(*[variable.value.read_value() for variable in self._precisions])
+
+    def write(self, state, report):
+        """Assign what a step left, in the graph being traced."""
+        for variable, value in zip(self._damping, state.damping):
+            variable.value.assign(value)
+        if self._scaling is not None:
+            self._scaling.value.assign(state.scaling)
+        self._report.value.assign(tf.stack([getattr(report, name) for name in _NUMBERS]))
+        self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))
+        self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
+        self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
+
+    def write_precisions(self, precisions):
+        """Assign new `Precisions`, in the graph being traced."""
+        for variable, value in zip(self._precisions, precisions):
+            variable.value.assign(value)
+
+    # -------------------------------------------------------------- what users read
+
+    @property
+    def damping(self):
+        """λ for the next step, a float."""
+        return float(self._damping[self._damping_names.index("damping")].numpy())
+
+    @property
+    def report(self):
+        """The `Report` of the last step, of NumPy numbers."""
+        return Report(**dict(zip(_NUMBERS, self._report.numpy())), **dict(zip(_COUNTS, self._counts.numpy())))
+
+    @property
+    def status(self):
+        """How the last step ended, a `Status`."""
+        return Status(int(self._counts.numpy()[_COUNTS.index("status")]))
+
+    @property
+    def accepted(self):
+        """Number of accepted steps, an int."""
+        return int(self._accepted.numpy())
+
+    @property
+    def attempts(self):
+        """Number of attempts, an int."""
+        return int(self._attempts.numpy())
+
+    @property
+    def precisions(self):
+        """`Precisions` of floats; None without Bayesian regularisation."""
+        return Precisions(*[float(variable.numpy()) for variable in self._precisions]) if self._precisions else None

@@ -1,0 +1,134 @@
+"""Bayesian regularisation: how firmly weights are held, and how noisy the data are, found from the data themselves.
+
+The weights are normal around zero a priori, with precision α, and the N residuals u with precision β = 1/σ². Then the
+most probable weights minimise
+
+    M(w) = β·E_D + α·E_W,    E_D = ½ Σ u²,  E_W = ½ ‖w‖²
+
+and the most probable α and β, where the posterior is taken for normal, solve
+
+    γ = p − α·tr(H⁻¹),  H = β JᵀJ + α I,    α = γ / 2E_W,    β = (N − γ) / 2E_D
+
+γ, between zero and p, is the effective number of parameters: how many the data determine, not the prior. A step lowers
+M in units of the loss, L + ½Λ‖w‖² with Λ = α/β for L = E_D, and an accepted one is followed by new α and β, with the H
+that it was solved by. Nothing but H's trace is taken beyond what the step needs.
+
+Where a loss weighs squares differently, L = Σ c·u², the precision of u is β·c/c̄, c̄ being the mean of all c that are
+not zero: α is in units of the weights, σ in those of the residuals, whatever the loss is divided by. With `unit` 2c̄,
+2E_D = 2L/unit, and Λ = unit·α/β.
+Reference: D. J. C. MacKay, "Bayesian interpolation", 1992, and "A practical Bayesian framework for backpropagation
+networks", 1992; F. D. Foresee & M. T. Hagan, "Gauss-Newton approximation to Bayesian learning", 1997.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.problem.priors import Prior
+from tfjac.optimizers.problem.problem import Problem
+from tfjac.optimizers.problem.terms import SquaredTerm
+from tfjac.optimizers.steps.step import take_step
+
+
+class Precisions(NamedTuple):
+    """What is estimated, scalars; zeros before the first step.
+
+    Attributes:
+        weights: α.
+        noise: β.
+        effective: γ, at the last accepted step.
+    """
+
+    weights: tf.Tensor
+    noise: tf.Tensor
+    effective: tf.Tensor
+
+
+def take_regularised_step(problem, precisions, state, method):
+    """Take one step on the loss of `problem` with the prior of `precisions`, and re-estimate them if it is accepted.
+
+    Args:
+        problem: a `Problem` whose cost is a sum of squares, without a prior.
+        precisions: `Precisions`, of the step before, or the first ones; not computed from the variables in this graph.
+        state, method: as for `take_step`; `method.evidence` is True.
+
+    Returns:
+        `(Precisions, State, Report)`.
+
+    """
+    data, number, unit = _squares(problem)
+    ratio = tf.math.divide_no_nan(unit * precisions.weights, precisions.noise)
+    regularised = _regularised(problem, data, ratio)
+    state, report = take_step(regularised, state, method)
+    problem.sizes = regularised.sizes
+    length = _squared_norm(problem)
+    squares = 2 * (report.cost - ratio * length / 2) / unit
+    gamma = report.effective
+    new = Precisions(gamma / length, (number - gamma) / squares, gamma)
+    return _where(_sound(new) & report.accepted, new, precisions), state, report
+
+
+def first_precisions(problem, known):
+    """Return `known` `Precisions`, or where they are zeros, those to begin with: γ half of what it can be at most.
+
+    They are zeros again where the loss is not finite.
+
+    Raises:
+        ValueError: for a loss that is no sum of squares alone, naming the op, or has regularisers.
+    """
+    _check(problem)
+    data, number, unit = _squares(problem)
+    length = _squared_norm(problem)
+    gamma = tf.minimum(number, tf.cast(problem.columns.total, number.dtype)) / 2
+    guess = Precisions(gamma / tf.where(length > 0, length, gamma), (number - gamma) * unit / (2 * data), gamma)
+    guess = _where(_sound(guess), guess, tf.nest.map_structure(tf.zeros_like, guess))
+    return _where(known.weights > 0, known, guess)
+
+
+def _check(problem):
+    for term in problem.terms:
+        if not isinstance(term, SquaredTerm):
+            raise ValueError(
+                "regularization='bayesian' estimates the noise of residuals: it is for sums of squares, such as 'mse'. "
+                f"Received: another convex function, of op {term.root.op.name!r} of type {term.root.op.type}"
+            )
+    if not problem.prior.is_zero:
+        raise ValueError(
+            "regularization='bayesian' finds itself how firmly weights are to be held: leave out other regularisers. "
+            "Received: a loss with squares of weights in it"
+        )
+
+
+def _squares(problem):
+    """Return L, without constants that the loss may hold, N, and 2c̄."""
+    dtype = problem.cost.dtype
+    residuals = [residual for _, residual in problem.rows]
+    data = tf.add_n([tf.reduce_sum(tf.square(residual)) / 2 for residual in residuals])
+    weights = [term.weight for term in problem.terms] or [tf.fill(tf.shape(r), tf.cast(0.5, dtype)) for r in residuals]
+    number = tf.add_n([tf.math.count_nonzero(weight, dtype=dtype) for weight in weights])
+    total = tf.add_n([tf.reduce_sum(tf.cast(weight, dtype)) for weight in weights])
+    return data, number, tf.math.divide_no_nan(2 * total, number)
+
+
+def _regularised(problem, data, ratio):
+    """Return the `Problem` of L + ½Λ‖w‖²."""
+    values = problem.values()
+    flat, zeros = problem.columns.flatten(values), tf.zeros([len(values)], ratio.dtype)
+    prior = Prior(ratio + tf.zeros_like(flat), ratio * flat, ratio + zeros, is_zero=False)
+    gradients = problem.gradients
+    if gradients is not None:
+        gradients = [gradient + ratio * value for gradient, value in zip(gradients, values)]
+    cost = data + ratio * tf.reduce_sum(tf.square(flat)) / 2
+    return Problem(cost, problem.rows, prior, problem.variables, gradients)
+
+
+def _squared_norm(problem):
+    return tf.reduce_sum(tf.square(problem.columns.flatten(problem.values())))
+
+
+def _sound(precisions):
+    return tf.reduce_all([tf.math.is_finite(each) & (each > 0) for each in precisions])
+
+
+def _where(condition, yes, no):
+    return tf.nest.map_structure(lambda one, other: tf.where(condition, one, other), yes, no)
