@@ -1,5 +1,6 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
+from tfjac import callbacks
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
@@ -77,6 +78,7 @@ __all__ = [
     "SparsityPattern",
     "Status",
     "batch_jacobian",
+    "callbacks",
     "chain",
     "clipped_gradients",
     "count_flops",

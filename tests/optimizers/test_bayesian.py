@@ -20,9 +20,9 @@ def network(seed=1, hidden=6):
     return keras.Sequential([layers.Input((1,)), layers.Dense(hidden, "tanh"), layers.Dense(1)])
 
 
-def compiled(model=None, solver="auto", compile_options=None, **options):
+def compiled(model=None, solver="auto", in_keras=None, **options):
     model = model or network()
-    model.compile(LevenbergMarquardt(solver=solver, regularization="bayesian", **options), "mse", **compile_options or {})
+    model.compile(LevenbergMarquardt(solver=solver, regularization="bayesian", **options), "mse", **in_keras or {})
     return model
 
 
@@ -111,7 +111,7 @@ def test_the_ways_to_run_it_agree():
         fit(expected, 4)
         several = compiled(steps_per_batch=4)
         fit(several, 1)
-        at_once = compiled(compile_options={"steps_per_execution": 4, "jit_compile": True})
+        at_once = compiled(in_keras={"steps_per_execution": 4, "jit_compile": True})
         at_once.fit(tfjac.full_batch(X, Y, steps=4), epochs=1, verbose=0)
     for model in (several, at_once):
         np.testing.assert_allclose(flat(model), flat(expected), rtol=1e-6)
@@ -141,7 +141,7 @@ def test_a_batch_without_use_changes_nothing(bad):
     known = optimizer.precisions
     fit(model, 1, sample_weight=np.full(40, bad))
     assert optimizer.precisions == known and np.isfinite(flat(model)).all()
-    assert all(np.isfinite(variable.numpy()).all() or "report" in variable.path for variable in optimizer.variables)
+    assert not any(np.isnan(variable.numpy()).any() for variable in optimizer.variables)
 
 
 def test_residuals_of_ones_own():

@@ -2,7 +2,7 @@
 
 from tfjac.optimizers.curve_fit import curve_fit
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
-from tfjac.optimizers.keras.callbacks import StepMonitor
+from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
 from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
@@ -34,6 +34,7 @@ __all__ = [
     "AutoSolver",
     "CholeskySolver",
     "ConjugateGradientSolver",
+    "Convergence",
     "CurveFitResult",
     "Damping",
     "History",

@@ -1,17 +1,22 @@
-"""A Keras callback that shows how the steps of `LevenbergMarquardt` go."""
+"""Keras callbacks that show how the steps of `LevenbergMarquardt` go, and stop where there is nothing left to gain."""
 
 import keras
+import numpy as np
 
+from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.minimisation.convergence import status_after, tolerances
 from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.statuses import Status
 
 
 class StepMonitor(keras.callbacks.Callback):
-    """Adds `damping`, `gain_ratio` and `accepted_steps` to the logs of each epoch: progress bar, History, TensorBoard.
+    """Adds to the logs of each epoch how its steps went: progress bar, History, TensorBoard.
 
-    `damping` is λ for the next step, `gain_ratio` ρ of the last attempt, `accepted_steps` the number of steps accepted
-    in the epoch. Put it before the callbacks that are to see its logs; History always comes last.
+    `damping` is λ for the next step, `gain_ratio` ρ of the last attempt, `gradient_norm` max |g| before the last step,
+    `accepted_steps` the number of steps accepted in the epoch; with Bayesian regularisation there are
+    `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to see its logs; History
+    always comes last.
 
     Args:
         patience: stop training after so many epochs in a row without an accepted step; None never stops.
@@ -26,7 +31,7 @@ class StepMonitor(keras.callbacks.Callback):
         """Check the optimizer, and count from here."""
         if not isinstance(self.model.optimizer, LevenbergMarquardt):
             raise TypeError(
-                "StepMonitor reads the state of a LevenbergMarquardt optimizer. "
+                f"{type(self).__name__} reads the state of a LevenbergMarquardt optimizer. "
                 f"Received: a model compiled with {type(self.model.optimizer).__name__}"
             )
         self._accepted, self._idle = self.model.optimizer.num_accepted, 0
@@ -36,8 +41,83 @@ class StepMonitor(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
         if logs is not None:
-            logs["damping"], logs["gain_ratio"] = optimizer.current_damping, optimizer.last_ratio
-            logs["accepted_steps"] = accepted
+            logs.update(self._shown(optimizer), accepted_steps=accepted)
         self._idle = 0 if accepted else self._idle + 1
         if self._idle == self.patience or (self.patience and optimizer.status is Status.GRADIENT_TOLERANCE):
             self.model.stop_training = True
+
+    def _shown(self, optimizer):
+        report, precisions = optimizer.last_report, optimizer.precisions
+        shown = {"damping": optimizer.current_damping}
+        if report is not None:
+            shown.update(gain_ratio=float(report.ratio), gradient_norm=float(report.gradient_norm))
+        if precisions is not None:
+            shown.update(effective_parameters=precisions.effective, noise_level=optimizer.noise_level)
+        return shown
+
+
+class Convergence(StepMonitor):
+    """Stops training where a tolerance is met, as `least_squares` does, and says why; adds to the logs likewise.
+
+        convergence = tfjac.callbacks.Convergence()
+        model.fit(x, y, batch_size=len(x), epochs=1000, callbacks=[convergence])
+        print(convergence.status, convergence.message)
+
+    It looks at the last step of every call of the training function, and stops where in an epoch they all met a
+    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more.
+
+    Args:
+        ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
+            the variables' dtype; zero switches one off.
+        patience: as for `StepMonitor`.
+        verbose: 1 to print the reason.
+
+    Attributes:
+        status: a `Status`, why training ended: a tolerance, STALLED, or what the last step met where patience ran out;
+            MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
+    """
+
+    def __init__(self, ftol=None, xtol=None, gtol=None, patience=None, verbose=0):
+        super().__init__(patience)
+        self._given, self.verbose, self.status = (ftol, xtol, gtol), verbose, Status.RUNNING
+
+    @property
+    def message(self):
+        """One sentence: why training ended."""
+        return self.status.message
+
+    def on_train_begin(self, logs=None):
+        """Check the optimizer and the tolerances."""
+        super().on_train_begin(logs)
+        dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
+        self._limits, self._first_cost = tolerances(*self._given, dtype), None
+        self.status, self._met = Status.RUNNING, []
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Judge the last step."""
+        report = self.model.optimizer.last_report
+        if self._first_cost is None and np.isfinite(report.cost_before):
+            self._first_cost = report.cost_before
+        self._met.append(_reason(report, self._limits, self._first_cost or 0.0))
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
+        met, self._met = self._met, []
+        super().on_epoch_end(epoch, logs)
+        if (met and all(each.converged for each in met)) or set(met) == {Status.STALLED}:
+            self.status, self.model.stop_training = met[-1], True
+        elif self._idle == self.patience:
+            self.status = self.model.optimizer.status
+
+    def on_train_end(self, logs=None):
+        """Name what ended the training, where it was not this."""
+        if self.status is Status.RUNNING:
+            self.status = Status.STOPPED if self.model.stop_training else Status.MAX_STEPS
+        if self.verbose:
+            print(self.message)
+
+
+def _reason(report, limits, first_cost):
+    """Return what a step gives rise to: a `Status`. Attempts that were rejected so far say nothing of the next step."""
+    status = Status(int(status_after(report, limits, first_cost)))
+    return Status(int(report.status)) if status is Status.STALLED else status

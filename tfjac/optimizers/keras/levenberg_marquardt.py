@@ -280,7 +280,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
 
     @property
     def last_report(self):
-        """The `Report` of the last step, of NumPy numbers; None before the first."""
+        """The `Report` of the last step, of NumPy numbers, infinite for NaN; None before the first."""
         return self._state.report if self.built and int(self.iterations) else None
 
     @property

@@ -53,7 +53,8 @@ class StateVariables:
             variable.value.assign(value)
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
-        self._report.value.assign(tf.stack([getattr(report, name) for name in _NUMBERS]))
+        numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
+        self._report.value.assign(tf.where(tf.math.is_nan(numbers), float("inf"), numbers))
         self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
@@ -72,7 +73,7 @@ class StateVariables:
 
     @property
     def report(self):
-        """The `Report` of the last step, of NumPy numbers."""
+        """The `Report` of the last step, of NumPy numbers; what was NaN is infinite."""
         return Report(**dict(zip(_NUMBERS, self._report.numpy())), **dict(zip(_COUNTS, self._counts.numpy())))
 
     @property

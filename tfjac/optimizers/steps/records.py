@@ -49,7 +49,9 @@ class Report(NamedTuple):
         held: λ‖D^½ p‖² of the last attempt, the part of what it promised that is due to damping; the rest is ½‖Jp‖².
         damping: λ of the last attempt.
         gradient_norm: max |g|, before the step.
-        cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2F).
+        cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2|F|).
+            Its square is what one parameter alone could lower F by, to first order, as a part of |F|: so it is for
+            other convex losses, too, although their F is no ½‖r‖², and may be negative.
         step_length: ‖diag(JᵀJ + Λ)^½ p‖ of the last attempt: by how much it moves the residuals, column by column.
         length: ‖diag(JᵀJ + Λ)^½ w‖ before the step.
         attempts: int32, how many times a step was solved for and evaluated.

@@ -198,7 +198,7 @@ def _all_finite(*tensors):
 
 
 def _report(last, problem, system, point, solver, effective):
-    products = tf.sqrt(point.columns) * tf.sqrt(2 * problem.cost)
+    products = tf.sqrt(point.columns) * tf.sqrt(2 * tf.abs(problem.cost))
     gradient = tf.abs(system.gradient)
     return Report(
         cost=last.cost,
