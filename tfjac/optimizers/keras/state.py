@@ -1,5 +1,6 @@
 """What a `LevenbergMarquardt` optimizer keeps from step to step, in variables of its own, which Keras saves."""
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
@@ -54,7 +55,7 @@ class StateVariables:
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
-        self._report.value.assign(tf.where(tf.math.is_nan(numbers), float("inf"), numbers))
+        self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
         self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
