@@ -152,3 +152,12 @@ def test_poissons_equation_is_solved(load, tmp_path, monkeypatch):
     assert ours[-1][1] < 2e-3 and ours[-1][1] < ours[2][1] / 10
     assert adams[-1][0] == ours[-1][0] and adams[-1][1] > 20 * ours[-1][1]
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+
+
+def test_a_network_is_unsure_where_there_are_no_data(load, tmp_path, capsys):
+    """Less sure in the gap than at the data, and still less beyond the ends; the noise is found."""
+    plot = tmp_path / "bands.png"
+    deviations = load("12_uncertainty").main(["--plot", str(plot)])
+    assert 3 * deviations["at the data"] < deviations["in the gap"] < deviations["beyond"]
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "91 weights, 60 measurements" in capsys.readouterr().out

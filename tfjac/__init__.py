@@ -46,6 +46,7 @@ from tfjac.jacobians import (
 from tfjac.ops import load_ops, ops_info
 from tfjac.optimizers import (
     CurveFitResult,
+    LaplacePosterior,
     LeastSquaresProblem,
     LeastSquaresResult,
     LevenbergMarquardt,
@@ -53,6 +54,7 @@ from tfjac.optimizers import (
     Status,
     curve_fit,
     full_batch,
+    laplace,
     least_squares,
     plot_fit,
     register_curvature,
@@ -69,6 +71,7 @@ __all__ = [
     "GradientSummaries",
     "GradientReport",
     "JacobianOperator",
+    "LaplacePosterior",
     "LeastSquaresProblem",
     "LeastSquaresResult",
     "LevenbergMarquardt",
@@ -95,6 +98,7 @@ __all__ = [
     "jacobian",
     "jacobian_operator",
     "jvp",
+    "laplace",
     "layer_call",
     "least_squares",
     "load_ops",

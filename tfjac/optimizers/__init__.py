@@ -6,6 +6,7 @@ from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
 from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
+from tfjac.optimizers.laplace import LaplacePosterior, Prediction, laplace
 from tfjac.optimizers.least_squares import LeastSquaresProblem, least_squares
 from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.minimisation.supervision import LeastSquaresState
@@ -41,6 +42,7 @@ __all__ = [
     "IdentityScaling",
     "KernelSolver",
     "LSMRSolver",
+    "LaplacePosterior",
     "LeastSquaresProblem",
     "LeastSquaresResult",
     "LeastSquaresState",
@@ -52,6 +54,7 @@ __all__ = [
     "NotASumOfSquares",
     "Outcome",
     "Plan",
+    "Prediction",
     "QRSolver",
     "Report",
     "RobustError",
@@ -64,6 +67,7 @@ __all__ = [
     "TrustRegionDamping",
     "curve_fit",
     "full_batch",
+    "laplace",
     "least_squares",
     "plot_fit",
     "register_curvature",
