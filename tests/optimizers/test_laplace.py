@@ -27,7 +27,7 @@ def network(outputs=2, activation=None, hidden=4):
 def dense(model, x, variables, logits=False):
     """J of outputs, or of logits that the last layer would turn into probabilities, one row at a time: `[n, m, p]`."""
     last = model.layers[-1]
-    body = keras.Model(model.inputs, last.input)
+    body = keras.Model(model.inputs[0], last.input)
     found = []
     for row in x:
         with tf.GradientTape(persistent=True) as tape:

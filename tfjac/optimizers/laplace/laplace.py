@@ -1,5 +1,6 @@
 """`laplace`: from a trained Keras model to the posterior of its weights."""
 
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -95,9 +96,10 @@ def laplace(
     choice("side", side, ("auto", "weights", "examples"))
     batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
     variables = _variables(model, variables)
-    x = _as_inputs(x)
+    as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
+    x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, likelihood, from_logits, x, batch_size)
-    fit = _fit(curvature, x, y, variables)
+    fit = _fit(curvature, x, y, variables, as_inputs)
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
     basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
@@ -108,7 +110,7 @@ def laplace(
     return LaplacePosterior(basis, likelihood, fit, delta, sigma, model)
 
 
-def _fit(curvature, x, y, variables):
+def _fit(curvature, x, y, variables, as_inputs):
     latent = curvature.latent(x)
     values = [as_tf_variable(variable).numpy().astype(float) for variable in variables]
     targets = None if y is None else np.asarray(y, dtype=float)
@@ -121,7 +123,7 @@ def _fit(curvature, x, y, variables):
         num_parameters=sum(value.size for value in values),
         num_examples=size_of(x),
         num_outputs=int(np.prod(latent.shape[1:])),
-        as_inputs=_as_inputs,
+        as_inputs=as_inputs,
     )
 
 
@@ -137,11 +139,11 @@ def _variables(model, variables):
     return variables
 
 
-def _as_inputs(x):
-    """Return a nest of tensors; numbers with a point are of Keras' dtype."""
+def _as_inputs(x, dtype):
+    """Return a nest of tensors; numbers with a point in the dtype of the variables."""
 
     def tensor(part):
         part = np.asarray(part)
-        return tf.constant(part, keras.config.floatx() if part.dtype.kind == "f" else None)
+        return tf.constant(part, dtype if part.dtype.kind == "f" else None)
 
     return tf.nest.map_structure(tensor, x)
