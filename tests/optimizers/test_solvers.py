@@ -101,6 +101,24 @@ def test_step_of_the_normal_equations(solver, prior, examples):
         np.testing.assert_allclose(quadratic, p @ hessian @ p, rtol=1e-7)
 
 
+@pytest.mark.parametrize("solver", SOLVERS, ids=label)
+@pytest.mark.parametrize("prior", [(0, 0), (0.3, 0)], ids=str)
+def test_step_for_other_residuals(solver, prior):
+    """−(JᵀJ + λD + Λ)⁻¹Jᵀu: the prior has its say in the matrix alone."""
+    problem, other = Linear(40, prior), np.random.default_rng(2).normal(size=80)
+    _, jacobian, precision, _ = problem.reference()
+
+    @tf.function
+    def run():
+        system = solver.prepare(problem_of_loss(problem.loss(), [problem.a, problem.b]).linearise())
+        return system.solver(tf.ones([18], tf.float64))(tf.constant(0.1, tf.float64), tf.constant(other))
+
+    p, solved = run()
+    hessian = jacobian.T @ jacobian + np.diag(precision) + 0.1 * np.eye(18)
+    assert solved
+    np.testing.assert_allclose(p, np.linalg.solve(hessian, -jacobian.T @ other), rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("solver", [solver for solver in SOLVERS if solver.name != "svd"], ids=label)
 def test_compiled_by_xla(solver):
     problem, scaling = Linear(5, (0.3, 0.7)), np.ones(18)

@@ -28,6 +28,7 @@ from tfjac.optimizers.solvers import (
 )
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.acceleration import GeodesicAcceleration
 from tfjac.optimizers.steps.records import Outcome, Report
 from tfjac.optimizers.steps.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 
@@ -38,6 +39,7 @@ __all__ = [
     "Convergence",
     "CurveFitResult",
     "Damping",
+    "GeodesicAcceleration",
     "History",
     "IdentityScaling",
     "KernelSolver",

@@ -80,6 +80,8 @@ def least_squares(
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
             loses, at twice the memory and time of that part; None for their own dtype.
+        acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
+            None for none.
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:

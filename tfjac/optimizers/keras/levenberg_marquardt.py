@@ -26,6 +26,7 @@ from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.acceleration import get_acceleration
 from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_step
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
@@ -64,6 +65,8 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
             loses, at twice the memory and time of that part; None for their own dtype.
+        acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
+            None for none.
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
@@ -101,6 +104,7 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
         max_attempts=5,
         min_gain=1e-3,
         gram_dtype=None,
+        acceleration=None,
         steps_per_batch=1,
         regularization=None,
         verify=None,
@@ -118,12 +122,13 @@ class LevenbergMarquardt(keras.optimizers.Optimizer):
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
             checked_gram_dtype(gram_dtype),
+            acceleration=get_acceleration(acceleration),
             evidence=self._regularization is not None,
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
-        self._given = {"damping": damping, "scaling": scaling, "solver": solver}
+        self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
         self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces = TraceCache()
 

@@ -1,6 +1,6 @@
 """The residuals where the variables are, to first order: J and what is computed from it."""
 
-from tfjac.optimizers.linearisation.blocks import stacked_jacobian
+from tfjac.optimizers.linearisation.blocks import stacked_jacobian, stacked_rows
 from tfjac.optimizers.linearisation.columns import Columns
 from tfjac.optimizers.linearisation.free import FreeLinearisation
 from tfjac.optimizers.linearisation.linearisation import Linearisation
@@ -17,4 +17,5 @@ __all__ = [
     "StackedJacobian",
     "VerifiedLinearisation",
     "stacked_jacobian",
+    "stacked_rows",
 ]

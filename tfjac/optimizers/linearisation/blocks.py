@@ -26,12 +26,23 @@ def stacked_jacobian(rows, variables, columns, dtype):
         `(StackedJacobian, r)` with r `[rows]`.
     """
     handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped([tuple(map(_with_examples, pair)) for pair in rows], handles)
+    groups = _grouped(rows, handles)
     dependence = Dependence(handles)
     operators = [_operator([tensor for tensor, _ in group], variables, columns, dependence) for group in groups]
     parts = [_flattened([residual for _, residual in group]) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
     return jacobian, jacobian.stack(parts)
+
+
+def stacked_rows(rows, variables):
+    """Return what belongs to the rows of a `StackedJacobian`, `[rows]`, in their order: the second of each pair.
+
+    Args:
+        rows, variables: as for `stacked_jacobian`.
+    """
+    handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped(rows, handles)
+    return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
 
 
 def _operator(group, variables, columns, dependence):
@@ -64,7 +75,7 @@ def _with_examples(tensor):
 def _grouped(rows, handles):
     """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
     groups = []
-    for pair in rows:
+    for pair in (tuple(map(_with_examples, pair)) for pair in rows):
         for group in groups:
             if _same_examples([tensor for tensor, _ in [*group, pair]], handles):
                 group.append(pair)

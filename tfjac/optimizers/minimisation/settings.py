@@ -12,12 +12,13 @@ from tfjac.optimizers.problem.robust import get_losses
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.auto import SMALL
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
+from tfjac.optimizers.steps.acceleration import get_acceleration
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 
 _DEFAULTS = {
     "ftol": None, "xtol": None, "gtol": None, "damping": None, "scaling": "more", "solver": "auto",
-    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None,
+    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None, "acceleration": None,
     "jit_compile": False,
 }  # fmt: skip
 
@@ -73,20 +74,24 @@ class Settings(NamedTuple):
             get_scaling(given["scaling"]),
             get_solver(given["solver"]),
         )
+        acceleration = get_acceleration(given["acceleration"])
         losses = get_losses(given["loss"], given["loss_scale"])
         each = losses if isinstance(losses, tuple) else (losses,)
         rest = (
             limits,
             isinstance(losses, tuple),
-            tuple(loss is None for loss in each),
+            tuple(part is None for part in (*each, acceleration)),
             conditions.specs(),
             conditions.prior_is_uniform,
             bool(given["jit_compile"]),
         )
         compared = recipe(
-            (*parts, *(loss for loss in each if loss is not None)), numbers, rest, verification_wanted(None)
+            (*parts, *(part for part in (*each, acceleration) if part is not None)),
+            numbers,
+            rest,
+            verification_wanted(None),
         )
-        return cls(Method(*parts, *numbers), limits, losses, *rest[3:], compared)
+        return cls(Method(*parts, *numbers, acceleration), limits, losses, *rest[3:], compared)
 
 
 def _default_damping(variables):

@@ -6,7 +6,14 @@ F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functio
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, replay, verified
-from tfjac.optimizers.linearisation import Columns, Linearisation, VerifiedLinearisation, stacked_jacobian
+from tfjac.jacobians import jvp
+from tfjac.optimizers.linearisation import (
+    Columns,
+    Linearisation,
+    VerifiedLinearisation,
+    stacked_jacobian,
+    stacked_rows,
+)
 from tfjac.optimizers.problem.variables import variable_name
 
 
@@ -45,6 +52,25 @@ class Problem:
         verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
         names = [variable_name(variable) for variable in self.variables]
         return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names)
+
+    def second_derivative(self):
+        """Return the function from a direction v `[p]` to d²r(w + t·v)/dt² `[rows]`, weights of the rows held.
+
+        It is traced here, and may be called in the graph of a loop.
+
+        Raises:
+            LookupError: for an op without second derivatives.
+        """
+        seeds, tensors = [tf.zeros_like(value) for value in self.values()], [tensor for tensor, _ in self.rows]
+        try:
+            once = jvp(tensors, self.variables, seeds, unconnected_gradients="zero")
+            twice = jvp(once, self.variables, seeds, unconnected_gradients="zero")
+        except LookupError as error:
+            raise LookupError(
+                f"acceleration takes second derivatives of the residuals, which are not to be had here. {error}"
+            ) from error
+        rows = stacked_rows(list(zip(tensors, twice)), self.variables)
+        return lambda direction: replay([rows], list(zip(seeds, self.columns.split(direction))))[0]
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""

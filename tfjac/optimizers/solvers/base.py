@@ -19,7 +19,9 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def solver(self, scaling):
-        """Return `solve`: from λ (scalar) to p `[p]` and whether it could be solved (scalar bool).
+        """Return `solve(λ, residual=None)`: from λ (scalar) to p `[p]` and whether it could be solved (scalar bool).
+
+        With `residual`, u `[rows]`, the right-hand side is −Jᵀu in place of −g.
 
         Where it could not, p is zeros: nothing raises, nothing that is not finite comes out. What depends on D
         `[p]` (`scaling`) but not on λ is computed here, once.

@@ -32,12 +32,16 @@ class _NormalEquations(System):
     def __init__(self, linearisation):
         gram, self.gradient = linearisation.gram_and_gradient()
         self.diagonal = tf.linalg.diag_part(gram)
-        prior = linearisation.prior
+        prior, self.adjoint = linearisation.prior, linearisation.jacobian.adjoint
         self.precision = prior.precision
         self.matrix = gram if prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + prior.precision)
 
     def solver(self, scaling):
-        return lambda damping: damped_solve(self.matrix, -self.gradient, scaling, damping)
+        def solve(damping, residual=None):
+            gradient = self.gradient if residual is None else self.adjoint(residual)
+            return damped_solve(self.matrix, -gradient, scaling, damping)
+
+        return solve
 
     def effective_parameters(self):
         return of_gram(self.matrix, self.precision)

@@ -73,17 +73,18 @@ class _MatrixFree(ProductSystem):
         self.preconditioner = Preconditioner(options.preconditioner, linearisation, self.diagonal)
 
     def solver(self, scaling):
-        def solve(damping):
+        def solve(damping, residual=None):
             mass = damping * scaling + self.prior.precision
-            return finite_or_zeros(self._conjugate_gradients(mass, self.preconditioner.inverse(mass)))
+            gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
+            square = tf.reduce_sum(tf.square(self.linearisation.residual if residual is None else residual))
+            return finite_or_zeros(self._conjugate_gradients(gradient, square, mass, self.preconditioner.inverse(mass)))
 
         return solve
 
-    def _conjugate_gradients(self, mass, precondition):
-        """Hestenes & Stiefel 1952, preconditioned, on (JᵀJ + diag(mass)) p = −g from p = 0."""
-        first = precondition(-self.gradient)
-        energy = tf.tensordot(-self.gradient, first, 1)
-        square = tf.reduce_sum(tf.square(self.linearisation.residual))
+    def _conjugate_gradients(self, gradient, square, mass, precondition):
+        """Hestenes & Stiefel 1952, preconditioned, on (JᵀJ + diag(mass)) p = −g from p = 0; `square` is ‖r‖²."""
+        first = precondition(-gradient)
+        energy = tf.tensordot(-gradient, first, 1)
         limit = forcing_term(self.options.tolerance, energy, square) ** 2 * energy
 
         def unfinished(count, step, residual, direction, energy):
@@ -97,7 +98,7 @@ class _MatrixFree(ProductSystem):
             new_energy = tf.tensordot(residual, preconditioned, 1)
             return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
 
-        start = (tf.constant(0), tf.zeros_like(first), -self.gradient, first, energy)
+        start = (tf.constant(0), tf.zeros_like(first), -gradient, first, energy)
         return tf.while_loop(unfinished, iterate, start)[1]
 
 

@@ -32,8 +32,10 @@ class PlaneSystem(System):
         system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
         solve = system.solver(tf.ones_like(scaling))
 
-        def solve_in_plane(damping):
-            vector, solved = solve(damping)
+        def solve_in_plane(damping, residual=None):
+            if residual is not None and not self._linearisation.prior.is_zero:
+                residual = tf.concat([residual, tf.zeros_like(scaling)], axis=0)
+            vector, solved = solve(damping, residual)
             return finite_or_zeros(frame.tangent(vector), solved)
 
         return solve_in_plane

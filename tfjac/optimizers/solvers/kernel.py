@@ -45,23 +45,25 @@ class _Kernel(ProductSystem):
     def solver(self, scaling):
         scales = self.columns.averages(scaling)
         if not self.prior.is_zero:
-            return lambda damping: self._with_prior(damping * scales + self.prior.per_variable)
+            return lambda damping, residual=None: self._with_prior(damping * scales + self.prior.per_variable, residual)
         kernel = self.linearisation.kernel(1 / scales)
-        residual, ones = self.linearisation.residual, tf.ones_like(kernel[0])
+        ones = tf.ones_like(kernel[0])
         inverse = self.columns.spread(1 / scales)
 
-        def solve(damping):
+        def solve(damping, residual=None):
+            residual = self.linearisation.residual if residual is None else residual
             weights, solved = damped_solve(kernel, residual, ones, damping)
             return zeros_unless(solved, -inverse * self.adjoint(weights)), solved
 
         return solve
 
-    def _with_prior(self, masses):
-        """The formula above for M = `masses` `[num_variables]`."""
-        inverse = self.columns.spread(1 / masses)
-        pull = self.prior.gradient
-        kernel = self.linearisation.kernel(1 / masses)
-        residual = self.linearisation.residual - self.linearisation.jacobian.matvec(inverse * pull)
+    def _with_prior(self, masses, residual):
+        """The formula above for M = `masses` `[num_variables]`; with another residual than r, q is zero."""
+        inverse, kernel = self.columns.spread(1 / masses), self.linearisation.kernel(1 / masses)
+        pull = tf.zeros_like(inverse)
+        if residual is None:
+            pull, residual = self.prior.gradient, self.linearisation.residual
+            residual -= self.linearisation.jacobian.matvec(inverse * pull)
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
         return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
 

@@ -51,10 +51,13 @@ class _Bidiagonalised(ProductSystem):
         self.options = options
 
     def solver(self, scaling):
-        def solve(damping):
+        def solve(damping, residual=None):
             mass = damping * scaling + self.prior.precision
             rows = _Rows(self.linearisation.jacobian, tf.sqrt(mass), tf.math.rsqrt(self.diagonal + mass))
-            target = (-self.linearisation.residual, -self.prior.gradient / rows.root)
+            if residual is None:
+                target = (-self.linearisation.residual, -self.prior.gradient / rows.root)
+            else:
+                target = (-residual, tf.zeros_like(mass))
             return finite_or_zeros(rows.scale * self._lsmr(rows, target))
 
         return solve

@@ -35,17 +35,23 @@ class _Factored(System):
         self.prior = linearisation.prior
         self.gradient = linearisation.gradient()
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
-        orthogonal, self.triangle = tf.linalg.qr(jacobian)
-        self.target = -tf.linalg.matvec(orthogonal, linearisation.residual, transpose_a=True)
+        self.orthogonal, self.triangle = tf.linalg.qr(jacobian)
+        self.target = self._target(linearisation.residual)
+
+    def _target(self, residual):
+        return -tf.linalg.matvec(self.orthogonal, residual, transpose_a=True)
 
     def solver(self, scaling):
-        def solve(damping):
+        def solve(damping, residual=None):
             mass = damping * scaling + self.prior.precision
             root = tf.sqrt(mass)
             rows = tf.concat([self.triangle, tf.linalg.diag(root)], axis=0)
-            target = tf.concat([self.target, -tf.math.divide_no_nan(self.prior.gradient, root)], axis=0)
+            if residual is None:
+                parts = [self.target, -tf.math.divide_no_nan(self.prior.gradient, root)]
+            else:
+                parts = [self._target(residual), tf.zeros_like(root)]
             orthogonal, triangle = tf.linalg.qr(rows)
-            return _back_substitute(triangle, tf.linalg.matvec(orthogonal, target, transpose_a=True))
+            return _back_substitute(triangle, tf.linalg.matvec(orthogonal, tf.concat(parts, axis=0), transpose_a=True))
 
         return solve
 

@@ -62,8 +62,12 @@ class _Decomposed(System):
         values, left, right = tf.linalg.svd(tf.where(finite, rows, tf.zeros_like(rows)))
         target = values * tf.linalg.matvec(left, target, transpose_a=True)
 
-        def solve(damping):
-            return finite_or_zeros(inverse * tf.linalg.matvec(right, target / (tf.square(values) + damping)), finite)
+        def solve(damping, residual=None):
+            image = target
+            if residual is not None:
+                rows = left[: tf.shape(residual)[0]]
+                image = -values * tf.linalg.matvec(rows, residual, transpose_a=True)
+            return finite_or_zeros(inverse * tf.linalg.matvec(right, image / (tf.square(values) + damping)), finite)
 
         return solve
 

@@ -35,8 +35,9 @@ class _Widened(System):
     def solver(self, scaling):
         solve = self._system.solver(tf.cast(scaling, self._wide))
 
-        def solve_and_round(damping):
-            step, solved = solve(tf.cast(damping, self._wide))
+        def solve_and_round(damping, residual=None):
+            residual = None if residual is None else tf.cast(residual, self._wide)
+            step, solved = solve(tf.cast(damping, self._wide), residual)
             return finite_or_zeros(tf.cast(step, self._dtype), solved)
 
         return solve_and_round

@@ -18,6 +18,7 @@ class Method(NamedTuple):
         max_attempts: at most so many solves and evaluations in one step.
         min_gain: a step is kept if ρ exceeds this.
         gram_dtype: "float64" to solve in, or None for the dtype of the variables.
+        acceleration: a `GeodesicAcceleration`, or None.
         evidence: whether to report the effective number of parameters.
     """
 
@@ -27,6 +28,7 @@ class Method(NamedTuple):
     max_attempts: int
     min_gain: float
     gram_dtype: Any = None
+    acceleration: Any = None
     evidence: bool = False
 
 

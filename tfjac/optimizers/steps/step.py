@@ -60,14 +60,15 @@ def _step(problem, linearisation, solver, state, method, box, equality):
         system = PlaneSystem(solver, linearisation, equality.normals, method.gram_dtype)
     point = _point(problem, linearisation, system, state, method)
     path = _Path(problem, system, point, box, equality)
-    solve = _solve(system, point.scaling)
+    solve = system.solver(point.scaling)
+    bend = _bend(method.acceleration, problem, solve, point.scaling)
 
     def undecided(trial):
         hopeless = (trial.attempts > 0) & (trial.damping >= point.highest)
         return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
 
     def attempt(trial):
-        return (_attempt(trial, problem, path, solve, point, method),)
+        return (_attempt(trial, problem, path, _proposing(solve, point.scaling), bend, point, method),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
     (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
@@ -105,11 +106,11 @@ def _without_data(linearisation, data):
     return tf.reduce_all(tf.equal(data, 0)) if any_data else tf.constant(False)
 
 
-def _attempt(trial, problem, path, solve, point, method):
+def _attempt(trial, problem, path, propose, bend, point, method):
     """Solve, predict, evaluate, judge, keep or restore."""
-    proposal = method.damping.propose(trial.state, solve, point.curvature)
+    proposal = method.damping.propose(trial.state, propose, point.curvature)
     promise = path.predicted(proposal.step)
-    step, predicted = path.take(proposal.step, promise)
+    step, predicted = path.take(proposal.step, promise, None if bend is None else bend(proposal))
     cost = problem.evaluate()
     slope = tf.tensordot(path.gradient, step, 1)
     verdict = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
@@ -146,25 +147,31 @@ class _Path:
         slope = tf.tensordot(self.gradient, step, 1)
         return -(slope + self._system.quadratic(step) / 2)
 
-    def take(self, step, promise):
+    def take(self, step, promise, bend=None):
         """Move the variables by `step`, of which the model predicts `promise`, or by what bounds leave of it.
 
-        What rounding makes of equations between the parameters is undone.
+        What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there
+        is one, and if neither with nor without it bounds are met.
 
         Returns:
-            The step taken, and what the model predicts for it.
+            The step taken, but for `bend`, and what the model predicts for it.
         """
+        curved = step if bend is None else step + bend
         if self._box is None and self._equality is None:
-            self._problem.move(self._point.values, step)
+            self._problem.move(self._point.values, curved)
             return step, promise
         position = self._problem.columns.flatten(self._point.values)
         if self._equality is not None:
-            self._problem.move_to(self._equality.project(position + step))
+            self._problem.move_to(self._equality.project(position + curved))
             return step, promise
         full, short = self._box.project(position + step), self._box.truncate(position, step)
         predicted = [self.predicted(end - position) for end in (full, short)]
         end = tf.where(predicted[0] >= predicted[1], full, short)
-        self._problem.move_to(end)
+        if bend is None:
+            self._problem.move_to(end)
+        else:
+            inside = self._box.contains(position + step) & self._box.contains(position + curved)
+            self._problem.move_to(tf.where(inside, position + curved, end))
         return end - position, tf.maximum(*predicted)
 
 
@@ -177,9 +184,16 @@ def judge(reduction, predicted, slope, solved, min_gain):
     return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction)
 
 
-def _solve(system, scaling):
-    """Return `solve(λ) -> Proposal` for one linearisation and one D, to be called any number of times."""
-    solve = system.solver(scaling)
+def _bend(acceleration, problem, solve, scaling):
+    """Return the function from a `Proposal` to what is added to its step; None without acceleration."""
+    if acceleration is None:
+        return None
+    second = problem.second_derivative()
+    return lambda proposal: acceleration.bend(proposal, solve, second, scaling)
+
+
+def _proposing(solve, scaling):
+    """Return `propose(λ) -> Proposal` for one linearisation and one D, to be called any number of times."""
 
     def proposal(damping):
         step, solved = solve(damping)
