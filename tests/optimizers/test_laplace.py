@@ -174,6 +174,8 @@ def test_refused_by_name():
         tfjac.laplace(model, X, likelihood="categorical", prior_precision=1)
     with pytest.raises(ValueError, match=r"as many examples. Received: 14 and 5"):
         tfjac.laplace(model, X, X[:5], likelihood="gaussian")
+    with pytest.raises(ValueError, match="must be finite: look for a weight or an input"):
+        tfjac.laplace(model, np.full_like(X, np.nan), likelihood="gaussian", prior_precision=1, noise=1)
     posterior = tfjac.laplace(model, X, likelihood="gaussian", prior_precision=1, noise=1)
     with pytest.raises(ValueError, match="call laplace with y"):
         posterior.log_marginal_likelihood()

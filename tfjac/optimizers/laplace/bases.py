@@ -32,6 +32,11 @@ class Basis(abc.ABC):
     side = None
 
     def __init__(self, curvature, matrix, num_outputs, num_parameters):
+        if not np.isfinite(matrix).all():
+            raise ValueError(
+                "The curvature must be finite: look for a weight or an input that is not. "
+                f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
+            )
         values, self._vectors = np.linalg.eigh(matrix)
         self.eigenvalues = np.maximum(values, 0)
         self._curvature, self._sizes = curvature, (num_outputs, num_parameters)

@@ -55,10 +55,10 @@ def laplace(
         mean, variance = posterior.predict(x_new)
 
     The posterior is the normal distribution around the trained weights with precision P = JᵀHJ + δI, JᵀHJ being the
-    generalised Gauss-Newton matrix over all examples, H the Hessian of −log p(y | z) at the outputs z; δ is the
-    precision of a prior around zero. To first order in the weights, outputs of new inputs then are normal with
-    covariance J P⁻¹ Jᵀ. The model is used in inference mode: batch normalisation with its moving statistics, dropout
-    without effect.
+    generalised Gauss-Newton matrix over all examples, which count alike, H the Hessian of −log p(y | z) at the outputs
+    z; δ is the precision of a prior around zero. To first order in the weights, outputs of new inputs then are normal
+    with covariance J P⁻¹ Jᵀ. The model is used in inference mode: batch normalisation with its moving statistics,
+    dropout without effect.
 
     Args:
         model: a Keras model with one output, trained.
