@@ -37,14 +37,14 @@ def fit(**options):
     return least_squares(lambda: residuals(X), X, **{"equality": (MATRIX, TARGET), **TIGHT, **options})
 
 
-SOLVERS = ["qr", "cholesky", "svd", "kernel", "cg", "lsmr"]
+SOLVERS = ["qr", "cholesky", "kernel", "lsmr"]  # "svd" takes what "qr" does, and "cg" what "lsmr" does
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_minimum_with_parameters_eliminated(solver):
     """With a prior, which is no diagonal in the plane; every iterate in it, to rounding."""
     seen, mean, deviation = [], np.array([0, 0, 0.5, 0]), np.array([np.inf, np.inf, 0.3, np.inf])
-    damping = "trust_region" if solver in ("qr", "cg") else "nielsen"
+    damping = "trust_region" if solver == "qr" else "nielsen"
     prior, expected = (mean, deviation), minimum(lambda x: [(x[2] - 0.5) / 0.3])
     found = fit(prior=prior, solver=solver, damping=damping, callback=lambda state: seen.append(state.x) and None)
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-9)

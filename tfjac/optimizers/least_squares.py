@@ -37,7 +37,7 @@ def least_squares(
 
     The whole minimisation runs inside one graph: every step linearises the residuals, solves for a step, and keeps it
     if the cost fell as predicted, or else puts the variables back and tries again with more damping. The cost never
-    rises, so that the variables are left at the best point found, whatever the status.
+    rises (but within a `window`), so that the variables are left at the best point found, whatever the status.
 
     Args:
         residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them; or one that
@@ -82,6 +82,8 @@ def least_squares(
             loses, at twice the memory and time of that part; None for their own dtype.
         acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
             None for none.
+        window: a step may raise the cost, if it stays below the highest of the last so many; 1 for never. At the end,
+            the variables are put back to the best point.
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:

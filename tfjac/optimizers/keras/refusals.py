@@ -13,6 +13,7 @@ _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could b
 REASONS = {
     "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=",
     "weight_decay": "weights shrunk after a step were never judged; use kernel_regularizer='l2', which is exact",
+    "window": "the losses of other batches say nothing of this one's; it is an option of least_squares",
     "clipnorm": _NO_GRADIENT,
     "clipvalue": _NO_GRADIENT,
     "global_clipnorm": _NO_GRADIENT,

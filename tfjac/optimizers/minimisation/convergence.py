@@ -50,7 +50,7 @@ def status_after(report, limits, first_cost):
     """
     small = limits.cost * report.cost_before
     settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
-    flat = settled & (report.reduction <= small) & (report.predicted <= small) & (report.ratio <= 2)
+    flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     short = report.accepted & settled & (report.step_length <= limits.step * report.length)
     short &= report.predicted <= limits.step * first_cost

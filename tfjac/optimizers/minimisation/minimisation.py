@@ -1,6 +1,6 @@
 """A whole minimisation as functions of a graph: the start, and steps in a loop, until there is a reason to stop."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +10,7 @@ from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.conditions import Conditions
 from tfjac.optimizers.minimisation.convergence import status_after
 from tfjac.optimizers.minimisation.history import LONGEST, row_of
+from tfjac.optimizers.minimisation.window import Window
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.robust import losses_of
 from tfjac.optimizers.statuses import Status
@@ -41,13 +42,15 @@ class Progress(NamedTuple):
         outcome: an `Outcome` without `x`.
         state: a `State`.
         first_cost: scalar, F at the start.
-        moved: scalar bool, whether the gradient in `outcome` is that of the point before the last step.
+        moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
+        window: a `Window`; an empty tuple where the cost never rises.
     """
 
     outcome: Outcome
     state: State
     first_cost: tf.Tensor
     moved: tf.Tensor
+    window: Any = ()
 
     @property
     def running(self):
@@ -97,11 +100,16 @@ class Minimisation:
         moved = tf.equal(status, int(Status.RUNNING))
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
         setting = Setting(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
-        return setting, Progress(outcome, state, zero, moved)
+        size = self._settings.window
+        return setting, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
 
     def _project(self, equality, values):
         """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
         values = tf.where(equality.has_solution, equality.project(values), values)
+        self._assign(values)
+        return values
+
+    def _assign(self, values):
         for variable, part in zip(self._variables, Columns(self._variables).split(values)):
             as_tf_variable(variable).assign(part)
         return values
@@ -148,7 +156,9 @@ class Minimisation:
         return [as_tf_variable(variable).read_value() for variable in self._variables]
 
     def _step(self, data, setting, progress, max_steps):
-        method, running = self._settings.method, progress.running
+        method, running, window = self._settings.method, progress.running, progress.window
+        if window:
+            tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
         tensors = self._residuals.place(data, setting.drawn)
         tensors = [tf.cast(tensor, self._dtype) / setting.unit for tensor in tensors]
         prior = setting.conditions.prior and setting.conditions.prior.in_units(setting.unit)
@@ -157,12 +167,17 @@ class Minimisation:
         )
         attempts = tf.where(running, method.max_attempts, 0)
         method, (box, _, equality) = method._replace(max_attempts=attempts), setting.conditions
-        state, report = take_step(problem, progress.state, method, box or None, equality or None)
+        leeway = window.leeway(problem.cost) if window else None
+        state, report = take_step(problem, progress.state, method, box or None, equality or None, leeway)
         self.sizes = problem.sizes
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
         outcome = _after(progress.outcome, running, report, status, max_steps)
-        return Progress(outcome, state, first_cost, report.accepted), report
+        moved = report.accepted
+        if window:
+            window = window.after(report, Columns(self._variables).flatten(self.values()))
+            moved |= window.lowest < report.cost
+        return Progress(outcome, state, first_cost, moved, window), report
 
 
 def unit_of(residuals, dtype):

@@ -18,8 +18,8 @@ from tfjac.optimizers.steps.scaling import get_scaling
 
 _DEFAULTS = {
     "ftol": None, "xtol": None, "gtol": None, "damping": None, "scaling": "more", "solver": "auto",
-    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None, "acceleration": None,
-    "jit_compile": False,
+    "max_attempts": 30, "min_gain": 1e-3, "loss": None, "loss_scale": None, "gram_dtype": None,
+    "acceleration": None, "window": 1, "jit_compile": False,
 }  # fmt: skip
 
 _ELSEWHERE = {
@@ -38,6 +38,7 @@ class Settings(NamedTuple):
         losses: what `get_losses` returned.
         conditions: `Conditions` of `tf.TensorSpec`; what they are is data.
         prior_is_uniform: bool, whether the prior is the same for all elements of a variable.
+        window: of how many costs a step may stay below the highest.
         jit_compile: bool.
         recipe: all of this in a form that can be compared; None where it cannot.
     """
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     losses: Any
     conditions: Conditions
     prior_is_uniform: bool
+    window: int
     jit_compile: bool
     recipe: Any
 
@@ -83,6 +85,7 @@ class Settings(NamedTuple):
             tuple(part is None for part in (*each, acceleration)),
             conditions.specs(),
             conditions.prior_is_uniform,
+            positive_integer("window", given["window"]),
             bool(given["jit_compile"]),
         )
         compared = recipe(

@@ -39,6 +39,18 @@ class State(NamedTuple):
     scaling: tf.Tensor
 
 
+class Leeway(NamedTuple):
+    """By how much a step may raise the cost; scalars.
+
+    Attributes:
+        rise: how far the cost is below an earlier one, that of reference.
+        promised: what the models promised since then.
+    """
+
+    rise: tf.Tensor
+    promised: tf.Tensor
+
+
 class Report(NamedTuple):
     """What happened in a step; scalars, of the variables' dtype where not said otherwise.
 

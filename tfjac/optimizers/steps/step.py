@@ -26,7 +26,7 @@ from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.records import Point, Report, State, Trial
 
 
-def take_step(problem, state, method, box=None, equality=None):
+def take_step(problem, state, method, box=None, equality=None, leeway=None):
     """Take one step from the current values of the problem's variables.
 
     Args:
@@ -35,6 +35,7 @@ def take_step(problem, state, method, box=None, equality=None):
         method: a `Method`.
         box: a `Box` that the variables are in and stay in, or None.
         equality: an `Equality` that the variables fulfil and go on to, or None.
+        leeway: a `Leeway`, or None where the cost must not rise.
 
     Returns:
         `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
@@ -47,13 +48,13 @@ def take_step(problem, state, method, box=None, equality=None):
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
     problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
     solvers, index = method.solver.choose(problem.sizes)
-    steps = [partial(_step, problem, linearisation, solver, state, method, box, equality) for solver in solvers]
+    steps = [partial(_step, problem, linearisation, solver, state, method, box, equality, leeway) for solver in solvers]
     if len(steps) == 1:
         return steps[0]()
     return tf.switch_case(index(tf.cast(linearisation.num_rows, tf.float64)), steps)
 
 
-def _step(problem, linearisation, solver, state, method, box, equality):
+def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     if equality is None or not equality.normals.shape[0]:
         system = prepared(solver, linearisation, method.gram_dtype)
     else:
@@ -68,7 +69,7 @@ def _step(problem, linearisation, solver, state, method, box, equality):
         return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
 
     def attempt(trial):
-        return (_attempt(trial, problem, path, _proposing(solve, point.scaling), bend, point, method),)
+        return (_attempt(trial, problem, path, _proposing(solve, point.scaling), bend, point, method, leeway),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
     (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
@@ -106,14 +107,15 @@ def _without_data(linearisation, data):
     return tf.reduce_all(tf.equal(data, 0)) if any_data else tf.constant(False)
 
 
-def _attempt(trial, problem, path, propose, bend, point, method):
+def _attempt(trial, problem, path, propose, bend, point, method, leeway):
     """Solve, predict, evaluate, judge, keep or restore."""
     proposal = method.damping.propose(trial.state, propose, point.curvature)
     promise = path.predicted(proposal.step)
     step, predicted = path.take(proposal.step, promise, None if bend is None else bend(proposal))
     cost = problem.evaluate()
     slope = tf.tensordot(path.gradient, step, 1)
-    verdict = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
+    plain = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
+    verdict = plain if leeway is None else lenient(plain, predicted, leeway, method.min_gain)
     problem.restore_unless(verdict.accepted, point.values)
     return Trial(
         attempts=trial.attempts + 1,
@@ -122,7 +124,7 @@ def _attempt(trial, problem, path, propose, bend, point, method):
         reduction=verdict.reduction,
         predicted=promise,
         promised=tf.where(tf.equal(trial.attempts, 0), promise, trial.promised),
-        ratio=verdict.ratio,
+        ratio=plain.ratio,
         held=proposal.damping * tf.square(proposal.length),
         step_length=_norm(proposal.step, point.columns),
         damping=proposal.damping,
@@ -182,6 +184,13 @@ def judge(reduction, predicted, slope, solved, min_gain):
     sound = solved & (predicted > 0) & tf.math.is_finite(predicted) & (reduction > -infinity)
     ratio = tf.where(sound, reduction / predicted, -infinity)
     return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction)
+
+
+def lenient(verdict, predicted, leeway, min_gain):
+    """Return the verdict by the reduction since an earlier point, where that is the more favourable."""
+    since = (verdict.reduction + leeway.rise) / (predicted + leeway.promised)
+    ratio = tf.where(tf.math.is_finite(verdict.ratio), tf.maximum(verdict.ratio, since), verdict.ratio)
+    return verdict._replace(accepted=ratio > min_gain, ratio=ratio)
 
 
 def _bend(acceleration, problem, solve, scaling):
