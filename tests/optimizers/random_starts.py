@@ -52,7 +52,8 @@ class RandomStarts:
             return
         np.testing.assert_allclose(result.cost, cost, rtol=1e-9, atol=1e-20)
         norms = np.linalg.norm(result.jacobian(), axis=0)
-        rounding = 1e-8 * norms.max() * np.linalg.norm(residuals)  # the terms of Jᵀr may cancel
+        known = np.finfo(float).eps * norms @ np.abs(result.x)  # residuals are, where their terms cancel, to no more
+        rounding = norms.max() * (1e-8 * np.linalg.norm(residuals) + known)  # the terms of Jᵀr may cancel
         np.testing.assert_allclose(result.gradient_norm, np.abs(gradient).max(), rtol=1e-5, atol=rounding)
         assert result.status is not Status.MAX_STEPS or result.steps == self.max_steps
         assert result.success == result.status.converged
