@@ -117,3 +117,19 @@ def test_a_model_of_one_parameter_on_any_scale_and_then_nothing_left_to_do(scale
     before = bits(model)
     fit(model, 1, x, model.predict(x, verbose=0, batch_size=8))
     assert model.optimizer.status is Status.GRADIENT_TOLERANCE and bits(model) == before
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_training_step_is_traced_once(jit_compile):
+    """A variable that a function makes in its first trace has TensorFlow trace it again."""
+    traces = []
+
+    def loss(y_true, y_pred):
+        traces.append(y_pred)
+        return tf.square(y_true - y_pred)
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(LevenbergMarquardt(), loss=loss, jit_compile=jit_compile)
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+    model.fit(x, x[:, :1], epochs=2, batch_size=20, verbose=0)
+    assert len([y for y in traces if isinstance(y, tf.Tensor)]) == 1

@@ -22,6 +22,7 @@ from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import custom_gradient
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
+from tfjac.graph.eager_creation import eager_creation
 from tfjac.graph.effects import Effects, calls_that_draw
 from tfjac.graph.example_axis import (
     SHARED,
@@ -87,6 +88,7 @@ __all__ = [
     "declare_per_example",
     "depend_by_value",
     "differentiable_inputs",
+    "eager_creation",
     "einsum_labels",
     "examples_mix_at",
     "explain_mixing",

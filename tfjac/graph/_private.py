@@ -15,6 +15,7 @@ from tensorflow.python.framework import function_def_to_graph as _function_def_t
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
+from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
@@ -373,3 +374,8 @@ def op_like(op, inputs):
     Unlike `copy_op`, it is seen by gradient tapes: made by what the vectoriser's own converters make ops by.
     """
     return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
+
+
+def eager_variable(**options):
+    """Return the variable that `tf.Variable(**options)` makes where no function is being traced."""
+    return _resource_variable_ops.default_variable_creator_v2(None, **options)

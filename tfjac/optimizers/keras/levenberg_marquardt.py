@@ -5,7 +5,7 @@ import inspect
 import keras
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, replay, verification_wanted
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
@@ -247,7 +247,7 @@ class LevenbergMarquardt(Progress, keras.optimizers.Optimizer):
     def _variables_of_step(self, variables):
         """Return the variables the optimizer was built for, building it if this is the first call."""
         if variables is not None and not self.built:
-            with keras.name_scope(self.name), tf.init_scope():
+            with keras.name_scope(self.name), eager_creation():
                 self.build(list(variables))
         if not self.built:
             raise ValueError("The optimizer is not built: pass the variables, or call build(variables). Received: None")
