@@ -1,4 +1,4 @@
-"""Which minimum each rule of damping finds, from near and far starts, beside SciPy and MINPACK.
+"""Which minimum each rule of damping, and what goes with it, finds, from near and far starts, beside SciPy and MINPACK.
 
 python -m benchmarks.robustness                       # all problems: minutes
 python -m benchmarks.robustness --problem Meyer Wood  # some
@@ -27,11 +27,14 @@ from tfjac.optimizers import LeastSquaresProblem, TrustRegionDamping
 STEPS, TOLERANCE = 1000, 1e-15
 RESULTS = pathlib.Path(__file__).parent / "results" / "robustness.json"
 
-DAMPINGS = {
-    "nielsen": "nielsen",
-    "multiplicative": "multiplicative",
-    "trust_region": "trust_region",
-    "trust_region, factor 100": TrustRegionDamping(factor=100.0),
+OPTIONS = {
+    "nielsen": {"damping": "nielsen"},
+    "multiplicative": {"damping": "multiplicative"},
+    "trust_region": {"damping": "trust_region"},
+    "trust_region, factor 100": {"damping": TrustRegionDamping(factor=100.0)},
+    "nielsen, geodesic": {"damping": "nielsen", "acceleration": "geodesic"},
+    "trust_region, geodesic": {"damping": "trust_region", "acceleration": "geodesic"},
+    "trust_region, window 5": {"damping": "trust_region", "window": 5},
 }
 PEERS = {"SciPy trf": "trf", "SciPy dogbox": "dogbox", "MINPACK lm": "lm"}
 
@@ -48,11 +51,11 @@ def problems():
     return found
 
 
-def ours(function, starts, damping):
+def ours(function, starts, options):
     """Return (cost, converged, Jacobians) for each start."""
     x = tf.Variable(next(iter(starts.values())))
     tolerances = dict.fromkeys(("ftol", "xtol", "gtol"), TOLERANCE)
-    problem = LeastSquaresProblem(lambda: function(x), x, STEPS, damping=damping, **tolerances)
+    problem = LeastSquaresProblem(lambda: function(x), x, STEPS, **options, **tolerances)
 
     def solve(start):
         x.assign(start)
@@ -91,7 +94,7 @@ def run(names):
     table = {}
     for name in names:
         function, starts = problems()[name]
-        methods = {method: ours(function, starts, damping) for method, damping in DAMPINGS.items()}
+        methods = {method: ours(function, starts, options) for method, options in OPTIONS.items()}
         methods.update({method: theirs(function, starts, known) for method, known in PEERS.items()})
         table[name] = {start: {method: runs[start] for method, runs in methods.items()} for start in starts}
         print(name, flush=True)
@@ -127,7 +130,7 @@ def summary(table):
 def markdown(groups):
     """Return the summary as a table."""
     lines = ["| | " + " | ".join(groups) + " |", "|---" * (len(groups) + 1) + "|"]
-    for method in (*DAMPINGS, *PEERS):
+    for method in (*OPTIONS, *PEERS):
         cells = [f"{g[method][0]} of {g[method][2]} ({g[method][3]:.0f})" for g in groups.values()]
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

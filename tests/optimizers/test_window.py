@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping, Status, least_squares
 
+from . import more_garbow_hillstrom
+
 START = np.array([-1.2, 1.0])
 X = tf.Variable(START)
 OPTIONS = {"damping": NielsenDamping(1e-9), "scaling": "identity", "max_attempts": 50}
@@ -90,3 +92,12 @@ def test_bad_input():
         fit(window=0)
     with pytest.raises((TypeError, ValueError), match=r"losses of other batches"):
         LevenbergMarquardt(window=3)
+
+
+def test_it_ends_where_the_cost_is_but_rounding():
+    """At Bard's minimum, where the cost that was judged and the one that is linearised differ in the last digit."""
+    function, start = more_garbow_hillstrom.PROBLEMS["Bard"]
+    x = tf.Variable(np.array(start))
+    tight = dict.fromkeys(("ftol", "xtol", "gtol"), 1e-15)
+    found = least_squares(lambda: function(x), x, 100, damping="trust_region", window=5, time_limit=60, **tight)
+    np.testing.assert_allclose(found.cost, 0.00821487 / 2, rtol=1e-5)

@@ -176,7 +176,7 @@ class Minimisation:
         moved = report.accepted
         if window:
             window = window.after(report, Columns(self._variables).flatten(self.values()))
-            moved |= window.lowest < report.cost
+            moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
         return Progress(outcome, state, first_cost, moved, window), report
 
 
