@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfjac
 from tests.jacobians.oracles import one_gradient_per_row, rows_one_at_a_time
-from tfjac.graph import replay
+from tfjac.graph import ExamplesMix, replay
 
 STATIC, OPEN = [3, 4], [None, 4]
 
@@ -294,3 +294,45 @@ def test_products_through_an_inner_silu(rng):
             loss = tf.reduce_sum(inner(x) ** 2)
         gradient = tf.reduce_sum(tape.gradient(loss, w) * v)
     np.testing.assert_allclose(tfjac.hvp(lambda: inner(x) ** 2, w, v), outer.gradient(gradient, w), rtol=1e-10)
+
+
+class Stepped(tf.Module):
+    """A loop with an activation inside."""
+
+    def __init__(self, activation, rng):
+        super().__init__()
+        self.activation = activation
+        self.weight, self.bias = tf.Variable(0.5 * rng.normal(size=(4, 4))), tf.Variable(rng.normal(size=4))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float64)], autograph=False)
+    def __call__(self, x):
+        def step(k, h):
+            return k + 1, self.activation(h @ self.weight + self.bias)
+
+        return tf.while_loop(lambda k, h: k < 3, step, [0, x])[1]
+
+
+def saved_and_loaded(module, path, **options):
+    tf.saved_model.save(module, str(path), options=tf.saved_model.SaveOptions(**options))
+    return tf.saved_model.load(str(path))
+
+
+def test_second_derivatives_through_a_loaded_loop(rng, tmp_path):
+    """Each copy of the loop is rewritten by TensorFlow, under a name that was the same for all of them."""
+    module, x = Stepped(tf.tanh, rng), tf.constant(rng.normal(size=(3, 4)))
+    loaded, vector = saved_and_loaded(module, tmp_path), tf.constant(rng.normal(size=(4, 4)))
+    (rows,) = one_gradient_per_row(lambda: module(x), [module.weight])
+    expected = tf.linalg.matvec(rows, 2 * tf.linalg.matvec(rows, tf.reshape(vector, [-1])), transpose_a=True)
+    tfjac.hvp(lambda: tf.reduce_sum(loaded(x) ** 2), loaded.weight, vector)
+    found = tfjac.ggnvp(lambda: loaded(x), lambda y: tf.reduce_sum(y**2), loaded.weight, vector)
+    np.testing.assert_allclose(tf.reshape(found, [-1]), expected, rtol=1e-9)
+
+
+def test_a_function_saved_without_its_custom_gradients_is_refused_by_name(rng, tmp_path):
+    """In the process that saved it, where they would go back through the graph that was saved."""
+    module, x = Stepped(tf.nn.silu, rng), tf.constant(rng.normal(size=(3, 4)))
+    loaded = saved_and_loaded(module, tmp_path, experimental_custom_gradients=False)
+    with pytest.raises(ExamplesMix, match="of another graph; was the function saved without it"):
+        tfjac.per_example_jacobian(lambda: loaded(x), loaded.weight)
+    with pytest.raises(LookupError, match=r"with their custom gradients.*Received: op .*IdentityN"):
+        tfjac.hvp(lambda: tf.reduce_sum(loaded(x) ** 2), loaded.weight, tf.ones([4, 4], tf.float64))

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tfjac
 from tests.jacobians import networks
 from tfjac.jacobians.factors.rules import registry
+from tfjac.jacobians.passes import verification
 
 
 @pytest.fixture
@@ -136,3 +137,19 @@ def test_a_seed_gives_the_same_cotangents_again(model, x):
         return [tf.get_static_value(op.inputs[0]).tolist() for op in ops if op.type == "StatelessRandomGetKeyCounter"]
 
     assert drawn(1) == drawn(1) != drawn(2)
+
+
+@pytest.mark.parametrize("failure", [LookupError, TypeError])
+def test_what_tensorflow_cannot_differentiate_is_not_verified_and_said(failure, model, x, monkeypatch):
+    def fails(*_):
+        raise failure("no gradient defined")
+
+    monkeypatch.setattr(verification, "gradients_or_zeros", fails)
+    with pytest.warns(UserWarning, match=f"not verified, as TensorFlow itself cannot.*{failure.__name__}: no gradient"):
+        tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables, verify=True)
+
+
+def test_other_failures_of_the_verification_are_raised(model, x, monkeypatch):
+    monkeypatch.setattr(verification, "gradients_or_zeros", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables, verify=True)

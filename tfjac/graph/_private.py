@@ -17,6 +17,7 @@ from tensorflow.python.ops import control_flow_util as _control_flow_util
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops import resource_variable_ops as _resource_variable_ops
 from tensorflow.python.ops import script_ops as _script_ops
+from tensorflow.python.ops import while_v2 as _while_v2
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 from tfjac.graph.op_types import PIECEWISE_CONSTANT
@@ -251,6 +252,19 @@ def gradient_of_type(op_type):
 def copy_handle_data(source, target):
     """Tell `target` what its equal, `source`, knows of the variable or list that it stands for."""
     _handle_data.copy_handle_data(source, target)
+
+
+def name_bodies_apart(loop):
+    """Give the bodies of a loop that is a copy names of its own, by which its gradients call what they make of them.
+
+    For a copy `while_v2` rebuilds the graphs of the bodies from their definitions, keeps them as attributes of the op
+    once it has rewritten them, and then adds to their names: two copies of one loop would come to the same names.
+    """
+    for attribute, kept in (("cond", "_cond_graph"), ("body", "_body_graph")):
+        if getattr(loop, kept, None) is None:
+            graph = _while_v2._get_graph(loop, attribute, kept)
+            graph.name = f"{graph.name}_{_ops.uid()}"
+            setattr(loop, kept, graph)
 
 
 def is_differentiable(op):

@@ -5,11 +5,16 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
-from tfjac.graph.op_types import BODIES, CALLS
+from tfjac.graph.op_types import BODIES, CALLS, LOOPS
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
+
+_COPIED_LOOP, _UNTRACED = "TfjacCopiedLoop", "TfjacUntracedGradient"
+"""Gradients of copies: of loops, and of ops whose custom gradient cannot be traced."""
+
+custom_gradients.OWN.add(_COPIED_LOOP)
 
 
 def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
@@ -166,6 +171,10 @@ def _copied(op, inputs, mapping, edit):
         values = inputs if op.type == "IdentityN" else _private.copy_op(op, inputs).outputs
         return custom_gradients.close(op, values, inputs, reads)
     copy = _private.copy_op(op, inputs)
+    if op.type in LOOPS:
+        _private.set_gradient(copy, _COPIED_LOOP)
+    elif custom_gradients.is_custom(op) and not custom_gradients.is_closed(op):
+        _private.set_gradient(copy, _UNTRACED)
     gradients.mend([copy])
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
@@ -192,3 +201,20 @@ def _closed_gradient(op, *cotangents):
         return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]
 
     return _private.after_effects(copied)
+
+
+@register_gradient(_COPIED_LOOP)
+def _gradient_of_copied_loop(op, *cotangents):
+    """TensorFlow names what it makes of the bodies of a loop after them, and copies of one loop have them in common."""
+    _private.name_bodies_apart(op)
+    return _private.gradient_of_type(op.type)(op, *cotangents)
+
+
+@register_gradient(_UNTRACED)
+def _untraced_gradient(op, *cotangents):
+    """The Python function would go back through tensors of the graph that it was made in, or is not there at all."""
+    raise LookupError(
+        "A custom gradient was met that cannot be taken outside of the graph that it was made in. Save functions that "
+        "are loaded with their custom gradients, as tf.saved_model.save does unless told otherwise. "
+        f"Received: op {op.name!r} of type {op.type}, whose gradient raises {custom_gradients.reason_untraced(op)}"
+    )

@@ -124,8 +124,8 @@ def captured(op):
 def reason_untraced(op):
     """Return why the Python function of a custom gradient cannot be traced, None where it can; traces it, once.
 
-    It may not be there, as in a SavedModel saved without custom gradients; it may belong to another graph; or it
-    raises, as that of the second derivative of `tf.recompute_grad` does.
+    It may not be there, as in a SavedModel saved without custom gradients, or belong to another graph, as where that is
+    loaded by the process that saved it; or it raises, as that of the second derivative of `tf.recompute_grad` does.
     """
     if _private.integers_attribute(op, _RECEIVERS) is None and _private.text_attribute(op, _FAILURE) is None:
         try:
@@ -189,7 +189,20 @@ def _trace(op):
     function = _private.gradient_function(op)
     with op.graph.as_default():
         traced = _private.trace(backward, specs)
+    graphs = _graphs_around(op.graph)
+    for read, _ in _private.captures_of(traced.graph):
+        if tf.is_symbolic_tensor(read) and not any(read.graph is graph for graph in graphs):
+            raise ValueError(f"it reads tensor {read.name!r} of another graph; was the function saved without it?")
     _annotate(op, traced, receivers, len(op.outputs))
+
+
+def _graphs_around(graph):
+    """List a graph and those that it is nested in, whose tensors can be read in it."""
+    found = []
+    while graph is not None:
+        found.append(graph)
+        graph = _private.outer_graph(graph)
+    return found
 
 
 def _annotate(op, function, receivers, outputs):

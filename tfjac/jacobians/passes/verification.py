@@ -13,6 +13,9 @@ from tfjac.graph import between, first_not_linear, is_variable, resolution_of, v
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 
+_NO_GRADIENT = (LookupError, NotImplementedError, TypeError, ValueError)
+"""What TensorFlow raises where it cannot differentiate: no gradient, not this case of it, a tensor of another graph."""
+
 
 def verify_jacobian(verify, given, ys, sources, jacobian, xs):
     """Add a check to the graph being traced, if it is wanted.
@@ -80,7 +83,7 @@ def _gradients_by_tensorflow(ys, sources, cotangents):
     """TensorFlow's gradients; None, with a warning, where it has none, as of some loops that are copies."""
     try:
         return gradients_or_zeros(ys, sources, cotangents)
-    except Exception as failure:
+    except _NO_GRADIENT as failure:
         _warn(f"TensorFlow itself cannot differentiate this graph: {type(failure).__name__}: {failure}")
         return None
 
