@@ -1,12 +1,13 @@
-"""Solve Poisson's equation with a network: a physics-informed one, in plain Keras, to five digits in seconds.
+"""Solve Poisson's equation with a network: a physics-informed one, in plain Keras, to six digits in seconds.
 
     python examples/11_physics_informed.py [--steps N] [--plot FILE.png]
 
 -Δu = 2π² sin(πx) sin(πy) on the unit square, u = 0 at its border; the solution is sin(πx) sin(πy). A perceptron 2-64-1
 is asked to satisfy both at 900 points inside and 120 on the border. The loss is a sum of squares of two kinds, one with
-second derivatives of the network inside, so that each step of Levenberg-Marquardt solves a least-squares problem. Adam
-has the same time, and stays behind by orders of magnitude. The problem is from J. Müller, M. Zeinhofer, "Achieving
-high accuracy with PINNs via energy natural gradient descent", 2023.
+second derivatives of the network inside, so that each step of Levenberg-Marquardt solves a least-squares problem. With
+`acceleration="geodesic"` steps bend with the residuals, and a seventh of them is enough. Adam has the same time, and
+stays behind by orders of magnitude. The problem is from J. Müller, M. Zeinhofer, "Achieving high accuracy with PINNs via
+energy natural gradient descent", 2023.
 """
 
 import os
@@ -135,11 +136,11 @@ def save_plot(model, curves: dict, path: pathlib.Path):
 def main(arguments: list[str] | None = None) -> dict[str, list]:
     """Train both ways; return the curves of (seconds, error)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=300, help="steps of Levenberg-Marquardt")
+    parser.add_argument("--steps", type=int, default=150, help="steps of Levenberg-Marquardt")
     parser.add_argument("--plot", type=pathlib.Path, default=PLOT, help="where to draw")
     options = parser.parse_args(arguments)
     grid = tf.constant(np.random.default_rng(0).uniform(size=(9000, 2)))
-    model, ours = train("Levenberg–Marquardt", tfjac.LevenbergMarquardt(), grid, options.steps)
+    model, ours = train("Levenberg–Marquardt", tfjac.LevenbergMarquardt(acceleration="geodesic"), grid, options.steps)
     _, adams = train("Adam", keras.optimizers.Adam(1e-3), grid, 10**7, seconds=ours[-1][0])
     curves = {"Levenberg–Marquardt": ours, "Adam": adams}
     for name, rows in curves.items():
