@@ -99,7 +99,7 @@ STEPS_IN_DOUBLE = [((8, 20, 20, 1), 8192), ((8, 20, 20, 1), 506)]
 
 @question("lm-step")
 def lm_step(quick: bool):
-    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics, optimistix and PyTorch's."""
+    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics and optimistix."""
     for layers, examples in STEPS[:1] if quick else STEPS:
         yield _lm_step(layers, examples, "float32")
     for layers, examples in [] if quick else STEPS_IN_DOUBLE:

@@ -1,6 +1,6 @@
 """Physics-informed networks: a whole training to an error of the solution that is given.
 
-The equations of J. Müller, M. Zeinhofer, "Achieving high accuracy with PINNs via energy natural gradient descent",
+The problems of J. Müller, M. Zeinhofer, "Achieving high accuracy with PINNs via energy natural gradient descent",
 2023. Everything is in float64. The loss is the mean square of the equation's residuals plus that of the conditions;
 what is to fall is the root mean square error of u at 9,000 points.
 """
@@ -52,25 +52,13 @@ def poisson(dimensions: int) -> Equation:
     return Equation(inside, border, residual, solution)
 
 
-def heat() -> Equation:
-    """u_t = u_xx / 4 for t and x from 0 to 1, from sin(πx)."""
-
-    def residual(along):
-        return along(0)[1] - along(1)[2] / 4
-
-    def solution(x):
-        return np.exp(-(np.pi**2) * x[:, 0] / 4) * np.sin(np.pi * x[:, 1])
-
-    return Equation(_grid(30), _sides(30)[:-30], residual, solution)
-
-
 def _grid(number):
     along = (np.arange(number) + 0.5) / number
     return np.stack(np.meshgrid(along, along), -1).reshape(-1, 2)
 
 
 def _sides(number):
-    """Points on the four sides of the unit square; those where the first coordinate is one are last."""
+    """Points on the four sides of the unit square."""
     along = (np.arange(number) + 0.5) / number
     zero = 0 * along
     sides = (zero, along), (along, zero), (along, zero + 1), (zero + 1, along)
@@ -108,17 +96,16 @@ def training(equation: Equation, *widths: int) -> Training:
     return Training(network.trainable_variables, loss, len(equation.inside), error, every=10)
 
 
-@question("physics")
-def physics(quick: bool):
-    """From one start to one error of the solution: differential equations solved by networks."""
-    cases = {"Poisson, 2-16-1, error 0.1": (poisson(2), (16,), 0.1, ("straight", "L-BFGS", "Adam"))}
+@question("poisson")
+def poissons_equation(quick: bool):
+    """From one start to one error of the solution: Poisson's equation solved by a network."""
+    cases = {"2-16-1, error 0.1": (poisson(2), (16,), 0.1, ("straight", "L-BFGS", "Adam"))}
     if not quick:  # peers where they take no minutes
         cases = {
-            "Poisson, 2-64-1, error 1e-3": (poisson(2), (64,), 1e-3, ("straight", "L-BFGS")),
+            "2-64-1, error 1e-3": (poisson(2), (64,), 1e-3, ("straight", "L-BFGS")),
             "the same, error 1e-6": (poisson(2), (64,), 1e-6, ("straight",)),
-            "Poisson, 2-64-64-48-48-1, error 1e-6": (poisson(2), (64, 64, 48, 48), 1e-6, ()),
-            "Poisson in five dimensions, 5-64-1, error 1e-3": (poisson(5), (64,), 1e-3, ("straight",)),
-            "heat, 2-64-1, error 1e-5": (heat(), (64,), 1e-5, ("straight",)),
+            "2-64-64-48-48-1, error 1e-6": (poisson(2), (64, 64, 48, 48), 1e-6, ()),
+            "5-64-1, five dimensions, error 1e-3": (poisson(5), (64,), 1e-3, ("straight",)),
         }
     for title, (equation, widths, target, peers) in cases.items():
         case = training(equation, *widths)
