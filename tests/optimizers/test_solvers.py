@@ -82,9 +82,8 @@ class Linear:
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=label)
-@pytest.mark.parametrize("prior", [(0, 0), (0.3, 0)], ids=str)
-@pytest.mark.parametrize("examples", [5, 40])
-def test_step_of_the_normal_equations(solver, prior, examples):
+@pytest.mark.parametrize(("examples", "prior"), [(5, (0.3, 0)), (40, (0, 0))])
+def test_step_of_the_normal_equations(solver, examples, prior):
     problem = Linear(examples, prior)
     residual, jacobian, precision, w = problem.reference()
     scaling = np.random.default_rng(1).uniform(0.5, 2, 18)
