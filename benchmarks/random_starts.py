@@ -11,6 +11,7 @@ agree with TensorFlow's own. The table, and `benchmarks/results/random_starts.js
 
 import argparse
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ SPREADS = (1.0, 10.0, 100.0)
 RESULTS = pathlib.Path(__file__).parent / "results" / "random_starts.json"
 
 
+@functools.cache
 def problems():
     """Return a dict from name to a function of parameters `[p]`, and a start."""
     certified = {name: nist.load(name) for name in nist.MODELS}

@@ -10,6 +10,7 @@ another minimum. The table, and `benchmarks/results/robustness.json`, hold count
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -39,6 +40,7 @@ OPTIONS = {
 PEERS = {"SciPy trf": "trf", "SciPy dogbox": "dogbox", "MINPACK lm": "lm"}
 
 
+@functools.cache
 def problems():
     """Return a dict from name to a function of parameters `[p]`, and a dict of starts."""
     found = {}

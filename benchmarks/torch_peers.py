@@ -28,17 +28,17 @@ def perceptron(model):
     return torch.nn.Sequential(*modules)
 
 
-def levenberg_marquardt(model, x, y, steps: int, solve_method: str = "cholesky"):
+def levenberg_marquardt(model, x, y, steps: int):
     """A function that takes so many steps of torch-levenberg-marquardt from the same start, and returns the loss.
 
-    The fastest of its ways: vmap, and Cholesky unless told otherwise.
+    By vmap, its default, and by Cholesky, which its documentation calls fast.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch
         import torch_levenberg_marquardt as peer
     network = perceptron(model)
-    module = peer.training.LevenbergMarquardtModule(network, solve_method=solve_method)
+    module = peer.training.LevenbergMarquardtModule(network, solve_method="cholesky")
     start = module.flat_params.clone()
     given, wanted = torch.tensor(x.numpy()), torch.tensor(y.numpy())
 

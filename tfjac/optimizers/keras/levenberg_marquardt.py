@@ -9,7 +9,7 @@ from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wan
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
-from tfjac.optimizers.keras.progress import Progress
+from tfjac.optimizers.keras.readings import Readings
 from tfjac.optimizers.keras.refusals import (
     check_callbacks,
     check_replicas,
@@ -41,7 +41,7 @@ _GOING_ON = (Status.RUNNING, Status.REJECTED)
 
 
 @keras.saving.register_keras_serializable("tfjac")
-class LevenbergMarquardt(Progress, keras.optimizers.Optimizer):
+class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
     """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares, or of convex functions, that the loss is.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")

@@ -4,6 +4,7 @@ import abc
 
 import keras
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from tfjac.optimizers.options import choice
@@ -79,7 +80,7 @@ class Categorical(Likelihood):
 
     def log_likelihood(self, latent, targets, noise):
         """Return Σ y·log softmax(z) for classes, or rows of labels."""
-        logs = latent - _log_sum_exp(latent)
+        logs = scipy.special.log_softmax(latent, axis=-1)
         targets = np.asarray(targets)
         if targets.shape == latent.shape:
             return np.sum(targets * logs)
@@ -88,8 +89,7 @@ class Categorical(Likelihood):
 
     def probabilities(self, latent, variance):
         """Return softmax(z/√(1 + πv/8)), near to the mean of softmax under the posterior."""
-        scaled = latent / np.sqrt(1 + np.pi / 8 * variance)
-        return np.exp(scaled - _log_sum_exp(scaled))
+        return scipy.special.softmax(latent / np.sqrt(1 + np.pi / 8 * variance), axis=-1)
 
 
 class Bernoulli(Likelihood):
@@ -108,11 +108,7 @@ class Bernoulli(Likelihood):
 
     def probabilities(self, latent, variance):
         """Return sigmoid(z/√(1 + πv/8)), near to the mean of sigmoid under the posterior."""
-        return np.exp(-np.logaddexp(0, -latent / np.sqrt(1 + np.pi / 8 * variance)))
-
-
-def _log_sum_exp(latent):
-    return np.logaddexp.reduce(latent, axis=-1, keepdims=True)
+        return scipy.special.expit(latent / np.sqrt(1 + np.pi / 8 * variance))
 
 
 LIKELIHOODS = {each.name: each for each in (Gaussian, Categorical, Bernoulli)}

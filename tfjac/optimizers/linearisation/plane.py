@@ -64,8 +64,8 @@ class PlaneLinearisation(Linearisation):
     def __init__(self, whole, frame):
         self._whole, self._frame, residual, root = whole, frame, whole.residual, None
         if not whole.prior.is_zero:
-            root = tf.sqrt(whole.prior.precision)
-            residual = tf.concat([residual, tf.math.divide_no_nan(whole.prior.gradient, root)], axis=0)
+            root, below = whole.prior.rows()
+            residual = tf.concat([residual, below], axis=0)
         none, numbers = tf.zeros_like(whole.prior.precision), tf.zeros([len(whole.columns.sizes)], whole.dtype)
         prior = Prior(none, none, numbers, is_zero=True)
         super().__init__(PlaneColumns(whole.jacobian, root, frame), residual, prior)

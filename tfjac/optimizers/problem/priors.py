@@ -37,6 +37,11 @@ class Prior:
         """Return pᵀΛp for a step `[p]`, a scalar."""
         return tf.reduce_sum(self.precision * tf.square(step))
 
+    def rows(self):
+        """Return √Λ and √Λ(w−w₀), `[p]`: the diagonal of rows that stand below J for it, and their residuals."""
+        root = tf.sqrt(self.precision)
+        return root, tf.math.divide_no_nan(self.gradient, root)
+
     @property
     def has_one_number_per_variable(self):
         """Whether Λ is constant over each variable."""

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.solvers.base import Cost, Solver, System
-from tfjac.optimizers.solvers.effective import of_gram
+from tfjac.optimizers.solvers.effective_parameters import of_gram
 
 
 @keras.saving.register_keras_serializable("tfjac")

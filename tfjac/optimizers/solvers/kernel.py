@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, zeros_unless
-from tfjac.optimizers.solvers.effective import of_kernel
+from tfjac.optimizers.solvers.effective_parameters import of_kernel
 
 
 @keras.saving.register_keras_serializable("tfjac")

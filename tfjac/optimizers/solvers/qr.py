@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.effective import of_rows
+from tfjac.optimizers.solvers.effective_parameters import of_rows
 
 
 @keras.saving.register_keras_serializable("tfjac")

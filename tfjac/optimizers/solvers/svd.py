@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.effective import of_rows
+from tfjac.optimizers.solvers.effective_parameters import of_rows
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -54,9 +54,9 @@ class _Decomposed(System):
         inverse = tf.math.rsqrt(scaling)
         rows, target = self.jacobian, -self.residual
         if not self.prior.is_zero:
-            root = tf.sqrt(self.prior.precision)
+            root, residual = self.prior.rows()
             rows = tf.concat([rows, tf.linalg.diag(root)], axis=0)
-            target = tf.concat([target, -tf.math.divide_no_nan(self.prior.gradient, root)], axis=0)
+            target = tf.concat([target, -residual], axis=0)
         rows = rows * inverse
         finite = tf.reduce_all(tf.math.is_finite(rows)) & tf.reduce_all(tf.math.is_finite(target))
         values, left, right = tf.linalg.svd(tf.where(finite, rows, tf.zeros_like(rows)))

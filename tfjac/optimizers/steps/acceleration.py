@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.options import positive, resolve
+from tfjac.optimizers.steps.scaling import scaled_norm
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -36,8 +37,7 @@ class GeodesicAcceleration:
             scaling: `[p]`, D.
         """
         acceleration, solved = solve(proposal.damping, second_derivative(proposal.step))
-        length = tf.sqrt(tf.reduce_sum(scaling * tf.square(acceleration)))
-        short = solved & (length <= self.limit * proposal.length)
+        short = solved & (scaled_norm(acceleration, scaling) <= self.limit * proposal.length)
         return tf.where(short, acceleration / 2, tf.zeros_like(acceleration))
 
     def get_config(self):

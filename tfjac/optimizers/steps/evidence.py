@@ -27,6 +27,7 @@ import tensorflow as tf
 from tfjac.optimizers.problem.priors import Prior
 from tfjac.optimizers.problem.problem import Problem
 from tfjac.optimizers.problem.terms import SquaredTerm
+from tfjac.optimizers.steps.records import chosen
 from tfjac.optimizers.steps.step import take_step
 
 
@@ -54,7 +55,6 @@ def take_regularised_step(problem, precisions, state, method):
 
     Returns:
         `(Precisions, State, Report)`.
-
     """
     data, number, unit = _squares(problem)
     ratio = tf.math.divide_no_nan(unit * precisions.weights, precisions.noise)
@@ -65,7 +65,7 @@ def take_regularised_step(problem, precisions, state, method):
     squares = 2 * (report.cost - ratio * length / 2) / unit
     gamma = report.effective
     new = Precisions(gamma / length, (number - gamma) / squares, gamma)
-    return _where(_sound(new) & report.accepted, new, precisions), state, report
+    return chosen(_sound(new) & report.accepted, new, precisions), state, report
 
 
 def first_precisions(problem, known):
@@ -81,8 +81,8 @@ def first_precisions(problem, known):
     length = _squared_norm(problem)
     gamma = tf.minimum(number, tf.cast(problem.columns.total, number.dtype)) / 2
     guess = Precisions(gamma / tf.where(length > 0, length, gamma), (number - gamma) * unit / (2 * data), gamma)
-    guess = _where(_sound(guess), guess, tf.nest.map_structure(tf.zeros_like, guess))
-    return _where(known.weights > 0, known, guess)
+    guess = chosen(_sound(guess), guess, tf.nest.map_structure(tf.zeros_like, guess))
+    return chosen(known.weights > 0, known, guess)
 
 
 def _check(problem):
@@ -128,7 +128,3 @@ def _squared_norm(problem):
 
 def _sound(precisions):
     return tf.reduce_all([tf.math.is_finite(each) & (each > 0) for each in precisions])
-
-
-def _where(condition, yes, no):
-    return tf.nest.map_structure(lambda one, other: tf.where(condition, one, other), yes, no)

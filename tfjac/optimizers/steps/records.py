@@ -182,3 +182,8 @@ class Trial(NamedTuple):
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
         return cls(tf.constant(0), tf.constant(False), cost, *[tf.zeros_like(cost)] * 7, state)
+
+
+def chosen(condition, record, other):
+    """Return a record of tensors where a scalar condition holds, else another like it."""
+    return tf.nest.map_structure(lambda one, two: tf.where(condition, one, two), record, other)

@@ -12,6 +12,11 @@ import tensorflow as tf
 from tfjac.optimizers.options import resolve
 
 
+def scaled_norm(vector, scaling):
+    """Return ‖D^½ v‖, a scalar, for v and D `[p]`."""
+    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector)))
+
+
 class Scaling(abc.ABC):
     """How the diagonal D follows from the columns of J."""
 

@@ -23,7 +23,8 @@ from tfjac.optimizers.solvers.in_plane import PlaneSystem
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.widened import prepared
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.records import Point, Report, State, Trial
+from tfjac.optimizers.steps.records import Point, Report, State, Trial, chosen
+from tfjac.optimizers.steps.scaling import scaled_norm
 
 
 def take_step(problem, state, method, box=None, equality=None, leeway=None):
@@ -75,7 +76,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
     scaling = point.scaling if box is None else tf.where(linearisation.free, point.scaling, state.scaling)
     new_state = State(last.state, scaling)
-    new_state = tf.nest.map_structure(lambda new, old: tf.where(point.usable, new, old), new_state, state)
+    new_state = chosen(point.usable, new_state, state)
     none = tf.zeros_like(last.cost)
     effective = tf.cond(last.accepted, system.effective_parameters, lambda: none) if method.evidence else none
     return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name), effective)
@@ -90,7 +91,7 @@ def _point(problem, linearisation, system, state, method):
         values=values,
         scaling=scaling,
         curvature=curvature,
-        length=_norm(problem.columns.flatten(values), scaling),
+        length=scaled_norm(problem.columns.flatten(values), scaling),
         columns=columns,
         finite=_all_finite(problem.cost, system.gradient, curvature),
         stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(linearisation, data),
@@ -126,7 +127,7 @@ def _attempt(trial, problem, path, propose, bend, point, method, leeway):
         promised=tf.where(tf.equal(trial.attempts, 0), promise, trial.promised),
         ratio=plain.ratio,
         held=proposal.damping * tf.square(proposal.length),
-        step_length=_norm(proposal.step, point.columns),
+        step_length=scaled_norm(proposal.step, point.columns),
         damping=proposal.damping,
         state=method.damping.update(trial.state, proposal, verdict, point.curvature),
     )
@@ -206,14 +207,10 @@ def _proposing(solve, scaling):
 
     def proposal(damping):
         step, solved = solve(damping)
-        length = _norm(step, scaling)
+        length = scaled_norm(step, scaling)
         return Proposal(step, solved & tf.math.is_finite(length), damping, length)
 
     return proposal
-
-
-def _norm(vector, scaling):
-    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector)))
 
 
 def _all_finite(*tensors):
@@ -234,7 +231,7 @@ def _report(last, problem, system, point, solver, effective):
         gradient_norm=tf.reduce_max(gradient),
         cosine=tf.reduce_max(tf.math.divide_no_nan(gradient, products)),
         step_length=last.step_length,
-        length=_norm(problem.columns.flatten(point.values), point.columns),
+        length=scaled_norm(problem.columns.flatten(point.values), point.columns),
         attempts=last.attempts,
         status=_status(last, point),
         solver=tf.constant(solver),

@@ -3,7 +3,7 @@
 from tfjac.optimizers.statuses import Status
 
 
-class Progress:
+class Readings:
     """Properties of an optimizer that keeps `StateVariables` as `_state` once it is `built`, and a `Method`."""
 
     @property
