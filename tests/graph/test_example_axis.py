@@ -105,6 +105,12 @@ MIXING = {
 }
 
 
+def analyses_of(function):
+    """Trace `function` for an open batch and for one of known size, and analyse both; the second trace runs, too."""
+    (open_batch, _), (fixed, concrete) = [analysis_of(function, batch) for batch in (None, N)]
+    return [open_batch, fixed], concrete
+
+
 def analysis_of(function, batch):
     """Trace `function` and analyse it; keras layers are made once outside."""
     graph = {}
@@ -137,32 +143,32 @@ def independent_in_numbers(concrete):
     return True
 
 
-@pytest.mark.parametrize("batch", [None, N])
 @pytest.mark.parametrize("name", INDEPENDENT)
-def test_independent_examples_are_recognised(name, batch):
-    graph, concrete = analysis_of(INDEPENDENT[name], batch)
-    assert "mix" not in graph, str(graph.get("mix"))
-    assert graph["axis"] in (
-        ExampleAxis(0),
-        ExampleAxis(0, inner=None),
-    )  # a size that the trace leaves open is checked later
+def test_independent_examples_are_recognised(name):
+    graphs, concrete = analyses_of(INDEPENDENT[name])
+    for graph in graphs:
+        assert "mix" not in graph, str(graph.get("mix"))
+        assert graph["axis"] in (
+            ExampleAxis(0),
+            ExampleAxis(0, inner=None),
+        )  # a size that the trace leaves open is checked later
     if "stop_gradient" not in name:  # there the values mix, and the derivatives do not
         assert independent_in_numbers(concrete)
 
 
-@pytest.mark.parametrize("batch", [None, N])
 @pytest.mark.parametrize("name", MIXING)
-def test_mixing_is_refused_and_named(name, batch):
+def test_mixing_is_refused_and_named(name):
     function = MIXING[name]
     if "normalised" in name:
         layer = layers.BatchNormalization()
         layer.build((None, 4, 5))
         function = lambda x: layer(x, training=True)  # noqa: E731
-    graph, concrete = analysis_of(function, batch)
+    graphs, concrete = analyses_of(function)
     assert not independent_in_numbers(concrete)
-    if graph.get("axis") == SHARED:  # said to be used whole by every example, which is what mixing means for an input
-        return
-    assert graph["mix"].op.name in str(graph["mix"]) and graph["mix"].op.type in str(graph["mix"])
+    for graph in graphs:
+        if graph.get("axis") == SHARED:  # said to be used whole by every example: what mixing means for an input
+            continue
+        assert graph["mix"].op.name in str(graph["mix"]) and graph["mix"].op.type in str(graph["mix"])
 
 
 def test_layer_path_is_in_the_message():

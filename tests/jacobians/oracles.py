@@ -11,19 +11,19 @@ def rows_one_at_a_time(model, inputs, variables):
     """
     inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
 
-    @tf.function
+    @tf.function  # a model may need a graph
     def row(k, *x):
         with tf.GradientTape() as tape:
-            output = tf.reshape(model(list(x) if len(x) > 1 else x[0]), [-1])[k]
-        return [tf.convert_to_tensor(g) for g in tape.gradient(output, variables, unconnected_gradients="zero")]
+            outputs = tf.reshape(model(list(x) if len(x) > 1 else x[0]), [-1])
+            output = outputs[k]
+        gradients = tape.gradient(output, variables, unconnected_gradients="zero")
+        return tf.size(outputs), [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def rows(*x):
-        return [row(tf.constant(k), *x) for k in range(outputs)]
+        count, first = row(tf.constant(0), *x)
+        return [first, *(row(tf.constant(k), *x)[1] for k in range(1, int(count)))]
 
-    examples = [[x[n : n + 1] for x in inputs] for n in range(len(inputs[0]))]
-    count = tf.function(lambda *x: tf.size(model(list(x) if len(x) > 1 else x[0])))  # a model may need a graph
-    outputs = count(*examples[0]).numpy()
-    per_example = [rows(*x) for x in examples]
+    per_example = [rows(*(x[n : n + 1] for x in inputs)) for n in range(len(inputs[0]))]
     return [np.stack([[row[k].numpy() for row in rows] for rows in per_example]) for k in range(len(variables))]
 
 

@@ -1,5 +1,7 @@
 """Norms, clipped and weighted sums of per-example gradients, against one gradient per example."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,10 +17,11 @@ NETWORKS = {
 }
 
 
-def setting(name, rng, dtype="float64"):
+@functools.cache
+def setting(name, dtype="float64"):
     """A model, its losses `[n]` as a function, and the gradient of each example by itself, `[n, *v.shape]` each."""
     build, draw = NETWORKS[name]
-    model, inputs = build(dtype), draw(rng)
+    model, inputs = build(dtype), draw(np.random.default_rng(20260))
     x = tf.constant(inputs, tf.int32 if inputs.dtype == np.int32 else dtype)
 
     def losses():
@@ -31,16 +34,24 @@ def norms_of(gradients):
     return np.sqrt(sum(np.sum(g.reshape(len(g), -1) ** 2, axis=1) for g in gradients))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_norms(name, compiled, implementation, rng):
-    model, losses, gradients = setting(name, rng)
+IN_TURN = [
+    (name, way, ("native", "twin")[(k + j) % 2])
+    for k, name in enumerate(NETWORKS)
+    for j, way in enumerate(("eager", "function", "jit"))
+]
+"""Every two of a network, a way to run and an implementation."""
+
+
+@pytest.mark.parametrize("name, compiled, implementation", IN_TURN, indirect=["compiled", "implementation"])
+def test_norms(name, compiled, implementation):
+    model, losses, gradients = setting(name)
     compute = compiled(lambda: tfjac.per_example_gradient_norms(losses, model.trainable_variables))
     assert_all_close(compute(), norms_of(gradients), 1e-11)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_clipped(name, compiled, rng):
-    model, losses, gradients = setting(name, rng)
+def test_clipped(name, compiled):
+    model, losses, gradients = setting(name)
     norms = norms_of(gradients)
     bound = float(np.median(norms))  # some are clipped, some are not
     expected = [np.tensordot(np.minimum(1, bound / norms), g, 1) for g in gradients]
@@ -50,16 +61,16 @@ def test_clipped(name, compiled, rng):
     assert_all_close(their_norms, norms, 1e-11)
 
 
-def test_clipped_far_above_is_the_batch_gradient(rng):
-    model, losses, gradients = setting("mlp", rng)
+def test_clipped_far_above_is_the_batch_gradient():
+    model, losses, gradients = setting("mlp")
     results = tfjac.clipped_gradients(losses, model.trainable_variables, 1e9)
     assert_all_close(results, [g.sum(0) for g in gradients], 1e-12)
     zero = tfjac.clipped_gradients(losses, model.trainable_variables, 0.0)
     assert_all_close(zero, [np.zeros(v.shape) for v in model.trainable_variables], 0)
 
 
-def test_a_bound_for_each_example(rng):
-    model, losses, gradients = setting("mlp", rng)
+def test_a_bound_for_each_example():
+    model, losses, gradients = setting("mlp")
     bounds = norms_of(gradients) * np.array([0.5, 2.0, 1.0, 0.1, 0.0])
     expected = [np.tensordot(np.array([0.5, 1.0, 1.0, 0.1, 0.0]), g, 1) for g in gradients]
     assert_all_close(tfjac.clipped_gradients(losses, model.trainable_variables, bounds), expected, 1e-11)
@@ -75,14 +86,14 @@ def test_an_example_without_gradient():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weighted(name, compiled, rng):
-    model, losses, gradients = setting(name, rng)
+    model, losses, gradients = setting(name)
     weights = rng.normal(size=len(gradients[0]))
     compute = compiled(lambda: tfjac.weighted_gradients(losses, model.trainable_variables, weights))
     assert_all_close(compute(), [np.tensordot(weights, g, 1) for g in gradients], 1e-11)
 
 
-def test_nests_and_single_precision(rng):
-    model, losses, gradients = setting("mlp", rng, "float32")
+def test_nests_and_single_precision():
+    model, losses, gradients = setting("mlp", "float32")
     kernel, bias, *_ = model.trainable_variables
     results = tfjac.weighted_gradients(losses, {"kernel": kernel, "rest": [bias.value]}, np.ones(5))
     assert_all_close(results["kernel"], gradients[0].sum(0), 1e-5)
@@ -108,7 +119,7 @@ def test_embedding_is_not_densified():
     assert np.all(compute().numpy() > 0)
 
 
-def test_empty_batch(rng):
+def test_empty_batch():
     model = networks.mlp()
 
     @tf.function(input_signature=[tf.TensorSpec((None, 3), tf.float64)])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.ops.factors import CASES, Problem, tolerance
-from tests.ops.ways import every_way
+from tests.ops.ways import ways_in_turn
 from tfjac import ops
 
 pytestmark = pytest.mark.usefixtures("implementation")
@@ -51,16 +51,14 @@ def check(found, problem, dtype):
     np.testing.assert_allclose(found["gram"], np.transpose(found["gram"]), rtol=1e-5, atol=1e-5)
 
 
-@every_way
-@pytest.mark.parametrize("case", CASES)
+@ways_in_turn(CASES)
 def test_values(case, compiled, dtype, rng):
     problem = Problem(rng, *CASES[case])
     found = compiled(every_op(problem.layouts))(*problem.tensors(dtype), tf.constant(problem.residual, dtype))
     check(found, problem, dtype)
 
 
-@every_way
-@pytest.mark.parametrize("case", ["mlp", "positions", "many_positions", "groups", "convolution"])
+@ways_in_turn(["mlp", "positions", "many_positions", "groups", "convolution"])
 def test_factors_of_very_different_sizes(case, compiled, dtype, rng, request):
     """Entries of J of moderate size, from an a and a d whose squares are out of range, one above and one below."""
     problem = Problem(rng, *CASES[case])
