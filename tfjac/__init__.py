@@ -45,6 +45,7 @@ from tfjac.jacobians import (
 )
 from tfjac.ops import load_ops, ops_info
 from tfjac.optimizers import (
+    BatchedLeastSquaresResult,
     CurveFitResult,
     LaplacePosterior,
     LeastSquaresProblem,
@@ -73,6 +74,7 @@ __all__ = [
     "JacobianOperator",
     "LaplacePosterior",
     "LeastSquaresProblem",
+    "BatchedLeastSquaresResult",
     "LeastSquaresResult",
     "LevenbergMarquardt",
     "MeasurementFailed",

@@ -7,12 +7,13 @@ template <xla::ffi::DataType D, typename T = xla::ffi::NativeType<D>>
 xla::ffi::Error CallDampedSolve(xla::ffi::ThreadPool pool, xla::ffi::Buffer<D> matrix, xla::ffi::Buffer<D> rhs,
                                 xla::ffi::Buffer<D> scaling, xla::ffi::Buffer<D> damping,
                                 xla::ffi::ResultBuffer<D> solution, xla::ffi::ResultBuffer<xla::ffi::PRED> success) {
-  const DampedSystems<T> systems{static_cast<int64_t>(rhs.element_count()),
+  const DampedSystems<T> systems{static_cast<int64_t>(rhs.dimensions().back()),
                                  static_cast<int64_t>(damping.element_count()),
                                  matrix.typed_data(),
                                  rhs.typed_data(),
                                  scaling.typed_data(),
-                                 damping.typed_data()};
+                                 damping.typed_data(),
+                                 static_cast<int64_t>(matrix.dimensions().size()) - 2};
   CallRuntime runtime(pool);
   return CallStatus(
       TFJAC_BEST(DampedSolve<T>)(runtime.runtime(), systems, solution->typed_data(), success->typed_data()),

@@ -1,6 +1,7 @@
 #include "custom_ops/damped_solve/damped_solve.h"
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "custom_ops/common/cpu/symmetric.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int64_t kPanel = 144;  // columns factorised at a time; both are multiples of what Eigen computes at a time
 constexpr int64_t kRows = 192;   // rows of a task
+constexpr int64_t kSmall = 32;   // systems of up to so many unknowns are solved by one thread each
+constexpr int64_t kSystems = 64;  // of them, of a task
 
 // The lower triangle of the damped matrix, with the right-hand side as row p below it. Factorising A = L Lᵀ then leaves
 // L⁻¹ rhs in that row: the forward substitution comes for free.
@@ -24,23 +27,25 @@ struct Work {
   T* at(int64_t row, int64_t column) const { return data + row * ld + column; }
 };
 
-// Copy one damped system into the work space; false where something is not finite.
+// Copy damped system j into the work space; false where something is not finite.
 template <typename T>
-bool Load(const Runtime& runtime, const DampedSystems<T>& systems, T damping, const Work<T>& work) {
+bool Load(const Runtime& runtime, const DampedSystems<T>& systems, int64_t j, const Work<T>& work) {
   const int64_t p = work.p;
-  std::atomic<bool> finite{AllFinite(systems.rhs, p)};
+  const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
+  const T damping = systems.damping[j];
+  std::atomic<bool> finite{AllFinite(rhs, p)};
   const int64_t tasks = (p + kRows - 1) / kRows;
   ForEach(runtime, Workers(runtime, tasks, static_cast<double>(kRows * p)), tasks, [&](int64_t task, int64_t) {
     bool good = true;
     for (int64_t row = task * kRows; row < Smaller(p, (task + 1) * kRows); ++row) {
       T* const to = work.at(row, 0);
-      std::memcpy(to, systems.matrix + row * p, (row + 1) * sizeof(T));
-      to[row] += damping * systems.scaling[row];
+      std::memcpy(to, matrix + row * p, (row + 1) * sizeof(T));
+      to[row] += damping * scaling[row];
       good = good && AllFinite(to, row + 1);
     }
     if (!good) finite.store(false, std::memory_order_relaxed);
   });
-  std::memcpy(work.at(p, 0), systems.rhs, p * sizeof(T));
+  std::memcpy(work.at(p, 0), rhs, p * sizeof(T));
   return finite.load();
 }
 
@@ -83,6 +88,52 @@ void SubstituteBackwards(const Work<T>& work, T* x) {
   }
 }
 
+// Solve one system of up to kSmall unknowns in the thread's own memory; false where it failed.
+template <typename T>
+bool SolveSmall(const DampedSystems<T>& systems, int64_t j, T* x) {
+  const int64_t p = systems.p;
+  const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j);
+  const T* const rhs = systems.RhsOf(j);
+  T l[kSmall * kSmall], inverse[kSmall];
+  bool finite = AllFinite(rhs, p);
+  for (int64_t row = 0; row < p; ++row) {
+    for (int64_t column = 0; column < row; ++column) {
+      T value = matrix[row * p + column];
+      for (int64_t k = 0; k < column; ++k) value -= l[row * kSmall + k] * l[column * kSmall + k];
+      l[row * kSmall + column] = value * inverse[column];
+    }
+    T pivot = matrix[row * p + row] + systems.damping[j] * scaling[row];
+    finite = finite && AllFinite(matrix + row * p, row + 1) && AllFinite(&pivot, 1);
+    for (int64_t k = 0; k < row; ++k) pivot -= l[row * kSmall + k] * l[row * kSmall + k];
+    if (!finite || !(pivot > T(0))) return false;
+    inverse[row] = T(1) / std::sqrt(pivot);
+  }
+  for (int64_t row = 0; row < p; ++row) {
+    T value = rhs[row];
+    for (int64_t k = 0; k < row; ++k) value -= l[row * kSmall + k] * x[k];
+    x[row] = value * inverse[row];
+  }
+  for (int64_t row = p - 1; row >= 0; --row) {
+    x[row] *= inverse[row];
+    for (int64_t k = 0; k < row; ++k) x[k] -= l[row * kSmall + k] * x[row];
+  }
+  return AllFinite(x, p);
+}
+
+// Many small systems, each by one thread.
+template <typename T>
+void SolveAllSmall(const Runtime& runtime, const DampedSystems<T>& systems, T* solution, bool* success) {
+  const int64_t p = systems.p, tasks = (systems.k + kSystems - 1) / kSystems;
+  const double cost = static_cast<double>(kSystems * p) * (p * p / 6.0 + 2.0 * p + 20.0);
+  ForEach(runtime, Workers(runtime, tasks, cost), tasks, [&](int64_t task, int64_t) {
+    for (int64_t j = task * kSystems; j < Smaller(systems.k, (task + 1) * kSystems); ++j) {
+      T* const x = solution + j * p;
+      success[j] = SolveSmall(systems, j, x);
+      if (!success[j]) std::memset(x, 0, p * sizeof(T));
+    }
+  });
+}
+
 }  // namespace
 
 template <typename T>
@@ -92,6 +143,10 @@ bool DampedSolve(const Runtime& runtime, const DampedSystems<T>& systems, T* sol
     for (int64_t j = 0; j < systems.k; ++j) success[j] = true;
     return true;
   }
+  if (systems.own != 0 && p <= kSmall) {
+    SolveAllSmall(runtime, systems, solution, success);
+    return true;
+  }
   // Rows start at different places of the cache: no power of two between them.
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   const int64_t ld = ((p + line - 1) / line | 1) * line;
@@ -99,7 +154,7 @@ bool DampedSolve(const Runtime& runtime, const DampedSystems<T>& systems, T* sol
   if (data == nullptr) return false;
   const Work<T> work{p, data, ld};
   for (int64_t j = 0; j < systems.k; ++j, solution += p) {
-    success[j] = Load(runtime, systems, systems.damping[j], work) && Factorise(runtime, work);
+    success[j] = Load(runtime, systems, j, work) && Factorise(runtime, work);
     if (success[j]) SubstituteBackwards(work, solution);
     success[j] = success[j] && AllFinite(solution, p);
     if (!success[j]) std::memset(solution, 0, p * sizeof(T));

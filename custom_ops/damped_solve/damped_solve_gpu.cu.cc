@@ -16,15 +16,17 @@ __device__ bool IsFinite(T x) {
 template <typename T>
 using SmallMatrix = T[kSmallSystem + 1][kSmallSystem + 1];
 
-// Load a damped system; false, in all threads, where something is not finite.
+// Load damped system j; false, in all threads, where something is not finite.
 template <typename T>
-__device__ bool LoadSmall(const DampedSystems<T>& systems, T damping, SmallMatrix<T>& work, int* failed) {
+__device__ bool LoadSmall(const DampedSystems<T>& systems, int64_t j, SmallMatrix<T>& work, int* failed) {
   const int p = static_cast<int>(systems.p);
+  const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
+  const T damping = systems.damping[j];
   for (int k = static_cast<int>(threadIdx.x); k < (p + 1) * p; k += kThreads) {
     const int row = k / p, column = k % p;
     if (row < p && column > row) continue;
-    T value = row < p ? systems.matrix[k] : systems.rhs[column];
-    if (row == column) value += damping * systems.scaling[row];
+    T value = row < p ? matrix[k] : rhs[column];
+    if (row == column) value += damping * scaling[row];
     work[row][column] = value;
     if (!IsFinite(value)) atomicOr(failed, 1);
   }
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) SolveSmallKernel(DampedSystems<T> sy
     __syncthreads();
     if (threadIdx.x == 0) failed = 0;
     __syncthreads();
-    const bool factorised = LoadSmall(systems, systems.damping[j], work, &failed) && FactoriseSmall(p, work);
+    const bool factorised = LoadSmall(systems, j, work, &failed) && FactoriseSmall(p, work);
     if (factorised) SubstituteSmall(p, work);
     for (int k = static_cast<int>(threadIdx.x); factorised && k < p; k += kThreads) {
       if (!IsFinite(work[p][k])) atomicOr(&failed, 1);
@@ -99,16 +101,17 @@ struct Failure {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     DampKernel(DampedSystems<T> systems, int64_t j, T* work, T* solution, Failure* failure) {
+  const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
   for (int64_t row = FirstTask(); row < systems.p; row += TaskStep()) {
     for (int64_t column = threadIdx.x; column <= row; column += kThreads) {
-      T value = systems.matrix[row * systems.p + column];
-      if (column == row) value += systems.damping[j] * systems.scaling[row];
+      T value = matrix[row * systems.p + column];
+      if (column == row) value += systems.damping[j] * scaling[row];
       work[row * systems.p + column] = value;
       if (!IsFinite(value)) atomicOr(&failure->not_finite, 1);
     }
     if (threadIdx.x == 0) {
-      solution[row] = systems.rhs[row];
-      if (!IsFinite(systems.rhs[row])) atomicOr(&failure->not_finite, 1);
+      solution[row] = rhs[row];
+      if (!IsFinite(rhs[row])) atomicOr(&failure->not_finite, 1);
     }
   }
 }

@@ -17,8 +17,8 @@ class DampedSolveOp : public tensorflow::OpKernel {
     const tensorflow::Tensor& rhs = context->input(1);
     const tensorflow::Tensor& scaling = context->input(2);
     const tensorflow::Tensor& damping = context->input(3);
-    const int64_t p = rhs.NumElements();
     OP_REQUIRES_OK(context, CheckSystem(matrix.shape(), rhs.shape(), scaling.shape(), damping.shape()));
+    const int64_t p = rhs.dim_size(rhs.dims() - 1);
     tensorflow::TensorShape shape = damping.shape();
     OP_REQUIRES_OK(context, shape.AddDimWithStatus(p));
     tensorflow::Tensor *solution = nullptr, *success = nullptr;
@@ -30,7 +30,8 @@ class DampedSolveOp : public tensorflow::OpKernel {
                                    matrix.flat<T>().data(),
                                    rhs.flat<T>().data(),
                                    scaling.flat<T>().data(),
-                                   damping.flat<T>().data()};
+                                   damping.flat<T>().data(),
+                                   matrix.dims() - 2};
     Run(context, systems, solution->template flat<T>().data(), success->template flat<bool>().data());
   }
 

@@ -6,28 +6,32 @@ namespace tfjac {
 namespace {
 
 struct Solved {
-  xla::XlaOp solution;  // [p]
-  xla::XlaOp success;   // []
+  xla::XlaOp solution;  // [k, p]
+  xla::XlaOp success;   // [k]
 };
 
-xla::XlaOp AllFinite(xla::XlaOp x) {
-  return xla::ReduceAll(xla::IsFinite(x), xla::ConstantR0<bool>(x.builder(), true),
-                        xla::CreateScalarAndComputation(xla::PRED, x.builder()));
+// Whether all of each row of x [k, ...] is finite.
+xla::XlaOp AllFinite(xla::XlaOp x, absl::Span<const int64_t> axes) {
+  return xla::Reduce(xla::IsFinite(x), xla::ConstantR0<bool>(x.builder(), true),
+                     xla::CreateScalarAndComputation(xla::PRED, x.builder()), axes);
 }
 
-// Solve for one value of the damping; `lower` has zeros above the diagonal, `eye` is the mask of the diagonal.
-Solved Solve(xla::XlaOp lower, xla::XlaOp eye, xla::XlaOp rhs, xla::XlaOp scaling, xla::XlaOp damping, int64_t p) {
-  const xla::XlaOp added = xla::BroadcastInDim(scaling * damping, {p, p}, {0});
-  const xla::XlaOp damped = xla::Select(eye, lower + added, lower);
+// Solve k systems: matrix [k, p, p], of which the lower triangles are read, rhs and scaling [k, p], damping [k].
+Solved Solve(xla::XlaOp matrix, xla::XlaOp rhs, xla::XlaOp scaling, xla::XlaOp damping, int64_t k, int64_t p) {
+  const xla::Shape square = xla::ShapeUtil::MakeShape(xla::S32, {k, p, p});
+  const xla::XlaOp row = xla::Iota(matrix.builder(), square, 1), column = xla::Iota(matrix.builder(), square, 2);
+  const xla::XlaOp lower = xla::Select(xla::Ge(row, column), matrix, xla::ZerosLike(matrix));
+  const xla::XlaOp added = xla::BroadcastInDim(xla::Mul(scaling, damping, {0}), {k, p, p}, {0, 1});
+  const xla::XlaOp damped = xla::Select(xla::Eq(row, column), lower + added, lower);
   const xla::XlaOp factor = xla::Cholesky(damped, /*lower=*/true);  // NaN where it fails
-  xla::XlaOp x = xla::Reshape(rhs, {p, 1});
+  xla::XlaOp x = xla::Reshape(rhs, {k, p, 1});
   for (const auto transpose : {xla::TriangularSolveOptions::NO_TRANSPOSE, xla::TriangularSolveOptions::TRANSPOSE}) {
     x = xla::TriangularSolve(factor, x, /*left_side=*/true, /*lower=*/true, /*unit_diagonal=*/false, transpose);
   }
-  const xla::XlaOp solution = xla::Reshape(x, {p});
+  const xla::XlaOp solution = xla::Reshape(x, {k, p});
   // An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
-  const xla::XlaOp success = AllFinite(damped) & AllFinite(rhs) & AllFinite(solution);
-  return {xla::Select(xla::Broadcast(success, {p}), solution, xla::ZerosLike(solution)), success};
+  const xla::XlaOp success = AllFinite(damped, {1, 2}) & AllFinite(rhs, {1}) & AllFinite(solution, {1});
+  return {xla::Select(xla::BroadcastInDim(success, {k, p}, {0}), solution, xla::ZerosLike(solution)), success};
 }
 
 }  // namespace
@@ -42,7 +46,8 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
     OP_REQUIRES_VALUE(const tensorflow::TensorShape scaling_shape, context, ShapeOfInput(context, 2));
     OP_REQUIRES_VALUE(const tensorflow::TensorShape damping_shape, context, ShapeOfInput(context, 3));
     OP_REQUIRES_OK(context, CheckSystem(matrix_shape, rhs_shape, scaling_shape, damping_shape));
-    const int64_t p = rhs_shape.num_elements(), k = damping_shape.num_elements();
+    const bool many = matrix_shape.dims() == 3;
+    const int64_t p = rhs_shape.dim_size(rhs_shape.dims() - 1), k = damping_shape.num_elements();
     std::vector<int64_t> dampings, sizes{p};  // of the successes and of the solutions
     if (damping_shape.dims() == 1) dampings.push_back(k), sizes.insert(sizes.begin(), k);
     OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
@@ -56,18 +61,21 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
       for (int result : {0, 1}) context->SetOutput(result, xla::GetTupleElement(results, result));
       return;
     }
-    const xla::Shape square = xla::ShapeUtil::MakeShape(xla::S32, {p, p});
-    const xla::XlaOp row = xla::Iota(context->builder(), square, 0), column = xla::Iota(context->builder(), square, 1);
-    const xla::XlaOp matrix = context->Input(0);
-    const xla::XlaOp lower = xla::Select(xla::Ge(row, column), matrix, xla::ZerosLike(matrix));
+    if (many) {
+      const Solved solved = Solve(context->Input(0), context->Input(1), context->Input(2), context->Input(3), k, p);
+      context->SetOutput(0, solved.solution);
+      context->SetOutput(1, solved.success);
+      return;
+    }
+    const xla::XlaOp matrix = xla::Reshape(context->Input(0), {1, p, p});
+    const xla::XlaOp rhs = xla::Reshape(context->Input(1), {1, p}), scaling = xla::Reshape(context->Input(2), {1, p});
     const xla::XlaOp damping = xla::Reshape(context->Input(3), {k});
     xla::XlaOp solutions = xla::Broadcast(xla::Reshape(xla::ZerosLike(context->Input(1)), {p}), {0});
     xla::XlaOp successes = xla::Broadcast(xla::ConstantR0<bool>(context->builder(), true), {0});
     for (int64_t j = 0; j < k; ++j) {
-      const xla::XlaOp one = xla::Reshape(xla::SliceInDim(damping, j, j + 1, 1, 0), {});
-      const Solved solved = Solve(lower, xla::Eq(row, column), context->Input(1), context->Input(2), one, p);
-      solutions = xla::ConcatInDim(context->builder(), {solutions, xla::Reshape(solved.solution, {1, p})}, 0);
-      successes = xla::ConcatInDim(context->builder(), {successes, xla::Reshape(solved.success, {1})}, 0);
+      const Solved solved = Solve(matrix, rhs, scaling, xla::SliceInDim(damping, j, j + 1, 1, 0), 1, p);
+      solutions = xla::ConcatInDim(context->builder(), {solutions, solved.solution}, 0);
+      successes = xla::ConcatInDim(context->builder(), {successes, solved.success}, 0);
     }
     context->SetOutput(1, xla::Reshape(successes, dampings));
     context->SetOutput(0, xla::Reshape(solutions, sizes));

@@ -23,8 +23,10 @@ class _Factors(ctypes.Structure):
 class Systems(ctypes.Structure):
     """The sizes and inputs of DampedSolve, as C++ sees them."""
 
-    _fields_ = [("p", ctypes.c_int64), ("k", ctypes.c_int64)] + [
-        (name, ctypes.c_void_p) for name in ("matrix", "rhs", "scaling", "damping")
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("p", "k")),
+        *((name, ctypes.c_void_p) for name in ("matrix", "rhs", "scaling", "damping")),
+        ("own", ctypes.c_int64),
     ]
 
 
@@ -117,10 +119,10 @@ class Launchers:
         return norms.read()
 
     def damped_solve(self, matrix, rhs, scaling, damping, dtype):
-        """Give (solution `[k, p]`, success `[k]`)."""
+        """Give (solution `[k, p]`, success `[k]`); of one system, or one for each damping."""
         inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (matrix, rhs, scaling, damping)]
-        shape = (len(damping), len(rhs))
-        systems = Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs))
+        shape = (len(damping), np.shape(rhs)[-1])
+        systems = Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs), np.ndim(rhs) - 1)
         solution = Guarded(self.arrays, shape, np.dtype(dtype))
         success = Guarded(self.arrays, shape[:1], np.dtype(np.int8))
         workspace = self.workspace("damped_solve", dtype, systems)

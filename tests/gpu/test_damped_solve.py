@@ -54,3 +54,16 @@ def test_overflow_of_one_number_is_a_flag(p, launchers, dtype):
     np.testing.assert_array_equal(success, [0] + [1] * 6)
     np.testing.assert_array_equal(solution[0], np.zeros(p))
     np.testing.assert_allclose(solution[1:], np.tile(np.linalg.solve(matrix + np.eye(p), rhs), (6, 1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("p, count", [(5, 300), (64, 3), (70, 3)])
+def test_many_systems(p, count, launchers, dtype, rng):
+    matrix = np.stack([positive_definite(rng, p) for _ in range(count)])
+    matrix[1, p // 2, p // 2] = -1e3
+    rhs, scaling, damping = rng.standard_normal((count, p)), rng.uniform(0.5, 2, (count, p)), np.linspace(0.5, 2, count)
+    solution, success = launchers.damped_solve(matrix, rhs, scaling, damping, dtype)
+    np.testing.assert_array_equal(success, np.arange(count) != 1)
+    for j in np.flatnonzero(success):
+        expected = np.linalg.solve(matrix[j] + damping[j] * np.diag(scaling[j]), rhs[j])
+        np.testing.assert_allclose(solution[j], expected, atol=1e-3 if dtype == np.float32 else 1e-10)
+    np.testing.assert_array_equal(solution[1], np.zeros(p))

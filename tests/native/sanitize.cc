@@ -185,6 +185,36 @@ void CheckSolve(int64_t p) {
   }
 }
 
+// k systems of p unknowns, each with a damping of its own; one has no solution.
+template <typename T>
+void CheckManySolves(int64_t k, int64_t p) {
+  std::vector<T> matrix(k * p * p), rhs = RandomVector<T>(k * p), scaling(k * p, T(1)), damping(k);
+  for (int64_t j = 0; j < k; ++j) {
+    damping[j] = T(1 + j % 3);
+    for (int64_t r = 0; r < p; ++r) {
+      for (int64_t c = 0; c < p; ++c) matrix[(j * p + r) * p + c] = c < r ? T(0) : c == r ? T(1) : T(NAN);
+    }
+  }
+  matrix[(k / 2) * p * p] = T(-9);
+  for (int64_t threads : {1, 3}) {
+    TestRuntime test(threads);
+    std::vector<T> solution(k * p);
+    std::vector<char> success(k);
+    const DampedSystems<T> systems{p, k, matrix.data(), rhs.data(), scaling.data(), damping.data(), 1};
+    TFJAC_ISA::DampedSolve<T>(test.runtime, systems, solution.data(), reinterpret_cast<bool*>(success.data()));
+    for (int64_t j = 0; j < k; ++j) {
+      if (success[j] != (j != k / 2)) std::printf("many solves: flag %d of %d\n", int(j), int(k)), ++failures;
+      std::vector<T> left(p);
+      std::vector<double> right(p, 0.0);
+      for (int64_t r = 0; r < p; ++r) {
+        left[r] = solution[j * p + r] * (T(1) + damping[j]);
+        if (success[j]) right[r] = rhs[j * p + r];
+      }
+      Compare("many solves", left, right);
+    }
+  }
+}
+
 template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
@@ -204,6 +234,7 @@ void CheckAll() {
   CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                         // past the cache
   CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                            // a kernel past the cache
   for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
+  CheckManySolves<T>(200, 5), CheckManySolves<T>(3, 32), CheckManySolves<T>(3, 33);
 }
 
 }  // namespace

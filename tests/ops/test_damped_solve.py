@@ -167,3 +167,55 @@ def test_gradient_against_finite_differences(damping, rng):
         steps = [[v + (sign * 1e-6 * direction if k == j else 0) for j, v in enumerate(values)] for sign in (1, -1)]
         difference = (oracle(*steps[0]) - oracle(*steps[1])) / 2e-6
         np.testing.assert_allclose(np.sum(gradient * direction), difference, rtol=1e-6, atol=1e-8)
+
+
+def systems(rng, k, p):
+    """Give k systems, of which one has no solution and one is not finite."""
+    matrix = np.stack([positive_definite(rng, p) for _ in range(k)])
+    matrix += np.triu(np.full((p, p), np.nan), 1)  # the upper triangle is not read
+    matrix[1, p // 2, p // 2] = -1e3
+    matrix[k - 1, p - 1, 0] = np.inf
+    return [matrix, rng.standard_normal((k, p)), rng.uniform(0.5, 2, (k, p)), rng.uniform(0.1, 2, k)]
+
+
+@every_way
+@pytest.mark.parametrize("k, p", [(70, 5), (3, 1), (3, 32), (4, 40)])
+def test_many_systems(k, p, compiled, dtype, rng):
+    """Each with a damping of its own; what is wrong with one harms no other."""
+    given = systems(rng, k, p)
+    solution, success = compiled(ops.damped_solve)(*(tf.constant(x, dtype) for x in given))
+    for j, (matrix, rhs, scaling, damping) in enumerate(zip(*given)):
+        assert success[j] == (j not in (1, k - 1))
+        whole = np.tril(matrix) + np.tril(matrix, -1).T + damping * np.diag(scaling)
+        expected = np.linalg.solve(whole, rhs) if success[j] else np.zeros(p)
+        np.testing.assert_allclose(solution[j], expected, rtol=2e-3, atol=2e-3 if dtype == tf.float32 else 1e-9)
+    empty = compiled(ops.damped_solve)(*(tf.zeros(shape, dtype) for shape in ([0, p, p], [0, p], [0, p], [0])))
+    assert [part.shape for part in empty] == [(0, p), (0,)]
+
+
+def test_gradients_of_many_systems(implementation, rng):
+    """Each as if it were alone, also of sizes that are open, and none where there was no solution."""
+    inputs = [tf.constant(x) for x in systems(rng, 5, 3)]
+    sizes = [[None] * x.shape.rank for x in inputs]
+
+    @tf.function(input_signature=[tf.TensorSpec(size, tf.float64) for size in sizes])
+    def gradients(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            solution, _ = ops.damped_solve(*inputs)
+            loss = tf.reduce_sum(solution**3)
+        return tape.gradient(loss, inputs)
+
+    several = gradients(*inputs)
+    for j in range(5):
+        with tf.GradientTape() as tape:
+            alone = [x[j] for x in inputs]
+            tape.watch(alone)
+            solution, _ = ops.damped_solve(*alone)
+            loss = tf.reduce_sum(solution**3)
+        for one, other in zip(several, tape.gradient(loss, alone)):
+            np.testing.assert_allclose(one[j], other, rtol=1e-10)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        gradients(*inputs[:3], inputs[3][:4])
+    with pytest.raises(ValueError, match=r"or matrix \[k,p,p\]"):
+        ops.damped_solve(*inputs[:3], inputs[3][:4])

@@ -7,7 +7,7 @@ from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
 from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
-from tfjac.jacobians.passes.linearise import over_basis, pull_back
+from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.verification import verify_blocks
 from tfjac.jacobians.shapes import after, axes, check_when_run, product
@@ -41,7 +41,8 @@ def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_
         ValueError: where y or x has no axis of examples in front; for tensors that are eager or of another graph.
         TypeError: for ys or x that are not floating-point.
 
-    Cost: one backward pass for each of the m outputs of an example, vectorised.
+    Cost: one backward pass for each of the m outputs of an example, vectorised; where it has fewer inputs than outputs,
+    about two forward passes for each input.
     """
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
@@ -82,30 +83,72 @@ def example_blocks(y, sources, limits):
     Raises:
         ExamplesMix, ValueError: as `batch_jacobian`.
     """
-    stacks = _stacks(y, sources, passes_at_once(*limits, lambda: bytes_of_pass(sources, y)))
-    return [_example_first(stack, y, source) for stack, source in zip(stacks, sources)]
-
-
-def _stacks(y, sources, at_once):
-    """The cotangents `[m, *s.shape]` of each output of all examples at once."""
+    at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
     alone = all(tensor.shape[0] == 1 for tensor in [y, *sources])  # one example has none to mix with
     try:
         analysis = analyse_examples(sources, [y])
     except ExamplesMix:
-        if alone:
-            return over_basis(pull_back([y], sources), y, sources, y, at_once)
-        raise
+        if not alone:
+            raise
+        return _examples_first(over_basis(pull_back([y], sources), y, sources, y, at_once), y, sources)
     checks = []
     if not alone:
         for source in sources:
             _check_axis(source, analysis.axis(source))
         checks = check_when_run(analysis.assumed, axes(y)[0])
+    forward = _forward_map(y, sources, analysis)
+    if forward is not None:
+        return after(checks, _pushed_forward(forward, y, sources, at_once))
+    return _examples_first(after(checks, _pulled_back(y, sources, analysis, at_once)), y, sources)
+
+
+def _forward_map(y, sources, analysis):
+    """The map from tangents to those of y where an example has fewer inputs than outputs; else None."""
+    inputs, outputs = sum(product(axes(source)[1:]) for source in sources), product(axes(y)[1:])
+    known = isinstance(inputs, int) and isinstance(outputs, int)
+    if not known or inputs >= outputs or has_control_flow(analysis):
+        return None
+    try:
+        return push_forward([y], sources)
+    except NoForwardMode:
+        return None
+
+
+def _pushed_forward(forward, y, sources, at_once):
+    """The blocks `[n, *outputs, *inputs]` by tangents of each input of all examples at once."""
+    n, *outputs = axes(y)
+    sizes = [product(axes(source)[1:]) for source in sources]
+
+    def columns(indices):
+        basis = tf.split(tf.one_hot(indices, sum(sizes), dtype=y.dtype), sizes, axis=1)
+        return forward.on_stacks(*(_for_all_examples(*pair) for pair in zip(basis, sources)))
+
+    def compute():
+        spec = tf.TensorSpec([None, *y.shape], y.dtype)
+        (stack,) = in_chunks(columns, sum(sizes), [spec], at_once if forward.vectorises() else 1)
+        parts = tf.split(tf.transpose(stack, [*range(1, y.shape.rank + 1), 0]), sizes, axis=-1)
+        shaped = [[n, *outputs, *inputs] for n, *inputs in map(axes, sources)]  # with rows that y lacks, this fails
+        return [tf.reshape(part, shape) for part, shape in zip(parts, shaped)]
+
+    shapes = [[n, *outputs, *axes(source)[1:]] for source in sources]
+    return unless_empty(y, compute, shapes, [source.dtype for source in sources])
+
+
+def _for_all_examples(basis, source):
+    """`[c, inputs]` to `[c, n, *inputs]`, the same for each of the n examples."""
+    n, *inputs = axes(source)
+    (count,) = axes(basis)[:1]
+    return tf.broadcast_to(tf.reshape(tf.cast(basis, source.dtype), [count, 1, *inputs]), [count, n, *inputs])
+
+
+def _pulled_back(y, sources, analysis, at_once):
+    """The cotangents `[m, *s.shape]` of each output of all examples at once."""
     m = product(axes(y)[1:])
     passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
     chunk = passes(y, sources, analysis)
     specs = [tf.TensorSpec([None, *source.shape], source.dtype) for source in sources]
     shapes, dtypes = [[m, *axes(source)] for source in sources], [source.dtype for source in sources]
-    return after(checks, unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes))
+    return unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
 
 
 def _mapped_passes(y, sources, analysis):
@@ -126,8 +169,12 @@ def _swept_passes(y, sources, analysis):
     return cotangents
 
 
-def _example_first(stack, y, source):
-    """[m, n, *inputs] to [n, *outputs, *inputs], n that of y: where the source has more rows, this fails."""
+def _examples_first(stacks, y, sources):
+    """From [m, n, *inputs] to [n, *outputs, *inputs], n that of y: where a source has more rows, this fails."""
+    return [_example_first(*pair, y) for pair in zip(stacks, sources)]
+
+
+def _example_first(stack, source, y):
     (n, *outputs), (_, *inputs) = axes(y), axes(source)
     order = [1, 0, *range(2, source.shape.rank + 1)]
     return tf.reshape(tf.transpose(stack, order), [n, *outputs, *inputs])

@@ -1,4 +1,4 @@
-"""A symmetric matrix, a right-hand side and dampings to the damped solutions."""
+"""Symmetric matrices, right-hand sides and dampings to the damped solutions."""
 
 import tensorflow as tf
 
@@ -6,17 +6,17 @@ from tfjac.ops import _factors, _library
 
 
 def damped_solve(matrix, rhs, scaling, damping):
-    """Solve (A + λ diag(s)) x = b by Cholesky factorisation, for one λ or for several.
+    """Solve (A + λ diag(s)) x = b by Cholesky factorisation, for one λ or for several, or many such systems.
 
     Never raises for numbers: where the matrix is not positive definite, or anything going in or coming out is not
     finite, `success` is False and the solution is zero.
 
     Args:
-        matrix: A, `[p,p]`, float32 or float64; only its lower triangle is read. Half precision is computed, and comes
-            back, in float32; so for all four.
-        rhs: b, `[p]`.
-        scaling: s, `[p]`.
-        damping: λ, `[]` or `[k]`.
+        matrix: A, `[p,p]`, or `[k,p,p]` for k systems, float32 or float64; only its lower triangle is read. Half
+            precision is computed, and comes back, in float32; so for all four.
+        rhs: b, `[p]`, or `[k,p]` for k systems.
+        scaling: s, `[p]`, or `[k,p]`.
+        damping: λ, `[]` or `[k]`; `[k]` for k systems.
 
     Returns:
         (solution, success): `[p]` and a bool `[]`, or `[k,p]` and bools `[k]`.
@@ -26,11 +26,12 @@ def damped_solve(matrix, rhs, scaling, damping):
         ValueError: if shapes that are known while tracing do not fit together.
         tf.errors.InvalidArgumentError: if shapes turn out not to fit when the op runs.
 
-    Cost: k·p³/6 multiply-adds. The native op makes one copy of A, whatever k is, as does the twin.
+    Cost: k·p³/6 multiply-adds. The native op makes one copy of one A, whatever k is; the twin of all of them.
     Differentiable with respect to all four (A taken as symmetric), any number of times; where the solution failed, the
     gradient is zero.
     """
-    matrix, rhs, scaling = (_factors.tensor(x, rank) for x, rank in ((matrix, 2), (rhs, 1), (scaling, 1)))
+    matrix = _factors.tensor(matrix, 2)
+    rhs, scaling = (_factors.tensor(x, matrix.shape.rank - 1) for x in (rhs, scaling))
     damping = _factors.tensor(damping)
     _check(matrix, rhs, scaling, damping)
     native = _library.native_op("damped_solve")
@@ -49,30 +50,50 @@ def _check(matrix, rhs, scaling, damping):
             f"Received: {[dtype.name for dtype in dtypes]}"
         )
     shapes = [x.shape for x in (matrix, rhs, scaling, damping)]
-    p = shapes[1]
-    square = p.concatenate(p) if p.rank == 1 else None
-    if (
-        p.rank not in (None, 1)
-        or shapes[3].rank not in (None, 0, 1)
-        or not shapes[2].is_compatible_with(p)
-        or not shapes[0].is_compatible_with(square)
-    ):
+    if not (_fit_one(*shapes) or _fit_many(*shapes)):
         raise ValueError(
-            "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. "
-            f"Received: {', '.join(str(shape) for shape in shapes)}"
+            "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]; or matrix [k,p,p], rhs "
+            f"[k,p], scaling [k,p] and damping [k]. Received: {', '.join(str(shape) for shape in shapes)}"
         )
+
+
+def _fit_one(matrix, rhs, scaling, damping):
+    if matrix.rank != 2 or rhs.rank != 1 or damping.rank not in (None, 0, 1):
+        return False
+    return scaling.is_compatible_with(rhs) and matrix.is_compatible_with(rhs.concatenate(rhs))
+
+
+def _fit_many(matrix, rhs, scaling, damping):
+    if matrix.rank != 3 or rhs.rank != 2 or damping.rank not in (None, 1):
+        return False
+    square = rhs.concatenate(rhs[1:])
+    return scaling.is_compatible_with(rhs) and damping.is_compatible_with(rhs[:1]) and matrix.is_compatible_with(square)
 
 
 def twin(matrix, rhs, scaling, damping):
     """Compute `damped_solve` in plain TensorFlow."""
+    if matrix.shape.rank == 3:
+        rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)  # open sizes must agree: nothing broadcasts
+        return _solve_many(matrix, rhs, scaling, tf.reshape(damping, _factors.axes(rhs)[:1]))
     if damping.shape.rank is None:
         tf.debugging.assert_rank_in(damping, (0, 1), "`damping` must be [] or [k]")
-    rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)  # sizes that are open must agree: nothing broadcasts
+    rhs, scaling = tf.unstack(tf.stack([rhs, scaling]), num=2)
     (p,) = _factors.axes(rhs)
     several = tf.reshape(damping, [-1])
     solution, success = _solve(matrix, tf.tile(rhs[None], [_factors.axes(several)[0], 1]), scaling, several)
     shape = tf.shape(damping)
     return tf.reshape(solution, tf.concat([shape, [p]], axis=0)), tf.reshape(success, shape)
+
+
+@tf.custom_gradient
+def _solve_many(matrix, rhs, scaling, damping):
+    """Solve k systems, with the gradient of the native op."""
+    solution, success = _solve_one(tf.linalg.band_part(matrix, -1, 0), rhs, scaling, damping[:, None])
+
+    def gradient(to_solution, _):
+        return _pull_back_many(scaling, damping, solution, success, *_solve_many(matrix, to_solution, scaling, damping))
+
+    return (solution, success), gradient
 
 
 @tf.custom_gradient
@@ -95,14 +116,14 @@ def _solve_one(lower, rhs, scaling, damping):
     diagonal = tf.linalg.diag_part(lower) + damping * scaling
     damped = tf.linalg.set_diag(lower, diagonal)
     factor = tf.linalg.cholesky(damped)  # reads the lower triangle; NaN where it fails
-    solution = tf.linalg.cholesky_solve(factor, rhs[:, None])[:, 0]
+    solution = tf.linalg.cholesky_solve(factor, rhs[..., None])[..., 0]
     # An infinite entry can leave a finite solution behind it, so what goes in is looked at as well.
-    success = _all_finite(lower) & _all_finite(diagonal) & _all_finite(rhs) & _all_finite(solution)
-    return tf.where(success, solution, tf.zeros_like(solution)), success
+    success = _all_finite(lower, [-2, -1]) & _all_finite(diagonal) & _all_finite(rhs) & _all_finite(solution)
+    return tf.where(success[..., None], solution, tf.zeros_like(solution)), success
 
 
-def _all_finite(x):
-    return tf.reduce_all(tf.math.is_finite(x))
+def _all_finite(x, axes=-1):
+    return tf.reduce_all(tf.math.is_finite(x), axes)
 
 
 def _for_each_pair(solve, rhs, damping):
@@ -128,6 +149,9 @@ def _for_each_pair(solve, rhs, damping):
 def _gradient(op, to_solution, _):
     matrix, _, scaling, damping = op.inputs
     solution, success = op.outputs
+    if matrix.shape.rank == 3:
+        again = damped_solve(matrix, to_solution, scaling, damping)
+        return _pull_back_many(scaling, damping, solution, success, *again)
     (p,) = _factors.axes(scaling)
     several = tf.reshape(damping, [-1])
     (k,) = _factors.axes(several)
@@ -140,6 +164,14 @@ def _gradient(op, to_solution, _):
     return to_matrix, tf.reduce_sum(to_rhs, 0), to_scaling, tf.reshape(to_damping, tf.shape(damping))
 
 
+def _pull_back_many(scaling, damping, solution, success, again, known):
+    """As `_pull_back`, for k systems: cotangents `[k,p,p]`, `[k,p]`, `[k,p]` and `[k]`."""
+    w = _known(again, known, success)
+    product = -w[:, :, None] * solution[:, None]
+    to_matrix = (product + tf.linalg.matrix_transpose(product)) / 2
+    return to_matrix, w, -damping[:, None] * w * solution, -tf.reduce_sum(w * solution * scaling, axis=1)
+
+
 def _pull_back(scaling, damping, solution, success, again, known):
     """With M = A + λ diag(s) and w = M⁻¹ x̄:  b̄ = w,  M̄ = -w xᵀ, summed over λ but for b̄ and λ̄.
 
@@ -149,9 +181,14 @@ def _pull_back(scaling, damping, solution, success, again, known):
         solution, success: x and whether it is one, `[k,p]` and `[k]`.
         again, known: w, and whether that is one: not where the cotangent x̄ is not finite.
     """
-    w = tf.where(known[:, None], again, tf.constant(float("nan"), again.dtype))
-    w = tf.where(success[:, None], w, tf.zeros_like(w))
+    w = _known(again, known, success)
     product = -tf.matmul(w, solution, transpose_a=True)
     to_matrix = (product + tf.transpose(product)) / 2
     to_scaling = -tf.reduce_sum(damping[:, None] * w * solution, axis=0)
     return to_matrix, w, to_scaling, -tf.reduce_sum(w * solution * scaling, axis=1)
+
+
+def _known(again, known, success):
+    """w, NaN where it is not known, zero where there was no solution."""
+    w = tf.where(known[:, None], again, tf.constant(float("nan"), again.dtype))
+    return tf.where(success[:, None], w, tf.zeros_like(w))

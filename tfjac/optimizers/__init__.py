@@ -13,6 +13,7 @@ from tfjac.optimizers.minimisation.supervision import LeastSquaresState
 from tfjac.optimizers.problem.declared import register_curvature
 from tfjac.optimizers.problem.loss_terms import NotASumOfSquares
 from tfjac.optimizers.problem.robust import RobustLoss
+from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.results.pictures import plot_fit
@@ -46,6 +47,7 @@ __all__ = [
     "LSMRSolver",
     "LaplacePosterior",
     "LeastSquaresProblem",
+    "BatchedLeastSquaresResult",
     "LeastSquaresResult",
     "LeastSquaresState",
     "LevenbergMarquardt",

@@ -2,11 +2,12 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers.batched import batched_least_squares
 from tfjac.optimizers.minimisation.conditions import GivenConditions
 from tfjac.optimizers.minimisation.minimiser import Minimiser
 from tfjac.optimizers.minimisation.settings import Settings, check_known
 from tfjac.optimizers.minimisation.supervision import Supervisor
-from tfjac.optimizers.options import positive_integer
+from tfjac.optimizers.options import choice, positive_integer
 from tfjac.optimizers.problem.variables import checked_variables
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
@@ -31,6 +32,8 @@ def least_squares(
     verbose=0,
     time_limit=None,
     checkpoint=None,
+    batch_dims=0,
+    chunk_size=None,
     **options,
 ):
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
@@ -68,6 +71,12 @@ def least_squares(
         time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
         checkpoint: path of a file from which to go on, where it exists, and which is kept up to date: a run that was
             cut short goes on to the same bits, also with more `max_steps` or time.
+        batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
+            itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
+            `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
+            `equality`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and `window`.
+        chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
+            residuals and Jacobians where left out.
         loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
             squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
@@ -87,7 +96,8 @@ def least_squares(
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:
-        A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
+        A `LeastSquaresResult`, or with `batch_dims` a `BatchedLeastSquaresResult`; inside a `tf.function` an `Outcome`,
+        the same fields as tensors.
 
     Raises:
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
@@ -100,6 +110,17 @@ def least_squares(
     """
     check_known(options, *_ARGUMENTS)
     flat = checked_variables(tf.nest.flatten(variables))
+    if choice("batch_dims", batch_dims, (0, 1)):
+        others = {
+            "prior": prior, "equality": equality, "callback": callback, "verbose": verbose, "time_limit": time_limit,
+            "checkpoint": checkpoint,
+        }  # fmt: skip
+        options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
+        return batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, others, options)
+    if chunk_size is not None:
+        raise ValueError(
+            f"chunk_size is for batch_dims=1: how many of many fits are under way. Received: chunk_size={chunk_size!r}"
+        )
     limits = _Limits(variables, max_steps, bounds, fixed, prior, equality, callback, verbose, time_limit, checkpoint)
     settings = Settings.of(flat, limits.conditions, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)

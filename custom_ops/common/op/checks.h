@@ -74,11 +74,17 @@ inline absl::Status CheckResidual(const tensorflow::TensorShape& shape, int64_t 
 // Check the shapes of a damped system.
 inline absl::Status CheckSystem(const tensorflow::TensorShape& matrix, const tensorflow::TensorShape& rhs,
                                 const tensorflow::TensorShape& scaling, const tensorflow::TensorShape& damping) {
-  const bool right = rhs.dims() == 1 && scaling == rhs && damping.dims() <= 1 && matrix.dims() == 2 &&
-                     matrix.dim_size(0) == rhs.dim_size(0) && matrix.dim_size(1) == rhs.dim_size(0);
-  if (right) return absl::OkStatus();
+  const bool one = matrix.dims() == 2 && rhs.dims() == 1 && damping.dims() <= 1;
+  const bool many = matrix.dims() == 3 && rhs.dims() == 2 && damping.dims() == 1 &&
+                    matrix.dim_size(0) == rhs.dim_size(0) && damping.dim_size(0) == rhs.dim_size(0);
+  if (one || many) {
+    const int64_t p = rhs.dim_size(rhs.dims() - 1);
+    const bool square = matrix.dim_size(matrix.dims() - 2) == p && matrix.dim_size(matrix.dims() - 1) == p;
+    if (square && scaling == rhs) return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]. Received: matrix ",
+      "The shapes must be matrix [p,p], rhs [p], scaling [p] and damping [] or [k]; or matrix [k,p,p], rhs [k,p], "
+      "scaling [k,p] and damping [k]. Received: matrix ",
       matrix.DebugString(), ", rhs ", rhs.DebugString(), ", scaling ", scaling.DebugString(), ", damping ",
       damping.DebugString()));
 }

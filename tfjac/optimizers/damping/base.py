@@ -1,7 +1,8 @@
 """What a damping is: how much of λD is added to JᵀJ, and how the answer to a trial step changes it.
 
 A damping keeps a tuple of scalar tensors as its state, so that the same code runs in a loop inside a graph, in an
-optimizer whose state is saved, and in a test. A state of zeros means "not chosen yet".
+optimizer whose state is saved, and in a test. A state of zeros means "not chosen yet". Of many fits at once, every
+scalar is a vector `[n]`, one element for each, and every step `[n, p]`: the formulas are elementwise.
 
 λ has the units of JᵀJ / D. What it is compared with is the *curvature* κ = max diag(D⁻¹ JᵀJ): the first λ and the
 bounds are multiples of κ, so that scaling the residuals changes nothing.
@@ -79,7 +80,7 @@ class Damping(abc.ABC):
 
     def resume(self, state, curvature, length):
         """Return `state`, or the first one where it is all zeros."""
-        fresh = tf.reduce_all([tf.equal(value, 0) for value in state])
+        fresh = tf.reduce_all([tf.equal(value, 0) for value in state], axis=0)
         return tuple(tf.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
 
     def bounds(self, curvature):

@@ -27,7 +27,7 @@ class NielsenDamping(Damping):
 
     def start(self, curvature, length):
         """Return λ = initial·κ and ν = 2."""
-        return self.clip(self.initial * curvature, curvature), tf.constant(2, curvature.dtype)
+        return self.clip(self.initial * curvature, curvature), 2 * tf.ones_like(curvature)
 
     def propose(self, state, solve, curvature):
         """Solve with the λ of the state."""

@@ -41,28 +41,33 @@ class TrustRegionDamping(Damping):
         radius, damping = state
         newton = solve(self.bounds(curvature)[0])
         fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
-        return tf.cond(
-            fits, lambda: newton, lambda: self._fill(radius, self.clip(damping, curvature), solve, curvature)
-        )
+        guess = self.clip(damping, curvature)
+        return tf.cond(tf.reduce_all(fits), lambda: newton, lambda: self._fill(radius, guess, solve, curvature, newton))
 
-    def _fill(self, radius, guess, solve, curvature):
-        """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`."""
+    def _fill(self, radius, guess, solve, curvature, newton):
+        """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`, where `newton` does not fit."""
+        low, high = self.bounds(curvature)
+        fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
 
-        def outside(count, lower, upper, last, proposal):
+        def outside(lower, upper, proposal):
             off = tf.abs(proposal.length - radius) > self.tolerance * radius
-            return (count < self.max_solves) & (lower < upper) & (off | ~proposal.solved)
+            return (lower < upper) & (off | ~proposal.solved)
+
+        def unfinished(count, lower, upper, last, proposal):
+            return (count < self.max_solves) & tf.reduce_any(outside(lower, upper, proposal))
 
         def again(count, lower, upper, last, proposal):
+            searching = outside(lower, upper, proposal)
             long = ~proposal.solved | (proposal.length > radius)
-            lower = tf.where(long, proposal.damping, lower)
-            upper = tf.where(long, upper, proposal.damping)
-            trial = solve(self._next(radius, lower, upper, last, proposal))
+            lower = tf.where(searching & long, proposal.damping, lower)
+            upper = tf.where(searching & ~long, proposal.damping, upper)
+            trial = solve(tf.where(searching, self._next(radius, lower, upper, last, proposal), proposal.damping))
             return count + 1, lower, upper, (proposal.damping, proposal.length), trial
 
-        low, high = self.bounds(curvature)
         nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
-        start = (tf.constant(1), low, high, nowhere, solve(guess))
-        return Proposal(*tf.while_loop(outside, again, start)[-1])
+        first = solve(tf.where(fits, newton.damping, guess))
+        start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
+        return Proposal(*tf.while_loop(unfinished, again, start)[-1])
 
     @staticmethod
     def _next(radius, lower, upper, last, proposal):

@@ -172,7 +172,7 @@ class Minimisation:
         self.sizes = problem.sizes
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
-        outcome = _after(progress.outcome, running, report, status, max_steps)
+        outcome = outcome_after(progress.outcome, running, report, status, max_steps)
         moved = report.accepted
         if window:
             window = window.after(report, Columns(self._variables).flatten(self.values()))
@@ -187,12 +187,17 @@ def unit_of(residuals, dtype):
     are those of J, whether it is as large or as small as they are, or about 1.
     """
     sizes = [tf.reduce_max(tf.abs(tf.cast(residual, dtype))) for residual in residuals]
-    half = tf.math.log(tf.reduce_max(sizes)) / (2 * np.log(2))
+    return units_of(tf.stack(sizes))
+
+
+def units_of(residuals):
+    """Return the `unit_of` each row of residuals `[..., m]`."""
+    half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
     extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
-    return tf.where(extreme, tf.pow(tf.constant(2, dtype), tf.round(half)), tf.ones([], dtype))
+    return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))
 
 
-def _after(outcome, running, report, status, max_steps):
+def outcome_after(outcome, running, report, status, max_steps):
     """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
     steps = outcome.steps + tf.cast(running, tf.int32)
     status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)

@@ -53,13 +53,14 @@ class Settings(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, variables, conditions, options):
+    def of(cls, variables, conditions, options, num_parameters=None):
         """Check the options of `least_squares` that are in the graph.
 
         Args:
             variables: list of the variables.
-            conditions: `GivenConditions`.
+            conditions: `GivenConditions`, or None for none.
             options: dict, without those that have their defaults.
+            num_parameters: how many parameters are solved for at once; all elements of the variables where left out.
 
         Raises:
             ValueError, TypeError: for bad ones.
@@ -72,7 +73,7 @@ class Settings(NamedTuple):
             checked_gram_dtype(given["gram_dtype"]),
         )
         parts = (
-            get_damping(given["damping"] or _default_damping(variables)),
+            get_damping(given["damping"] or _default_damping(num_parameters or Columns(variables).total)),
             get_scaling(given["scaling"]),
             get_solver(given["solver"]),
         )
@@ -83,8 +84,8 @@ class Settings(NamedTuple):
             limits,
             isinstance(losses, tuple),
             tuple(part is None for part in (*each, acceleration)),
-            conditions.specs(),
-            conditions.prior_is_uniform,
+            Conditions() if conditions is None else conditions.specs(),
+            conditions is None or conditions.prior_is_uniform,
             positive_integer("window", given["window"]),
             bool(given["jit_compile"]),
         )
@@ -97,9 +98,9 @@ class Settings(NamedTuple):
         return cls(Method(*parts, *numbers, acceleration), limits, losses, *rest[3:], compared)
 
 
-def _default_damping(variables):
+def _default_damping(num_parameters):
     """Return the sturdiest rule where a solve costs next to nothing, else the one that takes one solve per attempt."""
-    return "trust_region" if Columns(variables).total <= SMALL else "nielsen"
+    return "trust_region" if num_parameters <= SMALL else "nielsen"
 
 
 def check_known(options, *others):

@@ -34,10 +34,10 @@ class RobustLoss(abc.ABC):
     def slopes(self, z):
         """Return ρ′(z) and zρ″(z)."""
 
-    def cost(self, residual, unit=1):
-        """Return ½ Σ c² ρ((r/c)²), a scalar; residuals and scale are both measured in `unit`."""
+    def cost(self, residual, unit=1, axis=None):
+        """Return ½ Σ c² ρ((r/c)²), over `axis` or all of it; residuals and scale are both measured in `unit`."""
         scale = tf.constant(self.scale, residual.dtype) / unit
-        return tf.square(scale) * tf.reduce_sum(self.value(tf.square(residual / scale))) / 2
+        return tf.reduce_sum(tf.square(scale) * self.value(tf.square(residual / scale)), axis) / 2
 
     def linearised(self, residual, unit=1):
         """Return r̃ = √ρ′·r with √ρ′ held constant, so that J̃ᵀr̃ = ∇F."""

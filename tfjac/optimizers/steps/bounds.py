@@ -71,14 +71,17 @@ class Bounds:
 
 
 class Box(NamedTuple):
-    """Lower and upper bounds of all parameters, `[p]` each; equal ones fix a parameter."""
+    """Lower and upper bounds of all parameters, `[p]` each; equal ones fix a parameter.
+
+    Of n fits they are `[n, p]`, and so are positions and steps.
+    """
 
     lower: Any
     upper: Any
 
     def contains(self, position):
         """Return whether all of `position` `[p]` is within the bounds, a scalar."""
-        return tf.reduce_all((position >= self.lower) & (position <= self.upper))
+        return tf.reduce_all((position >= self.lower) & (position <= self.upper), axis=-1)
 
     def free(self, position, gradient):
         """Return `[p]`, bool: the parameters that are not held by a bound, the gradient of the cost being as given."""
@@ -96,7 +99,7 @@ class Box(NamedTuple):
         room = tf.where(
             tf.equal(step, 0), tf.constant(np.inf, step.dtype), tf.math.divide_no_nan(bound - position, step)
         )
-        first = tf.minimum(tf.reduce_min(room), 1)
+        first = tf.minimum(tf.reduce_min(room, axis=-1, keepdims=True), 1)
         return self.project(tf.where(room <= first, bound, position + first * step))
 
 

@@ -107,6 +107,7 @@ class Outcome(NamedTuple):
     """What `least_squares` returns inside a `tf.function`: the fields of `LeastSquaresResult`, as tensors.
 
     It can be returned from the function as it is; `Status(int(outcome.status))` has the name and the message then.
+    With `batch_dims=1` all but x are vectors, an element for each fit.
 
     Attributes:
         x: the values found, in the nest of the variables; the variables hold them too.
@@ -130,8 +131,8 @@ class Outcome(NamedTuple):
 
     @property
     def success(self):
-        """Scalar bool: whether a tolerance was met."""
-        return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged])
+        """Bool like `status`: whether a tolerance was met."""
+        return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged], axis=0)
 
 
 class Point(NamedTuple):
@@ -181,9 +182,14 @@ class Trial(NamedTuple):
     @classmethod
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
-        return cls(tf.constant(0), tf.constant(False), cost, *[tf.zeros_like(cost)] * 7, state)
+        none = tf.zeros_like(cost)
+        return cls(tf.cast(none, tf.int32), tf.cast(none, tf.bool), cost, *[none] * 7, state)
 
 
 def chosen(condition, record, other):
-    """Return a record of tensors where a scalar condition holds, else another like it."""
-    return tf.nest.map_structure(lambda one, two: tf.where(condition, one, two), record, other)
+    """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
+
+    def choice(one, two):
+        return tf.where(condition[(..., *[None] * (one.shape.rank - condition.shape.rank))], one, two)
+
+    return tf.nest.map_structure(choice, record, other)

@@ -13,8 +13,8 @@ from tfjac.optimizers.options import resolve
 
 
 def scaled_norm(vector, scaling):
-    """Return ‖D^½ v‖, a scalar, for v and D `[p]`."""
-    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector)))
+    """Return ‖D^½ v‖, a scalar, for v and D `[p]`, or `[n]` for those of n fits, `[n, p]`."""
+    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector), axis=-1))
 
 
 class Scaling(abc.ABC):

@@ -17,13 +17,12 @@ from functools import partial
 
 import tensorflow as tf
 
-from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.linearisation import FreeLinearisation
 from tfjac.optimizers.solvers.in_plane import PlaneSystem
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.widened import prepared
-from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.records import Point, Report, State, Trial, chosen
+from tfjac.optimizers.steps.judging import all_finite, all_zero, judge, lenient, next_trial, proposing, report_of
+from tfjac.optimizers.steps.records import Point, State, Trial, chosen
 from tfjac.optimizers.steps.scaling import scaled_norm
 
 
@@ -70,7 +69,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
         return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
 
     def attempt(trial):
-        return (_attempt(trial, problem, path, _proposing(solve, point.scaling), bend, point, method, leeway),)
+        return (_attempt(trial, problem, path, proposing(solve, point.scaling), bend, point, method, leeway),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
     (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
@@ -79,7 +78,8 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     new_state = chosen(point.usable, new_state, state)
     none = tf.zeros_like(last.cost)
     effective = tf.cond(last.accepted, system.effective_parameters, lambda: none) if method.evidence else none
-    return new_state, _report(last, problem, system, point, method.solver.names.index(solver.name), effective)
+    position, solver = problem.columns.flatten(point.values), method.solver.names.index(solver.name)
+    return new_state, report_of(last, point, problem.cost, position, system.gradient, solver, effective)
 
 
 def _point(problem, linearisation, system, state, method):
@@ -93,8 +93,8 @@ def _point(problem, linearisation, system, state, method):
         curvature=curvature,
         length=scaled_norm(problem.columns.flatten(values), scaling),
         columns=columns,
-        finite=_all_finite(problem.cost, system.gradient, curvature),
-        stationary=tf.reduce_all(tf.equal(system.gradient, 0)) | _without_data(linearisation, data),
+        finite=all_finite(problem.cost, system.gradient, curvature),
+        stationary=all_zero(system.gradient) | _without_data(linearisation, data),
         highest=method.damping.bounds(curvature)[1],
     )
 
@@ -105,7 +105,7 @@ def _without_data(linearisation, data):
     A regulariser alone would then take all weights to its own minimum, in one step.
     """
     any_data = linearisation.has_residuals or linearisation.prior.is_data
-    return tf.reduce_all(tf.equal(data, 0)) if any_data else tf.constant(False)
+    return all_zero(data) if any_data else tf.constant(False)
 
 
 def _attempt(trial, problem, path, propose, bend, point, method, leeway):
@@ -118,19 +118,8 @@ def _attempt(trial, problem, path, propose, bend, point, method, leeway):
     plain = judge(problem.cost - cost, predicted, slope, proposal.solved, method.min_gain)
     verdict = plain if leeway is None else lenient(plain, predicted, leeway, method.min_gain)
     problem.restore_unless(verdict.accepted, point.values)
-    return Trial(
-        attempts=trial.attempts + 1,
-        accepted=verdict.accepted,
-        cost=tf.where(verdict.accepted, cost, problem.cost),
-        reduction=verdict.reduction,
-        predicted=promise,
-        promised=tf.where(tf.equal(trial.attempts, 0), promise, trial.promised),
-        ratio=plain.ratio,
-        held=proposal.damping * tf.square(proposal.length),
-        step_length=scaled_norm(proposal.step, point.columns),
-        damping=proposal.damping,
-        state=method.damping.update(trial.state, proposal, verdict, point.curvature),
-    )
+    cost = tf.where(verdict.accepted, cost, problem.cost)
+    return next_trial(trial, proposal, verdict, plain.ratio, promise, cost, point, method.damping)
 
 
 class _Path:
@@ -178,69 +167,9 @@ class _Path:
         return end - position, tf.maximum(*predicted)
 
 
-def judge(reduction, predicted, slope, solved, min_gain):
-    """Compare the actual with the predicted reduction; anything not finite is as bad as can be."""
-    infinity = tf.constant(float("inf"), reduction.dtype)
-    reduction = tf.where(tf.math.is_finite(reduction), reduction, -infinity)
-    sound = solved & (predicted > 0) & tf.math.is_finite(predicted) & (reduction > -infinity)
-    ratio = tf.where(sound, reduction / predicted, -infinity)
-    return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction)
-
-
-def lenient(verdict, predicted, leeway, min_gain):
-    """Return the verdict by the reduction since an earlier point, where that is the more favourable."""
-    since = (verdict.reduction + leeway.rise) / (predicted + leeway.promised)
-    ratio = tf.where(tf.math.is_finite(verdict.ratio), tf.maximum(verdict.ratio, since), verdict.ratio)
-    return verdict._replace(accepted=ratio > min_gain, ratio=ratio)
-
-
 def _bend(acceleration, problem, solve, scaling):
     """Return the function from a `Proposal` to what is added to its step; None without acceleration."""
     if acceleration is None:
         return None
     second = problem.second_derivative()
     return lambda proposal: acceleration.bend(proposal, solve, second, scaling)
-
-
-def _proposing(solve, scaling):
-    """Return `propose(λ) -> Proposal` for one linearisation and one D, to be called any number of times."""
-
-    def proposal(damping):
-        step, solved = solve(damping)
-        length = scaled_norm(step, scaling)
-        return Proposal(step, solved & tf.math.is_finite(length), damping, length)
-
-    return proposal
-
-
-def _all_finite(*tensors):
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
-
-
-def _report(last, problem, system, point, solver, effective):
-    products = tf.sqrt(point.columns) * tf.sqrt(2 * tf.abs(problem.cost))
-    gradient = tf.abs(system.gradient)
-    return Report(
-        cost=last.cost,
-        reduction=last.reduction,
-        predicted=last.predicted,
-        promised=last.promised,
-        ratio=last.ratio,
-        held=last.held,
-        damping=last.damping,
-        gradient_norm=tf.reduce_max(gradient),
-        cosine=tf.reduce_max(tf.math.divide_no_nan(gradient, products)),
-        step_length=last.step_length,
-        length=scaled_norm(problem.columns.flatten(point.values), point.columns),
-        attempts=last.attempts,
-        status=_status(last, point),
-        solver=tf.constant(solver),
-        effective=effective,
-    )
-
-
-def _status(last, point):
-    rejected = tf.where(last.damping >= point.highest, int(Status.STALLED), int(Status.REJECTED))
-    status = tf.where(last.accepted, int(Status.RUNNING), rejected)
-    status = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), status)
-    return tf.where(point.finite, status, int(Status.NOT_FINITE))

@@ -28,11 +28,27 @@ def function_of_data(residuals, variables, args):
     if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
         functions = [function_of_data(each, variables, args) for each in residuals]
         return lambda *data: [function(*data) for function in functions]
+    of_values = function_of_values(residuals, variables, args)
+    return residuals if of_values is None else lambda *data: of_values(variables, *data)
+
+
+def function_of_values(residuals, variables, args):
+    """Return residuals that are given the variables as a function of their nest, or of one like it, and of `args`.
+
+    Args:
+        residuals, variables, args: as in `function_of_data`.
+
+    Returns:
+        None where a function reads the variables itself.
+    """
+    if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
+        functions = [function_of_values(each, variables, args) for each in residuals]
+        return None if None in functions else lambda *given: [function(*given) for function in functions]
     if not callable(residuals) or isinstance(residuals, keras.layers.Layer) or _takes(residuals, args):
-        return residuals
+        return None
     if isinstance(variables, (list, tuple)) and _takes(residuals, [*variables, *args]):
-        return lambda *data: residuals(*variables, *data)
-    return (lambda *data: residuals(variables, *data)) if _takes(residuals, [variables, *args]) else residuals
+        return lambda values, *data: residuals(*values, *data)
+    return residuals if _takes(residuals, [variables, *args]) else None
 
 
 def _takes(function, args):

@@ -113,6 +113,11 @@ class TracedResiduals:
         return len(self._outputs)
 
     @property
+    def shapes(self):
+        """List of the static shapes of the tensors that it returned."""
+        return [tensor.shape for tensor in self._outputs]
+
+    @property
     def specs(self):
         """List of `tf.TensorSpec`, what data are like."""
         return [_spec(tensor) for tensor in self._inputs]
@@ -199,8 +204,8 @@ def _reading(op, value, inputs):
     if op.type == "ResourceGather":
         return [tf.gather(value, inputs[1], batch_dims=op.get_attr("batch_dims"))]
     raise ValueError(
-        "A minimum has derivatives only where the residuals read variables outside of loops and branches: read them "
-        f"before, as x = tf.identity(variable). Received: op {op.name!r} of type {op.type}"
+        "For derivatives of a minimum, and for many fits at once, residuals must read variables outside of loops and "
+        f"branches: read them before, as x = tf.identity(variable). Received: op {op.name!r} of type {op.type}"
     )
 
 

@@ -1,0 +1,320 @@
+"""Many fits at once against each of them alone: by SciPy, and by `least_squares` itself, step for step."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+import tfjac
+from tfjac.optimizers import Status, least_squares
+
+T = np.linspace(0, 4, 12)
+COUNT = 20
+
+
+def decays(generator, count=COUNT):
+    """Give measured decays `[count, 12]` of as many sizes and rates."""
+    truth = np.stack([generator.uniform(1, 4, count), generator.uniform(0.2, 2, count)], axis=1)
+    return truth[:, :1] * np.exp(-truth[:, 1:] * T) + 0.05 * generator.normal(size=(count, T.size))
+
+
+def residuals_of(parameters, measured):
+    """Give the residuals of decays `[n, 12]` as plain TensorFlow."""
+    return parameters[:, :1] * tf.exp(-parameters[:, 1:] * T) - measured
+
+
+def by_scipy(measured, start, **options):
+    """Give the minimum of one decay."""
+    return scipy.optimize.least_squares(
+        lambda x: x[0] * np.exp(-x[1] * T) - measured, start, xtol=1e-14, ftol=1e-14, gtol=1e-14, **options
+    )
+
+
+def started(count=COUNT, dtype=tf.float64):
+    """Give the variable `[count, 2]` at the start."""
+    return tf.Variable(np.tile([2.0, 1.0], [count, 1]), dtype=dtype)
+
+
+@pytest.fixture
+def measured(rng):
+    """Give measured decays, one of which has a number that is none, and one that is constant."""
+    values = decays(rng)
+    values[3, 5], values[7] = np.nan, 0.0
+    return values
+
+
+@pytest.mark.parametrize("damping", ["trust_region", "nielsen"])
+@pytest.mark.parametrize("chunk_size", [None, 6])
+def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
+    """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself."""
+    x = started()
+    options = {"damping": damping, "max_steps": 30}
+    found = least_squares(residuals_of, x, args=(measured,), batch_dims=1, chunk_size=chunk_size, **options)
+    np.testing.assert_array_equal(found.x, x.numpy())
+    alone = tf.Variable([2.0, 1.0], dtype=tf.float64)
+    problem = tfjac.LeastSquaresProblem(
+        lambda y: alone[0] * tf.exp(-alone[1] * T) - y, alone, solver="cholesky", **options
+    )
+    for k, values in enumerate(measured):
+        alone.assign([2.0, 1.0])
+        one = problem.solve(values)
+        assert Status(found.status[k]) == one.status, k
+        assert (found.steps[k], found.evaluations[k]) == (one.steps, one.evaluations), k
+        np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-9)
+        np.testing.assert_allclose(found.gradient_norm[k], one.gradient_norm, rtol=1e-3, atol=1e-10)
+    assert Status(found.status[3]) == Status.NOT_FINITE and not found.success[3]
+    np.testing.assert_array_equal(found.x[3], [2.0, 1.0])
+    assert found.success.sum() >= COUNT - 2
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
+    """Against SciPy within bounds of each fit: the same minima, and the same parameters at their bounds."""
+    measured, x = decays(rng), started()
+    upper = np.stack([np.linspace(1.5, 5, COUNT), np.linspace(2.5, 1.0, COUNT)], axis=1)
+    upper[0] = [2.0, 3.0]
+    start = np.minimum(x.numpy(), upper)
+    x.assign(start)
+    options = {"xtol": 1e-12, "ftol": 1e-13, "gtol": 1e-10, "batch_dims": 1, "jit_compile": jit_compile}
+    found = least_squares(residuals_of, x, args=(measured,), bounds=(0.0, upper), **options)
+    for k in range(COUNT):
+        inside = np.clip(start[k], 1e-6, upper[k] - 1e-6)
+        expected = by_scipy(measured[k], inside, bounds=([0, 0], upper[k]))
+        np.testing.assert_allclose(found.x[k], expected.x, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(found.active[k], np.isclose(expected.x, upper[k], rtol=1e-6).astype(int))
+    assert np.all(found.x <= upper) and found.active.sum() >= 3
+
+    fixed = np.zeros([COUNT, 2], bool)
+    fixed[::2, 1] = True
+    x.assign(np.tile([2.0, 1.0], [COUNT, 1]))
+    found = least_squares(residuals_of, x, args=(measured,), fixed=fixed, **options)
+    shape = np.exp(-T)
+    np.testing.assert_allclose(found.x[::2, 0], measured[::2] @ shape / (shape @ shape), rtol=1e-7)
+    np.testing.assert_array_equal(found.x[::2, 1], 1.0)
+    np.testing.assert_allclose(found.x[1], by_scipy(measured[1], [2.0, 1.0]).x, rtol=1e-6)
+
+
+def test_a_start_outside_of_its_bounds_harms_no_other(rng):
+    """That fit is INFEASIBLE, and stays; the others go on."""
+    x = started()
+    x.assign(np.where(np.arange(COUNT)[:, None] == 4, 9.0, x.numpy()))
+    found = least_squares(residuals_of, x, args=(decays(rng),), bounds=(0.0, 5.0), batch_dims=1)
+    assert Status(found.status[4]) == Status.INFEASIBLE and found.success.sum() == COUNT - 1
+    np.testing.assert_array_equal(found.x[4], [9.0, 9.0])
+
+
+def test_errors_respect_masks_and_weights(rng):
+    """Covariances against SciPy's `curve_fit` of the measurements that count, by their weights; of the rest, NaN."""
+    measured, x = decays(rng), started()
+    kept = rng.uniform(size=measured.shape) < 0.8
+    kept[5], kept[6] = False, np.arange(T.size) < 2
+    weights = rng.uniform(0.5, 2, size=T.size)
+    measured = np.where(kept, measured, 1e3)
+
+    def residuals(parameters, measured, kept):
+        weighted = weights * residuals_of(parameters, measured)
+        return tf.where(kept, weighted, tf.zeros_like(weighted))
+
+    found = least_squares(residuals, x, xtol=1e-12, ftol=1e-13, args=(measured, kept), batch_dims=1)
+    np.testing.assert_array_equal(found.num_residuals, kept.sum(axis=1))
+    covariance, errors = found.covariance(), found.standard_errors()
+    for k in range(COUNT):
+        if k in (5, 6):
+            assert np.isnan(covariance[k]).all() and not found.determined()[k]
+            continue
+        rows = kept[k]
+        values, expected = scipy.optimize.curve_fit(
+            lambda t, size, rate: size * np.exp(-rate * t), T[rows], measured[k][rows], [2, 1],
+            sigma=1 / weights[rows], xtol=1e-14, ftol=1e-14,
+        )  # fmt: skip
+        np.testing.assert_allclose(found.x[k], values, rtol=1e-6)
+        np.testing.assert_allclose(covariance[k], expected, rtol=1e-4)
+        np.testing.assert_allclose(errors[k], np.sqrt(np.diag(expected)), rtol=1e-4)
+    assert Status(found.status[5]) == Status.GRADIENT_TOLERANCE and found.rank[5] == 0
+    assert "20 fits" in repr(found) and "GRADIENT_TOLERANCE" in found.summary()
+
+
+def test_outliers_by_a_robust_loss(rng):
+    """Against SciPy with the same loss."""
+    measured, x = decays(rng), started()
+    measured[:, 4] += 3.0
+    found = least_squares(
+        residuals_of, x, xtol=1e-12, ftol=1e-14, args=(measured,), batch_dims=1, loss="soft_l1", loss_scale=0.1
+    )
+    for k in range(0, COUNT, 4):
+        expected = by_scipy(measured[k], [2.0, 1.0], loss="soft_l1", f_scale=0.1)
+        np.testing.assert_allclose(found.x[k], expected.x, rtol=1e-5)
+        np.testing.assert_allclose(found.cost[k], expected.cost, rtol=1e-8)
+    with pytest.raises(ValueError, match="robust"):
+        found.standard_errors()
+
+
+def read_by_themselves(x, measured):
+    return lambda: residuals_of(tf.convert_to_tensor(x), measured)
+
+
+def read_with_args(x, measured):
+    return lambda y: residuals_of(tf.convert_to_tensor(x), y)
+
+
+def given_a_constant(x, measured):
+    return lambda parameters: residuals_of(parameters, measured)
+
+
+def given_a_captured_tensor(x, measured):
+    captured = tf.constant(measured)
+    return lambda parameters: residuals_of(parameters, captured)
+
+
+def of_several_tensors(x, measured):
+    def residuals(parameters, y):
+        all_of_them = residuals_of(parameters, y)
+        return {"early": all_of_them[:, :5], "late": tf.reshape(all_of_them[:, 5:], [-1, 7, 1])}
+
+    return residuals
+
+
+@pytest.mark.parametrize(
+    "form", [read_by_themselves, read_with_args, given_a_constant, given_a_captured_tensor, of_several_tensors]
+)
+def test_forms_of_residuals(rng, form):
+    """Whether residuals read the variables or are given them, and where their data come from."""
+    measured, x = decays(rng), started()
+    args = (measured,) if form in (read_with_args, of_several_tensors) else ()
+    found = least_squares(form(x, measured), x, args=args, batch_dims=1)
+    assert found.success.all()
+    for k in (0, COUNT - 1):
+        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shared", ["times", "reduced"])
+def test_shared_data_with_as_many_rows_as_there_are_fits(rng, shared):
+    """Data that all fits share are not taken for those of each, although there are as many as fits."""
+    count = T.size
+    measured, x = decays(rng, count), started(count)
+
+    def residuals(parameters, measured, t):
+        t = t if shared == "times" else T + 0 * tf.reduce_mean(t) + tf.reduce_max(t) - 4.0
+        return parameters[:, :1] * tf.exp(-parameters[:, 1:] * t) - measured
+
+    found = least_squares(residuals, x, args=(measured, T), batch_dims=1)
+    for k in (0, count - 1):
+        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
+
+
+def test_nests_of_variables_in_a_graph(rng):
+    """An `Outcome` of vectors, and data as arguments of the user's function; also compiled with the rest by XLA."""
+    measured = decays(rng)
+    x = {"rate": tf.Variable(np.ones(COUNT)), "size": tf.Variable(2 * np.ones([COUNT, 1]))}
+
+    def residuals(x, y):
+        return x["size"] * tf.exp(-x["rate"][:, None] * T) - y
+
+    for jit_compile in (False, True):
+
+        @tf.function(jit_compile=jit_compile)
+        def fit(y):
+            x["rate"].assign(tf.ones([COUNT], tf.float64))
+            outcome = least_squares(residuals, x, args=(y,), batch_dims=1, chunk_size=8)
+            return outcome, outcome.success
+
+        outcome, success = fit(tf.constant(measured))
+        assert success.shape == [COUNT] and np.all(success)
+        np.testing.assert_array_equal(outcome.x["rate"], x["rate"].numpy())
+        for k in (0, COUNT - 1):
+            expected = by_scipy(measured[k], [2.0, 1.0])
+            np.testing.assert_allclose([outcome.x["size"][k, 0], outcome.x["rate"][k]], expected.x, rtol=1e-5)
+            np.testing.assert_allclose(outcome.cost[k], expected.cost, rtol=1e-8)
+    with pytest.raises(ValueError, match="no derivatives"):
+        tf.function(lambda y: tf.gradients(fit.python_function(y)[0].cost, y))(tf.constant(measured))
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
+def test_residuals_of_any_scale(rng, scale):
+    """In single precision, squares of what is measured would be zero, or infinite; each fit has a unit of its own."""
+    measured = decays(rng, 5)
+    scales = np.array([1.0, scale, 1.0, scale, 1.0])[:, None]
+
+    def residuals(parameters, measured, scales):
+        return scales * parameters[:, :1] * tf.exp(-parameters[:, 1:] * T.astype(np.float32)) - measured
+
+    x = started(5, tf.float32)
+    found = least_squares(residuals, x, args=(measured * scales, scales), batch_dims=1)
+    assert found.success.all()
+    for k in range(5):
+        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=2e-3)
+
+
+def test_undetermined_fits_are_named(rng):
+    """A parameter that the data of one fit do not depend on: its errors are NaN, those of the others are not."""
+    measured, x = decays(rng), started()
+    seen = np.ones([COUNT, 1])
+    seen[2] = 0
+
+    def residuals(parameters, measured, seen):
+        return seen * parameters[:, :1] * tf.exp(-parameters[:, 1:] * T) - measured
+
+    found = least_squares(residuals, x, args=(measured, seen), batch_dims=1)
+    np.testing.assert_array_equal(~found.determined(), np.arange(COUNT) == 2)
+    np.testing.assert_array_equal(found.x[2], [2.0, 1.0])
+    assert found.rank[2] == 0 and np.isnan(found.standard_errors()[2]).all()
+
+
+def test_a_second_call_traces_the_residuals_alone(rng):
+    """New data of the same shapes use the minimisation that was traced before; a result stays what it was."""
+    x, traces = started(), []
+
+    def residuals(parameters, measured):
+        traces.append(1)
+        return residuals_of(parameters, measured)
+
+    first = least_squares(residuals, x, args=(decays(rng),), batch_dims=1)
+    errors, before = first.standard_errors(), len(traces)
+    measured = decays(rng)
+    second = least_squares(residuals, x, args=(measured,), batch_dims=1)
+    assert len(traces) - before == 1 < before
+    np.testing.assert_allclose(second.x[0], by_scipy(measured[0], [2.0, 1.0]).x, rtol=1e-5)
+    np.testing.assert_array_equal(first.standard_errors(), errors)
+
+
+REFUSED = {
+    "mixing fits": (lambda p, y: residuals_of(p, y) - tf.reduce_mean(p[:, :1]), {}, "its own parameters alone"),
+    "mixing fits by an op": (lambda p, y: residuals_of(tf.cumsum(p), y), {}, "Cumsum"),
+    "another shape": (lambda p, y: tf.reshape(residuals_of(p, y), [-1]), {}, "along their first axis"),
+    "a scalar": (lambda p, y: tf.reduce_sum(residuals_of(p, y)), {}, "along their first axis"),
+    "random": (lambda p, y: residuals_of(p, y) + tf.random.normal([], dtype=tf.float64), {}, "draw at random"),
+    "unused": (lambda p, y: p[:, :1] * 0 + y, {"variables": 2}, "depend on every variable"),
+    "a prior": (residuals_of, {"prior": (0.0, 1.0)}, "prior does not go together"),
+    "a callback": (residuals_of, {"callback": print}, "callback does not go together"),
+    "a window": (residuals_of, {"window": 3}, "window does not go together"),
+    "a solver": (residuals_of, {"solver": "qr"}, "cholesky"),
+    "two axes": (residuals_of, {"batch_dims": 2}, "batch_dims must be one of"),
+    "a size": (residuals_of, {"chunk_size": 0}, "chunk_size must be"),
+    "a size without axes": (residuals_of, {"batch_dims": 0, "chunk_size": 3}, "chunk_size"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused(rng, kind):
+    """What is wrong, and what to do."""
+    residuals, options, words = REFUSED[kind]
+    x = started()
+    variables = [x, started()] if options.pop("variables", None) else x
+    if isinstance(variables, list):
+        residuals = lambda p, q, y: residuals_of(p, y)  # noqa: E731
+    with pytest.raises(ValueError, match=words):
+        least_squares(residuals, variables, args=(decays(rng),), **{"batch_dims": 1, **options})
+    np.testing.assert_array_equal(x.numpy(), started().numpy())
+
+
+def test_variables_of_other_lengths_and_sizes_that_cannot_be():
+    """Variables that have not the fits along their first axis; chunks of residuals that read the variables."""
+    x = started()
+    with pytest.raises(ValueError, match="as many in each"):
+        least_squares(lambda p, q: p + q, [x, started(3)], batch_dims=1)
+    with pytest.raises(ValueError, match="chunk_size has no effect"):
+        least_squares(lambda: residuals_of(tf.convert_to_tensor(x), 1.0), x, batch_dims=1, chunk_size=4)
+    problem = tfjac.LeastSquaresProblem
+    with pytest.raises(TypeError, match="no such option"):
+        problem(residuals_of, x, batch_dims=1)

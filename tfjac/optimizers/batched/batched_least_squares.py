@@ -1,0 +1,150 @@
+"""`least_squares` of many independent fits: its options, checked, and what becomes of the variables."""
+
+import functools
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.jacobians.passes.chunks import in_chunks
+from tfjac.optimizers.batched.linearisation import FitProblem
+from tfjac.optimizers.batched.pool import Pool
+from tfjac.optimizers.batched.residuals import BatchedResiduals
+from tfjac.optimizers.minimisation.settings import Settings
+from tfjac.optimizers.options import positive_integer
+from tfjac.optimizers.problem.robust import losses_of
+from tfjac.optimizers.problem.variables import nested_names
+from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
+from tfjac.optimizers.steps.bounds import Bounds, Box
+from tfjac.optimizers.tracing.callables import as_data
+from tfjac.optimizers.tracing.traces import TraceCache
+
+_BYTES = 2**23
+"""Of residuals and J of the fits that are under way at once, unless told otherwise."""
+
+_TRACES = TraceCache()
+"""Minimisations traced by eager calls."""
+
+
+def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, others, options):
+    """Minimise ½‖r‖² of each of B fits; the arguments are those of `least_squares`, of which it is a part.
+
+    Args:
+        others: dict of arguments that do not go together with batches, with what was given.
+        options: dict of the options that are in the graph.
+
+    Returns:
+        A `BatchedLeastSquaresResult`; inside a `tf.function` an `Outcome` of tensors `[B]`, x in the nest of variables.
+
+    Raises:
+        ValueError, TypeError: for bad arguments.
+    """
+    flat = tf.nest.flatten(variables)
+    _refuse({**others, **options})
+    args, bounds = as_data(args, flat), Bounds(variables, bounds, fixed)
+    batch = BatchedResiduals(residuals, variables, args)
+    settings = Settings.of(flat, None, options, num_parameters=batch.columns.total)
+    chunk_size = None if chunk_size is None else positive_integer("chunk_size", chunk_size)
+
+    def minimiser():
+        return BatchedMinimiser(batch, settings, chunk_size)
+
+    recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size)
+    kept = _TRACES.get(batch, flat, recipe, minimiser) if tf.executing_eagerly() else minimiser()
+    values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
+    box = bounds.box(flat)
+    box = box and Box(*map(batch.columns.rows, box))
+    data = batch.data()
+    found = kept(values, data, box, tf.constant(positive_integer("max_steps", max_steps)))
+    x = batch.columns.split(found.values)
+    for variable, value in zip(flat, x):
+        as_tf_variable(variable).assign(tf.reshape(value, variable.shape))
+    x = tf.nest.pack_sequence_as(variables, x)
+    if tf.executing_eagerly():
+        at_the_end = functools.partial(kept.at_the_end, found.values, data)
+        names, of_squares = nested_names(variables), not any(losses_of(settings.losses, batch.num_tensors))
+        return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)
+    return tf.nest.map_structure(_without_derivatives, found.outcome._replace(x=x))
+
+
+class BatchedMinimiser:
+    """The minimisation of B fits, traced.
+
+    Args:
+        residuals: `BatchedResiduals`.
+        settings: `Settings`.
+        chunk_size: how many fits are under way at once, or None.
+    """
+
+    def __init__(self, residuals, settings, chunk_size):
+        any_number = residuals.for_any
+        if settings.jit_compile:
+            residuals.for_all.traced.check_compiles()
+        self._settings, self._placed = settings, any_number or residuals.for_all
+        self._in_turn, size = any_number is not None, residuals.columns.count
+        if chunk_size is not None and chunk_size < size and not self._in_turn:
+            raise ValueError(
+                "These residuals can be evaluated for all fits only, so that chunk_size has no effect: make them a "
+                "function of the variables and of args, where those with as many rows as there are fits hold what is "
+                f"each fit's own. Received: chunk_size={chunk_size} for {size} fits"
+            )
+        self._at_once = min(size, chunk_size or self._default_size(residuals)) if self._in_turn else size
+        self._shrinks = self._in_turn and tf.executing_eagerly()
+        self._problem = FitProblem(self._placed, settings.losses, settings.jit_compile)
+        self._minimised = tf.function(self._minimise, autograph=False)
+        self._ended = tf.function(self._linearise_all, autograph=False)
+
+    @staticmethod
+    def _default_size(residuals):
+        numbers = residuals.num_residuals * (residuals.columns.total + 3)
+        return max(1, _BYTES // (4 * numbers))
+
+    def __call__(self, values, data, box, max_steps):
+        """Return what the fits `Found` from `values` `[B, p]` on."""
+        return self._minimised(values, data, box, max_steps)
+
+    def at_the_end(self, values, data):
+        """Return JᵀJ `[B, p, p]`, float64, and how many residuals count `[B]`, NumPy, at `values` `[B, p]`."""
+        with tf.init_scope():
+            return [part.numpy() for part in self._ended(values, data)]
+
+    def _minimise(self, values, data, box, max_steps):
+        pool = Pool(self._problem, data, self._placed.own, values, box, self._shrinks)
+        return pool.minimise(self._at_once, self._settings.method, self._settings.limits, max_steps)
+
+    def _linearise_all(self, values, data):
+        pool, (size, p) = Pool(self._problem, data, self._placed.own, values, (), self._shrinks), values.shape
+
+        def some(index):
+            return list(self._problem.at_the_end(tf.gather(values, index), pool.all_data(pool.own_data(index))))
+
+        specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
+        return in_chunks(some, size, specs, self._at_once)
+
+
+def _refuse(given):
+    """Raise ValueError for options that batches do not have."""
+    not_here = {
+        "prior": None, "equality": None, "callback": None, "verbose": 0, "time_limit": None, "checkpoint": None,
+        "acceleration": None, "window": 1, "gram_dtype": None,
+    }  # fmt: skip
+    for name, default in not_here.items():
+        if given.get(name, default) not in (default, None):
+            raise ValueError(
+                f"{name} does not go together with batch_dims=1: leave it out. Received: {name}={given[name]!r}"
+            )
+    if given.get("solver", "auto") not in ("auto", "cholesky"):
+        raise ValueError(
+            "With batch_dims=1 the normal equations of each fit are solved, solver='cholesky'. "
+            f"Received: solver={given['solver']!r}"
+        )
+
+
+@tf.custom_gradient
+def _without_derivatives(tensor):
+    def gradient(*_):
+        raise ValueError(
+            "What least_squares finds with batch_dims=1 has no derivatives: stop them with tf.stop_gradient, or fit "
+            "one at a time. Received: a gradient through it"
+        )
+
+    return tf.identity(tensor), gradient

@@ -1,0 +1,207 @@
+"""Residuals of many fits as functions of their parameters and data, in the form of a graph that is placed anywhere.
+
+Residuals that are given the variables can be evaluated for some of the fits: their graph is traced once more, for any
+number of fits. Which data are those of each fit, row for row, and which are shared by all, is read off the graph, as is
+that no fit depends on another.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, analyse_examples, as_tf_variable, inline_calls
+from tfjac.optimizers.batched.columns import FitColumns
+from tfjac.optimizers.problem.dependence import check_dependence
+from tfjac.optimizers.tracing.callables import function_of_data, function_of_values
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+
+_ROW_FOR_ROW = (ExampleAxis(0), ExampleAxis(0, inner=None))
+
+
+class BatchedResiduals:
+    """The residuals of B fits, traced for all of them, and where that can be, for any number of them.
+
+    Args:
+        residuals: callable, in one of the forms that `least_squares` accepts.
+        variables: nest of variables `[B, ...]`.
+        args: tuple of nests of tensors.
+
+    Attributes:
+        columns: `FitColumns`.
+        for_all: `PlacedResiduals` of all fits.
+
+    Raises:
+        ValueError: for residuals that are not `[B, ...]`, do not depend on a variable, mix fits, or draw at random.
+    """
+
+    def __init__(self, residuals, variables, args):
+        self._variables, self._flat, self._args = variables, tf.nest.flatten(variables), list(args)
+        self.columns = FitColumns(self._flat)
+        of_values = function_of_values(residuals, variables, args)
+        self._function = function_of_data(residuals, variables, args) if of_values is None else of_values
+        self._is_given_values = of_values is not None
+        self.for_all = self._placed(self.columns.count)
+        self._check_shapes()
+        self._in_graph(self._check_apart)
+
+    def fingerprint(self):
+        """Return what is the same for residuals that come out the same; see `TracedResiduals`."""
+        return self.for_all.traced.fingerprint()
+
+    @property
+    def num_tensors(self):
+        """How many tensors the function returns."""
+        return len(self.for_all.shapes)
+
+    @property
+    def num_residuals(self):
+        """How many residuals a fit has."""
+        return sum(shape[1:].num_elements() for shape in self.for_all.shapes)
+
+    def data(self):
+        """Return the data of this call, a list of tensors: its arguments, what was captured, and variables' values."""
+        traced = self.for_all.traced
+        return [*traced.data(self._args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
+
+    @functools.cached_property
+    def for_any(self):
+        """`PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only."""
+        if not self._is_given_values or self.columns.count == 1:
+            return None
+        own = self._in_graph(self._own_data)
+        if None in own:
+            return None
+        try:
+            self._placed(self.columns.count + 1, own)  # where another number of fits goes wrong, it shows in shapes
+            placed = self._placed(None, own)
+        except (ValueError, TypeError):
+            return None
+        return placed if placed.shapes_of_one == self.for_all.shapes_of_one else None
+
+    # -------------------------------------------------------------- tracing
+
+    def _placed(self, count, own=()):
+        """Trace the function for so many fits, or any number where None; `own` says which data have a row for each."""
+        leaves = tf.nest.flatten(self._args)
+        specs = [_spec(leaf, count if its_own else leaf.shape[0]) for leaf, its_own in zip(leaves, own)]
+        specs += [tf.type_spec_from_value(leaf) for leaf in leaves[len(specs) :]]
+        specs = tf.nest.pack_sequence_as(self._args, specs)
+        if self._is_given_values:
+            values = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
+            concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
+        else:
+            concrete = traceable(self._function, self._flat).get_concrete_function(*specs)
+        return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, list(own))
+
+    def _of_values(self, values, *data):
+        return self._function(tf.nest.pack_sequence_as(self._variables, values), *data)
+
+    def _in_graph(self, read):
+        """Return what `read(values, data, tensors)` says of the residuals of all fits, placed in a graph of its own."""
+        said, count = [], self.columns.count
+
+        def placed(values, *data):
+            tensors = inline_calls(self.for_all.tensors(values, list(data)), depends_on=[*values, *data])
+            said.append(read(values, list(data), tensors))
+
+        specs = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
+        tf.function(placed, autograph=False).get_concrete_function(specs, *self.for_all.data_specs)
+        return said[-1]
+
+    # -------------------------------------------------------------- what is read off the graph
+
+    def _check_shapes(self):
+        if self.for_all.traced.drawn_specs:
+            raise ValueError(
+                "With batch_dims=1 residuals must not draw at random, nor act on anything: draw before, and pass what "
+                f"was drawn as args. Received: {self._function!r}"
+            )
+        shapes, count = self.for_all.shapes, self.columns.count
+        if any(shape.rank == 0 or not shape.is_fully_defined() or shape[0] != count for shape in shapes):
+            raise ValueError(
+                "With batch_dims=1 residuals have the fits along their first axis, as the variables have, and as many "
+                "for each fit, a number that is known while tracing: where a fit has fewer, make the rest zero. "
+                f"Received: residuals {', '.join(map(str, shapes))} for {count} fits"
+            )
+
+    def _check_apart(self, values, _, tensors):
+        check_dependence(tensors, self._flat, Dependence(values), "residuals")
+        try:
+            analysis = analyse_examples(values, tensors)
+        except ExamplesMix as mixing:
+            raise _mixing(mixing) from mixing
+        for value in values:
+            if analysis.axis(value) not in _ROW_FOR_ROW and self.columns.count > 1:
+                raise _mixing(f"all fits use {value.name!r} of shape {value.shape}")
+
+    def _own_data(self, values, data, tensors):
+        """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not."""
+        arguments = tf.nest.flatten(self._args)
+        if any(not tf.is_tensor(argument) for argument in arguments):
+            return [None]
+        return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
+
+    def _is_own(self, given, values, tensors):
+        if given.shape.rank in (0, None) or given.shape[0] != self.columns.count:
+            return False
+        try:
+            axis = analyse_examples([*values, given], tensors, by_value=True).axis(given)
+        except ExamplesMix:
+            return None
+        return True if axis is None or axis in _ROW_FOR_ROW else None
+
+
+class PlacedResiduals:
+    """The residuals of n fits, where their graph is placed.
+
+    Args:
+        traced: `TracedResiduals`, of values and data, or of data alone where they read the variables.
+        columns: `FitColumns`.
+        is_given_values: which of the two.
+        own: for each datum whether it has a row for each fit, rather than being shared; those left out are shared.
+
+    Attributes:
+        traced, columns: as given.
+        shapes: list of the static shapes of the residuals.
+    """
+
+    def __init__(self, traced, columns, is_given_values, own):
+        self.traced, self.columns, self._is_given_values = traced, columns, is_given_values
+        self.own = own + [False] * (len(self.data_specs) - len(own))
+        self.shapes = traced.shapes
+
+    @property
+    def shapes_of_one(self):
+        """List of the static shapes of the residuals of one fit."""
+        return [shape[1:] for shape in self.shapes]
+
+    @property
+    def data_specs(self):
+        """List of `tf.TensorSpec`, what data are like: those of a call, and what the variables that are read hold."""
+        given = self.columns.num_variables if self._is_given_values else 0
+        return [*self.traced.specs[given:], *self.traced.handle_specs]
+
+    def tensors(self, values, data):
+        """Return the residuals, a list of tensors `[n, ...]` of the current graph.
+
+        Args:
+            values: list of tensors `[n, ...]`, in place of what the variables hold.
+            data: list of tensors like `data_specs`.
+        """
+        data, held = data[: len(data) - len(self.traced.handles)], data[len(data) - len(self.traced.handles) :]
+        if self._is_given_values:
+            return self.traced.place_at([*values, *data], [], held)
+        for position, value in zip(self.traced.positions, values):
+            if position is not None:
+                held[position] = value
+        return self.traced.place_at(data, [], held)
+
+
+def _spec(leaf, rows):
+    return tf.TensorSpec([rows, *leaf.shape[1:]] if leaf.shape.rank else [], leaf.dtype)
+
+
+def _mixing(reason):
+    return ValueError(
+        f"With batch_dims=1 the residuals of a fit must depend on its own parameters alone. Received: {reason}"
+    )

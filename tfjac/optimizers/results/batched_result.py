@@ -1,0 +1,180 @@
+"""What many independent minimisations found."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.optimizers.statuses import Status
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class BatchedLeastSquaresResult:
+    """The result of `least_squares` with `batch_dims=1`, NumPy arrays with the B fits along their first axis.
+
+    What it says of errors holds for each fit as in `LeastSquaresResult`: residuals that are independent and of equal
+    variance, in a model that is nearly linear within the errors. Residuals that are zero and that no parameter moves,
+    as masked ones are, do not count. Parameters that a bound holds, or that are fixed, count as known.
+
+    Attributes:
+        x: the values found, in the nest of the variables; the variables hold them too.
+        cost: `[B]`, F = ½‖r‖².
+        gradient_norm: `[B]`, max |∂F/∂x|.
+        status: `[B]`, integers, each a `Status`: why it stopped.
+        steps, evaluations, jacobians: `[B]`, as in `LeastSquaresResult`; J is taken at every trial point.
+        damping: `[B]`, λ of the last step.
+        names: tuple of what the variables are called, in the order of the nest.
+    """
+
+    x: Any
+    cost: np.ndarray
+    gradient_norm: np.ndarray
+    status: np.ndarray
+    steps: np.ndarray
+    evaluations: np.ndarray
+    jacobians: np.ndarray
+    damping: np.ndarray
+    names: tuple
+    _values: Any
+    _box: Any
+    _rows: int
+    _of_squares: bool
+    _linearised: Callable[[], tuple]
+
+    @classmethod
+    def of(cls, found, x, box, names, rows, of_squares, linearised):
+        """Return the result of what fits `Found`.
+
+        Args:
+            found: `Found`.
+            x: nest of tensors.
+            box: a `Box`, or an empty tuple.
+            names: what the variables are called.
+            rows: how many residuals a fit has.
+            of_squares: whether they are squared, rather than put into robust losses.
+            linearised: callable without arguments that gives JᵀJ `[B, p, p]`, float64, and how many residuals count.
+        """
+        outcome = {name: value.numpy() for name, value in found.outcome._asdict().items() if name != "x"}
+        x, box = tf.nest.map_structure(np.asarray, x), tf.nest.map_structure(np.asarray, box)
+        values = found.values.numpy()
+        private = {"_values": values, "_box": box, "_rows": rows, "_of_squares": of_squares, "_linearised": linearised}
+        return cls(x, **outcome, names=names, **private)
+
+    @property
+    def success(self):
+        """`[B]`, bool: whether a tolerance was met."""
+        return np.isin(self.status, [int(status) for status in Status if status.converged])
+
+    def summary(self):
+        """Return a report for people: how many fits ended how, and how large costs and parameters are."""
+        kinds, counts = np.unique(self.status, return_counts=True)
+        lines = [f"{self.status.size} fits, {self._values.shape[1]} parameters each, {self._rows} residuals each"]
+        lines += [f"  {count:>9}  {Status(kind)}: {Status(kind).message}" for kind, count in zip(kinds, counts)]
+        lines += [f"{'':14}{'5 %':>12}{'median':>12}{'95 %':>12}"]
+        named = zip(self.parameter_names(), self._values.T)
+        for name, column in [("cost", self.cost), ("steps", self.steps), *named]:
+            finite = column[np.isfinite(column)]
+            marks = np.quantile(finite, [0.05, 0.5, 0.95]) if finite.size else [np.nan] * 3
+            lines.append(f"{name:14}" + "".join(f"{mark:>12.5g}" for mark in marks))
+        return "\n".join(lines)
+
+    def __repr__(self):
+        return self.summary()
+
+    def parameter_names(self):
+        """Return a list of what to call each of the p parameters of a fit."""
+        named = []
+        for name, value in zip(self.names, tf.nest.flatten(self.x)):
+            indices = np.ndindex(value.shape[1:])
+            named += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in indices]
+        return named
+
+    # -------------------------------------------------------------- errors
+
+    @property
+    def active(self):
+        """Nest of `x` of integers: −1 for a parameter at its lower bound, 1 at its upper one or fixed, 0 between."""
+        return self._nested(self._active())
+
+    def _active(self):
+        if not self._box:
+            return np.zeros(self._values.shape, int)
+        above = self._values >= self._box.upper
+        return above.astype(int) - (~above & (self._values <= self._box.lower))
+
+    @functools.cached_property
+    def _at_the_end(self):
+        return self._linearised()
+
+    @property
+    def num_residuals(self):
+        """`[B]`, how many residuals count."""
+        return self._at_the_end[1]
+
+    @functools.cached_property
+    def _inverse(self):
+        """(JᵀJ)⁻¹ of the free parameters `[B, p, p]`, zero for the others, and the rank `[B]`.
+
+        Columns are scaled to length one before, and combinations of parameters that change nothing but for rounding
+        are left out.
+        """
+        free = self._active() == 0
+        gram, _ = self._at_the_end
+        gram = np.where(np.isfinite(gram).all(axis=(1, 2), keepdims=True), gram, 0)
+        gram = gram * free[:, None] * free[:, :, None]
+        norms = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
+        norms = np.where(norms > 0, norms, 1)
+        values, vectors = np.linalg.eigh(gram / norms[:, None] / norms[:, :, None])
+        kept = values > self._rows * max(np.finfo(self._values.dtype).eps ** 2, np.finfo(np.float64).eps)
+        roots = vectors * np.sqrt(np.divide(1, values, out=np.zeros_like(values), where=kept))[:, None]
+        roots = roots / norms[:, :, None]
+        return roots @ roots.swapaxes(1, 2), kept.sum(axis=1)
+
+    @property
+    def rank(self):
+        """`[B]`, how many combinations of the free parameters the residuals determine."""
+        return self._inverse[1]
+
+    @property
+    def degrees_of_freedom(self):
+        """`[B]`, how many residuals count, less `rank`."""
+        return self.num_residuals - self.rank
+
+    def determined(self):
+        """Return `[B]`, bool: whether the residuals determine all free parameters, with some left for their errors."""
+        free = (self._active() == 0).sum(axis=1)
+        return (self.rank == free) & (self.degrees_of_freedom > 0) & np.isfinite(self.cost)
+
+    def covariance(self):
+        """Return the covariance matrices of the parameters, `[B, p, p]`: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(residuals − p).
+
+        NaN for fits that are not `determined()`.
+
+        Raises:
+            ValueError: for robust losses, by which not all residuals count alike.
+
+        Cost: one eigendecomposition of a matrix `[p, p]` for each fit, when first asked for; the columns of J are
+        scaled to length one for it, and parameters count as determined up to a condition number of J of some 1e7.
+        """
+        if not self._of_squares:
+            raise ValueError(
+                "With batch_dims=1 there are errors of sums of squares alone: fit one at a time for those of robust "
+                "losses. Received: a robust loss"
+            )
+        freedom = np.maximum(self.degrees_of_freedom, 1)
+        covariance = (2 * self.cost / freedom).astype(np.float64)[:, None, None] * self._inverse[0]
+        return np.where(self.determined()[:, None, None], covariance, np.nan)
+
+    def standard_errors(self):
+        """Return the standard deviations of the parameters, in the nest of `x`; NaN as in `covariance`."""
+        return self._nested(np.sqrt(np.diagonal(self.covariance(), axis1=1, axis2=2)))
+
+    def _nested(self, matrix):
+        """Return `[B, p]` in the nest of `x`."""
+        flat = tf.nest.flatten(self.x)
+        sizes = [int(np.prod(value.shape[1:])) for value in flat]
+        parts = np.split(matrix, np.cumsum(sizes)[:-1], axis=1)
+        return tf.nest.pack_sequence_as(self.x, [part.reshape(value.shape) for part, value in zip(parts, flat)])
