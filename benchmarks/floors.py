@@ -57,7 +57,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def memset_rate(size: int = 1 << 28) -> float:
+def memset_rate(size: int) -> float:
     """Bytes per second of filling memory that is already mapped, by as many threads as there are cores."""
     block = np.zeros(size, np.uint8)
     block.fill(1)  # map the pages
@@ -71,7 +71,7 @@ def memset_rate(size: int = 1 << 28) -> float:
         return size / _least_seconds(fill)
 
 
-def matmul_rate(dtype: str, size: int = 1536) -> float:
+def matmul_rate(dtype: str, size: int) -> float:
     """Flops per second of the product of two square matrices, by the faster of TensorFlow and NumPy."""
     a = tf.random.stateless_normal([size, size], [1, 2], dtype=dtype)
     b = a.numpy()
@@ -79,9 +79,10 @@ def matmul_rate(dtype: str, size: int = 1536) -> float:
     return 2 * size**3 / seconds
 
 
-def machine(before: Machine | None = None) -> Machine:
+def machine(before: Machine | None = None, quick: bool = False) -> Machine:
     """Measure this machine; with an earlier measurement, return the better speeds of both."""
-    now = Machine(memset_rate(), {dtype: matmul_rate(dtype) for dtype in ("float32", "float64")})
+    filled, size = (1 << 22, 128) if quick else (1 << 28, 1536)
+    now = Machine(memset_rate(filled), {dtype: matmul_rate(dtype, size) for dtype in ("float32", "float64")})
     if before is None:
         return now
     best = {dtype: max(rate, before.matmul[dtype]) for dtype, rate in now.matmul.items()}

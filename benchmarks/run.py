@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = options.output or (None if options.quick else report.RESULTS)
     speeds = None
     for name in names:
-        speeds = machine(speeds)
+        speeds = machine(speeds, options.quick)
         what = summary(questions[name])
         entries = ask(questions[name], options.quick, speeds, 3 if options.quick else options.rounds)
         report.print_table(name, what, entries, console)

@@ -16,16 +16,17 @@ import sys
 import numpy as np
 import tensorflow as tf
 import tfjac
-loaded = tf.saved_model.load(sys.argv[1])
-data = np.load(sys.argv[1] + "/data.npz")
-found = loaded.compute(tf.constant(data["a"]), tf.constant(data["d"]))
-for name, value in found.items():
-    np.testing.assert_allclose(value, data[name], rtol=1e-10, atol=1e-12)
-print("same")
+for folder in sys.argv[1:]:
+    loaded = tf.saved_model.load(folder)
+    data = np.load(folder + "/data.npz")
+    found = loaded.compute(tf.constant(data["a"]), tf.constant(data["d"]))
+    for name, value in found.items():
+        np.testing.assert_allclose(value, data[name], rtol=1e-10, atol=1e-12)
+    print("same")
 """
 
 
-def test_saved_model_in_a_fresh_process(implementation, tmp_path, rng):
+def test_saved_models_in_a_fresh_process(tmp_path, rng):
     problem = Problem(rng, 6, 2, [(2, 1, 4, 3, "ogi")])
 
     class Module(tf.Module):
@@ -39,13 +40,15 @@ def test_saved_model_in_a_fresh_process(implementation, tmp_path, rng):
             kernel, norms = ops.jacobian_kernel([a], [d]), ops.jacobian_row_norms([a], [d])
             return {"gram": gram, "solution": solution, "rows": rows, "kernel": kernel, "norms": norms}
 
-    module = Module()
-    folder = str(tmp_path / "model")
     a, d = (xs[0] for xs in problem.tensors(tf.float64))
-    values = {name: value.numpy() for name, value in module.compute(a, d).items()}
-    tf.saved_model.save(module, folder)
-    np.savez(f"{folder}/data.npz", a=a, d=d, **values)
-    assert run(RELOAD, folder).strip() == "same"
+    names = ["native", "twin"] if ops.load_ops() else ["twin"]
+    for name in names:
+        with ops.implementation(name):
+            module = Module()
+            values = {key: value.numpy() for key, value in module.compute(a, d).items()}
+            tf.saved_model.save(module, str(tmp_path / name))
+        np.savez(tmp_path / name / "data.npz", a=a, d=d, **values)
+    assert run(RELOAD, *(tmp_path / name for name in names)).split() == ["same"] * len(names)
 
 
 @pytest.mark.parametrize(
