@@ -1,5 +1,7 @@
 """Bounds: every iterate within them, and SciPy's active sets and costs, by every solver."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -37,6 +39,12 @@ PROBLEMS = {
 }
 
 
+@functools.cache
+def variable(function, size):
+    """One for all problems with a function, so that one trace serves whatever the bounds are."""
+    return tf.Variable(np.zeros(size))
+
+
 def scipy_minimum(function, start, lower, upper):
     """SciPy's trf and dogbox, tightly; the one with the lower cost."""
     values = lambda v: function(tf.constant(v)).numpy()  # noqa: E731
@@ -50,8 +58,8 @@ def scipy_minimum(function, start, lower, upper):
 def test_same_minimum_and_active_set_as_scipy(name):
     function, start, lower, upper = PROBLEMS[name]
     reference = scipy_minimum(function, start, lower, upper)
-    x = tf.Variable(np.array(start))
-    seen = []
+    x, seen = variable(function, len(start)), []
+    x.assign(start)
     result = least_squares(
         lambda: function(x), x, bounds=(lower, upper), ftol=1e-13, xtol=1e-13, callback=lambda s: seen.append(s.x)
     )

@@ -55,13 +55,13 @@ def test_mini_batches_do_not_converge_while_one_does_not():
 
 
 def test_reasons_are_true():
-    patience, history = converged_fit(compiled(), epochs=9, x=np.full_like(X, np.nan), patience=2)
+    model = compiled()
+    patience, history = converged_fit(model, epochs=9, x=np.full_like(X, np.nan), patience=2)
     assert patience.status is Status.NOT_FINITE and len(history["loss"]) == 2
-    used_up, _ = converged_fit(compiled(), epochs=1)
+    used_up, _ = converged_fit(model, epochs=1)
     assert used_up.status is Status.MAX_STEPS
     stopped = tfjac.callbacks.Convergence(verbose=1)
     stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: setattr(model, "stop_training", True))
-    model = compiled()
     fit(model, 5, callbacks=[stopped, stop])
     assert stopped.status is Status.STOPPED
 

@@ -6,7 +6,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfjac.optimizers import LeastSquaresResult, NielsenDamping, Report, Status, least_squares
+from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, NielsenDamping, Report, Status, least_squares
 from tfjac.optimizers.minimisation.convergence import Tolerances, status_after
 
 T = np.linspace(0, 4, 30)
@@ -38,8 +38,13 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("solver", ["auto", "cholesky", "kernel"])
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name, solver",
+    [
+        ("rosenbrock", "auto"), ("powell", "auto"), ("decay", "cholesky"), ("powell", "cholesky"),
+        ("helix", "kernel"), ("rosenbrock", "kernel"),
+    ],
+)  # fmt: skip
 def test_same_minimum_as_scipy(name, solver):
     function, start, minimum = PROBLEMS[name]
     x = tf.Variable(np.array(start))
@@ -52,10 +57,9 @@ def test_same_minimum_as_scipy(name, solver):
 
 
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_every_damping(damping, jit_compile):
+def test_every_damping_compiled_by_xla(damping):
     x = tf.Variable([-1.2, 1.0], dtype=tf.float64)
-    result = least_squares(lambda: rosenbrock(x), x, damping=damping, jit_compile=jit_compile, ftol=1e-12, xtol=1e-12)
+    result = least_squares(lambda: rosenbrock(x), x, damping=damping, jit_compile=True, ftol=1e-12, xtol=1e-12)
     assert result.success
     np.testing.assert_allclose(result.x, [1.0, 1.0], rtol=1e-6)
 
@@ -101,7 +105,9 @@ def test_gradient_tolerance_at_the_minimum():
 
 
 def test_cost_tolerance():
-    result, _ = run(decay, [1.0, 0.1], ftol=1e-3, xtol=0, gtol=0)
+    """Given in numbers of NumPy's."""
+    options = {"ftol": np.float32(1e-3), "xtol": np.float64(0), "gtol": 0, "max_steps": np.int64(50)}
+    result, _ = run(decay, [1.0, 0.1], **options)
     assert result.status is Status.COST_TOLERANCE and "ftol" in result.message
 
 
@@ -111,10 +117,13 @@ def test_step_tolerance():
 
 
 def test_max_steps():
-    result, _ = run(rosenbrock, [-1.2, 1.0], max_steps=3)
+    result, x = run(rosenbrock, [-1.2, 1.0], max_steps=3)
     assert result.status is Status.MAX_STEPS and not result.success
     assert result.steps == 3 <= result.evaluations and 3 <= result.jacobians <= 4
-    assert result.cost < 24.2 / 2 and result.gradient_norm > 0
+    assert result.cost < 24.2 / 2
+    with tf.GradientTape() as tape:
+        cost = tf.reduce_sum(rosenbrock(x) ** 2) / 2
+    np.testing.assert_allclose(result.gradient_norm, np.abs(tape.gradient(cost, x)).max(), rtol=1e-10)
 
 
 def test_not_finite_at_the_start():
@@ -143,13 +152,6 @@ def test_the_best_point_is_kept_and_the_cost_never_rises():
     for _ in range(6):
         costs.append(least_squares(lambda: rosenbrock(x), x, max_steps=1, damping=NielsenDamping(1e-9)).cost)
     assert (np.diff(costs) <= 0).all()
-
-
-def test_gradient_norm():
-    result, x = run(decay, [1.0, 0.1], max_steps=2)
-    with tf.GradientTape() as tape:
-        cost = tf.reduce_sum(decay(x) ** 2) / 2
-    np.testing.assert_allclose(result.gradient_norm, np.abs(tape.gradient(cost, x)).max(), rtol=1e-10)
 
 
 def test_covariance_of_a_straight_line():
@@ -217,31 +219,25 @@ def test_a_parameter_that_the_residuals_depend_on_by_rounding_only():
     assert result.status is Status.MAX_STEPS, "the residuals are far from orthogonal to the Jacobian's columns"
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1e-15, 1.0, 1e15, 1e25])
-def test_residuals_of_any_scale(scale):
+def test_residuals_of_any_scale():
     """Their squares leave the range of float32; the minimum is the same, and so is its derivative."""
-    x, t = tf.Variable([1.0, 0.1]), tf.constant(T, tf.float32)
-    residuals = lambda data: scale * (x[0] * tf.exp(-x[1] * t) - data)  # noqa: E731
-    result = least_squares(residuals, x, args=(3.0 * tf.exp(-0.7 * t),))
-    assert result.success
-    np.testing.assert_allclose(result.x, [3.0, 0.7], rtol=1e-4)
-
-    one = tf.Variable(0.0)
+    x, one, t = tf.Variable([1.0, 0.1]), tf.Variable(0.0), tf.constant(T, tf.float32)
+    problem = LeastSquaresProblem(lambda scale, data: scale * (x[0] * tf.exp(-x[1] * t) - data), x)
 
     @tf.function
-    def mean(data):
-        outcome = least_squares(lambda data: scale * (one - data), one, args=(data,))
+    def mean(scale, data):
+        outcome = least_squares(lambda scale, data: scale * (one - data), one, args=(scale, data))
         return outcome.x, tf.gradients(outcome.x, data)[0]
 
-    value, gradient = mean(t)
-    np.testing.assert_allclose(value, T.mean(), rtol=1e-5)
-    np.testing.assert_allclose(gradient, np.full(len(T), 1 / len(T)), rtol=1e-5)
-
-
-def test_tolerances_of_numpy():
-    x = tf.Variable([1.0, 0.1], dtype=tf.float64)
-    options = {"ftol": np.float32(1e-3), "xtol": np.float64(0), "gtol": 0, "max_steps": np.int64(50)}
-    assert least_squares(lambda: decay(x), x, **options).status is Status.COST_TOLERANCE
+    for scale in (1e-25, 1e-15, 1.0, 1e15, 1e25):
+        x.assign([1.0, 0.1])
+        one.assign(0.0)
+        result = problem.solve(scale, 3.0 * tf.exp(-0.7 * t))
+        assert result.success
+        np.testing.assert_allclose(result.x, [3.0, 0.7], rtol=1e-4)
+        value, gradient = mean(tf.constant(scale), t)
+        np.testing.assert_allclose(value, T.mean(), rtol=1e-5)
+        np.testing.assert_allclose(gradient, np.full(len(T), 1 / len(T)), rtol=1e-5)
 
 
 def test_residuals_that_no_step_can_be_judged_by():

@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfjac.optimizers import LeastSquaresProblem, Status, curve_fit, least_squares
+from tfjac.optimizers import Status, curve_fit, least_squares
 
 T = np.linspace(0, 4, 30)
 NOISE = 0.05
@@ -26,6 +26,16 @@ def residuals(x):
 def extended(x):
     """The residuals, and one more for each prior."""
     return np.concatenate([(decay(T, *x) - Y) / NOISE, ((x - MEAN) / DEVIATION)[[0, 2]]])
+
+
+PRIOR = ([2.5, None, 0.5], [0.1, None, 0.02])
+X = tf.Variable(START, dtype=tf.float64)
+"""That all fits share, and with it the trace of those with the same options."""
+
+
+def fit(start=START, **options):
+    X.assign(start)
+    return least_squares(lambda: residuals(X), X, **{"prior": PRIOR, **TIGHT, **options})
 
 
 REFERENCE = scipy.optimize.least_squares(extended, START, "3-point", ftol=1e-14, xtol=1e-14, gtol=1e-14)
@@ -50,8 +60,7 @@ def test_the_minimum_with_more_residuals(solver):
 
 
 def test_covariance_and_effective_parameters():
-    x = tf.Variable(START, dtype=tf.float64)
-    found = least_squares(lambda: residuals(x), x, prior=([2.5, None, 0.5], [0.1, None, 0.02]), **TIGHT)
+    found = fit()
     jacobian, precision = slopes(REFERENCE.x), np.array([100.0, 0.0, 2500.0])
     posterior = np.linalg.inv(jacobian.T @ jacobian + np.diag(precision))
     effective = np.trace(jacobian.T @ jacobian @ posterior)
@@ -63,15 +72,14 @@ def test_covariance_and_effective_parameters():
     np.testing.assert_allclose(found.covariance(), variance * posterior, rtol=1e-4, atol=1e-12)
     assert 1 < effective < 2.5 and f"{effective:.4g}"[:4] in found.summary() and "effective" in found.summary()
 
-    plain = least_squares(lambda: residuals(x), x, **TIGHT)
+    plain = fit(prior=None)
     assert plain.effective_parameters == plain.rank == 3 and "effective" not in plain.summary()
 
 
 def test_curve_fit_has_the_covariance_of_scipys_extended_fit():
     """With absolute deviations the posterior is exactly that of the prior as measurements."""
     model = lambda t, a, rate, offset: a * tf.exp(-rate * t) + offset  # noqa: E731
-    prior = ([2.5, None, 0.5], [0.1, None, 0.02])
-    popt, pcov = curve_fit(model, T, Y, START, sigma=NOISE, absolute_sigma=True, prior=prior, **TIGHT)
+    popt, pcov = curve_fit(model, T, Y, START, sigma=NOISE, absolute_sigma=True, prior=PRIOR, **TIGHT)
     values, deviations = np.concatenate([Y, [2.5, 0.5]]), np.concatenate([np.full(30, NOISE), [0.1, 0.02]])
     both = lambda t, *b: np.concatenate([decay(t, *b), [b[0], b[2]]])  # noqa: E731
     expected = scipy.optimize.curve_fit(both, T, values, START, deviations, True, ftol=1e-14, xtol=1e-14, gtol=1e-14)
@@ -80,18 +88,15 @@ def test_curve_fit_has_the_covariance_of_scipys_extended_fit():
 
 
 def test_with_bounds_fixed_and_robust_losses():
-    x = tf.Variable([2.0, 0.1, 0.3], dtype=tf.float64)
-    prior = ([2.5, None, 0.5], [0.1, None, 0.02])
-    found = least_squares(lambda: residuals(x), x, prior=prior, bounds=(None, [np.inf, np.inf, 0.4]), **TIGHT)
-    upper = [np.inf, np.inf, 0.4]
-    expected = scipy.optimize.least_squares(extended, [2.0, 0.1, 0.3], "3-point", (-np.inf, upper), xtol=1e-14)
+    start, upper = [2.0, 0.1, 0.3], [np.inf, np.inf, 0.4]
+    found = fit(start, bounds=(None, upper))
+    expected = scipy.optimize.least_squares(extended, start, "3-point", (-np.inf, upper), xtol=1e-14)
     np.testing.assert_allclose(found.x, expected.x, rtol=1e-6)
     jacobian = slopes(found.x)[:, :2]
     effective = np.trace(jacobian.T @ jacobian @ np.linalg.inv(jacobian.T @ jacobian + np.diag([100.0, 0.0])))
     np.testing.assert_allclose(found.effective_parameters, effective, rtol=1e-6)
 
-    x.assign([2.0, 0.1, 0.3])
-    found = least_squares(lambda: residuals(x), x, prior=prior, fixed=[False, False, True], loss="cauchy", **TIGHT)
+    found = fit(start, fixed=[False, False, True], loss="cauchy")
 
     def cost(b):
         pull = (b[0] - 2.5) / 0.1
@@ -115,16 +120,13 @@ def test_what_only_the_prior_determines():
 
 
 def test_in_a_graph_with_derivatives_and_resumed(tmp_path):
-    x = tf.Variable(START, dtype=tf.float64)
-    prior = ([2.5, None, 0.5], [0.1, None, 0.02])
-
     @tf.function
-    def fit(y):
-        x.assign(START)
-        outcome = least_squares(lambda y: (residuals(x) * NOISE + Y - y) / NOISE, x, args=(y,), prior=prior, **TIGHT)
+    def fitted(y):
+        X.assign(START)
+        outcome = least_squares(lambda y: (residuals(X) * NOISE + Y - y) / NOISE, X, args=(y,), prior=PRIOR, **TIGHT)
         return outcome, tf.gradients(tf.reduce_sum(outcome.x), y)[0]
 
-    outcome, gradient = fit(tf.constant(Y))
+    outcome, gradient = fitted(tf.constant(Y))
     np.testing.assert_allclose(outcome.x, REFERENCE.x, rtol=1e-6)
 
     def moved(size):
@@ -133,15 +135,11 @@ def test_in_a_graph_with_derivatives_and_resumed(tmp_path):
 
     np.testing.assert_allclose(gradient[7], (moved(1e-3) - moved(-1e-3)) / 2e-3, rtol=1e-3)
 
-    problem = LeastSquaresProblem(lambda: residuals(x), x, 3, prior=prior, checkpoint=tmp_path / "run", **TIGHT)
-    x.assign(START)
-    assert problem.solve().status is Status.MAX_STEPS
-    rest = least_squares(lambda: residuals(x), x, prior=prior, checkpoint=tmp_path / "run", **TIGHT)
-    x.assign(START)
-    whole = least_squares(lambda: residuals(x), x, prior=prior, **TIGHT)
+    assert fit(max_steps=3, checkpoint=tmp_path / "run").status is Status.MAX_STEPS
+    rest, whole = fit(checkpoint=tmp_path / "run"), fit()
     assert rest.x.tobytes() == whole.x.tobytes() and rest.steps == whole.steps
     with pytest.raises(ValueError, match="another problem"):
-        least_squares(lambda: residuals(x), x, prior=(0.0, 1.0), checkpoint=tmp_path / "run", **TIGHT)
+        fit(prior=(0.0, 1.0), checkpoint=tmp_path / "run")
 
 
 def test_bad_priors():
