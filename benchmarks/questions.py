@@ -28,6 +28,7 @@ THEMES = (
     "tracing",
     "interception",
     "least_squares",
+    "many_fits",
     "classification",
     "physics",
 )

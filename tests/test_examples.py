@@ -161,3 +161,14 @@ def test_a_network_is_unsure_where_there_are_no_data(load, tmp_path, capsys):
     assert 3 * deviations["at the data"] < deviations["in the gap"] < deviations["beyond"]
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     assert "91 weights, 60 measurements" in capsys.readouterr().out
+
+
+def test_relaxation_times_are_off_by_their_errors(load, tmp_path, capsys):
+    """As often within two standard errors as Student's t of 14 says, but for three standard deviations of that."""
+    plot = tmp_path / "map.png"
+    found = load("13_relaxation_map").main(["--side", "40", "--plot", str(plot)])
+    expected, count = 0.9347, found["scores"].size
+    assert abs(np.mean(np.abs(found["scores"]) < 2) - expected) < 3 * np.sqrt(expected * (1 - expected) / count)
+    assert found["known"].all()
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "1600 fits, 2 parameters each" in capsys.readouterr().out

@@ -76,6 +76,7 @@ class BatchedMinimiser:
     """
 
     def __init__(self, residuals, settings, chunk_size):
+        residuals.check()
         any_number = residuals.for_any
         if settings.jit_compile:
             residuals.for_all.traced.check_compiles()

@@ -31,7 +31,7 @@ class BatchedResiduals:
         for_all: `PlacedResiduals` of all fits.
 
     Raises:
-        ValueError: for residuals that are not `[B, ...]`, do not depend on a variable, mix fits, or draw at random.
+        ValueError: for residuals that are not `[B, ...]`, or that draw at random.
     """
 
     def __init__(self, residuals, variables, args):
@@ -42,7 +42,6 @@ class BatchedResiduals:
         self._is_given_values = of_values is not None
         self.for_all = self._placed(self.columns.count)
         self._check_shapes()
-        self._in_graph(self._check_apart)
 
     def fingerprint(self):
         """Return what is the same for residuals that come out the same; see `TracedResiduals`."""
@@ -62,6 +61,10 @@ class BatchedResiduals:
         """Return the data of this call, a list of tensors: its arguments, what was captured, and variables' values."""
         traced = self.for_all.traced
         return [*traced.data(self._args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
+
+    def check(self):
+        """Raise ValueError where a fit depends on the parameters of another, or none on one of the variables."""
+        self._in_graph(self._check_apart)
 
     @functools.cached_property
     def for_any(self):
