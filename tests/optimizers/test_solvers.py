@@ -67,16 +67,19 @@ class Linear:
             np.concatenate([a.ravel(), b.ravel()]),
         )
 
-    def solve(self, solver, dampings, scaling, jit_compile=False):
-        """Return diag(JᵀJ), the D that was used, and for each λ: p, whether it was solved, pᵀ(JᵀJ+Λ)p."""
+    def solve(self, solver, dampings, scaling, other=None, jit_compile=False):
+        """Return diag(JᵀJ), the D that was used, and for each λ: p, whether it was solved, pᵀ(JᵀJ+Λ)p; and, with other
+        residuals, p and whether it was solved for them, at the last λ."""
 
-        @tf.function(jit_compile=jit_compile)
+        @tf.function(jit_compile=jit_compile, autograph=False)
         def run():
             system = solver.prepare(problem_of_loss(self.loss(), [self.a, self.b]).linearise())
             scale = system.simplify(tf.constant(scaling))
             solve = system.solver(scale)
             steps = [solve(tf.constant(damping, tf.float64)) for damping in dampings]
-            return system.diagonal, scale, [(p, solved, system.quadratic(p)) for p, solved in steps]
+            quadratics = [(p, solved, system.quadratic(p)) for p, solved in steps]
+            other_step = [] if other is None else solve(tf.constant(dampings[-1], tf.float64), tf.constant(other))
+            return system.diagonal, scale, quadratics, other_step
 
         return tf.nest.map_structure(lambda tensor: tensor.numpy(), run())
 
@@ -84,10 +87,11 @@ class Linear:
 @pytest.mark.parametrize("solver", SOLVERS, ids=label)
 @pytest.mark.parametrize(("examples", "prior"), [(5, (0.3, 0)), (40, (0, 0))])
 def test_step_of_the_normal_equations(solver, examples, prior):
+    """−(JᵀJ + λD + Λ)⁻¹(Jᵀr + Λw); and −(…)⁻¹Jᵀu for other residuals u, where the prior is in the matrix alone."""
     problem = Linear(examples, prior)
     residual, jacobian, precision, w = problem.reference()
-    scaling = np.random.default_rng(1).uniform(0.5, 2, 18)
-    diagonal, scale, steps = problem.solve(solver, DAMPINGS, scaling)
+    scaling, other = np.random.default_rng(1).uniform(0.5, 2, 18), np.random.default_rng(2).normal(size=len(residual))
+    diagonal, scale, steps, other_step = problem.solve(solver, DAMPINGS, scaling, other)
     averaged = np.concatenate([np.full(12, scaling[:12].mean()), np.full(6, scaling[12:].mean())])
     np.testing.assert_allclose(scale, averaged if solver.name == "kernel" else scaling)
     np.testing.assert_allclose(diagonal, (jacobian**2).sum(axis=0), rtol=1e-10)
@@ -98,47 +102,26 @@ def test_step_of_the_normal_equations(solver, examples, prior):
         tolerance = 1e-4 if damping < 1e-3 else 1e-8
         np.testing.assert_allclose(p, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
         np.testing.assert_allclose(quadratic, p @ hessian @ p, rtol=1e-7)
+    expected = np.linalg.solve(hessian + DAMPINGS[-1] * np.diag(scale), -jacobian.T @ other)
+    assert other_step[1]
+    np.testing.assert_allclose(other_step[0], expected, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=label)
-@pytest.mark.parametrize("prior", [(0, 0), (0.3, 0)], ids=str)
-def test_step_for_other_residuals(solver, prior):
-    """−(JᵀJ + λD + Λ)⁻¹Jᵀu: the prior has its say in the matrix alone."""
-    problem, other = Linear(40, prior), np.random.default_rng(2).normal(size=80)
-    _, jacobian, precision, _ = problem.reference()
-
-    @tf.function
-    def run():
-        system = solver.prepare(problem_of_loss(problem.loss(), [problem.a, problem.b]).linearise())
-        return system.solver(tf.ones([18], tf.float64))(tf.constant(0.1, tf.float64), tf.constant(other))
-
-    p, solved = run()
-    hessian = jacobian.T @ jacobian + np.diag(precision) + 0.1 * np.eye(18)
+def test_prior_on_both_variables_compiled_by_xla(solver):
+    """One that differs within a variable, where the solver takes it; XLA, where it keeps the solver's digits."""
+    problem = Linear(5, (0.3, 0.7), elementwise=solver.name != "kernel")
+    residual, jacobian, precision, w = problem.reference()
+    p, solved, _ = problem.solve(solver, [0.1], np.ones(18), jit_compile=solver.name != "svd")[2][0]
+    hessian = jacobian.T @ jacobian + np.diag(precision)
+    expected = np.linalg.solve(hessian + 0.1 * np.eye(18), -(jacobian.T @ residual + precision * w))
     assert solved
-    np.testing.assert_allclose(p, np.linalg.solve(hessian, -jacobian.T @ other), rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("solver", [solver for solver in SOLVERS if solver.name != "svd"], ids=label)
-def test_compiled_by_xla(solver):
-    problem, scaling = Linear(5, (0.3, 0.7)), np.ones(18)
-    plain, compiled = (problem.solve(solver, [0.1], scaling, jit_compile)[2][0][0] for jit_compile in (False, True))
-    np.testing.assert_allclose(compiled, plain, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(p, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_svd_is_refused_where_xla_would_lose_its_digits():
     with pytest.raises(ValueError, match=r"use solver='qr', or leave jit_compile off. Received: jit_compile=True"):
         Linear(5, (0, 0)).solve(SVDSolver(), [0.1], np.ones(18), jit_compile=True)
-
-
-@pytest.mark.parametrize("solver", [CholeskySolver(), QRSolver(), SVDSolver(), *ITERATIVE], ids=label)
-def test_prior_that_differs_within_a_variable(solver):
-    problem = Linear(40, (0.3, 0.7), elementwise=True)
-    residual, jacobian, precision, w = problem.reference()
-    p, solved, _ = problem.solve(solver, [0.1], np.ones(18))[2][0]
-    hessian = jacobian.T @ jacobian + np.diag(precision)
-    expected = np.linalg.solve(hessian + 0.1 * np.eye(18), -(jacobian.T @ residual + precision * w))
-    assert solved
-    np.testing.assert_allclose(p, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_kernel_refuses_a_prior_that_differs_within_a_variable():
@@ -173,7 +156,7 @@ def test_what_auto_chooses(case):
 
     chosen = []
 
-    @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)])
+    @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)], autograph=False)
     def trace(x):
         problem = problem_of_loss(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight])
         chosen.extend(solver.choose(ProblemSizes.of(problem.linearise())).solvers)
