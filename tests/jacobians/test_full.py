@@ -18,19 +18,26 @@ def tensors_of(model):
     return [variable.value for variable in model.trainable_variables]
 
 
-@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
-def test_of_inputs_and_weights(mode, dtype, rng):
+JIT_IN_TURN = [
+    (mode, dtype, (k + j) % 2 == 0)
+    for k, mode in enumerate(("auto", "reverse", "forward"))
+    for j, dtype in enumerate((tf.float32, tf.float64))
+]
+"""Every two of a mode, a dtype, and XLA or not."""
+
+
+@pytest.mark.parametrize("mode, dtype, jit", JIT_IN_TURN, ids=lambda value: getattr(value, "name", None))
+def test_of_inputs_and_weights(mode, dtype, jit, rng):
     model = networks.mlp(dtype.name)
     x = tf.constant(rng.normal(size=(3, 3)), dtype)
     expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
     tolerance = 1e-12 if dtype == tf.float64 else 1e-5
-    for jit in (False, True):
-        compute = tf.function(
-            lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
-        )
-        results = compute(x)
-        assert all(result.dtype == dtype for result in results)
-        assert_all_close(results, expected, tolerance)
+    compute = tf.function(
+        lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
+    )
+    results = compute(x)
+    assert all(result.dtype == dtype for result in results)
+    assert_all_close(results, expected, tolerance)
 
 
 @pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
@@ -45,14 +52,13 @@ def test_chunked_equals_whole(mode, x):
         assert_all_close(compute(x), expected, 1e-12)
 
 
-@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
-def test_through_grouped_convolutions(mode, rng):
+def test_through_grouped_convolutions(rng):
     model = networks.grouped_cnn()
     x = tf.constant(rng.normal(size=(2, 4, 4, 3)))
     expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
-    for jit in (False, True):
+    for mode, jit in (("auto", False), ("reverse", False), ("reverse", True), ("forward", False), ("forward", True)):
         compute = tf.function(
-            lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
+            lambda x, mode=mode: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
         )
         assert_all_close(compute(x), expected, 1e-11)
 
