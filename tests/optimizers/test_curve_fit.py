@@ -30,13 +30,13 @@ def same(ours, theirs, rtol=1e-6):
         np.testing.assert_allclose(mine, reference, rtol=rtol, atol=rtol * np.abs(reference).max())
 
 
-@pytest.mark.parametrize("absolute_sigma", [False, True])
 @pytest.mark.parametrize("sigma", [None, 0.1, SIGMA, COVARIANCE], ids=["none", "number", "vector", "matrix"])
-def test_sigma(sigma, absolute_sigma):
-    options = {"absolute_sigma": absolute_sigma}
+def test_sigma(sigma):
     given = np.full(25, sigma) if isinstance(sigma, float) else sigma
-    theirs = scipy.optimize.curve_fit(decay_numpy, X, Y, sigma=given, **options, ftol=1e-14, xtol=1e-14)
-    same(tfjac.curve_fit(decay, X, Y, sigma=sigma, **options, **TIGHT), theirs, rtol=1e-5)
+    for absolute in (False, True):
+        options = {"absolute_sigma": absolute}
+        theirs = scipy.optimize.curve_fit(decay_numpy, X, Y, sigma=given, **options, ftol=1e-14, xtol=1e-14)
+        same(tfjac.curve_fit(decay, X, Y, sigma=sigma, **options, **TIGHT), theirs, rtol=1e-5)
 
 
 def test_x_of_several_kinds():
@@ -82,9 +82,9 @@ def test_a_fit_cut_short_says_so():
         assert not tfjac.curve_fit(decay, X, Y, max_steps=1).success
 
 
-@pytest.mark.parametrize("name", nist.MODELS)
+@pytest.mark.parametrize("name", ["Gauss1", "Nelson"])
 def test_certified_errors(name):
-    """NIST's standard deviations, by a function of the data and one argument for each parameter."""
+    """NIST's standard deviations, by a function of the data and parameters by number; `test_nist` has all problems."""
     problem = nist.load(name)
     y = np.log(problem.y) if name == "Nelson" else problem.y
     fit = tfjac.curve_fit(lambda x, *b: nist.MODELS[name](b, x), problem.x, y, problem.starts[1], ftol=1e-12)

@@ -66,7 +66,7 @@ def model(b):
     return total
 
 
-@pytest.mark.parametrize("where", ["eager", "function", "jit", "least_squares", "least_squares in a function"])
+@pytest.mark.parametrize("where", ["eager", "jit", "least_squares", "least_squares in a function"])
 def test_control_flow_in_residuals(where):
     b = tf.Variable(2.0, dtype=tf.float64)
     optimizer = LevenbergMarquardt(NielsenDamping(1e-6))
@@ -79,9 +79,9 @@ def test_control_flow_in_residuals(where):
             return least_squares(residuals, b).cost
         return optimizer.minimize(residuals, [b]).cost
 
-    if where in ("function", "jit", "least_squares in a function"):
+    if where in ("jit", "least_squares in a function"):
         train = tf.function(train, jit_compile=where == "jit")
-    for _ in range(8):
+    for _ in range(1 if where.startswith("least_squares") else 8):
         train()
     np.testing.assert_allclose(b.numpy(), 1.0, rtol=1e-9)
 

@@ -127,7 +127,7 @@ def test_names():
 
 
 def test_levels():
-    result = curve_fit(decay, X, Y)
+    result = curve_fit(decay, X, Y, **TIGHT)
     with pytest.raises(ValueError, match=r"level must be a number between 0 and 1. Received: level=95"):
         result.confidence_intervals(95)
     with pytest.raises(ValueError, match=r"one value for each. Received: 3 values, 25 residuals"):

@@ -42,19 +42,23 @@ class Problem:
         return np.concatenate([np.ravel(variable.numpy()) for variable in self.variables])
 
 
-SOLVERS = [(solver, scaling) for solver in ("cholesky", "qr", "auto") for scaling in ("identity", "marquardt", "more")]
+SOLVERS = [
+    ("cholesky", "more"), ("cholesky", "marquardt"), ("qr", "marquardt"), ("auto", "more"), ("kernel", "identity"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("solver", "scaling"), [*SOLVERS, ("kernel", "identity")])
+@pytest.mark.parametrize(("solver", "scaling"), SOLVERS)
 def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     problem = Problem()
     oracle = Oracle(residuals, jacobian, START, np.zeros(3), scaling, initial=1e-6, max_attempts=2)
     optimizer = LevenbergMarquardt(NielsenDamping(1e-6), scaling, solver, max_attempts=2)
     for _ in range(12):
         oracle.step()
+        before = problem.w.tobytes()
         report = optimizer.minimize(problem.residuals, problem.variables)
         accepted, attempts, ratio, damping = oracle.history[-1]
         assert (bool(report.accepted), int(report.attempts)) == (accepted, attempts)
+        assert accepted or (optimizer.status is Status.REJECTED and problem.w.tobytes() == before)
         np.testing.assert_allclose(problem.w, oracle.w, rtol=1e-10 if solver == "qr" else 1e-8)
         np.testing.assert_allclose(report.damping, damping, rtol=1e-5)
         np.testing.assert_allclose(optimizer.current_damping, oracle.damping, rtol=1e-5)
@@ -65,8 +69,7 @@ def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     assert kinds >= {(True, False), (True, True), (False, True)}, "the script must hold all kinds of steps"
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("solver", ["cholesky", "kernel"])
+@pytest.mark.parametrize("solver, jit_compile", [("cholesky", True), ("kernel", False)])
 def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
     """The way of `fit`: mean of squares plus 0.05‖pair‖², so that r is scaled by √(2/n) and Λ is 0.1 on the pair."""
     problem, root = Problem(), np.sqrt(2 / len(T))
@@ -89,20 +92,6 @@ def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
         np.testing.assert_allclose(problem.w, oracle.w, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(optimizer.current_damping, oracle.damping, rtol=1e-5)
     assert optimizer.num_attempts == sum(attempts for _, attempts, *_ in oracle.history) > 8
-
-
-def test_rejected_step_keeps_bits():
-    problem = Problem()
-    optimizer = LevenbergMarquardt(NielsenDamping(1e-12), max_attempts=1)
-    rejected = 0
-    for _ in range(12):
-        before = problem.w.tobytes()
-        report = optimizer.minimize(problem.residuals, problem.variables)
-        if not report.accepted:
-            rejected += 1
-            assert optimizer.status is Status.REJECTED and problem.w.tobytes() == before
-            assert optimizer.current_damping > float(report.damping)
-    assert rejected
 
 
 @hypothesis.given(
@@ -139,11 +128,10 @@ def _shared(damping, dtype):
     return _SHARED[damping, dtype]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_inside_a_function(jit_compile):
+def test_inside_a_function():
     eager, inside = Problem(), Problem()
     one, other = LevenbergMarquardt(), LevenbergMarquardt()
-    step = tf.function(lambda: other.minimize(inside.residuals, inside.variables), jit_compile=jit_compile)
+    step = tf.function(lambda: other.minimize(inside.residuals, inside.variables), jit_compile=True)
     for _ in range(6):
         expected, report = one.minimize(eager.residuals, eager.variables), step()
         np.testing.assert_allclose(inside.w, eager.w, rtol=1e-9)

@@ -11,29 +11,30 @@ from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt, Status
 
 
-def one_step_each(epochs):
+@pytest.fixture(scope="module")
+def eight_steps():
+    """A model after as many epochs of one step."""
     with floating("float64"):
         model = compiled(mlp())
-        fit(model, epochs=epochs)
-        return model
+        fit(model, epochs=8)
+    return model
 
 
 @pytest.mark.parametrize(("solver", "jit_compile"), [("cholesky", True), ("kernel", False)])
-def test_steps_in_one_call(solver, jit_compile):
+def test_steps_in_one_call(solver, jit_compile, eight_steps):
     with floating("float64"):
         model = compiled(mlp(), LevenbergMarquardt(solver=solver, steps_per_batch=4), jit_compile=jit_compile)
         losses = fit(model, epochs=2)["loss"]
-    expected = one_step_each(8)
-    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-6, atol=1e-8)
-    assert model.optimizer.num_accepted == expected.optimizer.num_accepted
+    np.testing.assert_allclose(weights(model), weights(eight_steps), rtol=1e-6, atol=1e-8)
+    assert model.optimizer.num_accepted == eight_steps.optimizer.num_accepted
     assert int(model.optimizer.iterations) == 8 and losses[1] < losses[0]
 
 
-def test_an_epoch_of_steps():
+def test_an_epoch_of_steps(eight_steps):
     with floating("float64"):
         model = compiled(mlp(), steps_per_execution=4)
         model.fit(tfjac.full_batch(X, Y, steps=4), epochs=2, verbose=0)
-    np.testing.assert_allclose(weights(model), weights(one_step_each(8)), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(weights(model), weights(eight_steps), rtol=1e-6, atol=1e-8)
 
 
 def test_a_regulariser_weights_and_dropout():
