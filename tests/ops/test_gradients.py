@@ -22,8 +22,16 @@ OPS = {
 }
 
 
-@pytest.mark.parametrize("name", OPS)
-def test_gradient_against_finite_differences(name, compiled, rng):
+WAYS = ("eager", "function", "jit")
+IN_TURN = [
+    (name, *way)
+    for k, name in enumerate(OPS)
+    for way in (*(("native", each) for each in WAYS), ("twin", WAYS[k % len(WAYS)]))
+]
+
+
+@pytest.mark.parametrize("name, implementation, compiled", IN_TURN, indirect=["implementation", "compiled"])
+def test_gradient_against_finite_differences(name, implementation, compiled, rng):
     problem = Problem(rng, 3, 2, BLOCKS)
     op, oracle = OPS[name]
     value = oracle(problem, problem.rows())
