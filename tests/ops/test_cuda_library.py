@@ -19,7 +19,7 @@ from tests.gpu.problems import Problem
 from tfjac import ops
 
 LIBRARY = pathlib.Path(ops.__file__).parent / "_native" / "libtfjac_cuda.so"
-OPS = ("TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve")
+OPS = ("TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve", "TfjacExampleGrams")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ The library is loaded with this package, so that SavedModels and graphs that hol
 from tfjac.ops import _library
 from tfjac.ops._library import OpsInfo, implementation, load_ops, ops_info
 from tfjac.ops.damped_solve import damped_solve
+from tfjac.ops.example_grams import example_grams
 from tfjac.ops.jacobian_gram import jacobian_gram
 from tfjac.ops.jacobian_kernel import jacobian_kernel
 from tfjac.ops.jacobian_row_norms import jacobian_row_norms
@@ -27,6 +28,7 @@ from tfjac.ops.jacobian_rows import jacobian_rows
 __all__ = [
     "OpsInfo",
     "damped_solve",
+    "example_grams",
     "implementation",
     "jacobian_gram",
     "jacobian_kernel",

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfjac.ops import _environment
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"
-OP_NAMES = ("jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve")
+OP_NAMES = ("jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams")
 CHOICES = ("native", "twin")
 
 

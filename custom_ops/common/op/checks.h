@@ -89,6 +89,15 @@ inline absl::Status CheckSystem(const tensorflow::TensorShape& matrix, const ten
       damping.DebugString()));
 }
 
+// Check the shapes of jacobian [n, m, p] and residual [n, m].
+inline absl::Status CheckBlocks(const tensorflow::TensorShape& jacobian, const tensorflow::TensorShape& residual) {
+  const bool right = jacobian.dims() == 3 && residual.dims() == 2 && jacobian.dim_size(0) == residual.dim_size(0) &&
+                     jacobian.dim_size(1) == residual.dim_size(1);
+  if (right) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The shapes must be jacobian [n,m,p] and residual [n,m]. Received: jacobian ",
+                                                 jacobian.DebugString(), ", residual ", residual.DebugString()));
+}
+
 // The shape of a result; an error where it has more bytes than can be counted: XLA would count them all the same.
 inline absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list<int64_t> sizes) {
   tensorflow::TensorShape shape;

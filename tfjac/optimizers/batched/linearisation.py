@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import inline_calls
 from tfjac.jacobians.batch import example_blocks
+from tfjac.ops import example_grams
 from tfjac.optimizers.minimisation.minimisation import units_of
 from tfjac.optimizers.problem.robust import losses_of
 
@@ -54,14 +55,14 @@ class FitProblem:
             fresh: `[n]`, bool: those whose unit is still to be found.
         """
         cost, residual, jacobian, unit = self._rows(values, data, unit, fresh)
-        return Linearised(cost, *normal_equations(jacobian, residual)), unit
+        return Linearised(cost, *example_grams(jacobian, residual)), unit
 
     def at_the_end(self, values, data):
         """Return JᵀJ `[n, p, p]`, in float64, and how many residuals count `[n]`: not those that are masked."""
         ones = tf.ones_like(values[:, 0])
         _, residual, jacobian, _ = self._rows(values, data, ones, tf.zeros_like(ones, tf.bool))
         count = tf.reduce_any(tf.not_equal(jacobian, 0), axis=2) | tf.not_equal(residual, 0)
-        gram, _ = normal_equations(tf.cast(jacobian, tf.float64), tf.cast(residual, tf.float64))
+        gram, _ = example_grams(tf.cast(jacobian, tf.float64), tf.cast(residual, tf.float64))
         return gram, tf.reduce_sum(tf.cast(count, tf.int32), axis=1)
 
     def _rows_and_jacobian(self, values, data, unit, fresh):
@@ -82,12 +83,6 @@ class FitProblem:
         tensors = self._placed.tensors(self.columns.split(values), data)
         sizes = [shape[1:].num_elements() for shape in self._placed.shapes]
         return [tf.reshape(tensor, [-1, size]) for tensor, size in zip(tensors, sizes)]
-
-
-def normal_equations(jacobian, residual):
-    """Return JᵀJ `[n, p, p]` and Jᵀr `[n, p]` of J `[n, m, p]` and r `[n, m]`."""
-    gram = tf.linalg.matmul(jacobian, jacobian, transpose_a=True)
-    return gram, tf.linalg.matvec(jacobian, residual, transpose_a=True)
 
 
 def _cost(residual, loss, unit):

@@ -1,0 +1,29 @@
+// ExampleGrams on the GPU: the contract of example_grams.h for device pointers. See common/gpu/api.h for what launchers
+// share.
+//
+// A block per example; its threads share out the entries of the lower triangle and of the gradient, and each adds up its
+// own over all rows.
+#ifndef TFJAC_CUSTOM_OPS_EXAMPLE_GRAMS_EXAMPLE_GRAMS_GPU_H_
+#define TFJAC_CUSTOM_OPS_EXAMPLE_GRAMS_EXAMPLE_GRAMS_GPU_H_
+
+#include "custom_ops/common/gpu/api.h"
+#include "custom_ops/example_grams/example_grams.h"
+
+// gram: [n, p, p]; gradient: [n, p]. Needs no workspace.
+TFJAC_API int tfjac_cuda_example_grams_f32(void* stream, const tfjac::ExampleBlocks<float>* blocks, float* gram,
+                                           float* gradient);
+TFJAC_API int tfjac_cuda_example_grams_f64(void* stream, const tfjac::ExampleBlocks<double>* blocks, double* gram,
+                                           double* gradient);
+
+namespace tfjac {
+
+inline int LaunchExampleGrams(void* stream, const ExampleBlocks<float>& blocks, float* gram, float* gradient) {
+  return tfjac_cuda_example_grams_f32(stream, &blocks, gram, gradient);
+}
+inline int LaunchExampleGrams(void* stream, const ExampleBlocks<double>& blocks, double* gram, double* gradient) {
+  return tfjac_cuda_example_grams_f64(stream, &blocks, gram, gradient);
+}
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_EXAMPLE_GRAMS_EXAMPLE_GRAMS_GPU_H_
