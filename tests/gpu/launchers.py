@@ -30,6 +30,15 @@ class Systems(ctypes.Structure):
     ]
 
 
+class Blocks(ctypes.Structure):
+    """The sizes and inputs of ExampleGrams, as C++ sees them."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("n", "m", "p")),
+        *((name, ctypes.c_void_p) for name in ("jacobian", "residual")),
+    ]
+
+
 class LaunchError(Exception):
     """A launcher returned an error code."""
 
@@ -117,6 +126,15 @@ class Launchers:
         norms = Guarded(self.arrays, (problem.n, problem.m), problem.dtype)
         self.call("jacobian_row_norms", problem.dtype, ctypes.byref(problem.factors), norms.pointer)
         return norms.read()
+
+    def example_grams(self, jacobian, residual, dtype):
+        """Give (gram `[n, p, p]`, gradient `[n, p]`)."""
+        inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (jacobian, residual)]
+        n, _, p = np.shape(jacobian)
+        blocks = Blocks(*np.shape(jacobian), *(self.arrays.pointer(x) for x in inputs))
+        gram, gradient = (Guarded(self.arrays, shape, np.dtype(dtype)) for shape in ((n, p, p), (n, p)))
+        self.call("example_grams", dtype, ctypes.byref(blocks), gram.pointer, gradient.pointer)
+        return gram.read(), gradient.read()
 
     def damped_solve(self, matrix, rhs, scaling, damping, dtype):
         """Give (solution `[k, p]`, success `[k]`); of one system, or one for each damping."""

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "custom_ops/damped_solve/damped_solve.h"
+#include "custom_ops/example_grams/example_grams.h"
 #include "custom_ops/jacobian_gram/jacobian_gram.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel.h"
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms.h"
@@ -216,6 +217,31 @@ void CheckManySolves(int64_t k, int64_t p) {
 }
 
 template <typename T>
+void CheckExampleGrams(int64_t n, int64_t m, int64_t p) {
+  const std::vector<T> jacobian = RandomVector<T>(n * m * p), residual = RandomVector<T>(n * m);
+  std::vector<double> grams, gradients;
+  for (int64_t k = 0; k < n; ++k) {
+    for (int64_t i = 0; i < p; ++i) {
+      const auto column = [&](int64_t row, int64_t j) { return double(jacobian[(k * m + row) * p + j]); };
+      for (int64_t j = 0; j < p; ++j) {
+        grams.push_back(0);
+        for (int64_t row = 0; row < m; ++row) grams.back() += column(row, i) * column(row, j);
+      }
+      gradients.push_back(0);
+      for (int64_t row = 0; row < m; ++row) gradients.back() += column(row, i) * residual[k * m + row];
+    }
+  }
+  for (int64_t threads : {1, 3}) {
+    TestRuntime test(threads);
+    std::vector<T> gram(n * p * p), gradient(n * p);
+    const ExampleBlocks<T> blocks{n, m, p, jacobian.data(), residual.data()};
+    TFJAC_ISA::ExampleGrams<T>(test.runtime, blocks, gram.data(), gradient.data());
+    Compare("example grams", gram, grams);
+    Compare("gradients of examples", gradient, gradients);
+  }
+}
+
+template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
   CheckFactors<T>(0, 2, {{1, 1, 3, 2, "gio"}, {4, 1, 3, 2, "gio"}});
@@ -235,6 +261,8 @@ void CheckAll() {
   CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                            // a kernel past the cache
   for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
   CheckManySolves<T>(200, 5), CheckManySolves<T>(3, 32), CheckManySolves<T>(3, 33);
+  CheckExampleGrams<T>(300, 25, 5), CheckExampleGrams<T>(2, 130, 32), CheckExampleGrams<T>(2, 3, 33);
+  CheckExampleGrams<T>(2, 0, 3);
 }
 
 }  // namespace

@@ -19,7 +19,10 @@ from tests.gpu.problems import Problem
 from tfjac import ops
 
 LIBRARY = pathlib.Path(ops.__file__).parent / "_native" / "libtfjac_cuda.so"
-OPS = ("TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve", "TfjacExampleGrams")
+OPS = (
+    "TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve",
+    "TfjacExampleGrams",
+)  # fmt: skip
 
 
 @pytest.fixture

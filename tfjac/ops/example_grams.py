@@ -50,5 +50,5 @@ def twin(jacobian, residual):
 @_library.register_gradient("TfjacExampleGrams")
 def _gradient(op, to_gram, to_gradient):
     jacobian, residual = op.inputs
-    to_jacobian = jacobian @ (to_gram + tf.linalg.matrix_transpose(to_gram)) + residual[:, :, None] * to_gradient[:, None]
-    return to_jacobian, tf.linalg.matvec(jacobian, to_gradient)
+    through_gram = jacobian @ (to_gram + tf.linalg.matrix_transpose(to_gram))
+    return through_gram + residual[:, :, None] * to_gradient[:, None], tf.linalg.matvec(jacobian, to_gradient)
