@@ -43,8 +43,7 @@ def measured(rng):
     return values
 
 
-@pytest.mark.parametrize("damping", ["trust_region", "nielsen"])
-@pytest.mark.parametrize("chunk_size", [None, 6])
+@pytest.mark.parametrize("damping, chunk_size", [("trust_region", 6), ("nielsen", None)])
 def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself."""
     x = started()
@@ -203,6 +202,41 @@ def test_shared_data_with_as_many_rows_as_there_are_fits(rng, shared):
         np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
 
 
+def by_slices(p, y):
+    return residuals_of(p, y[: tf.shape(p)[0]])
+
+
+def by_ranges(p, y):
+    return residuals_of(p, tf.gather(y, tf.range(tf.shape(p)[0])))
+
+
+def by_counting(p, y):
+    places = tf.cumsum(tf.ones_like(p[:, 0]))
+    return residuals_of(p, y) * places[:, None]
+
+
+def by_rounded_means(p, y):
+    return residuals_of(p, y) * (1 + tf.round(tf.reduce_mean(p)))
+
+
+@pytest.mark.parametrize(
+    "residuals, in_graph",
+    [(by_slices, False), (by_ranges, True), (by_counting, False), (by_counting, True), (by_rounded_means, False)],
+)
+def test_residuals_that_go_by_the_place_or_the_number_of_fits(rng, residuals, in_graph):
+    """Evaluated for some of the fits they would be others: then they are for all, or refused for the mean of all."""
+    measured, x = decays(rng), started()
+    captured = tf.constant(measured)
+    if residuals in (by_slices, by_ranges):
+        fit = lambda: least_squares(lambda p: residuals(p, captured), x, batch_dims=1)  # noqa: E731
+    else:
+        fit = lambda: least_squares(residuals, x, args=(captured,), batch_dims=1)  # noqa: E731
+    found = tf.function(fit)() if in_graph else fit()
+    assert np.all(found.success)
+    for k in range(0, COUNT, 3):
+        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-4)
+
+
 def test_nests_of_variables_in_a_graph(rng):
     """An `Outcome` of vectors, and data as arguments of the user's function; also compiled with the rest by XLA."""
     measured = decays(rng)
@@ -230,11 +264,10 @@ def test_nests_of_variables_in_a_graph(rng):
         tf.function(lambda y: tf.gradients(fit.python_function(y)[0].cost, y))(tf.constant(measured))
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e25])
-def test_residuals_of_any_scale(rng, scale):
+def test_residuals_of_any_scale(rng):
     """In single precision, squares of what is measured would be zero, or infinite; each fit has a unit of its own."""
     measured = decays(rng, 5)
-    scales = np.array([1.0, scale, 1.0, scale, 1.0])[:, None]
+    scales = np.array([1.0, 1e-25, 1.0, 1e25, 1.0])[:, None]
 
     def residuals(parameters, measured, scales):
         return scales * parameters[:, :1] * tf.exp(-parameters[:, 1:] * T.astype(np.float32)) - measured

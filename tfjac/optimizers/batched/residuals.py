@@ -7,6 +7,7 @@ that no fit depends on another.
 
 import functools
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, analyse_examples, as_tf_variable, inline_calls
@@ -14,6 +15,9 @@ from tfjac.optimizers.batched.columns import FitColumns
 from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.tracing.callables import function_of_data, function_of_values
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+
+_SIZES = {"Shape", "ShapeN", "Size", "OnesLike"}
+_TRIED = 64
 
 _ROW_FOR_ROW = (ExampleAxis(0), ExampleAxis(0, inner=None))
 
@@ -79,7 +83,22 @@ class BatchedResiduals:
             placed = self._placed(None, own)
         except (ValueError, TypeError):
             return None
-        return placed if placed.shapes_of_one == self.for_all.shapes_of_one else None
+        alike = placed.shapes_of_one == self.for_all.shapes_of_one and not self._go_by_position(placed)
+        return placed if alike else None
+
+    def _go_by_position(self, placed):
+        """Return whether residuals are others among some fits than among all, by their places or number, say.
+
+        Eagerly that is tried, with some fits from the last one backwards. In a graph it counts whether sizes are read.
+        """
+        if not tf.executing_eagerly():
+            return placed.traced.first_op(_SIZES) is not None
+        index = tf.range(self.columns.count - 1, -1, -max(1, self.columns.count // _TRIED))[:_TRIED]
+        values, data = [as_tf_variable(variable).read_value() for variable in self._flat], self.data()
+        own = [tf.gather(given, index) if its_own else given for given, its_own in zip(data, placed.own)]
+        some = tf.function(placed.tensors, autograph=False)([tf.gather(value, index) for value in values], own)
+        among_all = tf.function(self.for_all.tensors, autograph=False)(values, data)
+        return not all(_are_near(*pair) for pair in zip(some, [tf.gather(each, index) for each in among_all]))
 
     # -------------------------------------------------------------- tracing
 
@@ -140,18 +159,14 @@ class BatchedResiduals:
     def _own_data(self, values, data, tensors):
         """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not."""
         arguments = tf.nest.flatten(self._args)
-        if any(not tf.is_tensor(argument) for argument in arguments):
+        if any(not tf.is_tensor(argument) for argument in arguments) or not _is_apart(values, tensors):
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
     def _is_own(self, given, values, tensors):
         if given.shape.rank in (0, None) or given.shape[0] != self.columns.count:
             return False
-        try:
-            axis = analyse_examples([*values, given], tensors, by_value=True).axis(given)
-        except ExamplesMix:
-            return None
-        return True if axis is None or axis in _ROW_FOR_ROW else None
+        return True if _is_apart([*values, given], tensors) else None
 
 
 class PlacedResiduals:
@@ -202,6 +217,22 @@ class PlacedResiduals:
 
 def _spec(leaf, rows):
     return tf.TensorSpec([rows, *leaf.shape[1:]] if leaf.shape.rank else [], leaf.dtype)
+
+
+def _is_apart(sources, tensors):
+    """Return whether each row of `tensors` depends on the same row of each source alone, by value."""
+    try:
+        analysis = analyse_examples(sources, tensors, by_value=True)
+    except ExamplesMix:
+        return False
+    return all(analysis.axis(source) in (None, *_ROW_FOR_ROW) for source in sources)
+
+
+def _are_near(some, other):
+    """Return whether eager tensors `[n, ...]` are the same but for rounding, row by row."""
+    some, other = (np.reshape(each, [len(each), -1]) for each in (some, other))
+    largest = np.max(np.abs(other), axis=1, keepdims=True, initial=0, where=np.isfinite(other))
+    return np.isclose(some, other, rtol=0, atol=np.sqrt(np.finfo(other.dtype).eps) * largest, equal_nan=True).all()
 
 
 def _mixing(reason):

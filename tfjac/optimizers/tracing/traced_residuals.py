@@ -93,15 +93,19 @@ class TracedResiduals:
         Raises:
             ValueError: naming the op.
         """
-        definition = self._graph.as_graph_def()
-        bodies = [function.node_def for function in definition.library.function]
-        called = next((op for ops in (definition.node, *bodies) for op in ops if op.op in _PYTHON), None)
+        called = self.first_op(_PYTHON)
         if called is not None:
             raise ValueError(
                 "The residuals call Python when they run, as tfjac.external, tf.py_function and tf.numpy_function do, "
                 "which XLA cannot compile: leave jit_compile=True off. "
                 f"Received: op {called.name!r} of type {called.op}"
             )
+
+    def first_op(self, types):
+        """Return the definition of an op of one of these types, in a function that is called too, or None."""
+        definition = self._graph.as_graph_def()
+        bodies = [function.node_def for function in definition.library.function]
+        return next((op for ops in (definition.node, *bodies) for op in ops if op.op in types), None)
 
     def data(self, args):
         """Return the data of a call, a list of tensors like `specs`: those of `args`, and those that were captured."""
