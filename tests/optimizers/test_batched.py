@@ -157,6 +157,16 @@ def read_with_args(x, measured):
     return lambda y: residuals_of(tf.convert_to_tensor(x), y)
 
 
+def with_numbers(x, measured):
+    return lambda parameters, y, number, scalar: number * scalar * residuals_of(parameters, y)
+
+
+def mapped_over_fits(x, measured):
+    return lambda parameters, y: tf.vectorized_map(
+        lambda one: residuals_of(one[0][None], one[1][None])[0], (parameters, y)
+    )
+
+
 def given_a_constant(x, measured):
     return lambda parameters: residuals_of(parameters, measured)
 
@@ -175,12 +185,17 @@ def of_several_tensors(x, measured):
 
 
 @pytest.mark.parametrize(
-    "form", [read_by_themselves, read_with_args, given_a_constant, given_a_captured_tensor, of_several_tensors]
+    "form",
+    [read_by_themselves, read_with_args, with_numbers, mapped_over_fits]
+    + [given_a_constant, given_a_captured_tensor, of_several_tensors],
 )
 def test_forms_of_residuals(rng, form):
     """Whether residuals read the variables or are given them, and where their data come from."""
     measured, x = decays(rng), started()
-    args = (measured,) if form in (read_with_args, of_several_tensors) else ()
+    args = {
+        read_with_args: (measured,), of_several_tensors: (measured,), mapped_over_fits: (measured,),
+        with_numbers: (measured, 0.5, tf.constant(2.0, tf.float64)),
+    }.get(form, ())  # fmt: skip
     found = least_squares(form(x, measured), x, args=args, batch_dims=1)
     assert found.success.all()
     for k in (0, COUNT - 1):
@@ -215,16 +230,21 @@ def by_counting(p, y):
     return residuals_of(p, y) * places[:, None]
 
 
-def by_rounded_means(p, y):
-    return residuals_of(p, y) * (1 + tf.round(tf.reduce_mean(p)))
+def by_the_number(p, y):
+    return residuals_of(p, y) * tf.sqrt(tf.cast(tf.size(y), y.dtype))
+
+
+def by_a_branch_on_the_number(p, y):
+    return tf.cond(tf.shape(p)[0] > 3, lambda: residuals_of(p, y), lambda: 2 * residuals_of(p, y))
 
 
 @pytest.mark.parametrize(
     "residuals, in_graph",
-    [(by_slices, False), (by_ranges, True), (by_counting, False), (by_counting, True), (by_rounded_means, False)],
+    [(by_slices, False), (by_ranges, True), (by_counting, False), (by_counting, True), (by_the_number, False),
+     (by_a_branch_on_the_number, True)],
 )
 def test_residuals_that_go_by_the_place_or_the_number_of_fits(rng, residuals, in_graph):
-    """Evaluated for some of the fits they would be others: then they are for all, or refused for the mean of all."""
+    """Evaluated for some of the fits they would be others: then they are evaluated for all."""
     measured, x = decays(rng), started()
     captured = tf.constant(measured)
     if residuals in (by_slices, by_ranges):
@@ -234,7 +254,10 @@ def test_residuals_that_go_by_the_place_or_the_number_of_fits(rng, residuals, in
     found = tf.function(fit)() if in_graph else fit()
     assert np.all(found.success)
     for k in range(0, COUNT, 3):
-        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-4)
+        expected = by_scipy(measured[k], [2.0, 1.0])
+        np.testing.assert_allclose(found.x[k], expected.x, rtol=1e-4)
+        weight = {by_counting: (k + 1) ** 2, by_the_number: measured.size}.get(residuals, 1)
+        np.testing.assert_allclose(found.cost[k], weight * expected.cost, rtol=1e-6)
 
 
 def test_nests_of_variables_in_a_graph(rng):
@@ -295,7 +318,7 @@ def test_undetermined_fits_are_named(rng):
 
 
 def test_a_second_call_traces_the_residuals_alone(rng):
-    """New data of the same shapes use the minimisation that was traced before; a result stays what it was."""
+    """New data of the same shapes, and other variables, use what was traced before; a result stays what it was."""
     x, traces = started(), []
 
     def residuals(parameters, measured):
@@ -305,7 +328,7 @@ def test_a_second_call_traces_the_residuals_alone(rng):
     first = least_squares(residuals, x, args=(decays(rng),), batch_dims=1)
     errors, before = first.standard_errors(), len(traces)
     measured = decays(rng)
-    second = least_squares(residuals, x, args=(measured,), batch_dims=1)
+    second = least_squares(residuals, started(), args=(measured,), batch_dims=1)
     assert len(traces) - before == 1 < before
     np.testing.assert_allclose(second.x[0], by_scipy(measured[0], [2.0, 1.0]).x, rtol=1e-5)
     np.testing.assert_array_equal(first.standard_errors(), errors)
@@ -314,6 +337,10 @@ def test_a_second_call_traces_the_residuals_alone(rng):
 REFUSED = {
     "mixing fits": (lambda p, y: residuals_of(p, y) - tf.reduce_mean(p[:, :1]), {}, "its own parameters alone"),
     "mixing fits by an op": (lambda p, y: residuals_of(tf.cumsum(p), y), {}, "Cumsum"),
+    "mixing values": (lambda p, y: residuals_of(p, y) * tf.round(tf.reduce_mean(p)), {}, "its own parameters alone"),
+    "stopped gradients": (
+        lambda p, y: residuals_of(p, y) / tf.stop_gradient(tf.reduce_max(p)), {}, "its own parameters alone",
+    ),
     "another shape": (lambda p, y: tf.reshape(residuals_of(p, y), [-1]), {}, "along their first axis"),
     "a scalar": (lambda p, y: tf.reduce_sum(residuals_of(p, y)), {}, "along their first axis"),
     "random": (lambda p, y: residuals_of(p, y) + tf.random.normal([], dtype=tf.float64), {}, "draw at random"),
@@ -346,7 +373,7 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
     x = started()
     with pytest.raises(ValueError, match="as many in each"):
         least_squares(lambda p, q: p + q, [x, started(3)], batch_dims=1)
-    with pytest.raises(ValueError, match="chunk_size has no effect"):
+    with pytest.warns(UserWarning, match="chunk_size has no effect"):
         least_squares(lambda: residuals_of(tf.convert_to_tensor(x), 1.0), x, batch_dims=1, chunk_size=4)
     problem = tfjac.LeastSquaresProblem
     with pytest.raises(TypeError, match="no such option"):

@@ -46,7 +46,7 @@ from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.taped import warn_of_loops_under_a_tape
 from tfjac.graph.targets import in_graph, read_graph
-from tfjac.graph.traversal import ancestors, between, references, shape_only
+from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable
@@ -60,6 +60,7 @@ __all__ = [
     "ExampleAnalysis",
     "ExampleAxis",
     "ExamplesMix",
+    "Inherited",
     "LostPath",
     "Scratch",
     "SourceLine",

@@ -1,6 +1,7 @@
 """`least_squares` of many independent fits: its options, checked, and what becomes of the variables."""
 
 import functools
+import warnings
 
 import tensorflow as tf
 
@@ -49,7 +50,8 @@ def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, 
         return BatchedMinimiser(batch, settings, chunk_size)
 
     recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size)
-    kept = _TRACES.get(batch, flat, recipe, minimiser) if tf.executing_eagerly() else minimiser()
+    owners = flat if batch.reads_variables else []
+    kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
     values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
     box = bounds.box(flat)
     box = box and Box(*map(batch.columns.rows, box))
@@ -83,15 +85,17 @@ class BatchedMinimiser:
         self._settings, self._placed = settings, any_number or residuals.for_all
         self._in_turn, size = any_number is not None, residuals.columns.count
         if chunk_size is not None and chunk_size < size and not self._in_turn:
-            raise ValueError(
-                "These residuals can be evaluated for all fits only, so that chunk_size has no effect: make them a "
-                "function of the variables and of args, where those with as many rows as there are fits hold what is "
-                f"each fit's own. Received: chunk_size={chunk_size} for {size} fits"
+            warnings.warn(
+                "tfjac: these residuals can be evaluated for all fits only, so that chunk_size has no effect: make "
+                "them a function of the variables and of args, where those with as many rows as there are fits hold "
+                "what is each fit's own, and of which none goes by its place or their number. "
+                f"Received: chunk_size={chunk_size} for {size} fits",
+                stacklevel=4,
             )
         self._at_once = min(size, chunk_size or self._default_size(residuals)) if self._in_turn else size
         self._shrinks = self._in_turn and tf.executing_eagerly()
         self._problem = FitProblem(self._placed, settings.losses, settings.jit_compile)
-        self._minimised = tf.function(self._minimise, autograph=False)
+        self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
         self._ended = tf.function(self._linearise_all, autograph=False)
 
     @staticmethod
@@ -101,7 +105,11 @@ class BatchedMinimiser:
 
     def __call__(self, values, data, box, max_steps):
         """Return what the fits `Found` from `values` `[B, p]` on."""
-        return self._minimised(values, data, box, max_steps)
+        if not tf.executing_eagerly():
+            return self._minimised(values, data, box, max_steps)
+        if self._concrete is None:
+            self._concrete = self._minimised.get_concrete_function(values, data, box, max_steps)
+        return self._concrete(values, data, box, max_steps)
 
     def at_the_end(self, values, data):
         """Return JᵀJ `[B, p, p]`, float64, and how many residuals count `[B]`, NumPy, at `values` `[B, p]`."""

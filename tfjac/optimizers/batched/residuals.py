@@ -10,16 +10,28 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, analyse_examples, as_tf_variable, inline_calls
+from tfjac.graph import (
+    Dependence,
+    ExampleAxis,
+    ExamplesMix,
+    Inherited,
+    analyse_examples,
+    ancestors,
+    as_tf_variable,
+    bodies_of,
+    inline_calls,
+)
 from tfjac.optimizers.batched.columns import FitColumns
 from tfjac.optimizers.problem.dependence import check_dependence
 from tfjac.optimizers.tracing.callables import function_of_data, function_of_values
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 
-_SIZES = {"Shape", "ShapeN", "Size", "OnesLike"}
-_TRIED = 64
+_SIZES = {"Shape", "ShapeN", "Size"}
+_SHAPE_INPUTS = {"Reshape": (1,), "Fill": (0,), "BroadcastTo": (1,), "Tile": (1,), "Slice": (2,)}
+"""Inputs that say what shape a result has, and no more."""
 
-_ROW_FOR_ROW = (ExampleAxis(0), ExampleAxis(0, inner=None))
+_TRIED = 64
+"""Fits that are evaluated on trial."""
 
 
 class BatchedResiduals:
@@ -66,16 +78,21 @@ class BatchedResiduals:
         traced = self.for_all.traced
         return [*traced.data(self._args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
 
+    @property
+    def reads_variables(self):
+        """Whether residuals read the variables, rather than being given them."""
+        return not self._is_given_values
+
     def check(self):
         """Raise ValueError where a fit depends on the parameters of another, or none on one of the variables."""
-        self._in_graph(self._check_apart)
+        self._in_graph(self._check_apart, self.for_all, self.columns.count)
 
     @functools.cached_property
     def for_any(self):
         """`PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only."""
         if not self._is_given_values or self.columns.count == 1:
             return None
-        own = self._in_graph(self._own_data)
+        own = self._in_graph(self._own_data, self.for_all, self.columns.count)
         if None in own:
             return None
         try:
@@ -83,17 +100,18 @@ class BatchedResiduals:
             placed = self._placed(None, own)
         except (ValueError, TypeError):
             return None
-        alike = placed.shapes_of_one == self.for_all.shapes_of_one and not self._go_by_position(placed)
-        return placed if alike else None
+        alike = placed.shapes_of_one == self.for_all.shapes_of_one
+        alike = alike and self._in_graph(lambda values, _, tensors: _go_alone(values, tensors), placed, None)
+        return placed if alike and not self._go_by_place(placed) else None
 
-    def _go_by_position(self, placed):
-        """Return whether residuals are others among some fits than among all, by their places or number, say.
+    def _go_by_place(self, placed):
+        """Return whether residuals of a fit are others at another place, among others.
 
-        Eagerly that is tried, with some fits from the last one backwards. In a graph it counts whether sizes are read.
+        Eagerly that is tried, with some fits from the last one backwards. In a graph nothing may be there to count by.
         """
         if not tf.executing_eagerly():
-            return placed.traced.first_op(_SIZES) is not None
-        index = tf.range(self.columns.count - 1, -1, -max(1, self.columns.count // _TRIED))[:_TRIED]
+            return placed.traced.first_op({"Fill", "OnesLike"}) is not None
+        index = tf.range(self.columns.count - 1, 0, -max(1, self.columns.count // _TRIED))[:_TRIED]
         values, data = [as_tf_variable(variable).read_value() for variable in self._flat], self.data()
         own = [tf.gather(given, index) if its_own else given for given, its_own in zip(data, placed.own)]
         some = tf.function(placed.tensors, autograph=False)([tf.gather(value, index) for value in values], own)
@@ -105,29 +123,29 @@ class BatchedResiduals:
     def _placed(self, count, own=()):
         """Trace the function for so many fits, or any number where None; `own` says which data have a row for each."""
         leaves = tf.nest.flatten(self._args)
-        specs = [_spec(leaf, count if its_own else leaf.shape[0]) for leaf, its_own in zip(leaves, own)]
-        specs += [tf.type_spec_from_value(leaf) for leaf in leaves[len(specs) :]]
+        own = list(own) or [False] * len(leaves)
+        specs = [_spec(leaf, count) if its_own else tf.type_spec_from_value(leaf) for leaf, its_own in zip(leaves, own)]
         specs = tf.nest.pack_sequence_as(self._args, specs)
         if self._is_given_values:
             values = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
             concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
         else:
             concrete = traceable(self._function, self._flat).get_concrete_function(*specs)
-        return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, list(own))
+        return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, own)
 
     def _of_values(self, values, *data):
         return self._function(tf.nest.pack_sequence_as(self._variables, values), *data)
 
-    def _in_graph(self, read):
-        """Return what `read(values, data, tensors)` says of the residuals of all fits, placed in a graph of its own."""
-        said, count = [], self.columns.count
+    def _in_graph(self, read, placed, count):
+        """Return what `read(values, data, tensors)` says of `PlacedResiduals` of `count` fits, in their own graph."""
+        said = []
 
-        def placed(values, *data):
-            tensors = inline_calls(self.for_all.tensors(values, list(data)), depends_on=[*values, *data])
+        def reading(values, *data):
+            tensors = inline_calls(placed.tensors(values, list(data)), depends_on=[*values, *data])
             said.append(read(values, list(data), tensors))
 
         specs = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
-        tf.function(placed, autograph=False).get_concrete_function(specs, *self.for_all.data_specs)
+        tf.function(reading, autograph=False).get_concrete_function(specs, *placed.data_specs)
         return said[-1]
 
     # -------------------------------------------------------------- what is read off the graph
@@ -149,17 +167,17 @@ class BatchedResiduals:
     def _check_apart(self, values, _, tensors):
         check_dependence(tensors, self._flat, Dependence(values), "residuals")
         try:
-            analysis = analyse_examples(values, tensors)
+            analysis = analyse_examples(values, tensors, by_value=True)
         except ExamplesMix as mixing:
             raise _mixing(mixing) from mixing
         for value in values:
-            if analysis.axis(value) not in _ROW_FOR_ROW and self.columns.count > 1:
+            if not _is_by_row(analysis.axis(value)) and self.columns.count > 1:
                 raise _mixing(f"all fits use {value.name!r} of shape {value.shape}")
 
     def _own_data(self, values, data, tensors):
         """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not."""
         arguments = tf.nest.flatten(self._args)
-        if any(not tf.is_tensor(argument) for argument in arguments) or not _is_apart(values, tensors):
+        if any(not tf.is_tensor(argument) for argument in arguments):
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
@@ -185,7 +203,7 @@ class PlacedResiduals:
 
     def __init__(self, traced, columns, is_given_values, own):
         self.traced, self.columns, self._is_given_values = traced, columns, is_given_values
-        self.own = own + [False] * (len(self.data_specs) - len(own))
+        self.own = [*own, *[False] * (len(self.data_specs) - len(own))]
         self.shapes = traced.shapes
 
     @property
@@ -216,7 +234,7 @@ class PlacedResiduals:
 
 
 def _spec(leaf, rows):
-    return tf.TensorSpec([rows, *leaf.shape[1:]] if leaf.shape.rank else [], leaf.dtype)
+    return tf.TensorSpec([rows, *leaf.shape[1:]], leaf.dtype)
 
 
 def _is_apart(sources, tensors):
@@ -225,7 +243,41 @@ def _is_apart(sources, tensors):
         analysis = analyse_examples(sources, tensors, by_value=True)
     except ExamplesMix:
         return False
-    return all(analysis.axis(source) in (None, *_ROW_FOR_ROW) for source in sources)
+    return all(_is_by_row(analysis.axis(source)) for source in sources)
+
+
+def _is_by_row(axis):
+    return axis in (None, ExampleAxis(0), ExampleAxis(0, inner=None))
+
+
+def _go_alone(values, tensors):
+    """Return whether residuals of any number of fits depend on their own parameters, and not on the number."""
+    is_size = Inherited(_made_of_sizes)
+    return _is_apart(values, tensors) and not any(map(is_size, tensors))
+
+
+def _made_of_sizes(op, inputs_are):
+    """Whether the values of the outputs of `op` depend on sizes that are open, other than as their shapes."""
+    as_shape = _SHAPE_INPUTS.get(op.type, ())
+    passed = any(made for index, made in enumerate(inputs_are) if index not in as_shape)
+    return [(passed and not _is_known_size(op)) or _reads_sizes(op)] * len(op.outputs)
+
+
+def _reads_sizes(op):
+    """Return whether an op, or one in a body that it calls, reads sizes that are open."""
+    if op.type in _SIZES:
+        return not all(tensor.shape.is_fully_defined() for tensor in op.inputs)
+    called = [attribute.name for attribute in op.op_def.attr if attribute.type in ("func", "list(func)")]
+    bodies = [body for name in called for body in bodies_of(op, name)]
+    return any(_reads_sizes(inner) for body in bodies for inner in ancestors(body.outputs))
+
+
+def _is_known_size(op):
+    """Return whether an op takes a size that is known from a shape of which another is open."""
+    if op.type != "StridedSlice" or op.inputs[0].op.type != "Shape" or op.get_attr("shrink_axis_mask") != 1:
+        return False
+    begin, shape = tf.get_static_value(op.inputs[1]), op.inputs[0].op.inputs[0].shape
+    return begin is not None and shape.rank is not None and shape[int(begin[0])] is not None
 
 
 def _are_near(some, other):
