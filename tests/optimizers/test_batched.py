@@ -378,3 +378,11 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
     problem = tfjac.LeastSquaresProblem
     with pytest.raises(TypeError, match="no such option"):
         problem(residuals_of, x, batch_dims=1)
+
+
+def test_a_start_at_infinity_is_not_finite(rng):
+    """Where residuals do not see it: their gradient is zero there, which is no minimum."""
+    x = started(3)
+    x.assign([[2.0, 1.0], [2.0, np.inf], [2.0, 1.0]])
+    found = least_squares(lambda p, y: p[:, :1] / (1 + tf.exp(p[:, 1:])) - y, x, args=(decays(rng, 3),), batch_dims=1)
+    assert Status(found.status[1]) == Status.NOT_FINITE and not found.success[1]

@@ -142,7 +142,7 @@ def _point(fits, here, method):
         curvature=curvature,
         length=scaled_norm(fits.values, scaling),
         columns=diagonal,
-        finite=all_finite(here.cost, here.gradient, curvature),
+        finite=all_finite(here.cost, curvature, here.gradient, fits.values),
         stationary=all_zero(here.gradient) | all_zero(diagonal),
         highest=method.damping.bounds(curvature)[1],
     )

@@ -105,9 +105,10 @@ def _status(last, point):
     return tf.where(point.finite, status, int(Status.NOT_FINITE))
 
 
-def all_finite(cost, vector, curvature):
-    """Return whether two scalars and a vector `[p]` are finite."""
-    return tf.math.is_finite(cost) & tf.reduce_all(tf.math.is_finite(vector), axis=-1) & tf.math.is_finite(curvature)
+def all_finite(cost, curvature, *vectors):
+    """Return whether two scalars and vectors `[p]` are finite."""
+    known = [tf.reduce_all(tf.math.is_finite(vector), axis=-1) for vector in vectors]
+    return tf.reduce_all([tf.math.is_finite(cost), tf.math.is_finite(curvature), *known], axis=0)
 
 
 def all_zero(vector):

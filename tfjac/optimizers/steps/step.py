@@ -84,6 +84,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
 
 def _point(problem, linearisation, system, state, method):
     values, columns = problem.values(), system.diagonal + linearisation.prior.precision
+    position = problem.columns.flatten(values)
     data = columns if linearisation.prior.is_data else system.diagonal
     scaling = system.simplify(method.scaling.update(state.scaling, data))
     curvature = tf.reduce_max(data / scaling)
@@ -91,9 +92,9 @@ def _point(problem, linearisation, system, state, method):
         values=values,
         scaling=scaling,
         curvature=curvature,
-        length=scaled_norm(problem.columns.flatten(values), scaling),
+        length=scaled_norm(position, scaling),
         columns=columns,
-        finite=all_finite(problem.cost, system.gradient, curvature),
+        finite=all_finite(problem.cost, curvature, system.gradient, position),
         stationary=all_zero(system.gradient) | _without_data(linearisation, data),
         highest=method.damping.bounds(curvature)[1],
     )
