@@ -26,7 +26,7 @@ def _model(p):
     return p[0] * np.exp(-np.square((POSITIONS - p[1]) / p[2]) / 2) + p[3] + p[4] * POSITIONS
 
 
-def _jacobian(p, measured=None):
+def _jacobian(p, measured):
     distance = (POSITIONS - p[1]) / p[2]
     bell = np.exp(-np.square(distance) / 2)
     slope = p[0] * bell * distance / p[2]

@@ -15,11 +15,6 @@ class DampedSolveCpuOp : public DampedSolveOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                       \
-  REGISTER_KERNEL_BUILDER(Name("TfjacDampedSolve").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          DampedSolveCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacDampedSolve", DampedSolveCpuOp);
 
 }  // namespace tfjac

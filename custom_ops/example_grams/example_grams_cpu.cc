@@ -50,9 +50,7 @@ void ExampleGrams(const Runtime& runtime, const ExampleBlocks<T>& blocks, T* gra
       std::memset(vector, 0, p * sizeof(T));
       const auto add = p <= kSmall ? AddFewColumns<T> : AddManyColumns<T>;
       add(m, p, blocks.jacobian + k * m * p, blocks.residual + k * m, square, vector);
-      for (int64_t i = 0; i < p; ++i) {
-        for (int64_t j = 0; j < i; ++j) square[j * p + i] = square[i * p + j];
-      }
+      Mirror(Area{0, p, 0, p}, p, square);
     }
   });
 }

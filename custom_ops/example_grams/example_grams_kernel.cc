@@ -14,11 +14,6 @@ class ExampleGramsCpuOp : public ExampleGramsOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                        \
-  REGISTER_KERNEL_BUILDER(Name("TfjacExampleGrams").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          ExampleGramsCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacExampleGrams", ExampleGramsCpuOp);
 
 }  // namespace tfjac

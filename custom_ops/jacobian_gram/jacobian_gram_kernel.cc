@@ -18,11 +18,6 @@ class JacobianGramCpuOp : public JacobianGramOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                        \
-  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianGram").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          JacobianGramCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacJacobianGram", JacobianGramCpuOp);
 
 }  // namespace tfjac

@@ -17,11 +17,6 @@ class JacobianKernelCpuOp : public JacobianKernelOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                          \
-  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianKernel").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          JacobianKernelCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacJacobianKernel", JacobianKernelCpuOp);
 
 }  // namespace tfjac

@@ -17,11 +17,6 @@ class JacobianRowNormsCpuOp : public JacobianRowNormsOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                            \
-  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianRowNorms").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          JacobianRowNormsCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacJacobianRowNorms", JacobianRowNormsCpuOp);
 
 }  // namespace tfjac

@@ -16,11 +16,6 @@ class JacobianRowsCpuOp : public JacobianRowsOp<T> {
   }
 };
 
-#define REGISTER(T)                                                                                       \
-  REGISTER_KERNEL_BUILDER(Name("TfjacJacobianRows").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), \
-                          JacobianRowsCpuOp<T>)
-REGISTER(float);
-REGISTER(double);
-#undef REGISTER
+TFJAC_REGISTER_CPU("TfjacJacobianRows", JacobianRowsCpuOp);
 
 }  // namespace tfjac

@@ -102,18 +102,19 @@ def test_sizes_that_are_open(p, k, implementation, rng):
                     solve(*wrong)
 
 
+def gradients_of_cubes(*inputs):
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        solution, _ = ops.damped_solve(*inputs)
+        loss = tf.reduce_sum(solution**3)
+    return tape.gradient(loss, inputs)
+
+
 def test_what_failed_has_no_gradient(implementation, compiled, rng):
     matrix = positive_definite(rng, 5)
     matrix[2, 2] = -2.0
 
-    @compiled
-    def gradients(*inputs):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            solution, _ = ops.damped_solve(*inputs)
-            loss = tf.reduce_sum(solution**3)
-        return tape.gradient(loss, inputs)
-
+    gradients = compiled(gradients_of_cubes)
     inputs = [tf.constant(x) for x in (matrix, rng.standard_normal(5), rng.uniform(0.5, 2, 5))]
     both = gradients(*inputs, tf.constant([0.1, 9.0], tf.float64))
     good = gradients(*inputs, tf.constant(9.0, tf.float64))
@@ -196,24 +197,11 @@ def test_many_systems(k, p, compiled, dtype, rng):
 def test_gradients_of_many_systems(implementation, rng):
     """Each as if it were alone, also of sizes that are open, and none where there was no solution."""
     inputs = [tf.constant(x) for x in systems(rng, 5, 3)]
-    sizes = [[None] * x.shape.rank for x in inputs]
-
-    @tf.function(input_signature=[tf.TensorSpec(size, tf.float64) for size in sizes])
-    def gradients(*inputs):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            solution, _ = ops.damped_solve(*inputs)
-            loss = tf.reduce_sum(solution**3)
-        return tape.gradient(loss, inputs)
-
+    signature = [tf.TensorSpec([None] * x.shape.rank, tf.float64) for x in inputs]
+    gradients = tf.function(gradients_of_cubes, input_signature=signature)
     several = gradients(*inputs)
     for j in range(5):
-        with tf.GradientTape() as tape:
-            alone = [x[j] for x in inputs]
-            tape.watch(alone)
-            solution, _ = ops.damped_solve(*alone)
-            loss = tf.reduce_sum(solution**3)
-        for one, other in zip(several, tape.gradient(loss, alone)):
+        for one, other in zip(several, gradients_of_cubes(*[x[j] for x in inputs])):
             np.testing.assert_allclose(one[j], other, rtol=1e-10)
     with pytest.raises(tf.errors.InvalidArgumentError):
         gradients(*inputs[:3], inputs[3][:4])

@@ -47,4 +47,8 @@ absl::Status OutOfScratch(const char* op);
 
 }  // namespace tfjac
 
+#define TFJAC_REGISTER_CPU(op, Kernel)                                                                        \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU).TypeConstraint<float>("T"), Kernel<float>); \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU).TypeConstraint<double>("T"), Kernel<double>)
+
 #endif  // TFJAC_CUSTOM_OPS_COMMON_OP_SUPPORT_H_

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.batched.linearisation import FitProblem
-from tfjac.optimizers.batched.pool import Pool
+from tfjac.optimizers.batched.pool import FitData, Pool
 from tfjac.optimizers.batched.residuals import BatchedResiduals
 from tfjac.optimizers.minimisation.settings import Settings
 from tfjac.optimizers.options import positive_integer
@@ -20,7 +20,7 @@ from tfjac.optimizers.tracing.callables import as_data
 from tfjac.optimizers.tracing.traces import TraceCache
 
 _BYTES = 2**23
-"""Of residuals and J of the fits that are under way at once, unless told otherwise."""
+"""Of the residuals and J of the fits that are under way at once, unless told otherwise."""
 
 _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
@@ -83,8 +83,8 @@ class BatchedMinimiser:
         if settings.jit_compile:
             residuals.for_all.traced.check_compiles()
         self._settings, self._placed = settings, any_number or residuals.for_all
-        self._in_turn, size = any_number is not None, residuals.columns.count
-        if chunk_size is not None and chunk_size < size and not self._in_turn:
+        in_turn, size = any_number is not None, residuals.columns.count
+        if chunk_size is not None and chunk_size < size and not in_turn:
             warnings.warn(
                 "tfjac: these residuals can be evaluated for all fits only, so that chunk_size has no effect: make "
                 "them a function of the variables and of args, where those with as many rows as there are fits hold "
@@ -92,8 +92,8 @@ class BatchedMinimiser:
                 f"Received: chunk_size={chunk_size} for {size} fits",
                 stacklevel=4,
             )
-        self._at_once = min(size, chunk_size or self._default_size(residuals)) if self._in_turn else size
-        self._shrinks = self._in_turn and tf.executing_eagerly()
+        self._at_once = min(size, chunk_size or self._default_size(residuals)) if in_turn else size
+        self._shrinks = in_turn and tf.executing_eagerly()
         self._problem = FitProblem(self._placed, settings.losses, settings.jit_compile)
         self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
         self._ended = tf.function(self._linearise_all, autograph=False)
@@ -101,7 +101,7 @@ class BatchedMinimiser:
     @staticmethod
     def _default_size(residuals):
         numbers = residuals.num_residuals * (residuals.columns.total + 3)
-        return max(1, _BYTES // (4 * numbers))
+        return max(1, _BYTES // (residuals.columns.dtype.size * numbers))
 
     def __call__(self, values, data, box, max_steps):
         """Return what the fits `Found` from `values` `[B, p]` on."""
@@ -117,14 +117,14 @@ class BatchedMinimiser:
             return [part.numpy() for part in self._ended(values, data)]
 
     def _minimise(self, values, data, box, max_steps):
-        pool = Pool(self._problem, data, self._placed.own, values, box, self._shrinks)
+        pool = Pool(self._problem, FitData(data, self._placed.own), values, box, self._shrinks)
         return pool.minimise(self._at_once, self._settings.method, self._settings.limits, max_steps)
 
     def _linearise_all(self, values, data):
-        pool, (size, p) = Pool(self._problem, data, self._placed.own, values, (), self._shrinks), values.shape
+        data, (size, p) = FitData(data, self._placed.own), values.shape
 
         def some(index):
-            return list(self._problem.at_the_end(tf.gather(values, index), pool.all_data(pool.own_data(index))))
+            return list(self._problem.at_the_end(tf.gather(values, index), data.among_shared(data.rows(index))))
 
         specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
         return in_chunks(some, size, specs, self._at_once)

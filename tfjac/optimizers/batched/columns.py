@@ -29,14 +29,14 @@ class FitColumns:
                 "With batch_dims=1 every variable has the fits along its first axis, as many in each. "
                 f"Received: {listed}"
             )
-        self.count = shapes[0][0]
+        self.count, self.dtype = shapes[0][0], as_tf_variable(variables[0]).dtype.base_dtype
         self._shapes = [shape[1:] for shape in shapes]
         self._sizes = [shape.num_elements() for shape in self._shapes]
         self.total, self.num_variables = sum(self._sizes), len(variables)
 
-    def specs(self, size, dtype):
+    def specs(self, size):
         """Return `tf.TensorSpec` of the variables' values for `size` fits, or None for any number."""
-        return [tf.TensorSpec([size, *shape], dtype) for shape in self._shapes]
+        return [tf.TensorSpec([size, *shape], self.dtype) for shape in self._shapes]
 
     def flatten(self, tensors):
         """Return tensors `[n, ...]` like the variables as one `[n, p]`."""

@@ -23,20 +23,40 @@ class Found(NamedTuple):
     outcome: Outcome
 
 
+class FitData(NamedTuple):
+    """The data of all fits.
+
+    Attributes:
+        tensors: list of tensors.
+        own: for each of these whether it has a row for each fit, rather than being shared.
+    """
+
+    tensors: list
+    own: list
+
+    def rows(self, index):
+        """Return the rows of some fits of what is each fit's own, a list of tensors."""
+        return [tf.gather(given, index) for given, its_own in zip(self.tensors, self.own) if its_own]
+
+    def among_shared(self, rows):
+        """Return all data of the fits that `rows` belong to, what is shared among them."""
+        rows = iter(rows)
+        return [next(rows) if its_own else given for given, its_own in zip(self.tensors, self.own)]
+
+
 class Pool:
     """Fits to be minimised.
 
     Args:
         problem: `FitProblem`.
-        data: list of tensors of all fits.
-        own: for each of these whether it has a row for each fit, rather than being shared.
+        data: `FitData`.
         values: `[B, p]`, where fits start.
         box: a `Box` of `[B, p]`, or an empty tuple.
         shrinks: whether the number of fits under way may change.
     """
 
-    def __init__(self, problem, data, own, values, box, shrinks):
-        self._problem, self._data, self._own = problem, data, own
+    def __init__(self, problem, data, values, box, shrinks):
+        self._problem, self._data = problem, data
         self._values, self._box, self._shrinks = values, box, shrinks
         self._count = values.shape[0]
 
@@ -80,23 +100,14 @@ class Pool:
         *_, found = tf.while_loop(some_left, next_round, start, shape_invariants=shapes)
         return tf.nest.map_structure(lambda each: each[: self._count], found)
 
-    def all_data(self, own):
-        """Return the data of fits, with `own` in the places of those that are theirs alone."""
-        own = iter(own)
-        return [next(own) if its_own else given for given, its_own in zip(self._data, self._own)]
-
-    def own_data(self, index):
-        """Return the rows of the data that are those of some fits, a list of tensors."""
-        return [tf.gather(given, index) for given, its_own in zip(self._data, self._own) if its_own]
-
     def _linearise(self, values, own, unit, fresh):
-        return self._problem.linearise(values, self.all_data(own), unit, fresh)
+        return self._problem.linearise(values, self._data.among_shared(own), unit, fresh)
 
     def _begun(self, index, names):
         """Return `Fits` that begin; of those with an index that there is no fit for, nothing is asked."""
         row = tf.minimum(index, self._count - 1)
         box = self._box and Box(*(tf.gather(side, row) for side in self._box))
-        return Fits.begun(index, tf.gather(self._values, row), self.own_data(row), box, names, index < self._count)
+        return Fits.begun(index, tf.gather(self._values, row), self._data.rows(row), box, names, index < self._count)
 
     def _refilled(self, fits, begun, names):
         """Return the fits with the next ones in the places of those that have ended, and how many have begun then."""

@@ -127,7 +127,7 @@ class BatchedResiduals:
         specs = [_spec(leaf, count) if its_own else tf.type_spec_from_value(leaf) for leaf, its_own in zip(leaves, own)]
         specs = tf.nest.pack_sequence_as(self._args, specs)
         if self._is_given_values:
-            values = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
+            values = self.columns.specs(count)
             concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
         else:
             concrete = traceable(self._function, self._flat).get_concrete_function(*specs)
@@ -144,7 +144,7 @@ class BatchedResiduals:
             tensors = inline_calls(placed.tensors(values, list(data)), depends_on=[*values, *data])
             said.append(read(values, list(data), tensors))
 
-        specs = self.columns.specs(count, as_tf_variable(self._flat[0]).dtype)
+        specs = self.columns.specs(count)
         tf.function(reading, autograph=False).get_concrete_function(specs, *placed.data_specs)
         return said[-1]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.results.parameters import active_sides, parameter_names
 from tfjac.optimizers.statuses import Status
 
 
@@ -86,24 +87,18 @@ class BatchedLeastSquaresResult:
 
     def parameter_names(self):
         """Return a list of what to call each of the p parameters of a fit."""
-        named = []
-        for name, value in zip(self.names, tf.nest.flatten(self.x)):
-            indices = np.ndindex(value.shape[1:])
-            named += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in indices]
-        return named
+        return parameter_names(self.names, [value.shape[1:] for value in tf.nest.flatten(self.x)])
 
     # -------------------------------------------------------------- errors
 
     @property
     def active(self):
         """Nest of `x` of integers: −1 for a parameter at its lower bound, 1 at its upper one or fixed, 0 between."""
-        return self._nested(self._active())
+        return self._nested(self._active)
 
+    @functools.cached_property
     def _active(self):
-        if not self._box:
-            return np.zeros(self._values.shape, int)
-        above = self._values >= self._box.upper
-        return above.astype(int) - (~above & (self._values <= self._box.lower))
+        return active_sides(self._values, self._box)
 
     @functools.cached_property
     def _at_the_end(self):
@@ -121,7 +116,7 @@ class BatchedLeastSquaresResult:
         Columns are scaled to length one before, and combinations of parameters that change nothing but for rounding
         are left out.
         """
-        free = self._active() == 0
+        free = self._active == 0
         gram, _ = self._at_the_end
         gram = np.where(np.isfinite(gram).all(axis=(1, 2), keepdims=True), gram, 0)
         gram = gram * free[:, None] * free[:, :, None]
@@ -145,7 +140,7 @@ class BatchedLeastSquaresResult:
 
     def determined(self):
         """Return `[B]`, bool: whether the residuals determine all free parameters, with some left for their errors."""
-        free = (self._active() == 0).sum(axis=1)
+        free = (self._active == 0).sum(axis=1)
         return (self.rank == free) & (self.degrees_of_freedom > 0) & np.isfinite(self.cost)
 
     def covariance(self):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.options import positive
+from tfjac.optimizers.results.parameters import active_sides, parameter_names
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import summary_of
 from tfjac.optimizers.statuses import Status
@@ -142,11 +143,7 @@ class LeastSquaresResult:
         return ["fixed" if known else names[side] for known, side in zip(fixed, self._flat_active())]
 
     def _flat_active(self):
-        position, box = self._flat(), self._conditions.box
-        if not box:
-            return np.zeros(position.size, int)
-        above = position >= box.upper
-        return above.astype(int) - (~above & (position <= box.lower))
+        return active_sides(self._flat(), self._conditions.box)
 
     @functools.cached_property
     def statistics(self):
@@ -162,11 +159,7 @@ class LeastSquaresResult:
 
     def parameter_names(self):
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
-        named = []
-        for name, value in zip(self.names, tf.nest.flatten(self.x)):
-            indices = np.ndindex(np.shape(value))
-            named += [f"{name}[{', '.join(map(str, index))}]" if index else name for index in indices]
-        return named
+        return parameter_names(self.names, [np.shape(value) for value in tf.nest.flatten(self.x)])
 
     def covariance(self):
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
