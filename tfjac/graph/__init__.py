@@ -44,6 +44,7 @@ from tfjac.graph.resolution import resolution_of
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
+from tfjac.graph.static_values import static_value
 from tfjac.graph.taped import warn_of_loops_under_a_tape
 from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
@@ -126,6 +127,7 @@ __all__ = [
     "shape_only",
     "source_line",
     "static_trip_count",
+    "static_value",
     "stops_of",
     "transplant",
     "unregistered",

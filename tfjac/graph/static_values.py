@@ -23,6 +23,7 @@ _ARITHMETIC = {
     "Neg": np.negative,
     "NotEqual": np.not_equal,
     "Pack": lambda *parts: np.stack(parts),
+    "Prod": lambda value, axes: np.prod(value, axis=tuple(np.reshape(axes, -1))),
     "Range": np.arange,
     "Sub": np.subtract,
     "ZerosLike": np.zeros_like,
@@ -44,7 +45,7 @@ def static_value(tensor, depth=10, given=None):
     value = tf.get_static_value(tensor)
     if value is not None or depth == 0 or not (tensor.op.type in _LOOKED_THROUGH or _takes_one(tensor.op)):
         return value
-    if tensor.op.type == "Max" and tensor.op.get_attr("keep_dims"):
+    if tensor.op.type in ("Max", "Prod") and tensor.op.get_attr("keep_dims"):
         return None
     inputs = [static_value(part, depth - 1, given) for part in tensor.op.inputs]
     if any(part is None for part in inputs):

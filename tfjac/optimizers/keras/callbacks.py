@@ -64,7 +64,8 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more.
+    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more. With
+    `gram_batches`, calls between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
@@ -91,11 +92,14 @@ class Convergence(StepMonitor):
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
-        self.status, self._met = Status.RUNNING, []
+        self.status, self._met, self._steps = Status.RUNNING, [], int(self.model.optimizer.iterations)
 
     def on_train_batch_end(self, batch, logs=None):
-        """Judge the last step."""
-        report = self.model.optimizer.last_report
+        """Judge the last step, where there is a new one."""
+        report, steps = self.model.optimizer.last_report, int(self.model.optimizer.iterations)
+        if steps == self._steps:
+            return
+        self._steps = steps
         if self._first_cost is None and np.isfinite(report.cost_before):
             self._first_cost = report.cost_before
         self._met.append(_reason(report, self._limits, self._first_cost or 0.0))

@@ -9,8 +9,10 @@ from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wan
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
+from tfjac.optimizers.keras.gram_batches import GramBatches, check_memory, checked_gram_batches, summing_method
 from tfjac.optimizers.keras.readings import Readings
 from tfjac.optimizers.keras.refusals import (
+    BAYESIAN_WITHOUT_CONSTRAINTS,
     check_callbacks,
     check_replicas,
     check_tracing,
@@ -71,6 +73,12 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
+        gram_batches: for data larger than memory: how many batches make up one step, or `"epoch"` for all of an epoch
+            of `fit`. JᵀJ, Jᵀr and the loss are summed up over them, which equals the step of the full batch to
+            rounding; memory does not depend on the number of examples. Each pass over the data judges one step and
+            prepares the next, and the weights are at every moment the best found: so one attempt is a pass of its own,
+            and max_attempts has no part in it. For losses that are means or sums over examples, with regularisers.
+            Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
         regularization: `"bayesian"` to hold all variables near zero, as firmly as the data say, by MacKay's evidence:
             the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
             sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
@@ -107,6 +115,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         gram_dtype=None,
         acceleration=None,
         steps_per_batch=1,
+        gram_batches=None,
         regularization=None,
         verify=None,
         name="levenberg_marquardt",
@@ -127,6 +136,9 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             evidence=self._regularization is not None,
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
+        self._gram_batches, self._summing = checked_gram_batches(gram_batches), None
+        if self._gram_batches is not None:
+            self._method = summing_method(self._method, "gram_batches", self._steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
@@ -141,10 +153,18 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             return
         variables = checked_variables(variables)
         if self._method.evidence:
-            refuse_constraints(variables)
+            refuse_constraints(variables, BAYESIAN_WITHOUT_CONSTRAINTS)
+        if self._gram_batches is not None:
+            check_memory(get_solver(self._given["solver"]), variables, self._method.gram_dtype)
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
+        if self._gram_batches is not None:
+            self._summing = GramBatches(self._add_state, variables, self._method, self._state, self._gram_batches)
+
+    def _add_state(self, name, shape, dtype):
+        """Create a variable of the optimizer's own, of zeros."""
+        return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "only_first_replica", name=name)
 
     # -------------------------------------------------------------- a step
 
@@ -159,6 +179,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list):
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
+        if self._summing is not None:
+            self._summing.end_fit()
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads, trainable_variables=None):
@@ -174,7 +196,10 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):
-            if self._steps_per_batch == 1:
+            if self._summing is not None:
+                steps, self._sizes = self._summing.take(loss, variables, self._verify)
+                self._iterations.value.assign_add(steps)
+            elif self._steps_per_batch == 1:
                 self._advance(problem_of_loss(loss, variables, gradients, self._verify))
             else:
                 self._advance_repeatedly(loss, variables)
@@ -211,6 +236,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
         check_replicas()
+        if self._gram_batches is not None:
+            raise ValueError(
+                "gram_batches sums up the batches of Keras' fit; for residuals of your own, tfjac.normal_equations of "
+                "each part of the data adds up likewise. Received: a call of minimize"
+            )
         residuals = function_of_data(residuals, variables, args)
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
@@ -240,7 +270,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         else:
             state, report = take_step(problem, state, self._method, box_of_constraints(problem.variables))
         self._sizes = problem.sizes
-        self._state.write(state, report)
+        self._state.write_state(state)
+        self._state.write_report(report)
         self._iterations.value.assign_add(1)
         return report
 
@@ -299,6 +330,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             "min_gain": self._method.min_gain,
             "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
+            "gram_batches": self._gram_batches,
             "regularization": self._regularization,
             "verify": self._verify,
         }

@@ -1,10 +1,9 @@
 """What the optimizer refuses, and why: options of Keras optimizers that mean nothing here, and eager execution."""
 
-import inspect
-
 import keras
 import tensorflow as tf
 
+from tfjac.optimizers.keras.fitting import callbacks_of_fit
 from tfjac.optimizers.options import suggestion
 from tfjac.optimizers.problem.variables import variable_name
 
@@ -21,7 +20,7 @@ REASONS = {
     "ema_momentum": "it belongs to use_ema, which is refused",
     "ema_overwrite_frequency": "it belongs to use_ema, which is refused",
     "loss_scale_factor": "the loss is not scaled: a factor would cancel in the gain ratio; train in float32 or float64",
-    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, at one point; use a larger batch",
+    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, which gram_batches adds up",
 }
 """Arguments of Keras optimizers, and why they are refused."""
 
@@ -61,17 +60,11 @@ def refuse_learning_rate(value):
 def check_callbacks():
     """Raise ValueError where the `fit` that is tracing a step has a callback that sets the learning rate at a plateau.
 
-    Keras tells an optimizer nothing of callbacks, and this one would be refused at the first plateau only, hours into
-    the training: so it is looked for where it is known, among the local names of the callers.
+    This one would be refused at the first plateau only, hours into the training.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
-        callbacks = frame.f_locals.get("callbacks")
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            for callback in callbacks.callbacks:
-                if isinstance(callback, keras.callbacks.ReduceLROnPlateau):
-                    refuse_learning_rate(callback)
-        frame = frame.f_back
+    for callback in getattr(callbacks_of_fit(), "callbacks", ()):
+        if isinstance(callback, keras.callbacks.ReduceLROnPlateau):
+            refuse_learning_rate(callback)
 
 
 def check_tracing():
@@ -103,12 +96,17 @@ def check_trainable(variables):
         )
 
 
-def refuse_constraints(variables):
-    """Raise ValueError for a variable with a constraint, by its name: the evidence takes weights to be normal."""
+BAYESIAN_WITHOUT_CONSTRAINTS = (
+    "regularization='bayesian' takes the weights for normally distributed around zero, which a constraint contradicts"
+)
+STREAMED_WITHOUT_CONSTRAINTS = "gram_batches and gram_decay take steps that know no constraints on weights"
+
+
+def refuse_constraints(variables, why):
+    """Raise ValueError for a variable with a constraint, by its name, and `why`."""
     for variable in variables:
         if getattr(variable, "constraint", None) is not None:
             raise ValueError(
-                "regularization='bayesian' takes the weights for normally distributed around zero, which a constraint "
-                f"contradicts: leave one of them out. Received: {type(variable.constraint).__name__} of "
+                f"{why}: leave one of them out. Received: {type(variable.constraint).__name__} of "
                 f"{variable_name(variable)!r}"
             )

@@ -48,12 +48,15 @@ class StateVariables:
         """Return the `Precisions` for the next step, of the graph being traced."""
         return Precisions(*[variable.value.read_value() for variable in self._precisions])
 
-    def write(self, state, report):
-        """Assign what a step left, in the graph being traced."""
+    def write_state(self, state):
+        """Assign the `State` for the next step, in the graph being traced."""
         for variable, value in zip(self._damping, state.damping):
             variable.value.assign(value)
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
+
+    def write_report(self, report):
+        """Assign what a step reports, and count it, in the graph being traced."""
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
         self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))

@@ -25,16 +25,24 @@ class CholeskySolver(Solver):
 
     def prepare(self, linearisation):
         """Form JᵀJ and g."""
-        return _NormalEquations(linearisation)
+        gram, gradient = linearisation.gram_and_gradient()
+        prior = linearisation.prior
+        return NormalSystem(gram, gradient, None if prior.is_zero else prior.precision, linearisation.jacobian.adjoint)
 
 
-class _NormalEquations(System):
-    def __init__(self, linearisation):
-        gram, self.gradient = linearisation.gram_and_gradient()
-        self.diagonal = tf.linalg.diag_part(gram)
-        prior, self.adjoint = linearisation.prior, linearisation.jacobian.adjoint
-        self.precision = prior.precision
-        self.matrix = gram if prior.is_zero else tf.linalg.set_diag(gram, self.diagonal + prior.precision)
+class NormalSystem(System):
+    """The system of JᵀJ `[p, p]` and g `[p]`, whatever they were computed from.
+
+    Args:
+        gram, gradient: JᵀJ and g.
+        precision: `[p]`, Λ; None for zeros.
+        adjoint: function from u `[rows]` to Jᵀu, for other right-hand sides than g; None where there will be none.
+    """
+
+    def __init__(self, gram, gradient, precision=None, adjoint=None):
+        self.gradient, self.diagonal, self.adjoint = gradient, tf.linalg.diag_part(gram), adjoint
+        self.precision = tf.zeros_like(gradient) if precision is None else precision
+        self.matrix = gram if precision is None else tf.linalg.set_diag(gram, self.diagonal + precision)
 
     def solver(self, scaling):
         def solve(damping, residual=None):

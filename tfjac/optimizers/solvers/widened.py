@@ -9,7 +9,12 @@ def prepared(solver, linearisation, gram_dtype):
     """Return the `System` that a solver makes of a `Linearisation`, computed in `gram_dtype` where that is not None."""
     if gram_dtype is None or tf.as_dtype(gram_dtype) == linearisation.dtype:
         return solver.prepare(linearisation)
-    return _Widened(solver.prepare(linearisation.cast(tf.as_dtype(gram_dtype))), linearisation.dtype)
+    return rounded(solver.prepare(linearisation.cast(tf.as_dtype(gram_dtype))), linearisation.dtype)
+
+
+def rounded(system, dtype):
+    """Return a `System` that is given and gives `dtype`, whatever it computes in."""
+    return system if system.gradient.dtype == dtype else _Widened(system, dtype)
 
 
 def checked_gram_dtype(value):

@@ -59,7 +59,9 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
         system = prepared(solver, linearisation, method.gram_dtype)
     else:
         system = PlaneSystem(solver, linearisation, equality.normals, method.gram_dtype)
-    point = _point(problem, linearisation, system, state, method)
+    values = problem.values()
+    where = values, problem.columns.flatten(values), problem.cost
+    point = point_at(*where, system, linearisation.prior, linearisation.has_residuals, state, method)
     path = _Path(problem, system, point, box, equality)
     solve = system.solver(point.scaling)
     bend = _bend(method.acceleration, problem, solve, point.scaling)
@@ -82,31 +84,34 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     return new_state, report_of(last, point, problem.cost, position, system.gradient, solver, effective)
 
 
-def _point(problem, linearisation, system, state, method):
-    values, columns = problem.values(), system.diagonal + linearisation.prior.precision
-    position = problem.columns.flatten(values)
-    data = columns if linearisation.prior.is_data else system.diagonal
+def point_at(values, position, cost, system, prior, has_residuals, state, method):
+    """Return the `Point` that a step starts from.
+
+    Args:
+        values: list of the variables' values.
+        position: `[p]`, the same flattened.
+        cost: F there.
+        system: the `System` there.
+        prior: the `Prior` there.
+        has_residuals: whether there is anything but a prior, a Python bool.
+        state, method: as for `take_step`.
+    """
+    columns = system.diagonal + prior.precision
+    data = columns if prior.is_data else system.diagonal
     scaling = system.simplify(method.scaling.update(state.scaling, data))
     curvature = tf.reduce_max(data / scaling)
+    # A regulariser alone, of a batch without residuals, would take all weights to its own minimum, in one step.
+    without_data = all_zero(data) if has_residuals or prior.is_data else tf.constant(False)
     return Point(
         values=values,
         scaling=scaling,
         curvature=curvature,
         length=scaled_norm(position, scaling),
         columns=columns,
-        finite=all_finite(problem.cost, curvature, system.gradient, position),
-        stationary=all_zero(system.gradient) | _without_data(linearisation, data),
+        finite=all_finite(cost, curvature, system.gradient, position),
+        stationary=all_zero(system.gradient) | without_data,
         highest=method.damping.bounds(curvature)[1],
     )
-
-
-def _without_data(linearisation, data):
-    """Return whether there are residuals, but without weight, or none in this batch.
-
-    A regulariser alone would then take all weights to its own minimum, in one step.
-    """
-    any_data = linearisation.has_residuals or linearisation.prior.is_data
-    return all_zero(data) if any_data else tf.constant(False)
 
 
 def _attempt(trial, problem, path, propose, bend, point, method, leeway):

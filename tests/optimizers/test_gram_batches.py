@@ -1,0 +1,294 @@
+"""Steps on sums over batches: the iterates of the full batch, which are those of a method written down in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.optimizers.test_fit import weights
+from tests.precision import floating
+from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, Status
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(23, 4))
+Y = np.sin(X[:, :3]) + 0.1 * RNG.normal(size=(23, 3))
+LABELS = RNG.integers(0, 3, 23)
+WEIGHTS = RNG.uniform(size=23).astype("float32").astype(float)
+
+
+# ---------------------------------------------------------------- the method, in NumPy
+
+
+def network(w):
+    """Return the outputs of a network 4-5-3, `[n, 3]`, and their Jacobian `[n, 3, p]`; w in the order of Keras."""
+    (a, b, c, d), n = np.split(w, [20, 25, 40]), len(X)
+    a, c = a.reshape(4, 5), c.reshape(5, 3)
+    hidden = np.tanh(X @ a + b)
+    back = (1 - hidden**2)[:, None, :] * c.T  # [n, 3, 5]
+    parts = [
+        np.einsum("ni,nmh->nmih", X, back).reshape(n, 3, -1),
+        back,
+        np.einsum("nh,mk->nmhk", hidden, np.eye(3)).reshape(n, 3, -1),
+        np.broadcast_to(np.eye(3), (n, 3, 3)),
+    ]
+    return hidden @ c + d, np.concatenate(parts, axis=2)
+
+
+def squares(weights, l2=0.0):
+    """Return the function from w to F, JᵀJ, g and Λ of Σ weights·(error)² + l2·‖first kernel‖²."""
+    precision = np.where(np.arange(43) < 20, 2 * l2, 0.0)
+
+    def model(w):
+        outputs, jacobian = network(w)
+        residual, rows = outputs - Y, jacobian.reshape(-1, 43)
+        twice = 2 * np.broadcast_to(weights, (23, 3)).ravel()
+        cost = (weights * residual**2).sum() + (precision * w**2).sum() / 2
+        gradient = rows.T @ (twice * residual.ravel()) + precision * w
+        return cost, rows.T @ (twice[:, None] * rows), gradient, precision
+
+    return model
+
+
+def cross_entropy(w):
+    """Return F, JᵀHJ, g and Λ of the mean cross-entropy of logits."""
+    logits, jacobian = network(w)
+    probability = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    hessian = np.einsum("nk,kl->nkl", probability, np.eye(3)) - np.einsum("nk,nl->nkl", probability, probability)
+    cost = -np.log(probability[np.arange(23), LABELS]).mean()
+    gradient = np.einsum("nkp,nk->p", jacobian, probability - np.eye(3)[LABELS]) / 23
+    return cost, np.einsum("nkp,nkl,nlq->pq", jacobian, hessian, jacobian) / 23, gradient, np.zeros(43)
+
+
+def iterates(model, w, steps, initial=1e-3):
+    """Yield the weights after each attempt, accepted or not: Madsen, Nielsen & Tingleff 2004, algorithm 3.16, D = I."""
+    cost, gram, gradient, precision = model(w)
+    damping, growth = initial * gram.diagonal().max(), 2.0
+    for _ in range(steps):
+        step = -np.linalg.solve(gram + np.diag(precision) + damping * np.eye(len(w)), gradient)
+        predicted = -(gradient @ step + step @ (gram + np.diag(precision)) @ step / 2)
+        there = model(w + step)
+        ratio = (cost - there[0]) / predicted
+        if ratio > 1e-3:
+            w, (cost, gram, gradient, precision) = w + step, there
+            damping, growth = damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
+        else:
+            damping, growth = damping * growth, 2 * growth
+        yield w
+
+
+# ---------------------------------------------------------------- the same in Keras
+
+
+class Path(keras.callbacks.Callback):
+    """Keeps the weights after each epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.weights = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.weights.append(weights(self.model))
+
+
+def net(**options):
+    keras.utils.set_random_seed(1)
+    hidden = layers.Dense(5, activation="tanh", **options)
+    return keras.Sequential([layers.Input((4,)), hidden, layers.Dense(3)])
+
+
+def assert_same_path(keras_model, model, y=Y, steps=9, **options):
+    """Train by batches of 5, the last of 3, and compare the weights after each epoch with those of NumPy."""
+    path, start = Path(), weights(keras_model)
+    keras_model.fit(X, y, batch_size=5, epochs=steps + 1, verbose=0, callbacks=[path], **options)
+    np.testing.assert_array_equal(path.weights[0], start)
+    expected = list(iterates(model, start, steps))
+    np.testing.assert_allclose(path.weights[1:], expected, rtol=1e-8, atol=1e-9)
+    moves = np.abs(np.diff(np.array([start, *expected]), axis=0)).max(axis=1)
+    assert (moves > 0).sum() >= 4
+    assert int(keras_model.optimizer.iterations) == steps == keras_model.optimizer.num_attempts
+    assert keras_model.optimizer.num_accepted == (moves > 0).sum()
+    return steps - keras_model.optimizer.num_accepted
+
+
+def test_shuffled_batches_weights_and_a_regulariser():
+    with floating("float64"):
+        model = net(kernel_regularizer=keras.regularizers.L2(2**-7))
+        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        oracle = squares(WEIGHTS[:, None] / (23 * 3), l2=2**-7)
+        rejected = assert_same_path(model, oracle, sample_weight=WEIGHTS, shuffle=True)
+        assert rejected, "the path shows what becomes of a step that is rejected"
+        assert model.optimizer.last_report.cost == pytest.approx(oracle(weights(model))[0], rel=1e-10)
+
+
+def test_several_batches_in_one_call_and_curvature():
+    with floating("float64"):
+        model, loss = net(), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(LevenbergMarquardt(gram_batches=5), loss=loss, jit_compile=False, steps_per_execution=3)
+        assert_same_path(model, cross_entropy, y=LABELS)
+
+
+def test_a_mean_by_weights():
+    """Batches count by their weights, not by their examples."""
+    with floating("float64"):
+        loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+        model = net()
+        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss=loss, jit_compile=False)
+        oracle = squares(WEIGHTS[:, None] / (WEIGHTS.sum() * 3))
+        assert_same_path(model, oracle, sample_weight=WEIGHTS, steps=12)
+
+
+def test_two_outputs():
+    with floating("float64"):
+        keras.utils.set_random_seed(1)
+        inputs = keras.Input((4,))
+        both = layers.Dense(3)(layers.Dense(5, activation="tanh")(inputs))
+        model = keras.Model(inputs, {"a": both[:, :2], "b": both[:, 2:]})
+        losses, loss_weights = {"a": "mse", "b": "mse"}, {"a": 1.0, "b": 0.5}
+        model.compile(LevenbergMarquardt(gram_batches=5), losses, loss_weights, jit_compile=False)
+        assert_same_path(model, squares(np.array([0.5, 0.5, 0.5]) / 23), y={"a": Y[:, :2], "b": Y[:, 2:]})
+
+
+# ---------------------------------------------------------------- windows
+
+
+def line(jit_compile=False, **options):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(1, activation="softplus")])
+    model.compile(LevenbergMarquardt(**options), loss="mse", jit_compile=jit_compile)
+    return model
+
+
+def fit(model, x=X[:20], y=Y[:20, :1], epochs=1, **options):
+    return model.fit(x, y, batch_size=5, epochs=epochs, verbose=0, shuffle=False, **options)
+
+
+def test_saved_in_the_middle_of_a_window(tmp_path):
+    """Windows of 5 batches over epochs of 4, under XLA and not: loaded after two epochs, as if nothing had happened."""
+    model, parts = line(gram_batches=5, jit_compile=True), line(gram_batches=5)
+    fit(model, epochs=5)
+    fit(parts, epochs=2)
+    parts.save(tmp_path / "parts.keras")
+    parts = keras.models.load_model(tmp_path / "parts.keras")
+    assert parts.optimizer.get_config()["gram_batches"] == 5
+    fit(parts, epochs=3)
+    assert int(parts.optimizer.iterations) == int(model.optimizer.iterations) == 3
+    np.testing.assert_allclose(weights(parts), weights(model), rtol=1e-5)
+
+
+def test_what_is_not_finite_changes_nothing():
+    model = line(gram_batches="epoch")
+    fit(model, epochs=3)
+    before, damping = weights(model), model.optimizer.current_damping
+    broken = X[:20].copy()
+    broken[11] = np.nan
+    fit(model, x=broken, epochs=2)
+    assert model.optimizer.status is Status.NOT_FINITE
+    np.testing.assert_array_equal(weights(model), before)
+    assert model.optimizer.current_damping == damping
+    fit(model, epochs=1)
+    assert model.optimizer.status is Status.RUNNING and (weights(model) != before).all()
+
+
+def test_an_empty_batch_adds_nothing():
+    def data(sizes):
+        def batches():
+            for start, size in zip(np.cumsum([0, *sizes]), sizes):
+                yield X[start : start + size], Y[start : start + size, :1]
+
+        specs = (tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([None, 1], tf.float32))
+        return tf.data.Dataset.from_generator(batches, output_signature=specs)
+
+    models = line(gram_batches=3), line(gram_batches=4)
+    for model, sizes in zip(models, ([9, 9, 5], [9, 0, 9, 5])):
+        model.fit(data(sizes).repeat(4), epochs=1, verbose=0)
+    assert models[0].optimizer.num_attempts == models[1].optimizer.num_attempts == 3
+    np.testing.assert_array_equal(weights(models[0]), weights(models[1]))
+
+
+def test_windows_that_differ_are_judged_on_the_same_examples():
+    """Windows have data of their own, with costs of other sizes: a step is judged by both of its ends on the same."""
+    scale = np.array([1.0, 100.0, 0.01, 10.0])
+    x = RNG.normal(size=(80, 4))
+    y = np.repeat(scale, 20)[:, None] * np.log1p(np.exp(x @ [[1.0], [-1.0], [0.5], [0.0]]))
+    model = line(gram_batches=4, damping=MultiplicativeDamping(1.0))
+    fit(model, x, y)
+    report, after = model.optimizer.last_report, weights(model)
+    here = model.evaluate(x[60:], y[60:], verbose=0, batch_size=20)
+    assert report.cost == pytest.approx(here, rel=1e-4)
+    assert len(after) == 5 and model.optimizer.num_attempts == 3
+
+
+def test_convergence_ends_the_training():
+    model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence()
+    fit(model, epochs=60, callbacks=[convergence])
+    assert convergence.status.converged and 3 < int(model.optimizer.iterations) < 59
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "qr"}, "only solver='cholesky' works with. Received: gram_batches and solver='qr'"),
+        ({"acceleration": "geodesic"}, "gram_batches goes without acceleration"),
+        ({"regularization": "bayesian"}, "gram_batches goes without regularization"),
+        ({"steps_per_batch": 2}, "gram_batches goes without steps_per_batch"),
+        ({"gram_batches": 0}, "gram_batches must be an integer of at least 1. Received: gram_batches=0"),
+        ({"gram_batches": "epochs"}, "or 'epoch' for all of an epoch. Received: 'epochs'"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(ValueError, match=message):
+        LevenbergMarquardt(**{"gram_batches": 2, **options})
+
+
+def test_an_epoch_of_unknown_length():
+    unknown = tf.data.Dataset.from_tensor_slices((X, Y[:, :1])).filter(lambda x, y: True).batch(5)
+    with pytest.raises(ValueError, match=r"pass steps_per_epoch to fit, .*Received: a fit that does not know"):
+        line(gram_batches="epoch").fit(unknown, verbose=0)
+    with pytest.raises(ValueError, match="Received: no fit that is calling"):
+        line(gram_batches="epoch").train_on_batch(X, Y[:, :1])
+
+
+def test_epochs_of_another_length_are_told_of():
+    model = line(gram_batches="epoch")
+    fit(model, epochs=2)
+    with pytest.warns(UserWarning, match="windows of 4 batches, epochs of 3, 0 batches left over"):
+        fit(model, X[:15], Y[:15, :1], epochs=4)
+
+
+def test_a_matrix_that_is_too_large():
+    model = keras.Sequential([layers.Input((40000,)), layers.Dense(1)])
+    model.compile(LevenbergMarquardt(gram_batches=2), loss="mse")
+    with pytest.raises(ValueError, match=r"would take 11.9 GB of memory, for 40,001 parameters, more than the 4.0 GB"):
+        model.train_on_batch(np.zeros((2, 40000)), np.zeros((2, 1)))
+
+
+SUMMED = keras.losses.MeanSquaredError(reduction="sum")
+
+
+@pytest.mark.parametrize(
+    ("layer", "loss", "message"),
+    [
+        (layers.BatchNormalization(), "mse", "examples of a batch depend on one another"),
+        (None, lambda y, z: tf.reduce_sum(tf.square(y - z)) / tf.reduce_max(tf.abs(y)), "neither a number of elements"),
+        (None, lambda y, z: 1e-3 * tf.square(tf.reduce_mean(y - z)), "something else stands between"),
+        (layers.Dense(1, kernel_regularizer="l2"), SUMMED, "a regulariser would count for each batch anew"),
+    ],
+)
+def test_losses_that_do_not_add_up(layer, loss, message):
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(1), *([layer] if layer else [])])
+    model.compile(LevenbergMarquardt(gram_batches=2), loss=loss, jit_compile=False)
+    with pytest.raises(ValueError, match=rf"{message}.*Received: op"):
+        model.train_on_batch(X, Y[:, :1])
+
+
+def test_constraints_and_calls_by_hand():
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(1, kernel_constraint="non_neg")])
+    model.compile(LevenbergMarquardt(gram_batches=2), loss="mse")
+    with pytest.raises(ValueError, match=r"know no constraints on weights: leave one of them out. Received: NonNeg"):
+        model.train_on_batch(X, Y[:, :1])
+    with pytest.raises(ValueError, match=r"tfjac.normal_equations .*Received: a call of minimize"):
+        LevenbergMarquardt(gram_batches=2).minimize(lambda: 0.0, [tf.Variable(1.0)])

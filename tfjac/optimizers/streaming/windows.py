@@ -1,0 +1,177 @@
+"""Steps on windows of batches: each pass over a window judges the step that is under way, and prepares the next.
+
+Between batches the variables hold the best point found. With every batch the step under way is tried: F is taken where
+the variables are and where the step leads to, on the same examples, and linearised there. When the window is full, the
+sums over it say what becomes of the step:
+
+    accepted: the variables move, and what was summed up is the linearisation at the new point;
+    rejected: the linearisation that the step came from is solved again, with more damping.
+
+Either gives the next step. So a step takes one pass over the data, whatever becomes of it; the first pass, in which the
+step is zero, only linearises. A step is judged on other examples than those it was computed from, where windows differ,
+but always by the costs of both points on the same ones.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import replay
+from tfjac.optimizers.damping import Proposal
+from tfjac.optimizers.problem.problem import Problem
+from tfjac.optimizers.problem.residuals import inlined, problem_of_loss
+from tfjac.optimizers.solvers.base import zeros_unless
+from tfjac.optimizers.solvers.sizes import ProblemSizes
+from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.judging import judge, next_trial, proposing, report_of
+from tfjac.optimizers.steps.records import State, Trial, chosen
+from tfjac.optimizers.steps.scaling import scaled_norm
+from tfjac.optimizers.steps.step import point_at
+from tfjac.optimizers.streaming.share import share_of
+from tfjac.optimizers.streaming.sums import Equations, Sums
+
+
+class Windows:
+    """Accumulates what the batches of a window give, and takes a step at the end of each.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        columns: `Columns` of the variables that are trained.
+        dtype: of these.
+        method: a `Method`, whose solver is Cholesky's.
+        state: the `StateVariables` of the optimizer.
+        length: how many batches a window has.
+
+    Attributes:
+        sums: the `Sums` of the window so far.
+    """
+
+    def __init__(self, add, columns, dtype, method, state, length):
+        self._columns, self._dtype, self._method, self._state = columns, dtype, method, state
+        wide = tf.as_dtype(method.gram_dtype or dtype)
+        self.sums = Sums(add, columns.total, wide)
+        self._kept = Equations.variables(add, "kept", columns.total, wide)
+        self._step, self._proposed = add("step_under_way", (columns.total,), dtype), add("proposed", (2,), dtype)
+        self._under_way = add("step_is_under_way", (), "int64")
+        self._length = add("batches_per_window", (), "int64")
+        self.set_length(length)
+
+    def set_length(self, length):
+        """Say how many batches a window has, outside of any graph being traced."""
+        with tf.init_scope():
+            self._length.assign(length)
+
+    @property
+    def length(self):
+        """How many batches a window has, an int."""
+        return int(self._length.numpy())
+
+    def forget(self):
+        """Forget the batches of the window so far, outside of any graph being traced; the step under way stays."""
+        with tf.init_scope():
+            self.sums.clear()
+
+    def take(self, loss, variables, verify):
+        """Add a batch to the window, in the graph being traced, and take a step where that is full.
+
+        Args:
+            loss: scalar tensor, the loss of the batch where the variables are.
+            variables: list of the variables that are trained.
+            verify: whether to verify, see `verification_wanted`.
+
+        Returns:
+            The number of steps that were judged, zero or one, int64, and the `ProblemSizes`.
+        """
+        loss, _ = inlined(loss, variables)
+        share = share_of(loss, variables)
+        here = Problem(tf.reduce_sum(loss), [], None, variables)
+        values = here.values()
+        here.move(values, self._step.value.read_value())
+        (again,) = replay([loss], reread=variables)
+        there = problem_of_loss(again, variables, verify=verify)
+        linearisation = there.linearise()
+        costs = [tf.cast(problem.cost, tf.float64) for problem in (here, there)]
+        batches = self.sums.add(Equations.of(linearisation, self._kept.gram.dtype), costs, share)
+        position = self._columns.flatten(values)
+        accepted, steps = tf.cond(
+            batches >= self._length.value.read_value(),
+            lambda: self._close(values, position, share),
+            lambda: (tf.constant(False), tf.constant(0, tf.int64)),
+        )
+        there.restore_unless(accepted, values)
+        return steps, ProblemSizes.of(linearisation, self._method.gram_dtype)
+
+    # -------------------------------------------------------------- the end of a window
+
+    def _close(self, values, position, share):
+        """Judge the step under way, keep what came of it, and propose the next one.
+
+        Returns:
+            Whether the step was accepted, scalar bool, and the number of steps reported, int64.
+        """
+        found, costs = self.sums.totals(share)
+        self.sums.clear()
+        step, under_way = self._step.value.read_value(), tf.equal(self._under_way.value.read_value(), 1)
+        state, report = self._judged(values, position, step, costs)
+        judged = under_way & tf.math.is_finite(costs.here)
+        accepted = judged & report.accepted
+        hopeless = judged & tf.equal(report.status, int(Status.STALLED))
+        position = tf.where(accepted, position + step, position)
+        cost = tf.cast(tf.where(accepted, costs.there, costs.here), self._dtype)
+        state = chosen(judged, state, self._state.read())
+        tf.cond(accepted | ~under_way, lambda: _done(self._kept.assign(found)), lambda: False)
+        state, otherwise, usable = self._propose(values, position, cost, state, judged | ~under_way, hopeless)
+        told = judged | ~usable
+        report = chosen(judged, report, otherwise)
+        tf.cond(told, lambda: _done(self._state.write_report(report)), lambda: False)
+        self._state.write_state(state)
+        return accepted, tf.cast(told, tf.int64)
+
+    def _judged(self, values, position, step, costs):
+        """Return the `State` after the step under way, and its `Report`."""
+        method, state = self._method, self._state.read()
+        cost, after = (tf.cast(each, self._dtype) for each in costs)
+        system, prior = self._kept.read().system(self._dtype)
+        point = point_at(values, position, cost, system, prior, True, state, method)
+        damping, solved = tf.unstack(self._proposed.value.read_value())
+        proposal = Proposal(step, solved > 0, damping, scaled_norm(step, point.scaling))
+        slope = tf.tensordot(system.gradient, step, 1)
+        predicted = -(slope + system.quadratic(step) / 2)
+        reduction = tf.cast(costs.here - costs.there, self._dtype)
+        verdict = judge(reduction, predicted, slope, proposal.solved, method.min_gain)
+        before, after = Trial.none_yet(cost, state.damping), tf.where(verdict.accepted, after, cost)
+        trial = next_trial(before, proposal, verdict, verdict.ratio, predicted, after, point, method.damping)
+        report = report_of(trial, point, cost, position, system.gradient, 0, tf.zeros_like(cost))
+        return State(trial.state, point.scaling), report
+
+    def _propose(self, values, position, cost, state, due, hopeless):
+        """Solve for the next step.
+
+        Args:
+            values, position, cost, state: where it starts.
+            due: scalar bool, whether it takes the place of the one under way.
+            hopeless: scalar bool, whether no damping helps: the next window then only linearises.
+
+        Returns:
+            The `State` with which it was solved for, the `Report` of a point without a step, and whether there is one.
+        """
+        method = self._method
+        system, prior = self._kept.read().system(self._dtype)
+        point = point_at(values, position, cost, system, prior, True, state, method)
+        damping = method.damping.resume(state.damping, point.curvature, point.length)
+        propose = proposing(system.solver(point.scaling), point.scaling)
+        proposal = method.damping.propose(damping, propose, point.curvature)
+        worth_trying = point.usable & ~hopeless
+
+        def note():
+            self._step.value.assign(zeros_unless(worth_trying, proposal.step))
+            self._proposed.value.assign(tf.stack([proposal.damping, tf.cast(proposal.solved, self._dtype)]))
+            self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
+
+        tf.cond(due, lambda: _done(note()), lambda: False)
+        none = Trial.none_yet(cost, state.damping)
+        report = report_of(none, point, cost, position, system.gradient, 0, tf.zeros_like(cost))
+        return chosen(point.usable, State(damping, point.scaling), state), report, point.usable
+
+
+def _done(_):
+    """Return what a branch with effects alone returns."""
+    return True
