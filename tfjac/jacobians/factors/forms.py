@@ -360,6 +360,20 @@ def joined(factors):
     return total
 
 
+def concatenated(factors):
+    """Return factors of one kind, of the same variable and other examples each, as one: example after example."""
+    first, tensors = factors[0], zip(*(factor.tensors() for factor in factors))
+    pairs = zip(tensors, first.axes_of_tensors())
+    return first.with_tensors([_after_one_another(each) if axes[:1] == "n" else each[0] for each, axes in pairs])
+
+
+def _after_one_another(tensors):
+    """Concatenate along the first axis tensors whose others are equal, whatever they seem to be where there is none."""
+    shape = tf.reduce_max([tf.shape(tensor) for tensor in tensors], axis=0)
+    aligned = [tf.reshape(tensor, tf.concat([tf.shape(tensor)[:1], shape[1:]], 0)) for tensor in tensors]
+    return tf.ensure_shape(tf.concat(aligned, 0), [None, *tensors[0].shape[1:]])
+
+
 def squared_row_norms(factors):
     """Return `[n,m]`, the squared norm of each row of factors of one dtype that stand side by side."""
     return _summed(factors, ops.jacobian_row_norms, lambda factor: factor.squared_row_norms())

@@ -1,6 +1,7 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
 import inspect
+from functools import partial
 
 import keras
 import tensorflow as tf
@@ -14,7 +15,6 @@ from tfjac.optimizers.keras.readings import Readings
 from tfjac.optimizers.keras.refusals import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
     check_callbacks,
-    check_replicas,
     check_tracing,
     check_trainable,
     refuse_constraints,
@@ -25,6 +25,7 @@ from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.options import choice, positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
+from tfjac.optimizers.replicas import check_strategy, joined, on_all_replicas
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
@@ -172,7 +173,6 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
     def scale_loss(self, loss):
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
-        check_callbacks()
         self._loss_of_trace.keep(loss)
         return loss
 
@@ -190,30 +190,52 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             ValueError: outside of a graph, without `scale_loss` before, or for a loss that is refused.
         """
         check_tracing()
-        check_replicas()
+        check_strategy()
         loss = self._loss_of_trace.take()
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):
-            if self._summing is not None:
-                steps, self._sizes = self._summing.take(loss, variables, self._verify)
-                self._iterations.value.assign_add(steps)
-            elif self._steps_per_batch == 1:
-                self._advance(problem_of_loss(loss, variables, gradients, self._verify))
-            else:
-                self._advance_repeatedly(loss, variables)
+            on_all_replicas(partial(self._advance_on_losses, variables), variables, (loss, gradients))
 
-    def _advance_repeatedly(self, loss, variables):
+    def _advance_on_losses(self, variables, replicas):
+        """Take the steps of a batch on the sum of the losses of all replicas."""
+        check_callbacks()
+        if self._summing is not None:
+            return self._sum_up(replicas)
+        if self._steps_per_batch > 1:
+            return self._advance_repeatedly(variables, replicas)
+
+        def problem(tensors, copies):
+            loss, gradients = tensors
+            return problem_of_loss(loss, copies, gradients, self._verify)
+
+        self._advance(joined(replicas, problem, variables))
+
+    def _sum_up(self, replicas):
+        """Add a batch to the sums that steps are solved with, and take them where they are complete."""
+        if len(replicas) > 1:
+            raise ValueError(
+                "gram_batches sums up batches of one device; a batch that several replicas share is summed as it is. "
+                f"Leave one of them out. Received: gram_batches={self._gram_batches!r} and {len(replicas)} replicas"
+            )
+        loss, _ = replicas[0].tensors
+        steps, self._sizes = self._summing.take(loss, replicas[0].variables, self._verify)
+        self._iterations.value.assign_add(steps)
+
+    def _advance_repeatedly(self, variables, replicas):
         """Take steps on the same loss, each on its graph with the variables as they are by then."""
-        loss, _ = inlined(loss, variables)
+        replicas = [each._replace(tensors=inlined(each.tensors[0], each.variables)[0]) for each in replicas]
 
         def unfinished(count, status):
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
+        def problem(loss, copies):
+            (here,) = replay([loss], reread=copies)
+            return problem_of_loss(here, copies, verify=self._verify)
+
         def step(count, _):
-            (here,) = replay([loss], reread=variables)
-            return count + 1, self._advance(problem_of_loss(here, variables, verify=self._verify)).status
+            return count + 1, self._advance(joined(replicas, problem, variables)).status
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
@@ -235,7 +257,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         Returns:
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
-        check_replicas()
+        check_strategy()
         if self._gram_batches is not None:
             raise ValueError(
                 "gram_batches sums up the batches of Keras' fit; for residuals of your own, tfjac.normal_equations of "
@@ -245,8 +267,12 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
+        def problem(tensors, copies):
+            return problem_of_residuals(tensors, copies, self._verify)
+
         def advance(tensors):
-            return self._advance(problem_of_residuals(tensors, variables, self._verify))
+            step = lambda replicas: self._advance(joined(replicas, problem, variables))  # noqa: E731
+            return on_all_replicas(step, variables, tensors)
 
         if not tf.executing_eagerly():
             return advance(called(residuals, variables, args))

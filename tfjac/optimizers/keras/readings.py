@@ -14,7 +14,7 @@ class Readings:
     @property
     def last_report(self):
         """The `Report` of the last step, of NumPy numbers, infinite for NaN; None before the first."""
-        return self._state.report if self.built and int(self.iterations) else None
+        return self._state.report if self.built and int(self.iterations.numpy()) else None
 
     @property
     def current_damping(self):

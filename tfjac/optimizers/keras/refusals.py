@@ -77,16 +77,6 @@ def check_tracing():
         )
 
 
-def check_replicas():
-    """Raise ValueError under a distribution strategy of more than one replica."""
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    if replicas > 1:
-        raise ValueError(
-            "LevenbergMarquardt takes each step on one device: replicas would each solve for a step of their own. "
-            f"Train without a tf.distribute strategy. Received: a strategy of {replicas} replicas"
-        )
-
-
 def check_trainable(variables):
     """Raise ValueError where nothing can be trained; Keras itself only warns, and trains nothing."""
     if not variables:

@@ -135,3 +135,15 @@ def combined(priors, sizes, dtype):
         numbers[prior.index] += 0 if prior.number is None else prior.number
     uniform = all(prior.number is not None for prior in priors)
     return Prior(tf.concat(precision, 0), tf.concat(gradient, 0), tf.stack(numbers) if uniform else None, not priors)
+
+
+def total(priors):
+    """Return the `Prior` that a list of `Prior` adds up to, of the same parameters."""
+    known = all(prior.has_one_number_per_variable for prior in priors)
+    return Prior(
+        tf.add_n([prior.precision for prior in priors]),
+        tf.add_n([prior.gradient for prior in priors]),
+        tf.add_n([prior.per_variable for prior in priors]) if known else None,
+        is_zero=all(prior.is_zero for prior in priors),
+        is_data=any(prior.is_data for prior in priors),
+    )

@@ -31,13 +31,19 @@ class Problem:
 
     Attributes:
         sizes: its `ProblemSizes`, once a step was traced.
+        num_parts: of how many problems it is the sum, an integer.
     """
 
     sizes = None
+    num_parts = 1
 
     def __init__(self, cost, rows, prior, variables, gradients=None, terms=()):
-        self.cost, self.rows, self.prior, self.variables = cost, rows, prior, list(variables)
+        self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self.columns, self.gradients, self.terms = Columns(variables), gradients, list(terms)
+
+    def with_parts(self, change):
+        """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
+        return change(self)
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -81,9 +87,13 @@ class Problem:
         self._assign(self.columns.split(position))
 
     def _assign(self, values):
+        constraints = [getattr(variable, "constraint", None) for variable in self.variables]
+        self.write([value if project is None else project(value) for value, project in zip(values, constraints)])
+
+    def write(self, values):
+        """Assign `values`, tensors of the variables' shapes, as they are."""
         for variable, value in zip(self.variables, values):
-            constraint = getattr(variable, "constraint", None)
-            as_tf_variable(variable).assign(value if constraint is None else constraint(value))
+            as_tf_variable(variable).assign(value)
 
     def evaluate(self):
         """Return F at what the variables hold at this point of the program: a replay of the graph of the cost."""
@@ -93,8 +103,7 @@ class Problem:
         """Assign `start` to the variables, bit for bit, unless `accepted`."""
 
         def restore():
-            for variable, value in zip(self.variables, start):
-                as_tf_variable(variable).assign(value)
+            self.write(start)
             return False
 
         tf.cond(accepted, lambda: True, restore)

@@ -56,9 +56,9 @@ def take_regularised_step(problem, precisions, state, method):
     Returns:
         `(Precisions, State, Report)`.
     """
-    data, number, unit = _squares(problem)
+    _, number, unit = _squares(problem)
     ratio = tf.math.divide_no_nan(unit * precisions.weights, precisions.noise)
-    regularised = _regularised(problem, data, ratio)
+    regularised = _regularised(problem, ratio)
     state, report = take_step(regularised, state, method)
     problem.sizes = regularised.sizes
     length = _squared_norm(problem)
@@ -110,16 +110,21 @@ def _squares(problem):
     return data, number, tf.math.divide_no_nan(2 * total, number)
 
 
-def _regularised(problem, data, ratio):
-    """Return the `Problem` of L + ½Λ‖w‖²."""
-    values = problem.values()
-    flat, zeros = problem.columns.flatten(values), tf.zeros([len(values)], ratio.dtype)
-    prior = Prior(ratio + tf.zeros_like(flat), ratio * flat, ratio + zeros, is_zero=False)
-    gradients = problem.gradients
-    if gradients is not None:
-        gradients = [gradient + ratio * value for gradient, value in zip(gradients, values)]
-    cost = data + ratio * tf.reduce_sum(tf.square(flat)) / 2
-    return Problem(cost, problem.rows, prior, problem.variables, gradients)
+def _regularised(problem, ratio):
+    """Return the `Problem` of L + ½Λ‖w‖², shared out among the parts of it."""
+    share = ratio / problem.num_parts
+
+    def with_prior(part):
+        values = part.values()
+        flat, zeros = part.columns.flatten(values), tf.zeros([len(values)], share.dtype)
+        prior = Prior(share + tf.zeros_like(flat), share * flat, share + zeros, is_zero=False)
+        gradients = part.gradients
+        if gradients is not None:
+            gradients = [gradient + share * value for gradient, value in zip(gradients, values)]
+        cost = _squares(part)[0] + share * tf.reduce_sum(tf.square(flat)) / 2
+        return Problem(cost, part.rows, prior, part.variables, gradients)
+
+    return problem.with_parts(with_prior)
 
 
 def _squared_norm(problem):
