@@ -32,6 +32,8 @@ from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.steps.acceleration import GeodesicAcceleration
 from tfjac.optimizers.steps.records import Outcome, Report
 from tfjac.optimizers.steps.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
+from tfjac.optimizers.streaming.by_parts import least_squares_by_parts
+from tfjac.optimizers.streaming.normal_equations import DampedStep, NormalEquations, normal_equations
 
 __all__ = [
     "AutoSolver",
@@ -39,6 +41,7 @@ __all__ = [
     "ConjugateGradientSolver",
     "Convergence",
     "CurveFitResult",
+    "DampedStep",
     "Damping",
     "GeodesicAcceleration",
     "History",
@@ -55,6 +58,7 @@ __all__ = [
     "MoreScaling",
     "MultiplicativeDamping",
     "NielsenDamping",
+    "NormalEquations",
     "NotASumOfSquares",
     "Outcome",
     "Plan",
@@ -73,6 +77,8 @@ __all__ = [
     "full_batch",
     "laplace",
     "least_squares",
+    "least_squares_by_parts",
+    "normal_equations",
     "plot_fit",
     "register_curvature",
 ]

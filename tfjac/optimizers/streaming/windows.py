@@ -15,16 +15,13 @@ but always by the costs of both points on the same ones.
 import tensorflow as tf
 
 from tfjac.graph import replay
-from tfjac.optimizers.damping import Proposal
 from tfjac.optimizers.problem.problem import Problem
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss
 from tfjac.optimizers.solvers.base import zeros_unless
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.judging import judge, next_trial, proposing, report_of
-from tfjac.optimizers.steps.records import State, Trial, chosen
-from tfjac.optimizers.steps.scaling import scaled_norm
-from tfjac.optimizers.steps.step import point_at
+from tfjac.optimizers.steps.records import chosen
+from tfjac.optimizers.streaming.attempts import Pending, Start, judged, propose
 from tfjac.optimizers.streaming.share import share_of
 from tfjac.optimizers.streaming.sums import Equations, Sums
 
@@ -49,7 +46,7 @@ class Windows:
         wide = tf.as_dtype(method.gram_dtype or dtype)
         self.sums = Sums(add, columns.total, wide)
         self._kept = Equations.variables(add, "kept", columns.total, wide)
-        self._step, self._proposed = add("step_under_way", (columns.total,), dtype), add("proposed", (2,), dtype)
+        self._step, self._proposed = add("step_under_way", (columns.total,), dtype), add("proposed", (4,), dtype)
         self._under_way = add("step_is_under_way", (), "int64")
         self._length = add("batches_per_window", (), "int64")
         self.set_length(length)
@@ -109,67 +106,38 @@ class Windows:
         """
         found, costs = self.sums.totals(share)
         self.sums.clear()
-        step, under_way = self._step.value.read_value(), tf.equal(self._under_way.value.read_value(), 1)
-        state, report = self._judged(values, position, step, costs)
-        judged = under_way & tf.math.is_finite(costs.here)
-        accepted = judged & report.accepted
-        hopeless = judged & tf.equal(report.status, int(Status.STALLED))
-        position = tf.where(accepted, position + step, position)
-        cost = tf.cast(tf.where(accepted, costs.there, costs.here), self._dtype)
-        state = chosen(judged, state, self._state.read())
+        under_way, pending = tf.equal(self._under_way.value.read_value(), 1), self._pending()
+        cost, after, gain = (tf.cast(each, self._dtype) for each in (*costs, costs.here - costs.there))
+        start = Start(self._kept.read(), values, position, cost)
+        state, report, promised = judged(start, pending, self._state.read(), self._method, after, gain)
+        known = under_way & tf.math.is_finite(costs.here)
+        accepted = known & report.accepted
+        hopeless = known & tf.equal(report.status, int(Status.STALLED))
+        again = tf.where(known & ~accepted, pending.rejected + 1, tf.zeros_like(cost))
+
+        state = chosen(known, state, self._state.read())
         tf.cond(accepted | ~under_way, lambda: _done(self._kept.assign(found)), lambda: False)
-        state, otherwise, usable = self._propose(values, position, cost, state, judged | ~under_way, hopeless)
-        told = judged | ~usable
-        report = chosen(judged, report, otherwise)
+        position = tf.where(accepted, position + pending.step, position)
+        start = Start(self._kept.read(), values, position, tf.where(accepted, after, cost))
+        following, proposed_with, usable, otherwise = propose(start, state, self._method, again, promised)
+        note = lambda: self._note(following, usable & ~hopeless)  # noqa: E731
+        tf.cond(known | ~under_way, lambda: _done(note()), lambda: False)
+        told = known | ~usable
+        report = chosen(known, report, otherwise)
         tf.cond(told, lambda: _done(self._state.write_report(report)), lambda: False)
-        self._state.write_state(state)
+        self._state.write_state(chosen(usable, proposed_with, state))
         return accepted, tf.cast(told, tf.int64)
 
-    def _judged(self, values, position, step, costs):
-        """Return the `State` after the step under way, and its `Report`."""
-        method, state = self._method, self._state.read()
-        cost, after = (tf.cast(each, self._dtype) for each in costs)
-        system, prior = self._kept.read().system(self._dtype)
-        point = point_at(values, position, cost, system, prior, True, state, method)
-        damping, solved = tf.unstack(self._proposed.value.read_value())
-        proposal = Proposal(step, solved > 0, damping, scaled_norm(step, point.scaling))
-        slope = tf.tensordot(system.gradient, step, 1)
-        predicted = -(slope + system.quadratic(step) / 2)
-        reduction = tf.cast(costs.here - costs.there, self._dtype)
-        verdict = judge(reduction, predicted, slope, proposal.solved, method.min_gain)
-        before, after = Trial.none_yet(cost, state.damping), tf.where(verdict.accepted, after, cost)
-        trial = next_trial(before, proposal, verdict, verdict.ratio, predicted, after, point, method.damping)
-        report = report_of(trial, point, cost, position, system.gradient, 0, tf.zeros_like(cost))
-        return State(trial.state, point.scaling), report
+    def _pending(self):
+        """Return the step under way, a `Pending`."""
+        return Pending(self._step.value.read_value(), *tf.unstack(self._proposed.value.read_value()))
 
-    def _propose(self, values, position, cost, state, due, hopeless):
-        """Solve for the next step.
-
-        Args:
-            values, position, cost, state: where it starts.
-            due: scalar bool, whether it takes the place of the one under way.
-            hopeless: scalar bool, whether no damping helps: the next window then only linearises.
-
-        Returns:
-            The `State` with which it was solved for, the `Report` of a point without a step, and whether there is one.
-        """
-        method = self._method
-        system, prior = self._kept.read().system(self._dtype)
-        point = point_at(values, position, cost, system, prior, True, state, method)
-        damping = method.damping.resume(state.damping, point.curvature, point.length)
-        propose = proposing(system.solver(point.scaling), point.scaling)
-        proposal = method.damping.propose(damping, propose, point.curvature)
-        worth_trying = point.usable & ~hopeless
-
-        def note():
-            self._step.value.assign(zeros_unless(worth_trying, proposal.step))
-            self._proposed.value.assign(tf.stack([proposal.damping, tf.cast(proposal.solved, self._dtype)]))
-            self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
-
-        tf.cond(due, lambda: _done(note()), lambda: False)
-        none = Trial.none_yet(cost, state.damping)
-        report = report_of(none, point, cost, position, system.gradient, 0, tf.zeros_like(cost))
-        return chosen(point.usable, State(damping, point.scaling), state), report, point.usable
+    def _note(self, pending, worth_trying):
+        """Keep a step, zeros where it is not worth trying, so that the next window only linearises."""
+        step, *numbers = pending
+        self._step.value.assign(zeros_unless(worth_trying, step))
+        self._proposed.value.assign(tf.stack(numbers))
+        self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
 
 
 def _done(_):
