@@ -5,9 +5,8 @@ import weakref
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.fitting import callbacks_of_fit
-from tfjac.optimizers.keras.refusals import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.options import positive_integer
+from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 from tfjac.optimizers.streaming.windows import Windows
 
@@ -23,6 +22,18 @@ def checked_gram_batches(value):
             f"gram_batches must be a number of batches, or 'epoch' for all of an epoch. Received: {value!r}"
         )
     return positive_integer("gram_batches", value)
+
+
+def checked_gram_decay(value, gram_batches):
+    """Return None, or a number between 0 and 1; raise ValueError for anything else, and beside `gram_batches`."""
+    if value is None:
+        return None
+    if gram_batches is not None:
+        raise ValueError(
+            "gram_batches takes a step on several batches, gram_decay one on each: leave one of them out. "
+            f"Received: gram_batches={gram_batches!r} and gram_decay={value!r}"
+        )
+    return positive("gram_decay", value, below=1)
 
 
 def summing_method(method, option, steps_per_batch):
@@ -74,13 +85,9 @@ class GramBatches:
         method: a `Method` of `summing_method`.
         state: the `StateVariables` of the optimizer.
         batches: how many batches a window has, or "epoch".
-
-    Raises:
-        ValueError: for variables with constraints.
     """
 
     def __init__(self, add, variables, method, state, batches):
-        refuse_constraints(variables, STREAMED_WITHOUT_CONSTRAINTS)
         self._by_epoch, self._fit = batches == EPOCH, None
         dtype = as_tf_variable(variables[0]).dtype
         length = 0 if self._by_epoch else batches

@@ -10,10 +10,17 @@ from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wan
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
-from tfjac.optimizers.keras.gram_batches import GramBatches, check_memory, checked_gram_batches, summing_method
+from tfjac.optimizers.keras.gram_batches import (
+    GramBatches,
+    check_memory,
+    checked_gram_batches,
+    checked_gram_decay,
+    summing_method,
+)
 from tfjac.optimizers.keras.readings import Readings
 from tfjac.optimizers.keras.refusals import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
+    STREAMED_WITHOUT_CONSTRAINTS,
     check_callbacks,
     check_tracing,
     check_trainable,
@@ -22,6 +29,7 @@ from tfjac.optimizers.keras.refusals import (
     refuse_options,
 )
 from tfjac.optimizers.keras.state import StateVariables
+from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.options import choice, positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
@@ -35,6 +43,7 @@ from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_s
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 from tfjac.optimizers.steps.step import take_step
+from tfjac.optimizers.streaming.recursion import Memory
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
@@ -80,6 +89,10 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             prepares the next, and the weights are at every moment the best found: so one attempt is a pass of its own,
             and max_attempts has no part in it. For losses that are means or sums over examples, with regularisers.
             Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
+        gram_decay: for streams that never end: β between 0 and 1 to remember JᵀJ and Jᵀr of earlier batches, which fade
+            by β with every batch: each counts like the one before it, whatever its size. About 1/(1−β) batches are
+            remembered. Recursive least squares with forgetting, or the extended Kalman filter of the weights; see
+            `docs/large_data.md`. Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
         regularization: `"bayesian"` to hold all variables near zero, as firmly as the data say, by MacKay's evidence:
             the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
             sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
@@ -117,6 +130,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         acceleration=None,
         steps_per_batch=1,
         gram_batches=None,
+        gram_decay=None,
         regularization=None,
         verify=None,
         name="levenberg_marquardt",
@@ -138,8 +152,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._gram_batches, self._summing = checked_gram_batches(gram_batches), None
-        if self._gram_batches is not None:
-            self._method = summing_method(self._method, "gram_batches", self._steps_per_batch)
+        self._gram_decay, self._memory = checked_gram_decay(gram_decay, gram_batches), None
+        self._sums_grams = gram_batches is not None or gram_decay is not None
+        if self._sums_grams:
+            option = "gram_batches" if gram_decay is None else "gram_decay"
+            self._method = summing_method(self._method, option, self._steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
@@ -155,13 +172,17 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         variables = checked_variables(variables)
         if self._method.evidence:
             refuse_constraints(variables, BAYESIAN_WITHOUT_CONSTRAINTS)
-        if self._gram_batches is not None:
+        if self._sums_grams:
+            refuse_constraints(variables, STREAMED_WITHOUT_CONSTRAINTS)
             check_memory(get_solver(self._given["solver"]), variables, self._method.gram_dtype)
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
         if self._gram_batches is not None:
             self._summing = GramBatches(self._add_state, variables, self._method, self._state, self._gram_batches)
+        if self._gram_decay is not None:
+            wide = tf.as_dtype(self._method.gram_dtype or as_tf_variable(variables[0]).dtype)
+            self._memory = Memory(self._add_state, Columns(variables).total, wide, self._gram_decay)
 
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer's own, of zeros."""
@@ -293,6 +314,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             precisions = self._state.read_precisions()
             precisions, state, report = take_regularised_step(problem, precisions, state, self._method)
             self._state.write_precisions(precisions)
+        elif self._memory is not None:
+            state, report = self._memory.take_step(problem, state, self._method)
         else:
             state, report = take_step(problem, state, self._method, box_of_constraints(problem.variables))
         self._sizes = problem.sizes
@@ -357,6 +380,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
             "gram_batches": self._gram_batches,
+            "gram_decay": self._gram_decay,
             "regularization": self._regularization,
             "verify": self._verify,
         }

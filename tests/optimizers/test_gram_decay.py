@@ -1,0 +1,154 @@
+"""Streams: a linear model is held to recursive least squares with forgetting, a nonlinear one to SciPy's least squares."""
+
+import keras
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+from tests.optimizers.test_fit import weights
+from tests.precision import floating
+from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, Status
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+UNDAMPED = MultiplicativeDamping(1e-14, minimum=1e-15)
+
+
+def stream(batches, size, truth, noise=0.1):
+    """Return x `[batches, size, 3]` and y `[batches, size]`, a line through noise."""
+    x = RNG.normal(size=(batches, size, 3))
+    return x, x @ truth + noise * RNG.normal(size=(batches, size))
+
+
+def linear(**options):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([layers.Input((3,)), layers.Dense(1, use_bias=False)])
+    model.compile(LevenbergMarquardt(**options), loss="mse", jit_compile=False)
+    return model
+
+
+def recursive_least_squares(x, y, decay):
+    """Return the estimate after every batch: the minimum of the batches' mean squares, as they fade."""
+    gram, right, path = np.zeros((3, 3)), np.zeros(3), []
+    for rows, values in zip(x, y):
+        gram = decay * gram + rows.T @ rows / len(rows)
+        right = decay * right + rows.T @ values / len(rows)
+        path.append(np.linalg.solve(gram, right))
+    return np.array(path)
+
+
+def trained(model, x, y):
+    """Return the weights after every batch."""
+    path = []
+    for rows, values in zip(x, y):
+        model.train_on_batch(rows, values[:, None])
+        path.append(weights(model))
+    return np.array(path)
+
+
+def test_a_linear_model_is_recursive_least_squares():
+    x, y = stream(30, 6, [1.0, -2.0, 0.5])
+    with floating("float64"):
+        model = linear(gram_decay=0.9, damping=UNDAMPED)
+        path = trained(model, x, y)
+    np.testing.assert_allclose(path, recursive_least_squares(x, y, 0.9), rtol=1e-8)
+    assert model.optimizer.num_accepted == 30
+
+
+def test_damping_holds_back_but_loses_nothing():
+    """Damped at first, the estimate gets to where it would be: batches of two examples, fewer than parameters."""
+    x, y = stream(80, 2, [1.0, -2.0, 0.5])
+    with floating("float64"):
+        path = trained(linear(gram_decay=0.98, damping=NielsenDamping(10.0)), x, y)
+    expected = recursive_least_squares(x, y, 0.98)
+    assert np.abs(path[3] - expected[3]).max() > 1e-2
+    np.testing.assert_allclose(path[-20:], expected[-20:], rtol=1e-5)
+
+
+def test_it_follows_what_changes_and_settles_where_nothing_does():
+    first, second = stream(40, 8, [1.0, -2.0, 0.5]), stream(60, 8, [-1.0, 0.0, 2.0])
+    model = linear(gram_decay=0.8, gram_dtype="float64")
+    np.testing.assert_allclose(trained(model, *first)[-1], [1.0, -2.0, 0.5], atol=0.1)
+    np.testing.assert_allclose(trained(model, *second)[-1], [-1.0, 0.0, 2.0], atol=0.1)
+
+
+def test_a_curve_from_a_stream_of_its_points():
+    """The stream goes over the same 200 points again and again: it ends near the least squares of all of them."""
+    x = RNG.uniform(-2, 2, (200, 1)).astype("float32")
+    y = 1.5 * np.tanh(0.8 * x - 0.3) + 0.05 * RNG.normal(size=x.shape).astype("float32")
+
+    def residuals(w):
+        return (w[2] * np.tanh(w[0] * x + w[1]) - y).ravel()
+
+    best = scipy.optimize.least_squares(residuals, [1.0, 0.0, 1.0], method="lm")
+    keras.utils.set_random_seed(2)
+    hidden = layers.Dense(1, "tanh", kernel_initializer="ones")
+    model = keras.Sequential([layers.Input((1,)), hidden, layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    model.compile(LevenbergMarquardt(gram_decay=0.99), loss="mse", jit_compile=False)
+    model.fit(x, y, batch_size=5, epochs=10, verbose=0)
+    found = weights(model)
+    assert (residuals(found) ** 2).sum() < 1.02 * 2 * best.cost
+    np.testing.assert_allclose(found, best.x, atol=0.05)
+
+
+def test_saved_and_gone_on(tmp_path):
+    x, y = stream(20, 6, [1.0, -2.0, 0.5])
+    whole, half = linear(gram_decay=0.9), linear(gram_decay=0.9)
+    trained(whole, x, y)
+    trained(half, x[:10], y[:10])
+    half.save(tmp_path / "half.keras")
+    loaded = keras.models.load_model(tmp_path / "half.keras")
+    assert loaded.optimizer.get_config()["gram_decay"] == 0.9
+    trained(loaded, x[10:], y[10:])
+    np.testing.assert_allclose(weights(loaded), weights(whole), rtol=1e-6)
+
+
+def test_what_is_not_finite_is_not_remembered():
+    x, y = stream(12, 6, [1.0, -2.0, 0.5])
+    with_gap, without = linear(gram_decay=0.9), linear(gram_decay=0.9)
+    trained(with_gap, x[:6], y[:6])
+    before = weights(with_gap)
+    trained(with_gap, np.full_like(x[:1], np.nan), y[:1])
+    assert with_gap.optimizer.status is Status.NOT_FINITE
+    np.testing.assert_array_equal(weights(with_gap), before)
+    trained(with_gap, x[6:], y[6:])
+    trained(without, x, y)
+    np.testing.assert_array_equal(weights(with_gap), weights(without))
+
+
+def test_a_regulariser_fades_with_the_batches():
+    """Ridge regression of each batch's mean: its pull does not grow against the data, nor fall behind."""
+    x, y = stream(25, 6, [1.0, -2.0, 0.5])
+    gram, right = np.zeros((3, 3)), np.zeros(3)
+    for rows, values in zip(x, y):
+        gram = 0.9 * gram + rows.T @ rows / 6 + 0.25 * np.eye(3)
+        right = 0.9 * right + rows.T @ values / 6
+    with floating("float64"):
+        held = layers.Dense(1, use_bias=False, kernel_regularizer=keras.regularizers.L2(0.25))
+        model = keras.Sequential([layers.Input((3,)), held])
+        model.compile(LevenbergMarquardt(gram_decay=0.9, damping=UNDAMPED), loss="mse", jit_compile=False)
+        trained(model, x, y)
+    np.testing.assert_allclose(weights(model), np.linalg.solve(gram, right), rtol=1e-8)
+
+
+def test_by_hand():
+    x, y = stream(30, 6, [1.0, -2.0, 0.5])
+    w, optimizer = tf.Variable(np.zeros(3)), LevenbergMarquardt(gram_decay=0.9, damping=UNDAMPED)
+    for rows, values in zip(x, y):
+        optimizer.minimize(lambda x, y: tf.linalg.matvec(x, w) - y, [w], args=(rows, values))
+    np.testing.assert_allclose(w, recursive_least_squares(x, y, 0.9)[-1], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gram_decay": 1.5}, r"gram_decay must be a number between 0 and 1. Received: gram_decay=1.5"),
+        ({"gram_batches": 3}, r"leave one of them out. Received: gram_batches=3 and gram_decay=0.9"),
+        ({"solver": "kernel"}, r"Received: gram_decay and solver='kernel'"),
+        ({"steps_per_batch": 3}, "gram_decay goes without steps_per_batch"),
+    ],
+)
+def test_what_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        LevenbergMarquardt(**{"gram_decay": 0.9, **options})
