@@ -1,4 +1,4 @@
-"""Streams: a linear model is held to recursive least squares with forgetting, a nonlinear one to SciPy's least squares."""
+"""Streams: a linear model is held to recursive least squares with forgetting, a curve to SciPy's least squares."""
 
 import keras
 import numpy as np
