@@ -34,19 +34,29 @@ def found(names, jit_compile=False):
     """Return for each name, from one trace, H `[N, M, M]` and ∇ `[N, M]` of the rows, and TensorFlow's gradient."""
     network = Network()
 
-    def derivatives(loss, outputs):
-        problem = problem_of_loss(loss, network.variables)
-        pairs = [(rows[:, k], residual[:, k]) for rows, residual in problem.rows for k in range(M)]
-        root = tf.stack([tf.gradients(row, outputs)[0] for row, _ in pairs], axis=-1)
-        residual = tf.stack([part for _, part in pairs], axis=-1)
-        return root @ tf.transpose(root, [0, 2, 1]), tf.linalg.matvec(root, residual), tf.gradients(loss, outputs)[0]
+    def derivatives(loss, along):
+        """Of each part of the rows the derivative of its columns that `along` adds up, the residuals; the gradient."""
+        outputs = network()  # of its own for each loss: a gradient looks at all that follows its source
+        loss = loss(outputs)
+        parts = problem_of_loss(loss, network.variables).rows
+        roots = [tf.gradients(rows, outputs, tf.ones_like(rows) * along)[0] for rows, _ in parts]
+        return roots, [residual for _, residual in parts], tf.gradients(loss, outputs)[0]
 
     @tf.function(jit_compile=jit_compile, autograph=False)
-    def trace():
-        outputs = network()
-        return outputs, {name: derivatives(CASES[name][0](outputs), outputs) for name in names}
+    def trace(along):
+        return network(), {name: derivatives(CASES[name][0], along) for name in names}
 
-    return tf.nest.map_structure(lambda tensor: tensor.numpy(), trace())
+    by_column = [tf.nest.map_structure(lambda tensor: tensor.numpy(), trace(tf.constant(row))) for row in np.eye(M)]
+    outputs, of_names = by_column[0]
+    return outputs, {name: assembled([column[name] for _, column in by_column]) for name in of_names}
+
+
+def assembled(by_column):
+    """H and ∇ from the derivatives of one column after the other; and TensorFlow's gradient, the same each time."""
+    _, residuals, gradient = by_column[0]
+    root = np.stack([part for parts, _, _ in by_column for part in parts], -1)
+    residual = np.stack([part[:, k] for k in range(M) for part in residuals], -1)
+    return root @ root.transpose(0, 2, 1), np.einsum("nik,nk->ni", root, residual), gradient
 
 
 @pytest.fixture(scope="module")
