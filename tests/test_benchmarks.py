@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import harness, report, run
+from benchmarks import harness, jacobians, least_squares, models, report, run
 from benchmarks.floors import Floor, Machine
 from benchmarks.harness import Timing, measure, ratio
 from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
@@ -122,7 +122,12 @@ def test_kept_results_answer_what_is_asked_today():
         assert what.encode() in (report.RESULTS / f"{name}.png").read_bytes(), f"{name}.png has another title"
 
 
-def test_quick_run(tmp_path, capsys):
+def test_quick_run(tmp_path, capsys, monkeypatch):
+    """Beside one way of TensorFlow: other frameworks and packages, of which nothing is asserted, are long to load."""
+    monkeypatch.setattr(jacobians, "TENSORFLOWS_WAYS", {"tape.jacobian": models.tape_jacobian})
+    monkeypatch.setattr(models, "HAS_JAX", False)
+    monkeypatch.setattr(least_squares, "installed", lambda package: False)
+    monkeypatch.setattr(least_squares.torch_peers, "HAS_TORCH_LEVENBERG_MARQUARDT", False)
     names = ["mlp-jacobian", "lm-step"]
     assert run.main(["--quick", "--question", *names, "--output", str(tmp_path)]) == 0
     assert "tfjac" in capsys.readouterr().out
