@@ -1,4 +1,5 @@
-"""Finding and loading the library: where there is none, twice in a process, and before a SavedModel that needs it."""
+"""Finding and loading the library: where there is none, twice in a process, late, and before a SavedModel that needs
+it."""
 
 import json
 
@@ -15,6 +16,7 @@ RELOAD = """
 import sys
 import numpy as np
 import tensorflow as tf
+tf.function(lambda x: x + 1, jit_compile=True)(tf.ones(3))  # TensorFlow now has its list of XLA kernels
 import tfjac
 for folder in sys.argv[1:]:
     loaded = tf.saved_model.load(folder)
@@ -23,10 +25,15 @@ for folder in sys.argv[1:]:
     for name, value in found.items():
         np.testing.assert_allclose(value, data[name], rtol=1e-10, atol=1e-12)
     print("same")
+a, d = [tf.ones([3, 1, 1, 2])], [tf.ones([3, 2, 1, 1, 4])]
+inner = tf.function(lambda a, d: tfjac.ops.jacobian_row_norms(a, d))
+inner(a, d)  # traced outside of what is compiled below
+print(float(tf.reduce_sum(tf.function(lambda a, d: inner(a, d) + 1, jit_compile=True)(a, d))))
 """
 
 
-def test_saved_models_in_a_fresh_process(tmp_path, rng):
+def test_saved_models_and_xla_in_a_fresh_process(tmp_path, rng):
+    """The library is loaded when XLA has compiled already; what was saved is loaded, and XLA calls the ops."""
     problem = Problem(rng, 6, 2, [(2, 1, 4, 3, "ogi")])
 
     class Module(tf.Module):
@@ -48,7 +55,9 @@ def test_saved_models_in_a_fresh_process(tmp_path, rng):
             values = {key: value.numpy() for key, value in module.compute(a, d).items()}
             tf.saved_model.save(module, str(tmp_path / name))
         np.savez(tmp_path / name / "data.npz", a=a, d=d, **values)
-    assert run(RELOAD, *(tmp_path / name for name in names)).split() == ["same"] * len(names)
+    *same, total = run(RELOAD, *(tmp_path / name for name in names)).split()
+    assert same == ["same"] * len(names)
+    assert float(total) == 3 * 2 * (2 * 4 + 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What needs a process of its own: numbers of threads, instruction sets, loading late."""
+"""What needs a process of its own: numbers of threads, instruction sets."""
 
 import json
 
@@ -70,21 +70,6 @@ def test_lesser_instruction_sets(need_native):
     instruction_sets = ["baseline", "avx2", "avx512"]
     for name in instruction_sets[: instruction_sets.index(ops.ops_info().instruction_set)]:
         assert run(VALUES, TFJAC_ISA=name).split() == [name]
-
-
-LATE = """
-import tensorflow as tf
-tf.function(lambda x: x + 1, jit_compile=True)(tf.ones(3))  # TensorFlow now has its list of XLA kernels
-from tfjac import ops
-a, d = [tf.ones([3, 1, 1, 2])], [tf.ones([3, 2, 1, 1, 4])]
-inner = tf.function(lambda a, d: ops.jacobian_row_norms(a, d))
-inner(a, d)  # traced outside of what is compiled below
-print(float(tf.reduce_sum(tf.function(lambda a, d: inner(a, d) + 1, jit_compile=True)(a, d))))
-"""
-
-
-def test_loaded_after_the_first_compilation():
-    assert float(run(LATE)) == 3 * 2 * (2 * 4 + 1)
 
 
 def test_inner_function_traced_outside_of_xla(implementation, dtype, rng):
