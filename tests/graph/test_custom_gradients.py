@@ -164,10 +164,11 @@ def test_rows(name, way, tmp_path):
         y = function(x)
         return tfjac.per_example_jacobian(y, variable), tfjac.jacobian(y, variable, mode="reverse")
 
-    in_graph, full = analyse(programs.x)
-    by_callable = tfjac.per_example_jacobian(lambda: function(programs.x), variable)
-    for found in (in_graph, full, by_callable):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    found = [*analyse(programs.x)]
+    if way in ("plain", "saved"):  # a callable is traced, to the graphs above
+        found.append(tfjac.per_example_jacobian(lambda: function(programs.x), variable))
+    for rows in found:
+        np.testing.assert_allclose(rows, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "inner_function"])

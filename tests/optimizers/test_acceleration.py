@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.optimize
 import tensorflow as tf
 
 from tfjac.optimizers import GeodesicAcceleration, LevenbergMarquardt, NielsenDamping, Status, least_squares
@@ -64,15 +65,19 @@ def test_without_where_it_is_too_long():
 
 
 def test_bounds_equations_robust_losses_and_checkpoints(tmp_path):
-    """The minima are the same with and without."""
-    cases = [
-        {"bounds": (None, [np.inf, 1.0, np.inf])},
-        {"equality": ([1, 0, 1], 2.4), "loss": "cauchy", "loss_scale": 0.05, "damping": "nielsen"},
-    ]
-    for options in cases:
-        tight = {"ftol": 1e-14, "xtol": 1e-12, "gtol": 1e-12, **options}
-        found = fit([1.0, 0.9, 0.0], acceleration="geodesic", **tight)
-        np.testing.assert_allclose(found.x, fit([1.0, 0.9, 0.0], **tight).x, rtol=1e-6, atol=1e-9)
+    """The minima are those of linear least squares, with the rate at its bound, and of SciPy with one eliminated."""
+    tight = {"ftol": 1e-14, "xtol": 1e-12, "gtol": 1e-12, "acceleration": "geodesic"}
+    found = fit([1.0, 0.9, 0.0], bounds=(None, [np.inf, 1.0, np.inf]), **tight)
+    size, offset = np.linalg.lstsq(np.stack([np.exp(-T), np.ones_like(T)], 1), Y, rcond=None)[0]
+    np.testing.assert_allclose(found.x, [size, 1.0, offset], rtol=1e-6, atol=1e-9)
+    found = fit(
+        [1.0, 0.9, 0.0], equality=([1, 0, 1], 2.4), loss="cauchy", loss_scale=0.05, damping="nielsen", **tight
+    )
+    size, rate = scipy.optimize.least_squares(
+        lambda b: b[0] * np.exp(-b[1] * T) + 2.4 - b[0] - Y, [1.0, 0.9], "3-point", loss="cauchy", f_scale=0.05,
+        ftol=1e-15, xtol=1e-15, gtol=1e-15,
+    ).x  # fmt: skip
+    np.testing.assert_allclose(found.x, [size, rate, 2.4 - size], rtol=1e-6, atol=1e-9)
     whole = fit(acceleration="geodesic")
     fit(acceleration="geodesic", max_steps=2, checkpoint=tmp_path / "run")
     rest = least_squares(lambda: model(X), X, acceleration="geodesic", checkpoint=tmp_path / "run")
