@@ -105,10 +105,14 @@ def test_more_weights_than_examples_do_not_overfit():
 
 
 def test_the_ways_to_run_it_agree():
-    """Epochs of one step; several in one call; several batches in one call, compiled by XLA."""
+    """Epochs of one step; `minimize`; several steps in one call; several batches in one call, compiled by XLA."""
     with floating("float64"):
-        expected = compiled()
-        fit(expected, 4)
+        expected, model, optimizer = compiled(), network(), LevenbergMarquardt(regularization="bayesian")
+        fit(expected, 3)
+        for _ in range(3):
+            optimizer.minimize(lambda: model(X) - Y, model.trainable_variables)  # residuals count each as one
+        np.testing.assert_allclose(optimizer.precisions, expected.optimizer.precisions, rtol=1e-6)
+        fit(expected, 1)
         several = compiled(steps_per_batch=4)
         fit(several, 1)
         at_once = compiled(in_keras={"steps_per_execution": 4, "jit_compile": True})
@@ -143,17 +147,6 @@ def test_a_batch_without_use_changes_nothing():
         fit(model, 1, sample_weight=np.full(40, bad))
         assert optimizer.precisions == known and np.isfinite(flat(model)).all()
     assert not any(np.isnan(variable.numpy()).any() for variable in optimizer.variables)
-
-
-def test_residuals_of_ones_own():
-    """`minimize` estimates as `fit` does: residuals count each as one."""
-    with floating("float64"):
-        expected, model = compiled(), compiled()
-        fit(expected, 3)
-        optimizer = LevenbergMarquardt(regularization="bayesian")
-        for _ in range(3):
-            optimizer.minimize(lambda: model(X) - Y, model.trainable_variables)
-    np.testing.assert_allclose(optimizer.precisions, expected.optimizer.precisions, rtol=1e-6)
 
 
 def test_verified():
