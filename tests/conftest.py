@@ -1,9 +1,9 @@
-"""Flags and fixtures shared by the whole suite."""
+"""Flags of the whole suite, and what it sets before TensorFlow is imported; `tests/fixtures.py` has the fixtures."""
 
-import contextlib
 import gc
 import os
-import zlib
+
+import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -11,23 +11,18 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1") if not os.environ.get("TFJAC
 # What XLA compiles runs once or twice here: LLVM's optimisations would take a quarter of the time, and save nothing.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
-import hypothesis
-import keras
-import numpy as np
-import pytest
-import tensorflow as tf
-
-from tfjac import ops
-from tfjac.graph.verification import SWITCH
-
-hypothesis.settings.register_profile("tfjac", deadline=None, derandomize=True, max_examples=25)
-hypothesis.settings.load_profile("tfjac")
-
 
 def pytest_addoption(parser):
     group = parser.getgroup("tfjac")
     group.addoption("--require-native", action="store_true", help="fail, not skip, where there are no native ops")
     group.addoption("--require-gpu", action="store_true", help="fail, not skip, where there is no GPU")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Import TensorFlow where tests run: not in the process that only hands them to others."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.pluginmanager.import_plugin("tests.fixtures")
 
 
 def pytest_collection_finish():
@@ -37,73 +32,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def skip_or_fail(config, flag: str, reason: str):
-    """Skip the running test with the reason, or fail it if the flag says that it must run."""
-    if config.getoption(flag):
-        pytest.fail(f"{reason} ({flag} was given)")
-    pytest.skip(reason)
-
-
-@pytest.fixture(autouse=True)
-def _unverified(request, monkeypatch):
-    """Without the switch of `make verify` where a test is marked `unverified`, with what it could not see under it."""
-    if request.node.get_closest_marker("unverified"):
-        monkeypatch.delenv(SWITCH, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _seeded(request):
-    """Under the switch of `make verify` the cotangents drawn for verification are those of the test, run after run.
-
-    They come from Python's `random`, as do the weights of layers without a seed.
-    """
-    if os.environ.get(SWITCH):
-        keras.utils.set_random_seed(zlib.crc32(request.node.nodeid.encode()))
-
-
-@pytest.fixture(params=["native", "twin"])
-def implementation(request):
-    """Run the test with the native ops and again with their twins."""
-    if request.param == "native" and not ops.load_ops():
-        skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")
-    with ops.implementation(request.param) if request.param == "twin" else contextlib.nullcontext():
-        yield request.param
-
-
-@pytest.fixture(params=["eager", "function", "jit"])
-def compiled(request):
-    """Give a function that wraps its argument to run eagerly, as a tf.function, or compiled by XLA."""
-    if request.param == "eager":
-        return lambda function: function
-    return tf.function(jit_compile=request.param == "jit")
-
-
-@pytest.fixture(params=[tf.float32, tf.float64], ids=["float32", "float64"])
-def dtype(request):
-    """Run the test in single and in double precision."""
-    return request.param
-
-
-@pytest.fixture
-def rng():
-    """Give a NumPy random generator with a fixed seed."""
-    return np.random.default_rng(20260)
-
-
-@pytest.fixture
-def need_native(request):
-    """Skip (or fail) where there are no native ops."""
-    if not ops.load_ops():
-        skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")
-
-
-@pytest.fixture
-def record_coverage(record_property):
-    """Give a function `(layer, way)` that adds a row to the table of covered layers at the end of the run."""
-    return lambda layer, way: record_property("per-example Jacobian", f"{layer:45s} {way}")
+    gc.set_threshold(50_000, 10, 10)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import skip_or_fail
+from tests.fixtures import skip_or_fail
 from tests.ops.factors import CASES, Problem, tolerance
 from tests.ops.test_damped_solve import positive_definite
 from tests.ops.test_values import every_op, expected_of
