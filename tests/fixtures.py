@@ -1,6 +1,7 @@
 """Fixtures shared by the whole suite."""
 
 import contextlib
+import gc
 import os
 import zlib
 
@@ -75,6 +76,13 @@ def need_native(request):
     """Skip (or fail) where there are no native ops."""
     if not ops.load_ops():
         skip_or_fail(request.config, "--require-native", f"no native ops: {ops.ops_info().reason}")
+
+
+@pytest.fixture(scope="module")
+def others_frozen():
+    """Let the module's collections look at what its own tests make: what all before them have left takes seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

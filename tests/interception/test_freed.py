@@ -10,6 +10,8 @@ import tensorflow as tf
 import tfjac
 from tests.interception.networks import X, network
 
+pytestmark = pytest.mark.usefixtures("others_frozen")
+
 
 class Halving:
     """A handler, and a rule, of which one can see whether it is still there."""

@@ -200,6 +200,7 @@ def test_other_variables_are_another_trace():
     np.testing.assert_allclose(tfjac.least_squares(residuals, two).x, expected)
 
 
+@pytest.mark.usefixtures("others_frozen")
 def test_functions_and_variables_are_not_kept_alive():
     def fit():
         b, data = tf.Variable([0.0], dtype=tf.float64), Box(2.0)
@@ -212,6 +213,7 @@ def test_functions_and_variables_are_not_kept_alive():
     assert [reference() for reference in references] == [None] * 6
 
 
+@pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""
     b, kept = start(), importlib.import_module("tfjac.optimizers.least_squares")._TRACES
