@@ -219,6 +219,21 @@ def test_windows_that_differ_are_judged_on_the_same_examples():
     assert len(after) == 5 and model.optimizer.num_attempts == 3
 
 
+def test_weights_that_somebody_else_sets():
+    """What is known of the point before is dropped, in the middle of a window too: as with a new optimizer."""
+    model, fresh = line(gram_batches=5), line(gram_batches=5)
+    fit(model, epochs=3)
+    for each in (model, fresh):
+        each.set_weights([np.full((4, 1), 0.3), np.full(1, 0.1)])
+        each.optimizer.build(each.trainable_variables)
+    for variable in model.optimizer._state._damping:
+        variable.assign(tf.zeros_like(variable))
+    for each in (model, fresh):
+        fit(each, epochs=4)
+    assert fresh.optimizer.num_accepted > 0
+    np.testing.assert_array_equal(weights(model), weights(fresh))
+
+
 def test_convergence_ends_the_training():
     model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence()
     fit(model, epochs=60, callbacks=[convergence])

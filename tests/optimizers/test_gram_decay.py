@@ -117,6 +117,17 @@ def test_what_is_not_finite_is_not_remembered():
     np.testing.assert_array_equal(weights(with_gap), weights(without))
 
 
+def test_weights_that_somebody_else_sets():
+    """The batches remembered say what they said: for a linear model nothing is changed by it."""
+    x, y = stream(12, 6, [1.0, -2.0, 0.5])
+    with floating("float64"):
+        model = linear(gram_decay=0.9, damping=UNDAMPED)
+        trained(model, x[:6], y[:6])
+        model.set_weights([np.full((3, 1), 5.0)])
+        path = trained(model, x[6:], y[6:])
+    np.testing.assert_allclose(path, recursive_least_squares(x, y, 0.9)[6:], rtol=1e-8)
+
+
 def test_a_regulariser_fades_with_the_batches():
     """Ridge regression of each batch's mean: its pull does not grow against the data, nor fall behind."""
     x, y = stream(25, 6, [1.0, -2.0, 0.5])

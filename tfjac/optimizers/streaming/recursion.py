@@ -32,28 +32,31 @@ class Memory:
 
     def __init__(self, add, size, dtype, decay):
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
+        self._centre = add("centre_of_remembered", (size,), dtype)
         self._dtype, self._decay = dtype, decay
 
     def take_step(self, problem, state, method):
         """Take a step on a batch and what is remembered, remember the batch, and return `State` and `Report`.
 
         The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing.
+        not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there.
         """
-        recalled = self._decay * self._gram.value.read_value(), self._decay * self._gradient.value.read_value()
-        before = problem.columns.flatten(problem.values())
-        recalling = RecallingProblem(problem, *recalled)
+        before = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
+        gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
+        gradient += tf.linalg.matvec(gram, before - self._centre.value.read_value())
+        recalling = RecallingProblem(problem, self._decay * gram, self._decay * gradient)
         state, report = take_step(recalling, state, method)
         problem.sizes = recalling.sizes
-        step = tf.cast(problem.columns.flatten(problem.values()) - before, self._dtype)
+        after = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
         gram, gradient, precision = Equations.of(recalling.linearisation, self._dtype)
         gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision)
-        gradient += tf.linalg.matvec(gram, step)
+        gradient += tf.linalg.matvec(gram, after - before)
         sound = tf.not_equal(report.status, int(Status.NOT_FINITE)) & _finite(gram) & _finite(gradient)
 
         def remember():
             self._gram.value.assign(gram)
             self._gradient.value.assign(gradient)
+            self._centre.value.assign(after)
             return True
 
         tf.cond(sound, remember, lambda: False)

@@ -47,6 +47,7 @@ class Windows:
         self.sums = Sums(add, columns.total, wide)
         self._kept = Equations.variables(add, "kept", columns.total, wide)
         self._step, self._proposed = add("step_under_way", (columns.total,), dtype), add("proposed", (4,), dtype)
+        self._position = add("start_of_step", (columns.total,), dtype)
         self._under_way = add("step_is_under_way", (), "int64")
         self._length = add("batches_per_window", (), "int64")
         self.set_length(length)
@@ -81,13 +82,14 @@ class Windows:
         share = share_of(loss, variables)
         here = Problem(tf.reduce_sum(loss), [], None, variables)
         values = here.values()
+        position = self._columns.flatten(values)
+        self._begin_anew_where_moved(position)
         here.move(values, self._step.value.read_value())
         (again,) = replay([loss], reread=variables)
         there = problem_of_loss(again, variables, verify=verify)
         linearisation = there.linearise()
         costs = [tf.cast(problem.cost, tf.float64) for problem in (here, there)]
         batches = self.sums.add(Equations.of(linearisation, self._kept.gram.dtype), costs, share)
-        position = self._columns.flatten(values)
         accepted, steps = tf.cond(
             batches >= self._length.value.read_value(),
             lambda: self._close(values, position, share),
@@ -95,6 +97,19 @@ class Windows:
         )
         there.restore_unless(accepted, values)
         return steps, ProblemSizes.of(linearisation, self._method.gram_dtype)
+
+    def _begin_anew_where_moved(self, position):
+        """Drop what is known where somebody else has assigned to the variables: it is about another point."""
+
+        def begin_anew():
+            self.sums.clear()
+            self._step.value.assign(tf.zeros_like(position))
+            self._under_way.value.assign(0)
+            self._position.value.assign(position)
+            return True
+
+        moved = tf.reduce_any(tf.not_equal(position, self._position.value.read_value()))
+        tf.cond(moved, begin_anew, lambda: False)
 
     # -------------------------------------------------------------- the end of a window
 
@@ -119,6 +134,7 @@ class Windows:
         tf.cond(accepted | ~under_way, lambda: _done(self._kept.assign(found)), lambda: False)
         position = tf.where(accepted, position + pending.step, position)
         start = Start(self._kept.read(), values, position, tf.where(accepted, after, cost))
+        self._position.value.assign(position)
         following, proposed_with, usable, otherwise = propose(start, state, self._method, again, promised)
         note = lambda: self._note(following, usable & ~hopeless)  # noqa: E731
         tf.cond(known | ~under_way, lambda: _done(note()), lambda: False)
