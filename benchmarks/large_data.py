@@ -4,8 +4,8 @@ python -m benchmarks.large_data          # a few minutes
 python -m benchmarks.large_data --quick  # does it work?
 
 A network of 441 weights, ten inputs and one output in float32; batches of 10,000 examples, made as they are read,
-against all of them as one batch. Each figure is of a process of its own: the most memory that it held, less what it held
-before training, and the median time of a step after the first two epochs, with the reading of batches. The figures
+against all of them as one batch. Each figure is of a process of its own: the most memory that it held, less what it
+held before training, and the median time of a step after the first two epochs, with the reading of batches. The figures
 are kept in `benchmarks/results/large_data.json`.
 """
 

@@ -1,79 +1,119 @@
-"""`gram_batches` in the Keras optimizer: what it is combined with, what it takes, and which batches an epoch has."""
+"""`gram_batches` and `gram_decay` in the Keras optimizer: what goes with them, and which batches an epoch has."""
 
 import warnings
 import weakref
+from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.fitting import callbacks_of_fit
+from tfjac.optimizers.keras.refusals import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
+from tfjac.optimizers.streaming.recursion import Memory
 from tfjac.optimizers.streaming.windows import Windows
 
 EPOCH = "epoch"
 
 
-def checked_gram_batches(value):
-    """Return None, "epoch", or a number of batches; raise ValueError for anything else."""
-    if value is None or value == EPOCH:
-        return value
-    if isinstance(value, str):
-        raise ValueError(
-            f"gram_batches must be a number of batches, or 'epoch' for all of an epoch. Received: {value!r}"
-        )
-    return positive_integer("gram_batches", value)
+class GramOptions(NamedTuple):
+    """What was asked for.
 
-
-def checked_gram_decay(value, gram_batches):
-    """Return None, or a number between 0 and 1; raise ValueError for anything else, and beside `gram_batches`."""
-    if value is None:
-        return None
-    if gram_batches is not None:
-        raise ValueError(
-            "gram_batches takes a step on several batches, gram_decay one on each: leave one of them out. "
-            f"Received: gram_batches={gram_batches!r} and gram_decay={value!r}"
-        )
-    return positive("gram_decay", value, below=1)
-
-
-def summing_method(method, option, steps_per_batch):
-    """Return a `Method` that solves with a sum of JᵀJ; refuse what needs more of the examples than that.
-
-    Args:
-        method: the `Method` asked for.
-        option: name of the option that is the reason.
-        steps_per_batch: as the optimizer was given it.
-
-    Raises:
-        ValueError: naming what does not go together.
+    Attributes:
+        batches: None, "epoch", or a number of batches.
+        decay: None, or a number between 0 and 1.
     """
-    if not isinstance(method.solver, (AutoSolver, CholeskySolver)):
-        raise ValueError(
-            f"{option} keeps of the batches that were the sum of JᵀJ, which only solver='cholesky' works with. "
-            f"Received: {option} and solver={method.solver.name!r}"
-        )
-    for name, is_set, why in (
-        ("acceleration", method.acceleration is not None, "it takes second derivatives of all residuals at each step"),
-        ("regularization", method.evidence, "it estimates the noise from all residuals at each step"),
-        ("steps_per_batch", steps_per_batch > 1, "there is one step for all batches, not several for one"),
-    ):
-        if is_set:
-            raise ValueError(f"{option} goes without {name}: {why}. Received: both {option} and {name}")
-    return method._replace(solver=CholeskySolver())
 
+    batches: Any
+    decay: Any
 
-def check_memory(solver, variables, gram_dtype):
-    """Raise ValueError where the matrices would be larger than what `"auto"` may take."""
-    dtype, parameters = as_tf_variable(variables[0]).dtype, Columns(variables).total
-    itemsize = 8 if gram_dtype else dtype.size
-    taken = 2 * itemsize * parameters**2
-    if isinstance(solver, AutoSolver) and taken > solver.memory_budget:
-        raise ValueError(
-            f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more than "
-            f"the {solver.memory_budget / 2**30:,.1f} GB of the solver's budget. Train fewer weights, or mini-batches "
-            "without sums; solver='cholesky' takes what it needs. Received: variables of "
-            f"{parameters:,} elements in all"
-        )
+    @classmethod
+    def of(cls, batches, decay):
+        """Check the options; raise ValueError for bad ones, and for both."""
+        if batches is not None and decay is not None:
+            raise ValueError(
+                "gram_batches takes a step on several batches, gram_decay one on each: leave one of them out. "
+                f"Received: gram_batches={batches!r} and gram_decay={decay!r}"
+            )
+        if isinstance(batches, str) and batches != EPOCH:
+            raise ValueError(
+                f"gram_batches must be a number of batches, or 'epoch' for all of an epoch. Received: {batches!r}"
+            )
+        if batches is not None and batches != EPOCH:
+            batches = positive_integer("gram_batches", batches)
+        return cls(batches, None if decay is None else positive("gram_decay", decay, below=1))
+
+    def __bool__(self):
+        """Return whether either is set."""
+        return self != (None, None)
+
+    def method(self, method, steps_per_batch):
+        """Return a `Method` that solves with a sum of JᵀJ; refuse what needs more of the examples than that.
+
+        Args:
+            method: the `Method` asked for.
+            steps_per_batch: as the optimizer was given it.
+
+        Raises:
+            ValueError: naming what does not go together.
+        """
+        if not self:
+            return method
+        option = "gram_decay" if self.batches is None else "gram_batches"
+        if not isinstance(method.solver, (AutoSolver, CholeskySolver)):
+            raise ValueError(
+                f"{option} keeps of the batches that were the sum of JᵀJ, which only solver='cholesky' works with. "
+                f"Received: {option} and solver={method.solver.name!r}"
+            )
+        for name, is_set, why in (
+            ("acceleration", method.acceleration is not None, "it takes second derivatives of all residuals at once"),
+            ("regularization", method.evidence, "it estimates the noise from all residuals at once"),
+            ("steps_per_batch", steps_per_batch > 1, "a batch is one part of what a step is solved with"),
+        ):
+            if is_set:
+                raise ValueError(f"{option} goes without {name}: {why}. Received: both {option} and {name}")
+        return method._replace(solver=CholeskySolver())
+
+    def check(self, variables, solver, gram_dtype):
+        """Refuse variables that have constraints, or are too many.
+
+        Args:
+            variables: list of the variables that are trained.
+            solver: the `Solver` asked for; `"auto"` has a budget.
+            gram_dtype: "float64", or None.
+
+        Raises:
+            ValueError: naming the variable, or the memory.
+        """
+        if not self:
+            return
+        refuse_constraints(variables, STREAMED_WITHOUT_CONSTRAINTS)
+        parameters, dtype = Columns(variables).total, tf.as_dtype(gram_dtype or as_tf_variable(variables[0]).dtype)
+        taken = 2 * dtype.size * parameters**2
+        if isinstance(solver, AutoSolver) and taken > solver.memory_budget:
+            raise ValueError(
+                f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more "
+                f"than the {solver.memory_budget / 2**30:,.1f} GB of the solver's budget. Train fewer weights, or "
+                "mini-batches without sums; solver='cholesky' takes what it needs. "
+                f"Received: variables of {parameters:,} elements in all"
+            )
+
+    def made(self, add, variables, method, state):
+        """Return a `GramBatches` and a `Memory`, one of which is None, or both.
+
+        Args:
+            add: function from a name, a shape and a dtype to a new variable of the optimizer.
+            variables: list of the variables that are trained.
+            method: a `Method` of `method`.
+            state: the `StateVariables` of the optimizer.
+        """
+        batches = None if self.batches is None else GramBatches(add, variables, method, state, self.batches)
+        if self.decay is None:
+            return batches, None
+        dtype = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype)
+        return batches, Memory(add, Columns(variables).total, dtype, self.decay)
 
 
 class GramBatches:
@@ -82,7 +122,7 @@ class GramBatches:
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         variables: list of the variables that are trained.
-        method: a `Method` of `summing_method`.
+        method: a `Method` of `GramOptions.method`.
         state: the `StateVariables` of the optimizer.
         batches: how many batches a window has, or "epoch".
     """

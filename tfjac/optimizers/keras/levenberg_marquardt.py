@@ -10,17 +10,10 @@ from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wan
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
-from tfjac.optimizers.keras.gram_batches import (
-    GramBatches,
-    check_memory,
-    checked_gram_batches,
-    checked_gram_decay,
-    summing_method,
-)
+from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.readings import Readings
 from tfjac.optimizers.keras.refusals import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
-    STREAMED_WITHOUT_CONSTRAINTS,
     check_callbacks,
     check_tracing,
     check_trainable,
@@ -29,7 +22,6 @@ from tfjac.optimizers.keras.refusals import (
     refuse_options,
 )
 from tfjac.optimizers.keras.state import StateVariables
-from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.options import choice, positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
@@ -43,7 +35,6 @@ from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_s
 from tfjac.optimizers.steps.records import Method
 from tfjac.optimizers.steps.scaling import get_scaling
 from tfjac.optimizers.steps.step import take_step
-from tfjac.optimizers.streaming.recursion import Memory
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
@@ -151,12 +142,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             evidence=self._regularization is not None,
         )
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
-        self._gram_batches, self._summing = checked_gram_batches(gram_batches), None
-        self._gram_decay, self._memory = checked_gram_decay(gram_decay, gram_batches), None
-        self._sums_grams = gram_batches is not None or gram_decay is not None
-        if self._sums_grams:
-            option = "gram_batches" if gram_decay is None else "gram_decay"
-            self._method = summing_method(self._method, option, self._steps_per_batch)
+        self._grams, self._summing, self._memory = GramOptions.of(gram_batches, gram_decay), None, None
+        self._method = self._grams.method(self._method, self._steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
@@ -172,17 +159,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         variables = checked_variables(variables)
         if self._method.evidence:
             refuse_constraints(variables, BAYESIAN_WITHOUT_CONSTRAINTS)
-        if self._sums_grams:
-            refuse_constraints(variables, STREAMED_WITHOUT_CONSTRAINTS)
-            check_memory(get_solver(self._given["solver"]), variables, self._method.gram_dtype)
+        self._grams.check(variables, get_solver(self._given["solver"]), self._method.gram_dtype)
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
-        if self._gram_batches is not None:
-            self._summing = GramBatches(self._add_state, variables, self._method, self._state, self._gram_batches)
-        if self._gram_decay is not None:
-            wide = tf.as_dtype(self._method.gram_dtype or as_tf_variable(variables[0]).dtype)
-            self._memory = Memory(self._add_state, Columns(variables).total, wide, self._gram_decay)
+        self._summing, self._memory = self._grams.made(self._add_state, variables, self._method, self._state)
 
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer's own, of zeros."""
@@ -238,7 +219,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         if len(replicas) > 1:
             raise ValueError(
                 "gram_batches sums up batches of one device; a batch that several replicas share is summed as it is. "
-                f"Leave one of them out. Received: gram_batches={self._gram_batches!r} and {len(replicas)} replicas"
+                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and {len(replicas)} replicas"
             )
         loss, _ = replicas[0].tensors
         steps, self._sizes = self._summing.take(loss, replicas[0].variables, self._verify)
@@ -279,7 +260,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
         check_strategy()
-        if self._gram_batches is not None:
+        if self._grams.batches is not None:
             raise ValueError(
                 "gram_batches sums up the batches of Keras' fit; for residuals of your own, tfjac.normal_equations of "
                 "each part of the data adds up likewise. Received: a call of minimize"
@@ -379,8 +360,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             "min_gain": self._method.min_gain,
             "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
-            "gram_batches": self._gram_batches,
-            "gram_decay": self._gram_decay,
+            "gram_batches": self._grams.batches,
+            "gram_decay": self._grams.decay,
             "regularization": self._regularization,
             "verify": self._verify,
         }
