@@ -14,6 +14,7 @@
 
 #include "custom_ops/damped_solve/damped_solve.h"
 #include "custom_ops/example_grams/example_grams.h"
+#include "custom_ops/schur_complement/schur_complement.h"
 #include "custom_ops/jacobian_gram/jacobian_gram.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel.h"
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms.h"
@@ -241,6 +242,56 @@ void CheckExampleGrams(int64_t n, int64_t m, int64_t p) {
   }
 }
 
+// M is four times the identity, so that the results are sums of products.
+template <typename T>
+void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p, int64_t groups) {
+  const std::vector<T> values = RandomVector<T>(n * m * k), block = RandomVector<T>(n * m * o);
+  const std::vector<T> vector = RandomVector<T>(groups * o);
+  std::vector<T> matrix(groups * o * o);
+  for (int64_t j = 0; j < groups * o; ++j) matrix[j * o + j % o] = T(4);
+  std::vector<int32_t> columns(n * k), group(n);
+  for (int64_t i = 0; i < n; ++i) {
+    group[i] = static_cast<int32_t>(i * 7 % (groups + 1)) - 1;
+    for (int64_t c = 0; c < k; ++c) {
+      columns[i * k + c] = static_cast<int32_t>(i % 2 ? (i * 5 + c * c) % p : i % (p - k + 1) + c);
+    }
+  }
+  std::vector<double> couples(p * groups * o), complement(p * p), projected(p);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t r = i * m; r < (i + 1) * m; ++r) {
+      for (int64_t c = 0; c < k; ++c) {
+        const double value = values[r * k + c];
+        for (int64_t d = 0; d < k; ++d) complement[columns[i * k + c] * p + columns[i * k + d]] += value * values[r * k + d];
+        for (int64_t j = 0; j < o && group[i] >= 0; ++j) {
+          couples[(columns[i * k + c] * groups + group[i]) * o + j] += value * block[r * o + j];
+        }
+      }
+    }
+  }
+  for (int64_t u = 0; u < p; ++u) {
+    const double* const row = &couples[u * groups * o];
+    for (int64_t q = 0; q < groups * o; ++q) {
+      projected[u] += row[q] * vector[q] / 4;
+      for (int64_t v = 0; v < p; ++v) complement[u * p + v] -= row[q] * couples[v * groups * o + q] / 4;
+    }
+  }
+  for (int64_t threads : {1, 3}) {
+    TestRuntime test(threads);
+    std::vector<T> square(p * p), rest(p);
+    bool success = false;
+    SparseExamples<T> examples{n, m, k, o, p, groups, values.data(), columns.data(), block.data(), group.data(),
+                               matrix.data(), vector.data()};
+    TFJAC_ISA::SchurComplement<T>(test.runtime, examples, square.data(), rest.data(), &success);
+    Compare("Schur complement", square, complement);
+    Compare("projection", rest, projected);
+    std::vector<int32_t> wrong = columns;
+    wrong[0] = static_cast<int32_t>(p);
+    examples.columns = wrong.data();
+    const SchurStatus status = TFJAC_ISA::SchurComplement<T>(test.runtime, examples, square.data(), rest.data(), &success);
+    if (!success || status != SchurStatus::kOutOfRange) ++failures, std::printf("Schur complement: not refused\n");
+  }
+}
+
 template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
@@ -263,6 +314,8 @@ void CheckAll() {
   CheckManySolves<T>(200, 5), CheckManySolves<T>(3, 32), CheckManySolves<T>(3, 33);
   CheckExampleGrams<T>(300, 25, 5), CheckExampleGrams<T>(2, 130, 32), CheckExampleGrams<T>(2, 3, 33);
   CheckExampleGrams<T>(2, 0, 3);
+  CheckSchurComplement<T>(60, 2, 9, 3, 30, 12), CheckSchurComplement<T>(40, 1, 3, 4, 3, 5);
+  CheckSchurComplement<T>(500, 2, 8, 1, 150, 40);
 }
 
 }  // namespace

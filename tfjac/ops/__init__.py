@@ -24,6 +24,7 @@ from tfjac.ops.jacobian_gram import jacobian_gram
 from tfjac.ops.jacobian_kernel import jacobian_kernel
 from tfjac.ops.jacobian_row_norms import jacobian_row_norms
 from tfjac.ops.jacobian_rows import jacobian_rows
+from tfjac.ops.schur_complement import schur_complement
 
 __all__ = [
     "OpsInfo",
@@ -36,6 +37,7 @@ __all__ = [
     "jacobian_rows",
     "load_ops",
     "ops_info",
+    "schur_complement",
 ]
 
 _library.load()

@@ -14,7 +14,11 @@ import tensorflow as tf
 from tfjac.ops import _environment
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"
-OP_NAMES = ("jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams")
+OP_NAMES = (
+    "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
+    "schur_complement",
+)  # fmt: skip
+WITHOUT_CUDA = {"schur_complement"}
 CHOICES = ("native", "twin")
 
 
@@ -93,7 +97,7 @@ def ops_info() -> OpsInfo:
     compiled = () if library.reason else ("CPU", "XLA", *(("GPU",) if architectures else ()))
     usable = tuple(device for device in compiled if device != "GPU" or tf.config.get_visible_devices("GPU"))
     return OpsInfo(
-        ops={name: usable for name in OP_NAMES},
+        ops={name: tuple(each for each in usable if each != "GPU" or name not in WITHOUT_CUDA) for name in OP_NAMES},
         compiled=compiled,
         reason=library.reason,
         tensorflow=tf.__version__,

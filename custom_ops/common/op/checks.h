@@ -98,6 +98,27 @@ inline absl::Status CheckBlocks(const tensorflow::TensorShape& jacobian, const t
                                                  jacobian.DebugString(), ", residual ", residual.DebugString()));
 }
 
+// Check the shapes of values [n, m, k], columns [n, k], block [n, m, o], group [n], matrix [groups, o, o] and vector
+// [groups, o].
+inline absl::Status CheckSparseExamples(const tensorflow::TensorShape& values, const tensorflow::TensorShape& columns,
+                                        const tensorflow::TensorShape& block, const tensorflow::TensorShape& group,
+                                        const tensorflow::TensorShape& matrix, const tensorflow::TensorShape& vector) {
+  const bool ranks = values.dims() == 3 && block.dims() == 3 && vector.dims() == 2;
+  if (ranks) {
+    const int64_t n = values.dim_size(0), m = values.dim_size(1), k = values.dim_size(2), o = vector.dim_size(1);
+    const bool right = columns == tensorflow::TensorShape({n, k}) && block == tensorflow::TensorShape({n, m, o}) &&
+                       group == tensorflow::TensorShape({n}) &&
+                       matrix == tensorflow::TensorShape({vector.dim_size(0), o, o});
+    if (right) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "The shapes must be values [n,m,k], columns [n,k], block [n,m,o], group [n], matrix [groups,o,o] and vector "
+      "[groups,o]. Received: ",
+      absl::StrJoin({values.DebugString(), columns.DebugString(), block.DebugString(), group.DebugString(),
+                     matrix.DebugString(), vector.DebugString()},
+                    ", ")));
+}
+
 // The shape of a result; an error where it has more bytes than can be counted: XLA would count them all the same.
 inline absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list<int64_t> sizes) {
   tensorflow::TensorShape shape;

@@ -306,10 +306,16 @@ class GatherFactor(Factor):
 
     def matmul(self, x):
         table = tf.reshape(x, [self.rows, axes(self.d)[3], axes(x)[-1]])
-        return tf.einsum("nmto,ntor->nmr", self.d, tf.gather(table, self.ids))
+        rows = tf.gather(table, self.ids)
+        if rows.shape[3] == 1:
+            return tf.reduce_sum(self.d * rows[:, None, :, :, 0], axis=[2, 3])[:, :, None]
+        return tf.einsum("nmto,ntor->nmr", self.d, rows)
 
     def adjoint_matmul(self, u):
-        pulled = tf.einsum("nmto,nmr->ntor", self.d, u)
+        if u.shape[2] == 1:  # a sum of products, rather than so many products of small matrices
+            pulled = tf.reduce_sum(self.d * u[:, :, :, None], axis=1)[..., None]
+        else:
+            pulled = tf.einsum("nmto,nmr->ntor", self.d, u)
         summed = tf.math.unsorted_segment_sum(pulled, self.ids, self.rows)
         return tf.reshape(summed, [self.num_columns, axes(u)[-1]])
 
@@ -328,8 +334,11 @@ class GatherFactor(Factor):
 
     def squared_column_norms(self):
         """Σ over n, m of (Σ_t [ids = v] d)²: pairs of positions with the same id, summed into the row they share."""
-        same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
-        products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
+        if self.ids.shape[1] == 1:
+            products = tf.reduce_sum(tf.square(self.d), axis=1)
+        else:
+            same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
+            products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
         return tf.reshape(tf.math.unsorted_segment_sum(products, self.ids, self.rows), [-1])
 
     def scaled(self, scale):

@@ -2,6 +2,7 @@
 
 from tfjac.optimizers.linearisation.blocks import stacked_jacobian, stacked_rows
 from tfjac.optimizers.linearisation.columns import Columns
+from tfjac.optimizers.linearisation.elimination import Elimination, Touched
 from tfjac.optimizers.linearisation.free import FreeLinearisation
 from tfjac.optimizers.linearisation.linearisation import Linearisation
 from tfjac.optimizers.linearisation.plane import Frame, PlaneLinearisation
@@ -10,11 +11,13 @@ from tfjac.optimizers.linearisation.verification import VerifiedLinearisation
 
 __all__ = [
     "Columns",
+    "Elimination",
     "Frame",
     "FreeLinearisation",
     "Linearisation",
     "PlaneLinearisation",
     "StackedJacobian",
+    "Touched",
     "VerifiedLinearisation",
     "stacked_jacobian",
     "stacked_rows",

@@ -8,6 +8,7 @@ from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.lsmr import LSMRSolver
 from tfjac.optimizers.solvers.qr import QRSolver
+from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.svd import SVDSolver
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "LSMRSolver",
     "QRSolver",
     "SVDSolver",
+    "SchurSolver",
     "Solver",
     "System",
     "get_solver",
@@ -31,6 +33,7 @@ SOLVERS = {
     "svd": SVDSolver,
     "cg": ConjugateGradientSolver,
     "lsmr": LSMRSolver,
+    "schur": SchurSolver,
 }
 
 

@@ -9,6 +9,7 @@ from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.qr import QRSolver
+from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 
 SMALL = 256
@@ -41,6 +42,7 @@ class AutoSolver(Solver):
     - p ≤ nm, or p ≤ 256: `"cholesky"`;
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
     - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
+    - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`.
 
     Where the batch size is open while tracing, as in `fit`, and more than one would do, all are traced and the batch
@@ -52,7 +54,9 @@ class AutoSolver(Solver):
     """
 
     name = "auto"
-    names = tuple(solver.name for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver))
+    names = tuple(
+        solver.name for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver, SchurSolver)
+    )
 
     def __init__(self, memory_budget=4 * 2**30, iterative=True):
         self.memory_budget, self.iterative = positive("memory_budget", memory_budget), bool(iterative)
@@ -77,9 +81,16 @@ class AutoSolver(Solver):
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),
+            (SchurSolver(), self._eliminates(sizes)),
             (ConjugateGradientSolver(), self.iterative and (sizes.parameters > LARGE or not square)),
         ]
         return tuple(solver for solver, would in would_do if would)
+
+    def _eliminates(self, sizes):
+        """Whether a variable may be eliminated, and what is left fits."""
+        if sizes.elimination is None or sizes.parameters <= SMALL or not self.iterative:
+            return False
+        return 2 * sizes.itemsize * sizes.elimination.remaining**2 <= self.memory_budget
 
     def _best(self, solvers, sizes):
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""
@@ -91,8 +102,12 @@ class AutoSolver(Solver):
             usable = costs["kernel"].memory <= self.memory_budget
             usable &= sizes.rows < (sizes.parameters if "cholesky" in costs else float("inf"))
             exact, ranks["kernel"] = _where(usable, effort(costs["kernel"]), exact), _where(usable, 0, 3)
+        if "schur" in costs:
+            least, fits = effort(costs["schur"]), costs["schur"].memory <= self.memory_budget
+            usable = fits & (least < exact)
+            exact, ranks["schur"] = _where(usable, least, exact), _where(usable, -1, 4)
         if "cg" in costs:
-            ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -1, 2)
+            ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -2, 2)
         ranks = [ranks[solver.name] for solver in solvers]
         return tf.argmin(tf.stack(ranks), output_type=tf.int32) if tf.is_tensor(sizes.rows) else ranks.index(min(ranks))
 

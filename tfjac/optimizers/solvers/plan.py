@@ -5,7 +5,7 @@ import dataclasses
 from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
 from tfjac.optimizers.solvers.base import Cost
 
-_MATRICES = {"kernel": "J·Jᵀ", "cholesky": "JᵀJ", "qr": "J", "svd": "J", "cg": "no matrix", "lsmr": "no matrix"}
+_MATRICES = {"kernel": "J·Jᵀ", "cholesky": "JᵀJ", "qr": "J", "svd": "J", "cg": "no matrix", "lsmr": "no matrix", "schur": "the Schur complement"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,12 @@ def _reason(auto, chosen, sizes):
     rows, columns = int(sizes.rows), sizes.parameters
     if chosen.name == "qr":
         return "few parameters in float64: J is factored rather than squared"
+    if chosen.name == "schur":
+        found = sizes.elimination
+        return (
+            f"each example reads one of {found.rows:,} rows of {found.width}, which are eliminated: what is left is "
+            f"{found.remaining:,} × {found.remaining:,}"
+        )
     if chosen.name == "cg":
         rivals = [each for each in auto.possible(sizes) if each.name != "cg"]
         fitting = [each for each in rivals if each.cost(sizes).memory <= auto.memory_budget]

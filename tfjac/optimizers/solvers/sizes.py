@@ -4,11 +4,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.optimizers.linearisation import Elimination
+
 
 class LayerSizes(NamedTuple):
     """Sizes of one factor: n examples, m outputs, t positions, g groups, i and o features.
 
-    n and m are integers, or None where the graph leaves them open.
+    n and m are integers, or None where the graph leaves them open. Of a table that is read by index there are `rows`.
     """
 
     n: Any
@@ -17,6 +20,12 @@ class LayerSizes(NamedTuple):
     g: Any
     i: Any
     o: Any
+    rows: Any = None
+
+    @property
+    def touched(self):
+        """How many columns an example touches."""
+        return self.g * self.i * self.o if self.rows is None else self.t * self.o
 
     @classmethod
     def of(cls, factor):
@@ -25,7 +34,8 @@ class LayerSizes(NamedTuple):
         for sizes in factor.sizes_of_tensors():
             known.update((name, size) for name, size in sizes.items() if known.get(name) is None)
         t, g, i = (known.get(name, 1) for name in "tgi")
-        return cls(known["n"], known["m"], t, g, i, known["q" if "q" in known else "o"])
+        rows = factor.rows if isinstance(factor, GatherFactor) else None
+        return cls(known["n"], known["m"], t, g, i, known["q" if "q" in known else "o"], rows)
 
 
 class ProblemSizes(NamedTuple):
@@ -38,6 +48,7 @@ class ProblemSizes(NamedTuple):
         itemsize: bytes of a number.
         one_prior_per_variable: whether regularisers weigh all elements of a variable alike.
         is_double: whether the dtype is float64.
+        elimination: the `Elimination` that there may be, or None.
     """
 
     rows: Any
@@ -46,6 +57,7 @@ class ProblemSizes(NamedTuple):
     itemsize: int
     one_prior_per_variable: bool
     is_double: bool
+    elimination: Any = None
 
     @classmethod
     def of(cls, linearisation, gram_dtype=None):
@@ -59,6 +71,7 @@ class ProblemSizes(NamedTuple):
             itemsize=dtype.size,
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
             is_double=dtype == tf.float64,
+            elimination=Elimination.of(linearisation.jacobian),
         )
 
     def with_examples(self, number):
@@ -107,7 +120,7 @@ class ProblemSizes(NamedTuple):
 def _filled(layer, rows):
     m = 1 if layer.m is None else layer.m
     n = rows / m if None in (layer.n, layer.m) else layer.n
-    return LayerSizes(n, m, *(1 if size is None else size for size in layer[2:]))
+    return LayerSizes(n, m, *(1 if size is None else size for size in layer[2:-1]), layer.rows)
 
 
 def _sum(numbers):

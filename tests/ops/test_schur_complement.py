@@ -1,0 +1,80 @@
+"""schur_complement against dense matrices in NumPy, and what it refuses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.ops.ways import every_way
+from tfjac import ops
+
+pytestmark = pytest.mark.usefixtures("implementation")
+
+SIZES = [(7, 2, 3, 2, 3, 10), (90, 2, 9, 3, 40, 60), (20, 1, 4, 1, 5, 130), (0, 2, 3, 2, 3, 4), (5, 2, 0, 2, 3, 4)]
+
+
+def inputs(rng, n, m, k, o, groups, size):
+    """Columns that repeat within an example and columns that follow one another, examples without a group."""
+    columns = rng.integers(0, size, (n, k))
+    if size > k:
+        columns[::2] = rng.integers(0, size - k, n)[::2, None] + np.arange(k)
+    matrix = np.stack([2 * np.eye(o) + x @ x.T for x in rng.standard_normal((groups, o, o))])
+    parts = [rng.standard_normal((n, m, k)), columns, rng.standard_normal((n, m, o)), rng.integers(-1, groups, n)]
+    return [*parts, matrix, rng.standard_normal((groups, o))]
+
+
+def oracle(values, columns, block, group, matrix, vector, size):
+    (n, m, _), (groups, o) = values.shape, vector.shape
+    stays, goes = np.zeros((n, m, size)), np.zeros((n, m, groups, o))
+    for i in range(n):
+        np.add.at(stays[i].T, columns[i], values[i].T)
+        if group[i] >= 0:
+            goes[i][:, group[i]] = block[i]
+    stays, goes = stays.reshape(n * m, size), goes.reshape(n * m, groups * o)
+    whole = np.zeros((groups * o, groups * o))
+    for j in range(groups):
+        whole[j * o : (j + 1) * o, j * o : (j + 1) * o] = matrix[j]
+    couples = stays.T @ goes
+    return stays.T @ stays - couples @ np.linalg.solve(whole, couples.T), couples @ np.linalg.solve(
+        whole, vector.ravel()
+    )
+
+
+def tensors(given, dtype=tf.float64):
+    return [tf.constant(x, tf.int32 if x.dtype.kind == "i" else dtype) for x in given]
+
+
+@every_way
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_values(sizes, compiled, dtype, rng):
+    given = inputs(rng, *sizes)
+    complement, projected, success = compiled(ops.schur_complement)(*tensors(given, dtype), size=sizes[-1])
+    expected = oracle(*given, sizes[-1])
+    tolerance = {"rtol": 2e-4, "atol": 2e-4} if dtype == tf.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    assert success
+    np.testing.assert_allclose(complement, expected[0], **tolerance)
+    np.testing.assert_array_equal(complement, np.transpose(complement))
+    np.testing.assert_allclose(projected, expected[1], **tolerance)
+
+
+@pytest.mark.parametrize("which, value", [(0, np.nan), (2, np.inf), (4, -1.0), (4, np.nan), (5, np.nan)])
+def test_what_fails_is_said_and_zero(which, value, rng):
+    """Also that M of a group which no example touches is not read, nor the upper triangle of any."""
+    given = inputs(rng, 12, 2, 3, 2, 5, 9)
+    given[3] = np.array([0, 1, 2, 3] * 3)
+    given[4][4], given[4][:, 0, 1] = np.nan, np.nan
+    assert ops.schur_complement(*tensors(given), size=9)[2]
+    given[which][(2, 1, 1)[: given[which].ndim]] = value
+    complement, projected, success = ops.schur_complement(*tensors(given), size=9)
+    assert not success and not np.any(complement) and not np.any(projected)
+
+
+def test_refused(implementation, rng):
+    given = tensors(inputs(rng, 4, 2, 3, 2, 5, 9))
+    with pytest.raises(ValueError, match=r"group \[n\], matrix \[groups,o,o\].* Received: \(4, 2, 3\)"):
+        ops.schur_complement(*given[:3], given[3][:2], *given[4:], size=9)
+    with pytest.raises(TypeError, match="all be float32"):
+        ops.schur_complement(tf.cast(given[0], tf.float32), *given[1:], size=9)
+    if implementation == "native":
+        for place, wrong in ((1, given[1] + 9), (1, given[1] - 9), (3, given[3] + 5)):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="must be in"):
+                ops.schur_complement(*given[:place], wrong, *given[place + 1 :], size=9)

@@ -1,0 +1,87 @@
+"""The Schur complement: the solver for residuals that read few parameters each, by index, as in bundle adjustment."""
+
+import keras
+import tensorflow as tf
+
+from tfjac import ops
+from tfjac.optimizers.linearisation import Elimination, Touched
+from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class SchurSolver(Solver):
+    """Eliminates the variable whose rows no residual couples, and factors what is left for the others.
+
+    Where each example reads one row of a variable, by `tf.gather` or an embedding, JᵀJ of that variable consists of
+    small blocks M_j on the diagonal. With E for what couples it to the others, which have JᵀJ = B, both damped,
+
+        (B − E M⁻¹ Eᵀ) x = −g + E M⁻¹ g_own,    M x_own = −g_own − Eᵀx
+
+    The variable is found, not named: of those that can be eliminated the one with most parameters. In an example, the
+    other variables may be read by index, any number of rows, or whole.
+
+    Cost: (n·m + c·o)·k²/2 multiply-adds for each λ, with k columns that an example touches, o of a row that is
+    eliminated and c pairs of examples that read the same one; q³/6 for the q parameters left. Memory: 2q² and J as
+    read, n·m·(k + o).
+    Reference: B. Triggs, P. McLauchlan, R. Hartley, A. Fitzgibbon, "Bundle adjustment: a modern synthesis", 2000, sec. 6.
+    """
+
+    name = "schur"
+
+    def cost(self, sizes):
+        """Return the `Cost`, if all rows that are eliminated are read equally often."""
+        found = sizes.elimination
+        if found is None:
+            return Cost(float("inf"), float("inf"), float("inf"))
+        q, o, formed, examples, memory = float(found.remaining), found.width, 0.0, 0.0, 0.0
+        width = max(_touched(layers) for layers in sizes.layers() if layers)
+        for n, m, *_ in (layers[0] for layers in sizes.layers() if layers):
+            formed, examples, memory = formed + n * m * width**2 / 2, examples + n, memory + n * m * (width + 2 * o)
+        pairs = examples**2 / found.rows / 2
+        once = memory * o + found.rows * o**3
+        return Cost(sizes.itemsize * (2 * q**2 + memory), once, formed + pairs * o * width**2 + q**3 / 6)
+
+    def prepare(self, linearisation):
+        """Take what each example touches, and JᵀJ of the variable that is eliminated."""
+        found = Elimination.of(linearisation.jacobian)
+        if found is None:
+            raise ValueError(
+                "solver='schur' eliminates a variable of which each example reads one row, by tf.gather(variable, "
+                "index) or an embedding; leave the solver to 'auto', or use 'cg'. Received: residuals without one"
+            )
+        return _SchurSystem(linearisation, found)
+
+
+def _touched(layers):
+    return sum(layer.touched for layer in layers)
+
+
+class _SchurSystem(System):
+    def __init__(self, linearisation, elimination):
+        self._linearisation, self._elimination = linearisation, elimination
+        self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
+        self._touched = Touched.of(linearisation, elimination)
+        self._own = self._touched.own_gram(elimination)
+
+    def solver(self, scaling):
+        split, touched, columns = self._elimination.split, self._touched, self._elimination.remaining
+        (scales, own_scales), (prior, own_prior) = split(scaling), split(self._linearisation.prior.precision)
+
+        def solve(damping, residual=None):
+            gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
+            others, own = split(-gradient)
+            matrix = tf.linalg.set_diag(self._own, tf.linalg.diag_part(self._own) + damping * own_scales + own_prior)
+            complement, projected, known = ops.schur_complement(
+                touched.values, touched.columns, touched.block, touched.row, matrix, own, columns
+            )
+            complement = tf.linalg.set_diag(complement, tf.linalg.diag_part(complement) + prior)
+            others, solved = ops.damped_solve(complement, others - projected, scales, damping)
+            own -= touched.coupling(others, self._elimination)
+            own, all_solved = ops.damped_solve(matrix, own, tf.zeros_like(own), tf.zeros_like(own[:, 0]))
+            solved &= known & tf.reduce_all(all_solved)
+            return finite_or_zeros(self._elimination.join(others, own), solved)
+
+        return solve
+
+    def quadratic(self, step):
+        return self._linearisation.quadratic(step)
