@@ -70,7 +70,7 @@ def test_what_fails_is_said_and_zero(which, value, rng):
 
 def test_refused(implementation, rng):
     given = tensors(inputs(rng, 4, 2, 3, 2, 5, 9))
-    with pytest.raises(ValueError, match=r"group \[n\], matrix \[groups,o,o\].* Received: \(4, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"group \[n\], matrix \[groups,o,o\] and vector.* Received: \(4, 2, 3\)"):
         ops.schur_complement(*given[:3], given[3][:2], *given[4:], size=9)
     with pytest.raises(TypeError, match="all be float32"):
         ops.schur_complement(tf.cast(given[0], tf.float32), *given[1:], size=9)

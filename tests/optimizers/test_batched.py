@@ -240,8 +240,14 @@ def by_a_branch_on_the_number(p, y):
 
 @pytest.mark.parametrize(
     "residuals, in_graph",
-    [(by_slices, False), (by_ranges, True), (by_counting, False), (by_counting, True), (by_the_number, False),
-     (by_a_branch_on_the_number, True)],
+    [
+        (by_slices, False),
+        (by_ranges, True),
+        (by_counting, False),
+        (by_counting, True),
+        (by_the_number, False),
+        (by_a_branch_on_the_number, True),
+    ],
 )
 def test_residuals_that_go_by_the_place_or_the_number_of_fits(rng, residuals, in_graph):
     """Evaluated for some of the fits they would be others: then they are evaluated for all."""
@@ -339,7 +345,9 @@ REFUSED = {
     "mixing fits by an op": (lambda p, y: residuals_of(tf.cumsum(p), y), {}, "Cumsum"),
     "mixing values": (lambda p, y: residuals_of(p, y) * tf.round(tf.reduce_mean(p)), {}, "its own parameters alone"),
     "stopped gradients": (
-        lambda p, y: residuals_of(p, y) / tf.stop_gradient(tf.reduce_max(p)), {}, "its own parameters alone",
+        lambda p, y: residuals_of(p, y) / tf.stop_gradient(tf.reduce_max(p)),
+        {},
+        "its own parameters alone",
     ),
     "another shape": (lambda p, y: tf.reshape(residuals_of(p, y), [-1]), {}, "along their first axis"),
     "a scalar": (lambda p, y: tf.reduce_sum(residuals_of(p, y)), {}, "along their first axis"),

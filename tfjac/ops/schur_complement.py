@@ -35,7 +35,8 @@ def schur_complement(values, columns, block, group, matrix, vector, size):
 
     Cost: (n·m + c·o)·k²/2 multiply-adds, c the number of pairs of examples in the same group, and p² of memory.
     Has no derivatives. The native kernel runs on the CPU alone.
-    Reference: B. Triggs, P. McLauchlan, R. Hartley, A. Fitzgibbon, "Bundle adjustment: a modern synthesis", 2000, sec. 6.
+    Reference: B. Triggs, P. McLauchlan, R. Hartley, A. Fitzgibbon, "Bundle adjustment: a modern synthesis", 2000,
+    section 6.
     """
     values, block, matrix = (_factors.tensor(x, 3) for x in (values, block, matrix))
     vector = _factors.tensor(vector, 2)
@@ -59,8 +60,8 @@ def _check_shapes(values, columns, block, group, matrix, vector):
         expected = [[n, m, k], [n, k], [n, m, o], [n], [groups, o, o], [groups, o]]
     if not ranks or not all(shape.is_compatible_with(right) for shape, right in zip(shapes, expected)):
         raise ValueError(
-            "The shapes must be values [n,m,k], columns [n,k], block [n,m,o], group [n], matrix [groups,o,o] and vector "
-            f"[groups,o]. Received: {', '.join(map(str, shapes))}"
+            "The shapes must be values [n,m,k], columns [n,k], block [n,m,o], group [n], matrix [groups,o,o] and "
+            f"vector [groups,o]. Received: {', '.join(map(str, shapes))}"
         )
 
 

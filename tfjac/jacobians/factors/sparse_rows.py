@@ -4,7 +4,7 @@ import typing
 
 import tensorflow as tf
 
-from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.shapes import axes
 
 

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.factors.forms import DenseFactor, GatherFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.shapes import axes, product
 
 

@@ -9,7 +9,7 @@ import typing
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
 from tfjac.jacobians.shapes import axes
 
@@ -37,7 +37,9 @@ class Elimination(typing.NamedTuple):
     def of(cls, jacobian):
         """Return the `Elimination` of the largest such variable of a `StackedJacobian`; None where there is none."""
         factors, sizes = jacobian.factors(), jacobian.columns.sizes
-        possible = [index for index, of_variable in enumerate(factors) if of_variable and all(map(_one_row, of_variable))]
+        possible = [
+            index for index, of_variable in enumerate(factors) if of_variable and all(map(_one_row, of_variable))
+        ]
         if not possible or not all(_touches_a_known_number(each) for of_variable in factors for each in of_variable):
             return None
         index = max(possible, key=sizes.__getitem__)
@@ -59,7 +61,7 @@ class Touched(typing.NamedTuple):
     """J by what each example touches.
 
     Attributes:
-        values, columns: `[n,m,k]` and `[n,k]`, see `SparseRows`, of the variables that stay, numbered without the other.
+        values, columns: `[n,m,k]` and `[n,k]`, see `SparseRows`, of the variables that stay, numbered without it.
         block: `[n,m,width]`, of the row of the one that is eliminated.
         row: `[n]`, int32, which row that is; −1 where none.
     """

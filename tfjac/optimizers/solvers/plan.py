@@ -5,7 +5,15 @@ import dataclasses
 from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
 from tfjac.optimizers.solvers.base import Cost
 
-_MATRICES = {"kernel": "J·Jᵀ", "cholesky": "JᵀJ", "qr": "J", "svd": "J", "cg": "no matrix", "lsmr": "no matrix", "schur": "the Schur complement"}
+_MATRICES = {
+    "kernel": "J·Jᵀ",
+    "cholesky": "JᵀJ",
+    "qr": "J",
+    "svd": "J",
+    "cg": "no matrix",
+    "lsmr": "no matrix",
+    "schur": "the Schur complement",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,8 @@ class SchurSolver(Solver):
     Cost: (n·m + c·o)·k²/2 multiply-adds for each λ, with k columns that an example touches, o of a row that is
     eliminated and c pairs of examples that read the same one; q³/6 for the q parameters left. Memory: 2q² and J as
     read, n·m·(k + o).
-    Reference: B. Triggs, P. McLauchlan, R. Hartley, A. Fitzgibbon, "Bundle adjustment: a modern synthesis", 2000, sec. 6.
+    Reference: B. Triggs, P. McLauchlan, R. Hartley, A. Fitzgibbon, "Bundle adjustment: a modern synthesis", 2000,
+    section 6.
     """
 
     name = "schur"

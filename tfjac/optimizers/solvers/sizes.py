@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.optimizers.linearisation import Elimination
 
 

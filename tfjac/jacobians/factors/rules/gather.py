@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import handle_shape
-from tfjac.jacobians.factors.forms import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.shapes import axes, product
 

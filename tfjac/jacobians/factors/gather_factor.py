@@ -1,0 +1,103 @@
+"""The factor of a table whose rows are read by index: made of what is read, however large the table is."""
+
+import typing
+
+import tensorflow as tf
+
+from tfjac.jacobians.factors.forms import Factor
+from tfjac.jacobians.shapes import axes, widened
+
+
+class GatherFactor(Factor):
+    """J[n,m,(v,o)] = Σ_t [ids[n,t] = v] · d[n,m,t,o]: an embedding. Never densified before someone asks for rows.
+
+    Args:
+        ids: `[n,t]` integers in [0, rows).
+        d: `[n,m,t,o]`, the cotangents of what was gathered.
+        rows: number of rows of the table.
+    """
+
+    ids: tf.Tensor
+    d: tf.Tensor
+    rows: typing.Union[int, tf.Tensor]  # noqa: UP007 (TensorFlow reads the annotation, and knows no other form)
+
+    def __init__(self, ids, d, rows):
+        self.ids, self.d, self.rows = ids, widened(d), rows
+
+    @property
+    def dtype(self):
+        return self.d.dtype
+
+    @property
+    def num_columns(self):
+        return self.rows * axes(self.d)[3]
+
+    def axes_of_tensors(self):
+        return ("nt", "nmto", "") if tf.is_tensor(self.rows) else ("nt", "nmto")
+
+    @property
+    def has_outer_form(self):
+        return False
+
+    def dense(self):
+        return self._summed_by_row(self.ids, self.rows)
+
+    def _summed_by_row(self, ids, rows):
+        """Add up d over the positions with the same id: `[n,m,rows·o]`."""
+        n, m, _, o = axes(self.d)
+        segments = ids + rows * tf.range(n, dtype=ids.dtype)[:, None]
+        d = tf.transpose(self.d, [0, 2, 1, 3])
+        summed = tf.math.unsorted_segment_sum(d, segments, n * rows)
+        return tf.reshape(tf.transpose(tf.reshape(summed, [n, rows, m, o]), [0, 2, 1, 3]), [n, m, rows * o])
+
+    def matmul(self, x):
+        table = tf.reshape(x, [self.rows, axes(self.d)[3], axes(x)[-1]])
+        rows = tf.gather(table, self.ids)
+        if rows.shape[3] == 1:
+            return tf.reduce_sum(self.d * rows[:, None, :, :, 0], axis=[2, 3])[:, :, None]
+        return tf.einsum("nmto,ntor->nmr", self.d, rows)
+
+    def adjoint_matmul(self, u):
+        if u.shape[2] == 1:  # a sum of products, rather than so many products of small matrices
+            pulled = tf.reduce_sum(self.d * u[:, :, :, None], axis=1)[..., None]
+        else:
+            pulled = tf.einsum("nmto,nmr->ntor", self.d, u)
+        summed = tf.math.unsorted_segment_sum(pulled, self.ids, self.rows)
+        return tf.reshape(summed, [self.num_columns, axes(u)[-1]])
+
+    def kernel(self):
+        """Through the rows that occur in the batch: n²·m²·min(rows, n·t)·o multiply-adds."""
+        n, m, t, _ = axes(self.d)
+        fewer = isinstance(n, int) and isinstance(t, int) and n * t < self.rows
+        block = self._summed_by_row(_ranks(self.ids), n * t) if fewer else self.dense()
+        block = tf.reshape(block, [n * m, -1])
+        return tf.matmul(block, block, transpose_b=True)
+
+    def squared_row_norms(self):
+        """Σ over pairs of positions with the same id of their products: n·m·t²·o multiply-adds."""
+        same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
+        return tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=[2, 3])
+
+    def squared_column_norms(self):
+        """Σ over n, m of (Σ_t [ids = v] d)²: pairs of positions with the same id, summed into the row they share."""
+        if self.ids.shape[1] == 1:
+            products = tf.reduce_sum(tf.square(self.d), axis=1)
+        else:
+            same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
+            products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
+        return tf.reshape(tf.math.unsorted_segment_sum(products, self.ids, self.rows), [-1])
+
+    def scaled(self, scale):
+        return GatherFactor(self.ids, self.d * scale, self.rows)
+
+    def joined(self, other):
+        return GatherFactor(tf.concat([self.ids, other.ids], 1), tf.concat([self.d, other.d], 2), self.rows)
+
+
+def _ranks(ids):
+    """Renumber `ids` to the rank of each among the different ids that occur (tf.unique, for XLA too)."""
+    flat = tf.reshape(ids, [-1])
+    order = tf.argsort(flat)
+    ordered = tf.gather(flat, order)
+    ranks = tf.cumsum(tf.concat([[0], tf.cast(ordered[1:] != ordered[:-1], ids.dtype)], 0)[: tf.size(flat)])
+    return tf.reshape(tf.scatter_nd(order[:, None], ranks, tf.shape(flat)), tf.shape(ids))
