@@ -236,8 +236,10 @@ def test_weights_that_somebody_else_sets():
 
 def test_convergence_ends_the_training():
     model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence()
-    fit(model, epochs=60, callbacks=[convergence])
-    assert convergence.status.converged and 3 < int(model.optimizer.iterations) < 59
+    history = fit(model, epochs=60, callbacks=[convergence]).history
+    assert convergence.status.converged and 3 < model.optimizer.num_steps < 59
+    assert np.isnan(history["gain_ratio"][0]) and np.isfinite(history["gain_ratio"][1:]).all()
+    assert {len(column) for column in history.values()} == {model.optimizer.num_steps + 1}
 
 
 # ---------------------------------------------------------------- what is refused

@@ -13,10 +13,10 @@ from tfjac.optimizers.statuses import Status
 class StepMonitor(keras.callbacks.Callback):
     """Adds to the logs of each epoch how its steps went: progress bar, History, TensorBoard.
 
-    `damping` is λ for the next step, `gain_ratio` ρ of the last attempt, `gradient_norm` max |g| before the last step,
-    `accepted_steps` the number of steps accepted in the epoch; with Bayesian regularisation there are
-    `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to see its logs; History
-    always comes last.
+    `damping` is λ for the next step, `gain_ratio` ρ of the last attempt, `gradient_norm` max |g| before the last step
+    (both NaN before the first one), `accepted_steps` the number of steps accepted in the epoch; with Bayesian
+    regularisation there are `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to
+    see its logs; History always comes last.
 
     Args:
         patience: stop training after so many epochs in a row without an accepted step; None never stops.
@@ -48,9 +48,8 @@ class StepMonitor(keras.callbacks.Callback):
 
     def _shown(self, optimizer):
         report, precisions = optimizer.last_report, optimizer.precisions
-        shown = {"damping": optimizer.current_damping}
-        if report is not None:
-            shown.update(gain_ratio=float(report.ratio), gradient_norm=float(report.gradient_norm))
+        ratio, norm = (np.nan, np.nan) if report is None else (float(report.ratio), float(report.gradient_norm))
+        shown = {"damping": optimizer.current_damping, "gain_ratio": ratio, "gradient_norm": norm}
         if precisions is not None:
             shown.update(effective_parameters=precisions.effective, noise_level=optimizer.noise_level)
         return shown
@@ -92,11 +91,11 @@ class Convergence(StepMonitor):
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
-        self.status, self._met, self._steps = Status.RUNNING, [], int(self.model.optimizer.iterations)
+        self.status, self._met, self._steps = Status.RUNNING, [], self.model.optimizer.num_steps
 
     def on_train_batch_end(self, batch, logs=None):
         """Judge the last step, where there is a new one."""
-        report, steps = self.model.optimizer.last_report, int(self.model.optimizer.iterations)
+        report, steps = self.model.optimizer.last_report, self.model.optimizer.num_steps
         if steps == self._steps:
             return
         self._steps = steps

@@ -14,7 +14,12 @@ class Readings:
     @property
     def last_report(self):
         """The `Report` of the last step, of NumPy numbers, infinite for NaN; None before the first."""
-        return self._state.report if self.built and int(self.iterations.numpy()) else None
+        return self._state.report if self.num_steps else None
+
+    @property
+    def num_steps(self):
+        """Number of steps since the optimizer was built, accepted or not."""
+        return int(self.iterations.numpy()) if self.built else 0
 
     @property
     def current_damping(self):
