@@ -234,8 +234,15 @@ def test_weights_that_somebody_else_sets():
     np.testing.assert_array_equal(weights(model), weights(fresh))
 
 
+def test_epochs_without_a_step_are_not_idle():
+    """Three epochs make one window, of which the first takes no step."""
+    model = line(gram_batches=12)
+    fit(model, epochs=9, callbacks=[tfjac.callbacks.StepMonitor(patience=1)])
+    assert model.optimizer.num_steps == 2
+
+
 def test_convergence_ends_the_training():
-    model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence()
+    model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence(patience=3)
     history = fit(model, epochs=60, callbacks=[convergence]).history
     assert convergence.status.converged and 3 < model.optimizer.num_steps < 59
     assert np.isnan(history["gain_ratio"][0]) and np.isfinite(history["gain_ratio"][1:]).all()

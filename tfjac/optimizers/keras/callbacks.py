@@ -19,13 +19,13 @@ class StepMonitor(keras.callbacks.Callback):
     see its logs; History always comes last.
 
     Args:
-        patience: stop training after so many epochs in a row without an accepted step; None never stops.
+        patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
     """
 
     def __init__(self, patience=None):
         super().__init__()
         self.patience = None if patience is None else positive_integer("patience", patience)
-        self._accepted = self._idle = 0
+        self._accepted = self._taken = self._idle = 0
 
     def on_train_begin(self, logs=None):
         """Check the optimizer, and count from here."""
@@ -34,7 +34,7 @@ class StepMonitor(keras.callbacks.Callback):
                 f"{type(self).__name__} reads the state of a LevenbergMarquardt optimizer. "
                 f"Received: a model compiled with {type(self.model.optimizer).__name__}"
             )
-        self._accepted, self._idle = self.model.optimizer.num_accepted, 0
+        self._accepted, self._taken, self._idle = self.model.optimizer.num_accepted, self.model.optimizer.num_steps, 0
 
     def on_epoch_end(self, epoch, logs=None):
         """Add to the logs, and stop where nothing moves any more."""
@@ -42,7 +42,8 @@ class StepMonitor(keras.callbacks.Callback):
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
         if logs is not None:
             logs.update(self._shown(optimizer), accepted_steps=accepted)
-        self._idle = 0 if accepted else self._idle + 1
+        if optimizer.num_steps > self._taken:
+            self._idle, self._taken = 0 if accepted else self._idle + 1, optimizer.num_steps
         if self._idle == self.patience or (self.patience and optimizer.status is Status.GRADIENT_TOLERANCE):
             self.model.stop_training = True
 
