@@ -77,6 +77,9 @@ def test_bytes_and_pickles():
         np.testing.assert_array_equal(copy.gram, part.gram)
         np.testing.assert_array_equal(copy.gradient, part.gradient)
         assert (copy.cost, copy.num_residuals) == (part.cost, part.num_residuals)
+    for broken in (b"", b"abc", part.to_bytes()[:-40]):
+        with pytest.raises(ValueError, match=rf"or not all of them. Received: {len(broken)} bytes"):
+            NormalEquations.from_bytes(broken)
 
 
 WORKER = """

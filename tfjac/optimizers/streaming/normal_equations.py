@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import zipfile
 from typing import NamedTuple
 
 import numpy as np
@@ -124,9 +125,19 @@ class NormalEquations:
 
     @classmethod
     def from_bytes(cls, data):
-        """Return what `to_bytes` made bytes of."""
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            return cls(file["gram"], file["gradient"], float(file["cost"]), int(file["num_residuals"]))
+        """Return what `to_bytes` made bytes of.
+
+        Raises:
+            ValueError: for other bytes.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
+                return cls(file["gram"], file["gradient"], float(file["cost"]), int(file["num_residuals"]))
+        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                "These bytes are not those of NormalEquations.to_bytes, or not all of them. "
+                f"Received: {len(data)} bytes ({error})"
+            ) from None
 
 
 def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None):
