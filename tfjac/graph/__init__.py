@@ -17,6 +17,7 @@ from tfjac.graph._private import (
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of, calls_functions
 from tfjac.graph.callables import call_converted
+from tfjac.graph.collectives import sum_over_workers
 from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import custom_gradient
@@ -129,6 +130,7 @@ __all__ = [
     "static_trip_count",
     "static_value",
     "stops_of",
+    "sum_over_workers",
     "transplant",
     "unregistered",
     "vectorised_map",

@@ -18,7 +18,7 @@ class FreeLinearisation(Linearisation):
 
     def __init__(self, whole, free):
         super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
-        self._whole, self.free = whole, free
+        self._whole, self.free, self.is_shared = whole, free, whole.is_shared
 
     def cast(self, dtype):
         """Return the same linearisation in another dtype."""
@@ -69,6 +69,10 @@ class FreeColumns:
     def adjoint(self, vector):
         """Return Jᵀ u, `[p]`."""
         return _only(self._free, self._jacobian.adjoint(vector))
+
+    def square(self, vector):
+        """Return ‖u‖² of a vector `[rows]`, a scalar."""
+        return self._jacobian.square(vector)
 
     def to_dense(self):
         """Return J, `[rows, p]`."""

@@ -19,9 +19,12 @@ class Linearisation:
 
     Attributes:
         jacobian, residual, prior: as given.
+        is_shared: whether it is the sum over several processes, of which this one has its own rows alone.
         columns: the `Columns` of J.
         dtype: of all that it returns.
     """
+
+    is_shared = False
 
     def __init__(self, jacobian, residual, prior):
         self.jacobian, self.residual, self.prior = jacobian, residual, prior
@@ -82,4 +85,4 @@ class Linearisation:
 
     def quadratic(self, step):
         """Return pᵀ(JᵀJ + Λ)p, a scalar, by one product with J."""
-        return tf.reduce_sum(tf.square(self.jacobian.matvec(step))) + self.prior.quadratic(step)
+        return self.jacobian.square(self.jacobian.matvec(step)) + self.prior.quadratic(step)

@@ -129,6 +129,10 @@ class PlaneColumns:
         size = self.columns.total
         return self._frame.pull(self._jacobian.adjoint(vector[:-size]) + self._root * vector[-size:])
 
+    def square(self, vector):
+        """Return ‖u‖² of a vector `[rows]`, a scalar."""
+        return tf.reduce_sum(tf.square(vector))
+
     def to_dense(self):
         """Return [J; √Λ] K, `[rows, p]`."""
         rows = self._jacobian.to_dense()

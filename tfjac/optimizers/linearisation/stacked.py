@@ -54,6 +54,10 @@ class StackedJacobian:
         """Return Jᵀ u, `[p]`."""
         return self._sum([operator.matvec(part, adjoint=True) for operator, part in self._with_parts(vector)])
 
+    def square(self, vector):
+        """Return ‖u‖² of a vector `[rows]`, a scalar."""
+        return tf.reduce_sum(tf.square(vector))
+
     def to_dense(self):
         """Return J, `[rows, p]`."""
         return self.stack([operator.to_dense() for operator in self.operators], self.columns.total)

@@ -31,11 +31,13 @@ class Problem:
 
     Attributes:
         sizes: its `ProblemSizes`, once a step was traced.
+        is_shared: whether it is the sum over several processes, of which this one has its own rows alone.
         num_parts: of how many problems it is the sum, an integer.
     """
 
     sizes = None
     num_parts = 1
+    is_shared = False
 
     def __init__(self, cost, rows, prior, variables, gradients=None, terms=()):
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)

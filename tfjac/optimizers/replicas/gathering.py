@@ -2,6 +2,8 @@
 
 `tf.distribute.MirroredStrategy` traces a replica after the other into the same graph. There they meet once, and one
 step is traced for all: its loops could not be one for each replica, as collective ops in two of them do not meet.
+`tf.distribute.MultiWorkerMirroredStrategy` traces the same graph in each worker. There collective ops do meet in loops,
+and each worker takes the same step, on sums over all; see `workers`.
 """
 
 import contextlib
@@ -73,10 +75,16 @@ def check_strategy():
     if strategy.num_replicas_in_sync == 1:
         return _warn_of_distribution()
     received = f"{type(strategy).__name__} of {strategy.num_replicas_in_sync} replicas"
-    if not isinstance(strategy, tf.distribute.MirroredStrategy):
+    if not isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)):
         raise ValueError(
-            "LevenbergMarquardt sums over the replicas of tf.distribute.MirroredStrategy, which are in one graph. "
-            f"Received: {received}"
+            "LevenbergMarquardt sums over the replicas of tf.distribute.MirroredStrategy, or over the workers of "
+            f"MultiWorkerMirroredStrategy. Received: {received}"
+        )
+    if has_other_workers() and len(strategy.extended.worker_devices) > 1:
+        raise ValueError(
+            "Over several workers LevenbergMarquardt sums with one device in each: start a worker for every device, "
+            f"which sees that one alone, by CUDA_VISIBLE_DEVICES. Received: {received}, "
+            f"{len(strategy.extended.worker_devices)} in a worker"
         )
     if tf.distribute.in_cross_replica_context():
         raise ValueError(
@@ -93,6 +101,13 @@ def check_strategy():
             "XLA compiles for one device: use jit_compile=False under a strategy of several replicas. "
             f"Received: jit_compile=True, under {received}"
         )
+
+
+def has_other_workers():
+    """Return whether the strategy spans other processes than this one."""
+    strategy = tf.distribute.get_strategy()
+    replicas = strategy.num_replicas_in_sync
+    return replicas > 1 and replicas > len(strategy.extended.worker_devices)
 
 
 def _warn_of_distribution():

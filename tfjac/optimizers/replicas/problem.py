@@ -5,8 +5,9 @@ import tensorflow as tf
 from tfjac.graph import Dependence, handle_in
 from tfjac.optimizers.problem.priors import total
 from tfjac.optimizers.problem.problem import Problem
-from tfjac.optimizers.replicas.gathering import on_each
+from tfjac.optimizers.replicas.gathering import has_other_workers, on_each
 from tfjac.optimizers.replicas.linearisation import ReplicatedLinearisation
+from tfjac.optimizers.replicas.workers import SharedProblem
 
 
 def joined(replicas, make, variables):
@@ -19,7 +20,8 @@ def joined(replicas, make, variables):
     """
     _check_apart(replicas)
     problems = on_each(replicas, lambda replica: make(replica.tensors, replica.variables), replicas)
-    return problems[0] if len(problems) == 1 else ReplicatedProblem(problems, replicas, variables)
+    problem = problems[0] if len(problems) == 1 else ReplicatedProblem(problems, replicas, variables)
+    return SharedProblem(problem, variables) if has_other_workers() else problem
 
 
 def _check_apart(replicas):
@@ -34,7 +36,7 @@ def _check_apart(replicas):
         dependence = Dependence(handles, by_value=True)
         foreign = {source // len(replica.variables) for source in dependence.sources_of(target)} - {index}
         shared = [op.name for op in dependence.path([target]) if op.type.startswith(("Collective", "Nccl"))]
-        if len(replicas) > 1 and (foreign or shared):
+        if (len(replicas) > 1 or has_other_workers()) and (foreign or shared):
             raise ValueError(
                 "The residuals of a replica must follow from its own examples, but those of others reach them through "
                 "a layer that is synchronised. Use BatchNormalization(synchronized=False), or another normalisation. "

@@ -45,6 +45,8 @@ class AutoSolver(Solver):
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`.
 
+    Where several processes share the residuals: `"cholesky"`, or `"cg"` where that is over the budget.
+
     Where the batch size is open while tracing, as in `fit`, and more than one would do, all are traced and the batch
     decides as it comes.
 
@@ -67,6 +69,9 @@ class AutoSolver(Solver):
 
     def choose(self, sizes):
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
+        if sizes.is_shared:
+            solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
+            return solver.choose(sizes)
         rows, columns = sizes.rows, sizes.parameters
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
         if sizes.is_double and tall and columns <= SMALL:
@@ -75,9 +80,13 @@ class AutoSolver(Solver):
         choice = Choice(solvers, lambda rows: self._best(solvers, sizes._replace(rows=rows)))
         return choice if rows is None else solvers[choice.index(float(rows))].choose(sizes)
 
+    def _fits(self, sizes):
+        """Return whether JᵀJ and its factor fit the memory budget."""
+        return CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
+
     def possible(self, sizes):
         """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
-        square = CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
+        square = self._fits(sizes)
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),

@@ -71,6 +71,9 @@ class Solver(abc.ABC):
     name = None
     """What the solver is called in the options and in reports."""
 
+    takes_sums = False
+    """Whether JᵀJ, its products and Jᵀr are all that it works with, which add up over processes, and never rows."""
+
     @abc.abstractmethod
     def prepare(self, linearisation):
         """Return the `System` of a `Linearisation`."""
@@ -89,7 +92,16 @@ class Solver(abc.ABC):
         return self
 
     def choose(self, sizes):
-        """Return the `Choice` of solvers for `ProblemSizes`: this one, whatever they are."""
+        """Return the `Choice` of solvers for `ProblemSizes`: this one, whatever they are.
+
+        Raises:
+            ValueError: where it needs rows that other processes have.
+        """
+        if sizes.is_shared and not self.takes_sums:
+            raise ValueError(
+                f"solver={self.name!r} works with the rows of J, which several workers share out among them: use "
+                f"'cholesky', 'cg' or 'auto'. Received: solver={self.name!r}"
+            )
         return Choice((self,), lambda rows: 0)
 
     def get_config(self):

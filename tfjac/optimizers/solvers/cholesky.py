@@ -17,6 +17,7 @@ class CholeskySolver(Solver):
     """
 
     name = "cholesky"
+    takes_sums = True
 
     def cost(self, sizes):
         """Return the `Cost`: JᵀJ once, p³/6 for each λ."""

@@ -36,6 +36,7 @@ class ConjugateGradientSolver(Solver):
     """
 
     name = "cg"
+    takes_sums = True
 
     def __init__(self, tolerance=0.03, max_iterations=200, preconditioner="kronecker"):
         self.tolerance = positive("tolerance", tolerance, below=1)
@@ -76,7 +77,7 @@ class _MatrixFree(ProductSystem):
         def solve(damping, residual=None):
             mass = damping * scaling + self.prior.precision
             gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
-            square = tf.reduce_sum(tf.square(self.linearisation.residual if residual is None else residual))
+            square = self.linearisation.jacobian.square(self.linearisation.residual if residual is None else residual)
             return finite_or_zeros(self._conjugate_gradients(gradient, square, mass, self.preconditioner.inverse(mass)))
 
         return solve

@@ -49,6 +49,7 @@ class ProblemSizes(NamedTuple):
         one_prior_per_variable: whether regularisers weigh all elements of a variable alike.
         is_double: whether the dtype is float64.
         elimination: the `Elimination` that there may be, or None.
+        is_shared: whether other processes have rows as well, beside those counted here.
     """
 
     rows: Any
@@ -58,6 +59,7 @@ class ProblemSizes(NamedTuple):
     one_prior_per_variable: bool
     is_double: bool
     elimination: Any = None
+    is_shared: bool = False
 
     @classmethod
     def of(cls, linearisation, gram_dtype=None):
@@ -72,6 +74,7 @@ class ProblemSizes(NamedTuple):
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
             is_double=dtype == tf.float64,
             elimination=Elimination.of(linearisation.jacobian),
+            is_shared=linearisation.is_shared,
         )
 
     def with_examples(self, number):

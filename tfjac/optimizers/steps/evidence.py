@@ -86,6 +86,11 @@ def first_precisions(problem, known):
 
 
 def _check(problem):
+    if problem.is_shared:
+        raise ValueError(
+            "regularization='bayesian' estimates the noise of all residuals, which are in one process for "
+            "tf.distribute.MirroredStrategy alone. Received: a strategy of several workers"
+        )
     for term in problem.terms:
         if not isinstance(term, SquaredTerm):
             raise ValueError(
