@@ -70,9 +70,7 @@ def test_bounds_equations_robust_losses_and_checkpoints(tmp_path):
     found = fit([1.0, 0.9, 0.0], bounds=(None, [np.inf, 1.0, np.inf]), **tight)
     size, offset = np.linalg.lstsq(np.stack([np.exp(-T), np.ones_like(T)], 1), Y, rcond=None)[0]
     np.testing.assert_allclose(found.x, [size, 1.0, offset], rtol=1e-6, atol=1e-9)
-    found = fit(
-        [1.0, 0.9, 0.0], equality=([1, 0, 1], 2.4), loss="cauchy", loss_scale=0.05, damping="nielsen", **tight
-    )
+    found = fit([1.0, 0.9, 0.0], equality=([1, 0, 1], 2.4), loss="cauchy", loss_scale=0.05, damping="nielsen", **tight)
     size, rate = scipy.optimize.least_squares(
         lambda b: b[0] * np.exp(-b[1] * T) + 2.4 - b[0] - Y, [1.0, 0.9], "3-point", loss="cauchy", f_scale=0.05,
         ftol=1e-15, xtol=1e-15, gtol=1e-15,

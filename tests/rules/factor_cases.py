@@ -235,6 +235,14 @@ APART = [
         refused=True,
     ),
     FactorCase("GatherV2", from_tables, ROW, ((4, 4),)),
+    FactorCase("StridedSlice of rows", lambda x, w: x * w[1:, ::-1] - x * w[:-1], ROW, ((4, 4),)),
+    FactorCase("StridedSlice of columns", lambda x, w: x * w[:3, 1:2] + w[::-2, 0][:, None] * 0, ROW, ((6, 4),)),
+    FactorCase("Slice", lambda x, w: x * tf.slice(w, [1, 2], [3, 1]), ROW, ((5, 4),)),
+    FactorCase("ReadVariableOp", lambda x, w: x * w, ROW, ((3, 4),)),
+    FactorCase("ReadVariableOp of several rows each", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((6, 2),)),
+    FactorCase("Reshape", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((2, 6),)),
+    FactorCase("ExpandDims", lambda x, w: x * w[:, None] * tf.expand_dims(w, 1), ROW, ((3,),)),
+    FactorCase("Squeeze", lambda x, w: x * tf.squeeze(w, 1), ROW, ((3, 1, 4),)),
     *(case for case in MOVES if case.name.startswith(("ResourceGather", "SparseTensorDenseMatMul"))),
 ]
 MIXING = []

@@ -4,8 +4,12 @@ import math
 
 import tensorflow as tf
 
+from tfjac.graph import handle_shape
 from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.slices import sliced
+from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import axes
 
@@ -23,8 +27,8 @@ def columns_of_sources(parts, dependence):
 
     Returns:
         For each source the list of its factors, which add up. Where the path from it only reads, casts, reshapes, makes
-        complex, or transposes a matrix they are made of the same tensors, and dense columns are scaled where it scales
-        elements; all others are pulled back together, by n·m products with the transposed Jacobian of their paths.
+        complex, or transposes a matrix they are made of the same tensors, dense columns are scaled where it scales
+        elements, and what reads rows by index reads them of tables that are computed row by row; all others are pulled back together, by n·m products with the transposed Jacobian of their paths.
     """
     found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
     while pending:
@@ -34,9 +38,15 @@ def columns_of_sources(parts, dependence):
             raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
         sources = [index for index in indices if dependence.sources[index] is weight]
         before = None if sources else _factors_before(weight.op, factor, weight, dependence)
+        rows = None
+        if before is None and isinstance(factor, GatherFactor):
+            rows = factors_before_rows(factor, weight, dependence)
         if sources == indices:
             for index in sources:
                 found[index].append(factor)
+        elif rows is not None:
+            for index, row in rows:
+                found[index].append(row)
         elif before is None:
             computed.append((weight, factor))
         else:
@@ -62,6 +72,11 @@ def _factor_before(op, index, factor, weight, dependence):
         return factor.conjugated()
     if op.type == "Complex" and before.shape.is_fully_defined() and before.shape == weight.shape:
         return factor.real() if index == 0 else factor.imag()
+    if op.type in ("GatherV2", "ResourceGather") and isinstance(factor, GatherFactor):
+        return _before_gather(op, index, factor, weight)
+    if op.type in ("Slice", "StridedSlice") and index == 0 and isinstance(factor, GatherFactor):
+        found = sliced(op) if weight.shape[:1] == [factor.rows] else None
+        return None if found is None else found.factor(factor)
     if op.type in ("Transpose", "ConjugateTranspose"):
         moved = _before_transpose(op, factor, weight)
         return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
@@ -85,6 +100,17 @@ def _before_arithmetic(op, index, factor, weight, dependence):
     slope = slope if slope.shape == weight.shape else tf.broadcast_to(slope, weight.shape)
     slope = slope if slope.shape.rank == 1 else tf.reshape(slope, [-1])
     return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)
+
+
+def _before_gather(op, index, factor, weight):
+    """The factor of a table of which rows are read by index, and then rows of these."""
+    ids, table = op.inputs[1], op.inputs[0]
+    along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])
+    shape = handle_shape(table) if table.dtype == tf.resource else table.shape
+    whole = ids.shape.rank == 1 and weight.shape[0] == factor.rows and isinstance(shape[0], int)
+    if index != 0 or along is None or int(along) != 0 or op.get_attr("batch_dims") != 0 or not whole:
+        return None
+    return GatherFactor(tf.gather(tf.cast(ids, factor.ids.dtype), factor.ids), factor.d, shape[0])
 
 
 def _before_transpose(op, factor, weight):

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import handle_shape
+from tfjac.graph import ExampleAxis, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.shapes import axes, product
 
 
@@ -23,6 +24,26 @@ def _resource_gather(use):
     shape = handle_shape(use.weight)
     rows = shape[0] if shape.rank else None
     return _rows(use, use.op.inputs[1], tf.raw_ops.VariableShape(input=use.weight)[0] if rows is None else rows)
+
+
+@rule("StridedSlice", "Slice")
+def _slice(use):
+    found = sliced(use.op) if use.weight_index == 0 and use.axis == ExampleAxis(0) else None
+    if found is None:
+        raise NoFactor("only slicing rows of a table is covered")
+    d = use.split_cotangent()
+    n, m, *sizes = axes(d)
+    return found.factor(GatherFactor(tf.range(n)[:, None], tf.reshape(d, [n, m, 1, product(sizes)]), n))
+
+
+@rule("ReadVariableOp", "Reshape", "ExpandDims", "Squeeze")
+def _own_rows(use):
+    """Each example is computed from a row of its own; the order of elements stays what it is."""
+    d = use.split_cotangent()
+    n, m, *sizes = axes(d)
+    if (use.axis.axis, use.axis.outer) != (0, 1):
+        raise NoFactor("only rows along axis 0 are covered")
+    return GatherFactor(tf.range(n)[:, None], tf.reshape(d, [n, m, 1, product(sizes)]), n)
 
 
 def _rows(use, ids, rows):

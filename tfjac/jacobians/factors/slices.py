@@ -1,0 +1,62 @@
+"""Slices of a table: which of its rows and columns they are."""
+
+import typing
+
+import tensorflow as tf
+
+from tfjac.graph import replay
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+
+_HOLDS = {tf.float64: 2**53, tf.float32: 2**24}
+"""Integers that a dtype holds exactly."""
+
+
+class Sliced(typing.NamedTuple):
+    """Rows and columns of a table.
+
+    Attributes:
+        rows: `[number of rows taken]`, int32.
+        columns: `[number of columns taken]`, int32, of a row as a vector; None for all.
+        shape: `(rows, width)` of the table, integers.
+    """
+
+    rows: tf.Tensor
+    columns: tf.Tensor | None
+    shape: tuple
+
+    def factor(self, factor):
+        """Return the `GatherFactor` of the table, given that of the slice."""
+        d = factor.d
+        if self.columns is not None:
+            d = tf.einsum("nmtk,ko->nmto", d, tf.one_hot(self.columns, self.shape[1], dtype=d.dtype))
+        return GatherFactor(tf.gather(self.rows, factor.ids), d, self.shape[0])
+
+
+def sliced(op):
+    """Return what a `Slice` or `StridedSlice` takes of its input, `Sliced`; None where that has other rows, or is open.
+
+    Row numbers and column numbers, sliced alike, say it, also where the places are known only when the graph runs.
+    """
+    table, (output,) = op.inputs[0], op.outputs
+    known = table.shape.is_fully_defined() and table.shape.rank > 0 and output.shape.rank and output.shape[0]
+    if not known or not _keeps_rows(op):
+        return None
+    shape = table.shape[0], table.shape[1:].num_elements()
+    if max(shape) > _HOLDS.get(table.dtype, 0):
+        return None
+    rows = _sliced_alike(op, tf.broadcast_to(tf.range(shape[0])[:, None], shape))[:, 0]
+    if output.shape[1:] == table.shape[1:] and op.type == "Slice":
+        return Sliced(rows, None, shape)
+    return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape))[0], shape)
+
+
+def _sliced_alike(op, numbers):
+    """What the slice makes of integers `[rows, width]`: a row for each of its own."""
+    numbers = tf.reshape(tf.cast(numbers, op.inputs[0].dtype), op.inputs[0].shape)
+    (taken,) = replay([op.outputs[0]], [(op.inputs[0], numbers)])
+    return tf.cast(tf.reshape(taken, [op.outputs[0].shape[0], -1]), tf.int32)
+
+
+def _keeps_rows(op):
+    """Whether axis 0 of the result is that of the rows."""
+    return op.type == "Slice" or not (op.get_attr("shrink_axis_mask") & 1 or op.get_attr("new_axis_mask"))
