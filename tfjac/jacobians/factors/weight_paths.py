@@ -28,7 +28,8 @@ def columns_of_sources(parts, dependence):
     Returns:
         For each source the list of its factors, which add up. Where the path from it only reads, casts, reshapes, makes
         complex, or transposes a matrix they are made of the same tensors, dense columns are scaled where it scales
-        elements, and what reads rows by index reads them of tables that are computed row by row; all others are pulled back together, by n·m products with the transposed Jacobian of their paths.
+        elements, and what reads rows by index reads them of tables that are computed row by row; all others are pulled
+        back together, by n·m products with the transposed Jacobian of their paths.
     """
     found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
     while pending:
@@ -37,20 +38,20 @@ def columns_of_sources(parts, dependence):
         if not indices:
             raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
         sources = [index for index in indices if dependence.sources[index] is weight]
-        before = None if sources else _factors_before(weight.op, factor, weight, dependence)
-        rows = None
-        if before is None and isinstance(factor, GatherFactor):
-            rows = factors_before_rows(factor, weight, dependence)
         if sources == indices:
             for index in sources:
                 found[index].append(factor)
+            continue
+        before = None if sources else _factors_before(weight.op, factor, weight, dependence)
+        by_rows = before is None and isinstance(factor, GatherFactor)
+        rows = factors_before_rows(factor, weight, dependence) if by_rows else None
+        if before is not None:
+            pending += before
         elif rows is not None:
             for index, row in rows:
                 found[index].append(row)
-        elif before is None:
-            computed.append((weight, factor))
         else:
-            pending += before
+            computed.append((weight, factor))
     for index, factor in _pulled_back(computed, dependence) if computed else []:
         found[index].append(factor)
     return found
