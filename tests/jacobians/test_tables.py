@@ -24,6 +24,9 @@ BY_ROWS = {
     "read from what was read": (1, lambda a, b, s: tf.gather(tf.gather(tf.exp(b), OF_ROWS), IDS)),
     "own rows": (1, lambda a, b, s: a * tf.sin(b[:, :1])),
     "reshaped": (1, lambda a, b, s: tf.sin(tf.reshape(a, [-1])) ** 2),
+    "one row": (1, lambda a, b, s: a[2] * b[3, 0]),
+    "a part of one row": (1, lambda a, b, s: a[-1, ::2] ** 2),
+    "rows of columns": (1, lambda a, b, s: a[1:3, :2] * tf.exp(b[:2])),
     "neighbours": (2, lambda a, b, s: a[1:] - a[:-1]),
     "three in a row": (4, lambda a, b, s: tf.sin(a[2:] - 2.0 * a[1:-1] + a[:-2]) * a[1:-1]),
     "columns of neighbours": (2, lambda a, b, s: a[1:, :2] - a[:-1, ::2]),
@@ -77,3 +80,15 @@ def test_where_rows_are_made_of_others(name, variables):
     factors, error = factors_and_error(WHOLE[name], variables)
     assert error < 1e-12
     assert name == "reversed" or all(isinstance(each, DenseFactor) for each in factors)
+
+
+def test_a_single_example_keeps_to_its_row(variables):
+    kinds = []
+    table, _, scale = variables
+    dense = tf.function(
+        lambda: kinds.extend(jacobian_operator(table[2:3] * scale, [table]).factors) or kinds[0].dense()
+    )
+    expected = np.zeros([1, 4, 28])
+    expected[0, range(4), range(8, 12)] = scale
+    np.testing.assert_allclose(dense(), expected)
+    assert isinstance(kinds[0], GatherFactor) and kinds[0].ids.shape == [1, 1]

@@ -58,7 +58,11 @@ class Bundle:
     def of_x(self, x):
         for variable, part in zip(self.variables, np.split(x, np.cumsum([v.size for v in self.start])[:-1])):
             variable.assign(part.reshape(variable.shape))
-        return np.concatenate([part.numpy().ravel() for part in self.residuals()])
+        return self._flat().numpy()
+
+    @tf.function(autograph=False)
+    def _flat(self):
+        return tf.concat([tf.reshape(part, [-1]) for part in self.residuals()], axis=0)
 
 
 @pytest.mark.parametrize("scaling, order", [("identity", (0, 1, 2)), ("marquardt", (2, 1, 0))])

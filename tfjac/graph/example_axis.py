@@ -189,6 +189,8 @@ class WantedAxes:
                 self.want(op, tensor, axis)
 
     def _from_rule(self, op, wanted):
+        if _takes_rows(op) and self._is_of_weights(op.inputs[0]):
+            return [SHARED] * len(op.inputs)  # of a table's elements, each example reads those of the slice alone
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
@@ -224,6 +226,11 @@ class WantedAxes:
         self.axes[tensor.ref()] = closed
         self.assumed.append((tensor, closed))
         return True
+
+
+def _takes_rows(op):
+    """Whether `op` is a slice with other rows than what it slices."""
+    return op.type in ("Slice", "StridedSlice") and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
 
 
 def describe(axis):

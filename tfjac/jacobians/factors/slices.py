@@ -6,23 +6,33 @@ import tensorflow as tf
 
 from tfjac.graph import replay
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.shapes import axes
 
 _HOLDS = {tf.float64: 2**53, tf.float32: 2**24}
 """Integers that a dtype holds exactly."""
 
 
 class Sliced(typing.NamedTuple):
-    """Rows and columns of a table.
+    """Rows and columns of a table, `[rows, columns]`, or `[columns]` of a single row.
 
     Attributes:
         rows: `[number of rows taken]`, int32.
         columns: `[number of columns taken]`, int32, of a row as a vector; None for all.
         shape: `(rows, width)` of the table, integers.
+        is_one_row: whether it is a row without the axis of rows.
     """
 
     rows: tf.Tensor
     columns: tf.Tensor | None
     shape: tuple
+    is_one_row: bool = False
+
+    def factor_of_parts(self, d):
+        """Return the `GatherFactor` of the table where the row is cut into examples, given `d[n,m,1,k]` of theirs."""
+        n, _, _, k = axes(d)
+        places = tf.one_hot(tf.reshape(self.columns, [n, k]), self.shape[1], dtype=d.dtype)
+        ids = tf.tile(self.rows[:1, None], [n, 1])
+        return GatherFactor(ids, tf.einsum("nmtk,nko->nmto", d, places), self.shape[0])
 
     def factor(self, factor):
         """Return the `GatherFactor` of the table, given that of the slice."""
@@ -38,25 +48,24 @@ def sliced(op):
     Row numbers and column numbers, sliced alike, say it, also where the places are known only when the graph runs.
     """
     table, (output,) = op.inputs[0], op.outputs
-    known = table.shape.is_fully_defined() and table.shape.rank > 0 and output.shape.rank and output.shape[0]
-    if not known or not _keeps_rows(op):
+    known = table.shape.is_fully_defined() and table.shape.rank > 0 and output.shape.num_elements()
+    one_row = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask") & 1
+    if not known or (op.type == "StridedSlice" and op.get_attr("new_axis_mask")):
         return None
     shape = table.shape[0], table.shape[1:].num_elements()
     if max(shape) > _HOLDS.get(table.dtype, 0):
         return None
-    rows = _sliced_alike(op, tf.broadcast_to(tf.range(shape[0])[:, None], shape))[:, 0]
+    count = 1 if one_row else output.shape[0]
+    rows = _sliced_alike(op, tf.broadcast_to(tf.range(shape[0])[:, None], shape), count)[:, 0]
+    if one_row:
+        return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape), count)[0], shape, True)
     if output.shape[1:] == table.shape[1:] and op.type == "Slice":
         return Sliced(rows, None, shape)
-    return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape))[0], shape)
+    return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape), count)[0], shape)
 
 
-def _sliced_alike(op, numbers):
-    """What the slice makes of integers `[rows, width]`: a row for each of its own."""
+def _sliced_alike(op, numbers, count):
+    """What the slice, of so many rows, makes of integers `[rows, width]`."""
     numbers = tf.reshape(tf.cast(numbers, op.inputs[0].dtype), op.inputs[0].shape)
     (taken,) = replay([op.outputs[0]], [(op.inputs[0], numbers)])
-    return tf.cast(tf.reshape(taken, [op.outputs[0].shape[0], -1]), tf.int32)
-
-
-def _keeps_rows(op):
-    """Whether axis 0 of the result is that of the rows."""
-    return op.type == "Slice" or not (op.get_attr("shrink_axis_mask") & 1 or op.get_attr("new_axis_mask"))
+    return tf.cast(tf.reshape(taken, [count, -1]), tf.int32)

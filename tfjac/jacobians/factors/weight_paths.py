@@ -75,9 +75,8 @@ def _factor_before(op, index, factor, weight, dependence):
         return factor.real() if index == 0 else factor.imag()
     if op.type in ("GatherV2", "ResourceGather") and isinstance(factor, GatherFactor):
         return _before_gather(op, index, factor, weight)
-    if op.type in ("Slice", "StridedSlice") and index == 0 and isinstance(factor, GatherFactor):
-        found = sliced(op) if weight.shape[:1] == [factor.rows] else None
-        return None if found is None else found.factor(factor)
+    if op.type in ("Slice", "StridedSlice") and index == 0:
+        return _before_slice(op, factor, weight)
     if op.type in ("Transpose", "ConjugateTranspose"):
         moved = _before_transpose(op, factor, weight)
         return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
@@ -101,6 +100,23 @@ def _before_arithmetic(op, index, factor, weight, dependence):
     slope = slope if slope.shape == weight.shape else tf.broadcast_to(slope, weight.shape)
     slope = slope if slope.shape.rank == 1 else tf.reshape(slope, [-1])
     return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)
+
+
+def _before_slice(op, factor, weight):
+    """The factor of a table of which some rows and columns are used; None where dense ones are of most of the table."""
+    few = 2 * (weight.shape.num_elements() or 0) <= (op.inputs[0].shape.num_elements() or 0)
+    one_example = factor.sizes_of_tensors()[0]["n"] == 1
+    in_full = few and (one_example or isinstance(factor, DenseFactor))
+    found = sliced(op) if in_full or isinstance(factor, GatherFactor) else None
+    if found is None:
+        return None
+    rows = 1 if found.is_one_row else weight.shape[0]
+    if not isinstance(factor, GatherFactor):
+        columns = factor.dense()
+        n, m, q = axes(columns)
+        every = tf.tile(tf.range(rows)[None], [n, 1])
+        factor = GatherFactor(every, tf.reshape(columns, [n, m, rows, q // rows]), rows)
+    return found.factor(factor) if factor.rows == rows else None
 
 
 def _before_gather(op, index, factor, weight):

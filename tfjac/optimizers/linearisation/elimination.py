@@ -37,9 +37,7 @@ class Elimination(typing.NamedTuple):
     def of(cls, jacobian):
         """Return the `Elimination` of the largest such variable of a `StackedJacobian`; None where there is none."""
         factors, sizes = jacobian.factors(), jacobian.columns.sizes
-        possible = [
-            index for index, of_variable in enumerate(factors) if of_variable and all(map(_one_row, of_variable))
-        ]
+        possible = [index for index, own in enumerate(factors) if own and _one_row_each(own)]
         if not possible or not all(_touches_a_known_number(each) for of_variable in factors for each in of_variable):
             return None
         index = max(possible, key=sizes.__getitem__)
@@ -128,6 +126,11 @@ def _stacked(parts, outputs, width):
     values = [padded(each, outputs, width) for each in values]
     columns, block = [padded(each, width) for each in columns], [padded(each, outputs, each.shape[2]) for each in block]
     return [tf.concat(each, axis=0) for each in (values, columns, block, row)]
+
+
+def _one_row_each(factors):
+    """Whether in all blocks of residuals each example reads one row of the table, which is the same table to all."""
+    return all(map(_one_row, factors)) and len({factor.d.shape[3] for factor in factors}) == 1
 
 
 def _one_row(factor):

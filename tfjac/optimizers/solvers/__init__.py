@@ -9,6 +9,7 @@ from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.lsmr import LSMRSolver
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
+from tfjac.optimizers.solvers.sparse import SparseSolver
 from tfjac.optimizers.solvers.svd import SVDSolver
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "QRSolver",
     "SVDSolver",
     "SchurSolver",
+    "SparseSolver",
     "Solver",
     "System",
     "get_solver",
@@ -34,6 +36,7 @@ SOLVERS = {
     "cg": ConjugateGradientSolver,
     "lsmr": LSMRSolver,
     "schur": SchurSolver,
+    "sparse": SparseSolver,
 }
 
 

@@ -9,8 +9,9 @@ from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.qr import QRSolver
-from tfjac.optimizers.solvers.schur import SchurSolver
+from tfjac.optimizers.solvers.schur import SchurSolver, touched
 from tfjac.optimizers.solvers.sizes import ProblemSizes
+from tfjac.optimizers.solvers.sparse import SparseSolver
 
 SMALL = 256
 """So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
@@ -23,6 +24,9 @@ LARGE = 2048
 
 PAYS = 4
 """Conjugate gradients are taken where they cost this much less: exact steps lower the loss by more."""
+
+SPARSE = 16
+"""Numbers of J, of one residual of each example, for each parameter: with more of them, factors may fill."""
 
 SLOWNESS = 10
 """Products with vectors run at the speed of memory, factorisations at that of arithmetic: so many times faster."""
@@ -43,6 +47,8 @@ class AutoSolver(Solver):
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
     - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
+    - p > 2048, tables alone that are read by index, at most 16 numbers of J for each of their elements and residual of
+      an example, and not under XLA: `"sparse"`;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`.
 
     Where several processes share the residuals: `"cholesky"`, or `"cg"` where that is over the budget.
@@ -57,7 +63,8 @@ class AutoSolver(Solver):
 
     name = "auto"
     names = tuple(
-        solver.name for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver, SchurSolver)
+        solver.name
+        for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver, SchurSolver, SparseSolver)
     )
 
     def __init__(self, memory_budget=4 * 2**30, iterative=True):
@@ -91,6 +98,7 @@ class AutoSolver(Solver):
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),
             (SchurSolver(), self._eliminates(sizes)),
+            (SparseSolver(), self._keeps_apart(sizes)),
             (ConjugateGradientSolver(), self.iterative and (sizes.parameters > LARGE or not square)),
         ]
         return tuple(solver for solver, would in would_do if would)
@@ -100,6 +108,11 @@ class AutoSolver(Solver):
         if sizes.elimination is None or sizes.parameters <= SMALL or not self.iterative:
             return False
         return 2 * sizes.itemsize * sizes.elimination.remaining**2 <= self.memory_budget
+
+    def _keeps_apart(self, sizes):
+        """Whether each example touches few of many parameters, in a graph that may run Python."""
+        tables_alone = all(layer.rows is not None for block in sizes.blocks for layer in block)
+        return self.iterative and tables_alone and sizes.parameters > LARGE and not sizes.is_compiled
 
     def _best(self, solvers, sizes):
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""
@@ -115,6 +128,9 @@ class AutoSolver(Solver):
             least, fits = effort(costs["schur"]), costs["schur"].memory <= self.memory_budget
             usable = fits & (least < exact)
             exact, ranks["schur"] = _where(usable, least, exact), _where(usable, -1, 4)
+        if "sparse" in costs:
+            read = sum((layers[0].n * touched(layers) for layers in sizes.layers() if layers), start=0.0)
+            ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if "schur" in costs else -3, 5)
         if "cg" in costs:
             ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -2, 2)
         ranks = [ranks[solver.name] for solver in solvers]

@@ -13,6 +13,7 @@ _MATRICES = {
     "cg": "no matrix",
     "lsmr": "no matrix",
     "schur": "the Schur complement",
+    "sparse": "JᵀJ, sparse",
 }
 
 
@@ -109,6 +110,8 @@ def _reason(auto, chosen, sizes):
             f"each example reads one of {found.rows:,} rows of {found.width}, which are eliminated: what is left is "
             f"{found.remaining:,} × {found.remaining:,}"
         )
+    if chosen.name == "sparse":
+        return "each example reads few rows of tables, which meet: JᵀJ is sparse"
     if chosen.name == "cg":
         rivals = [each for each in auto.possible(sizes) if each.name != "cg"]
         fitting = [each for each in rivals if each.cost(sizes).memory <= auto.memory_budget]

@@ -35,7 +35,7 @@ class SchurSolver(Solver):
         if found is None:
             return Cost(float("inf"), float("inf"), float("inf"))
         q, o, formed, examples, memory = float(found.remaining), found.width, 0.0, 0.0, 0.0
-        width = max(_touched(layers) for layers in sizes.layers() if layers)
+        width = max(touched(layers) for layers in sizes.layers() if layers)
         for n, m, *_ in (layers[0] for layers in sizes.layers() if layers):
             formed, examples, memory = formed + n * m * width**2 / 2, examples + n, memory + n * m * (width + 2 * o)
         pairs = examples**2 / found.rows / 2
@@ -53,8 +53,9 @@ class SchurSolver(Solver):
         return _SchurSystem(linearisation, found)
 
 
-def _touched(layers):
-    return sum(layer.touched for layer in layers)
+def touched(layers):
+    """Return how many columns an example of a block touches, a float."""
+    return float(sum(layer.touched for layer in layers))
 
 
 class _SchurSystem(System):

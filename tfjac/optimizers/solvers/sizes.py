@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.optimizers.linearisation import Elimination
 
@@ -49,6 +50,7 @@ class ProblemSizes(NamedTuple):
         one_prior_per_variable: whether regularisers weigh all elements of a variable alike.
         is_double: whether the dtype is float64.
         elimination: the `Elimination` that there may be, or None.
+        is_compiled: whether XLA compiles the graph.
         is_shared: whether other processes have rows as well, beside those counted here.
     """
 
@@ -59,6 +61,7 @@ class ProblemSizes(NamedTuple):
     one_prior_per_variable: bool
     is_double: bool
     elimination: Any = None
+    is_compiled: bool = False
     is_shared: bool = False
 
     @classmethod
@@ -74,6 +77,7 @@ class ProblemSizes(NamedTuple):
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
             is_double=dtype == tf.float64,
             elimination=Elimination.of(linearisation.jacobian),
+            is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
         )
 

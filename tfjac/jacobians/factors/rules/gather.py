@@ -30,10 +30,13 @@ def _resource_gather(use):
 def _slice(use):
     found = sliced(use.op) if use.weight_index == 0 and use.axis == ExampleAxis(0) else None
     if found is None:
-        raise NoFactor("only slicing rows of a table is covered")
+        raise NoFactor("only slicing rows, or a part of one row, of a table is covered")
     d = use.split_cotangent()
     n, m, *sizes = axes(d)
-    return found.factor(GatherFactor(tf.range(n)[:, None], tf.reshape(d, [n, m, 1, product(sizes)]), n))
+    d = tf.reshape(d, [n, m, 1, product(sizes)])
+    if found.is_one_row:
+        return found.factor_of_parts(d)
+    return found.factor(GatherFactor(tf.range(n)[:, None], d, n))
 
 
 @rule("ReadVariableOp", "Reshape", "ExpandDims", "Squeeze")

@@ -1,0 +1,102 @@
+"""Sparse normal equations: poses on a plane that see one another, against the solvers that form all of JᵀJ, and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+from tfjac.optimizers import LeastSquaresProblem, least_squares
+
+NUMBER = 20
+
+
+class PoseGraph:
+    """Positions and headings along a walk, what each saw of the next one and of some others, and where it began."""
+
+    def __init__(self, rng):
+        heading = np.cumsum(rng.choice([0.0, 0.5, -0.5], NUMBER))
+        places = np.cumsum(np.stack([np.cos(heading), np.sin(heading)], axis=1), axis=0)
+        self.truth = np.concatenate([places, heading[:, None]], axis=1)
+        loops = rng.integers(0, NUMBER, (2, 15))
+        loops = loops[:, loops[0] != loops[1]]
+        self.start, self.end = (np.r_[a, b] for a, b in zip((np.arange(NUMBER - 1), np.arange(1, NUMBER)), loops))
+        self.poses = tf.Variable(self.truth)
+        self.seen = self.relative().numpy() + rng.normal(size=[len(self.start), 3]) * 0.02
+        self.reset(rng)
+
+    def reset(self, rng):
+        self.poses.assign(self.truth + 0.2 * rng.normal(size=self.truth.shape))
+
+    def relative(self):
+        here, there = tf.gather(self.poses, self.start), tf.gather(self.poses, self.end)
+        (x, y, turn), sine, cosine = tf.unstack(there - here, axis=1), tf.sin(here[:, 2]), tf.cos(here[:, 2])
+        return tf.stack([cosine * x + sine * y, cosine * y - sine * x, turn], axis=1)
+
+    def residuals(self):
+        return [self.relative() - self.seen, self.poses[:1] * 10.0, 0.1 * (self.poses[2:] - 2.0 * self.poses[1:-1])]
+
+    def of_x(self, x):
+        self.poses.assign(x.reshape(NUMBER, 3))
+        return self._flat().numpy()
+
+    @tf.function(autograph=False)
+    def _flat(self):
+        return tf.concat([tf.reshape(part, [-1]) for part in self.residuals()], axis=0)
+
+
+WAYS = {
+    "plain": {},
+    "robust": {"loss": ["huber", None, "cauchy"], "loss_scale": 0.05},
+    "bounds": {"bounds": (None, 4.0)},
+    "prior": {"prior": (0.0, 3.0)},
+    "more": {"damping": "trust_region", "scaling": "more"},
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_ends_where_the_factorisation_of_all_ends(name, rng):
+    graph, ends = PoseGraph(rng), {}
+    first = np.minimum(graph.poses.numpy(), 4.0 if name == "bounds" else np.inf)
+    for solver in ("sparse", "cholesky"):
+        graph.poses.assign(first)
+        found = least_squares(graph.residuals, [graph.poses], solver=solver, **WAYS[name])
+        assert found.success, found.message
+        ends[solver] = found.cost, graph.poses.numpy(), found.steps
+    np.testing.assert_allclose(ends["sparse"][0], ends["cholesky"][0], rtol=1e-9)
+    np.testing.assert_allclose(ends["sparse"][1], ends["cholesky"][1], rtol=1e-5, atol=1e-6)
+    assert ends["sparse"][2] == ends["cholesky"][2]
+
+
+def test_scipy_finds_the_same_minimum(rng):
+    graph = PoseGraph(rng)
+    first = graph.poses.numpy()
+    expected = scipy.optimize.least_squares(graph.of_x, first.ravel(), xtol=1e-12, ftol=1e-12).cost
+    for solver in ("sparse", "cg"):
+        graph.poses.assign(first)
+        found = least_squares(graph.residuals, [graph.poses], solver=solver, ftol=1e-12)
+        np.testing.assert_allclose(found.cost, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="solver='sparse' runs in Python"):
+        least_squares(graph.residuals, [graph.poses], solver="sparse", jit_compile=True)
+
+
+def test_what_is_not_determined_or_not_finite_is_a_status(rng):
+    """Without where it began nothing holds the whole; and an observation that is no number."""
+    graph = PoseGraph(rng)
+    found = least_squares(lambda: graph.relative() - graph.seen, [graph.poses], solver="sparse")
+    assert found.success and np.isfinite(graph.poses).all() and found.cost < 1
+    graph.seen[3, 1] = np.nan
+    before = graph.poses.numpy()
+    found = least_squares(lambda: graph.relative() - graph.seen, [graph.poses], solver="sparse")
+    assert not found.success and found.status.name == "NOT_FINITE"
+    np.testing.assert_array_equal(graph.poses, before)
+
+
+def test_auto_takes_it_for_many_that_meet_few(rng):
+    """A chain of 3,000 points is sparse; so is one that is anchored; one that all meet one parameter is not."""
+    chain, scale = tf.Variable(rng.normal(size=(1000, 3))), tf.Variable(1.0, dtype=tf.float64)
+    steps = lambda: [chain[1:] - chain[:-1], 0.1 * chain, chain[0] - 1.0]  # noqa: E731
+    plan = LeastSquaresProblem(steps, [chain]).plan()
+    assert plan.solver == "sparse" and "JᵀJ is sparse" in str(plan)
+    assert LeastSquaresProblem(lambda: scale * (chain[1:] - chain[:-1]), [chain, scale]).plan().solver != "sparse"
+    found = least_squares(steps, [chain])
+    assert found.success and found.cost < 1e-12 + 0.5 * 0.01 * 3000
