@@ -91,3 +91,32 @@ def load_digits() -> Digits:
     table = np.loadtxt(DATA / "digits" / "digits.csv.gz", delimiter=",", dtype=int)
     x, y = (table[:, :-1].reshape(-1, 8, 8, 1) / 16).astype(np.float32), table[:, -1]
     return Digits(x[:1500], y[:1500], x[1500:], y[1500:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """Cameras, points, and where the ones see the others; in the convention of "Bundle adjustment in the large".
+
+    Attributes:
+        cameras: `[c, 9]`, rotation vector, translation, focal length, two coefficients of radial distortion.
+        points: `[p, 3]`.
+        camera_of, point_of: of each observation, integers `[n]`.
+        seen: in pixels from the centre of the image, `[n, 2]`.
+    """
+
+    cameras: np.ndarray
+    points: np.ndarray
+    camera_of: np.ndarray
+    point_of: np.ndarray
+    seen: np.ndarray
+
+
+def load_bundle(name: str = "dubrovnik-3-7-pre") -> Bundle:
+    """Read a file of the BAL collection."""
+    numbers = np.array((DATA / "bal" / f"{name}.txt").read_text().split(), dtype=float)
+    (cameras, points, observations), numbers = numbers[:3].astype(int), numbers[3:]
+    table, of_cameras, of_points = np.split(numbers, np.cumsum([4 * observations, 9 * cameras]))
+    camera_of, point_of, *seen = table.reshape(-1, 4).T
+    return Bundle(
+        of_cameras.reshape(-1, 9), of_points.reshape(-1, 3), camera_of.astype(int), point_of.astype(int), np.stack(seen, 1)
+    )

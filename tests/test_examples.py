@@ -174,3 +174,12 @@ def test_relaxation_times_are_off_by_their_errors(load, tmp_path, capsys):
     assert found["known"].all()
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     assert "1600 fits, 2 parameters each" in capsys.readouterr().out
+
+
+def test_a_bundle_ends_within_the_noise(load, tmp_path, capsys):
+    plot = tmp_path / "house.png"
+    found = load("14_bundle_adjustment").main(["--points", "500", "--plot", str(plot)])
+    assert found["Dubrovnik"][0] > 10 > 1 > found["Dubrovnik"][1]
+    assert found["house"][0] > 20 and 0.4 < found["house"][1] < 0.71  # half a pixel in both directions, less what fits
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "500 rows of 3, which are eliminated" in capsys.readouterr().out

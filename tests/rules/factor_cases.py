@@ -241,8 +241,6 @@ APART = [
     FactorCase("ReadVariableOp", lambda x, w: x * w, ROW, ((3, 4),)),
     FactorCase("ReadVariableOp of several rows each", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((6, 2),)),
     FactorCase("Reshape", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((2, 6),)),
-    FactorCase("ExpandDims", lambda x, w: x * w[:, None] * tf.expand_dims(w, 1), ROW, ((3,),)),
-    FactorCase("Squeeze", lambda x, w: x * tf.squeeze(w, 1), ROW, ((3, 1, 4),)),
     *(case for case in MOVES if case.name.startswith(("ResourceGather", "SparseTensorDenseMatMul"))),
 ]
 MIXING = []

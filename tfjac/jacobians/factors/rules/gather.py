@@ -39,7 +39,7 @@ def _slice(use):
     return found.factor(GatherFactor(tf.range(n)[:, None], d, n))
 
 
-@rule("ReadVariableOp", "Reshape", "ExpandDims", "Squeeze")
+@rule("ReadVariableOp", "Reshape")
 def _own_rows(use):
     """Each example is computed from a row of its own; the order of elements stays what it is."""
     d = use.split_cotangent()
