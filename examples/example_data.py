@@ -114,9 +114,8 @@ class Bundle:
 def load_bundle(name: str = "dubrovnik-3-7-pre") -> Bundle:
     """Read a file of the BAL collection."""
     numbers = np.array((DATA / "bal" / f"{name}.txt").read_text().split(), dtype=float)
-    (cameras, points, observations), numbers = numbers[:3].astype(int), numbers[3:]
+    (cameras, _, observations), numbers = numbers[:3].astype(int), numbers[3:]
     table, of_cameras, of_points = np.split(numbers, np.cumsum([4 * observations, 9 * cameras]))
     camera_of, point_of, *seen = table.reshape(-1, 4).T
-    return Bundle(
-        of_cameras.reshape(-1, 9), of_points.reshape(-1, 3), camera_of.astype(int), point_of.astype(int), np.stack(seen, 1)
-    )
+    indices = camera_of.astype(int), point_of.astype(int)
+    return Bundle(of_cameras.reshape(-1, 9), of_points.reshape(-1, 3), *indices, np.stack(seen, axis=1))

@@ -125,6 +125,8 @@ void Substitute(const T* l, int64_t o, int64_t length, T* vectors) {
 template <typename T>
 void Load(const SparseExamples<T>& e, int64_t at, const Work<T>& work) {
   const int64_t i = work.order[at], k = e.k;
+  work.dense[at] = true;
+  if (k == 0) return;
   T* const rows = work.rows + at * (e.m + e.o) * work.stride;
   std::memset(rows, 0, (e.m + e.o) * work.stride * sizeof(T));
   for (int64_t r = 0; r < e.m; ++r) std::memcpy(rows + r * work.stride, e.values + (i * e.m + r) * k, k * sizeof(T));
@@ -240,9 +242,11 @@ SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& e, 
   if (spare == nullptr || !Allocate(runtime, e, &work)) return SchurStatus::kNoMemory;
   if (!InRange(e)) return SchurStatus::kOutOfRange;
   Sort(e, work);
-  std::memset(complement, 0, e.p * e.p * sizeof(T));
-  std::memset(work.sum, 0, e.p * work.ld * sizeof(T));
-  std::memset(projected, 0, e.p * sizeof(T));
+  if (e.p > 0) {
+    std::memset(complement, 0, e.p * e.p * sizeof(T));
+    std::memset(work.sum, 0, e.p * work.ld * sizeof(T));
+    std::memset(projected, 0, e.p * sizeof(T));
+  }
 
   std::atomic<bool> right{AllFinite(e.values, e.n * e.m * e.k)};
   for (int64_t at = 0; at < work.first[1]; ++at) Load(e, at, work);
@@ -255,7 +259,7 @@ SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& e, 
     }
   });
   *success = right;
-  if (!right) return SchurStatus::kDone;
+  if (!right || e.p == 0) return SchurStatus::kDone;
 
   double pairs = 0;
   for (int64_t j = 0; j < e.groups; ++j) {

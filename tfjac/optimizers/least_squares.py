@@ -84,7 +84,8 @@ def least_squares(
         damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
             parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
-        solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, or a `Solver`.
+        solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
+            `"sparse"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
