@@ -14,6 +14,7 @@ OF_ROWS = tf.constant([0, 2, 2, 1, 0, 1, 2])
 
 BY_ROWS = {
     "read": (1, lambda a, b, s: tf.gather(a, IDS)),
+    "read by tuples": (1, lambda a, b, s: tf.gather_nd(tf.exp(a), IDS[:, None])),
     "normalised": (1, lambda a, b, s: tf.gather(tf.linalg.l2_normalize(a, axis=-1), IDS)),
     "side by side": (1, lambda a, b, s: tf.gather(tf.concat([a, tf.exp(b)], axis=1), IDS)),
     "some columns": (1, lambda a, b, s: tf.gather(a[:, 1:3], IDS)),

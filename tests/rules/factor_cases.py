@@ -235,6 +235,8 @@ APART = [
         refused=True,
     ),
     FactorCase("GatherV2", from_tables, ROW, ((4, 4),)),
+    FactorCase("GatherNd by tuples", lambda x, w: x * tf.gather_nd(tf.identity(w), [[4], [0], [4]]), ROW, ((5, 4),)),
+    FactorCase("ResourceGatherNd", lambda x, w: x * tf.gather_nd(w, [[4], [0], [4]]), ROW, ((5, 4),)),
     FactorCase("StridedSlice of rows", lambda x, w: x * w[1:, ::-1] - x * w[:-1], ROW, ((4, 4),)),
     FactorCase("StridedSlice of columns", lambda x, w: x * w[:3, 1:2] + w[::-2, 0][:, None] * 0, ROW, ((6, 4),)),
     FactorCase("Slice", lambda x, w: x * tf.slice(w, [1, 2], [3, 1]), ROW, ((5, 4),)),

@@ -15,6 +15,9 @@ from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import summary_of
 from tfjac.optimizers.statuses import Status
 
+_LARGEST = 2**33
+"""Bytes of a Jacobian that is formed, in float64."""
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class LeastSquaresResult:
@@ -116,6 +119,9 @@ class LeastSquaresResult:
     def jacobian(self):
         """Return the Jacobian of the residuals `[rows, p]`, NumPy, at the values found and for the data then.
 
+        Raises:
+            ValueError: where J would take more than 8 GiB.
+
         Cost: one Jacobian, formed, when it, or what follows from it, is first asked for; that is then kept.
         """
         return self._linearisation[0]
@@ -126,6 +132,12 @@ class LeastSquaresResult:
 
     @functools.cached_property
     def _linearisation(self):
+        size = 8 * self.num_residuals * self._flat().size
+        if size > _LARGEST:
+            raise ValueError(
+                "The Jacobian, from which errors and statistics come, is too large to be formed. "
+                f"Received: {self.num_residuals:,} residuals, {self._flat().size:,} parameters, {size / 2**30:,.1f} GiB"
+            )
         return self._linearised()
 
     # -------------------------------------------------------------- parameters

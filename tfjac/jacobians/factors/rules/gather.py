@@ -21,9 +21,15 @@ def _gather(use):
 def _resource_gather(use):
     if use.op.get_attr("batch_dims") != 0:
         raise NoFactor("only gathering without batch dimensions is covered")
-    shape = handle_shape(use.weight)
-    rows = shape[0] if shape.rank else None
-    return _rows(use, use.op.inputs[1], tf.raw_ops.VariableShape(input=use.weight)[0] if rows is None else rows)
+    return _rows(use, use.op.inputs[1], _number_of_rows(use.weight))
+
+
+@rule("GatherNd", "ResourceGatherNd")
+def _gather_nd(use):
+    indices = use.op.inputs[1]
+    if use.weight_index != 0 or indices.shape.rank is None or indices.shape[-1] != 1:
+        raise NoFactor("only gathering whole rows of a table is covered")
+    return _rows(use, tf.squeeze(indices, -1), _number_of_rows(use.weight))
 
 
 @rule("StridedSlice", "Slice")
@@ -47,6 +53,14 @@ def _own_rows(use):
     if (use.axis.axis, use.axis.outer) != (0, 1):
         raise NoFactor("only rows along axis 0 are covered")
     return GatherFactor(tf.range(n)[:, None], tf.reshape(d, [n, m, 1, product(sizes)]), n)
+
+
+def _number_of_rows(table):
+    if table.dtype != tf.resource:
+        return axes(table)[0]
+    shape = handle_shape(table)
+    rows = shape[0] if shape.rank else None
+    return tf.raw_ops.VariableShape(input=table)[0] if rows is None else rows
 
 
 def _rows(use, ids, rows):
