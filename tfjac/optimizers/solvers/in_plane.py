@@ -1,5 +1,6 @@
 """Any solver, for steps in a plane N p = 0."""
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.linearisation import Frame, PlaneLinearisation
@@ -31,8 +32,12 @@ class PlaneSystem(System):
         frame = Frame(self._normals, scaling)
         system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
         solve = system.solver(tf.ones_like(scaling))
+        # Across the plane there is nothing but rounding, which without damping would be solved for.
+        rounding = np.finfo(scaling.dtype.as_numpy_dtype).eps
+        least = rounding * tf.reduce_max((self.diagonal + self._linearisation.prior.precision) / scaling)
 
         def solve_in_plane(damping, residual=None):
+            damping = tf.maximum(damping, least)
             if residual is not None and not self._linearisation.prior.is_zero:
                 residual = tf.concat([residual, tf.zeros_like(scaling)], axis=0)
             vector, solved = solve(damping, residual)
