@@ -26,7 +26,7 @@ test: lint  ## lint, and the whole test suite
 VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped_convolution.py \
     vectorising_shortcuts.py) \
   $(addprefix tests/jacobians/test_,batch.py complex.py control_flow.py fallback.py full.py low_precision.py norms.py \
-    per_example.py random_programs.py recurrent.py segments.py sizes_of_one.py sparsity.py verification.py \
+    per_example.py random_programs.py recurrent.py segments.py sizes_of_one.py sparsity.py tables.py verification.py \
     weight_paths.py wrong_in_tensorflow.py) \
   $(addprefix tests/optimizers/test_,randomness.py recurrent.py step.py verification.py)
 

@@ -4,7 +4,7 @@ from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, know
 from tfjac.graph.static_values import static_value
 
 
-@rule("GatherNd")
+@rule("GatherNd", "ResourceGatherNd")
 def _gather_nd(op, axis, wanted):
     """params[indices[..., :], ...]: examples are in the indices, in an axis of params behind these, or are counted."""
     indices = op.inputs[1]

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import ExampleAxis, handle_shape
+from tfjac.graph import SHARED, ExampleAxis, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.factors.slices import sliced
@@ -27,7 +27,8 @@ def _resource_gather(use):
 @rule("GatherNd", "ResourceGatherNd")
 def _gather_nd(use):
     indices = use.op.inputs[1]
-    if use.weight_index != 0 or indices.shape.rank is None or indices.shape[-1] != 1:
+    by_rows = indices.shape.rank is not None and indices.shape[-1] == 1 and use.input_axes[1] is not SHARED
+    if use.weight_index != 0 or not by_rows:
         raise NoFactor("only gathering whole rows of a table is covered")
     return _rows(use, tf.squeeze(indices, -1), _number_of_rows(use.weight))
 
