@@ -103,3 +103,16 @@ def test_auto_takes_it_for_many_that_meet_few(rng):
     expected, *_ = np.linalg.lstsq(matrix, np.eye(1, len(matrix), len(matrix) - 1)[0])
     assert found.success
     np.testing.assert_allclose(chain, np.repeat(expected[:, None], 3, axis=1), atol=1e-6)
+
+
+def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
+    graph = PoseGraph(rng)
+    first, rows = graph.poses.numpy(), (np.eye(1, 3 * NUMBER), np.zeros(1))
+    for solver in ("sparse", "schur"):
+        with pytest.raises(ValueError, match="equality"):
+            least_squares(graph.residuals, [graph.poses], solver=solver, equality=rows)
+    found = least_squares(graph.residuals, [graph.poses], equality=rows)
+    start = first.ravel()[1:]
+    expected = scipy.optimize.least_squares(lambda x: graph.of_x(np.r_[0.0, x]), start, xtol=1e-12, ftol=1e-12)
+    assert found.success
+    np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-6)

@@ -111,7 +111,7 @@ class AutoSolver(Solver):
 
     def _keeps_apart(self, sizes):
         """Whether each example touches few of many parameters, in a graph that may run Python."""
-        tables_alone = all(layer.rows is not None for block in sizes.blocks for layer in block)
+        tables_alone = any(sizes.blocks) and all(layer.rows is not None for block in sizes.blocks for layer in block)
         return self.iterative and tables_alone and sizes.parameters > LARGE and not sizes.is_compiled
 
     def _best(self, solvers, sizes):

@@ -48,7 +48,8 @@ class SchurSolver(Solver):
         if found is None:
             raise ValueError(
                 "solver='schur' eliminates a variable of which each example reads one row, by tf.gather(variable, "
-                "index) or an embedding; leave the solver to 'auto', or use 'cg'. Received: residuals without one"
+                "index) or an embedding, and that no equality couples; leave the solver to 'auto', or use 'cg'. "
+                "Received: residuals without one"
             )
         return _SchurSystem(linearisation, found)
 

@@ -69,7 +69,7 @@ class ProblemSizes(NamedTuple):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         factors = [operator.factors for operator in linearisation.jacobian.operators]
-        return cls(
+        sizes = cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
             blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
@@ -80,6 +80,7 @@ class ProblemSizes(NamedTuple):
             is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
         )
+        return sizes if any(linearisation.jacobian.factors()) else sizes.without_tables()
 
     def with_examples(self, number):
         """Return the sizes for so many examples, where the graph leaves that open.
@@ -98,6 +99,11 @@ class ProblemSizes(NamedTuple):
                 f"Received: batch_size={number!r}"
             )
         return self._replace(blocks=blocks, rows=rows)
+
+    def without_tables(self):
+        """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
+        blocks = tuple(tuple(layer._replace(rows=None) for layer in block) for block in self.blocks)
+        return self._replace(blocks=blocks, elimination=None)
 
     def layers(self):
         """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""

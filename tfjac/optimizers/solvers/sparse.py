@@ -41,6 +41,11 @@ class SparseSolver(Solver):
                 "solver='sparse' runs in Python, which XLA does not compile: leave jit_compile out, or use 'cg'. "
                 "Received: a trace for XLA"
             )
+        if not any(linearisation.jacobian.factors()):
+            raise ValueError(
+                "solver='sparse' takes J as it stands: not with equality, which couples the rows that it keeps apart, "
+                "nor over the workers of a strategy. Leave the solver to 'auto', or use 'cg'. Received: one of these"
+            )
         return _SparseSystem(linearisation)
 
 

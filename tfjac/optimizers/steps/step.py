@@ -47,8 +47,8 @@ def take_step(problem, state, method, box=None, equality=None, leeway=None):
         position = problem.columns.flatten(problem.values())
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
     problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
-    if equality is not None:  # couples what could be eliminated
-        problem.sizes = problem.sizes._replace(elimination=None)
+    if equality is not None:
+        problem.sizes = problem.sizes.without_tables()
     solvers, index = method.solver.choose(problem.sizes)
     steps = [partial(_step, problem, linearisation, solver, state, method, box, equality, leeway) for solver in solvers]
     if len(steps) == 1:
