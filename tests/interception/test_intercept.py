@@ -27,8 +27,8 @@ def all_gradients(compute, model, x):
 
 
 def assert_same(got, expected, rtol=1e-5):
-    np.testing.assert_array_equal(got[0], expected[0])
-    for one, other in zip(got[1], expected[1]):
+    """To rounding: which kernels compute a layer differs between graphs, on some processors."""
+    for one, other in zip([got[0], *got[1]], [expected[0], *expected[1]]):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_a_handler_at_one_call_of_a_shared_layer(where):
     expected = all_gradients(run(by_hand), model, X)
     assert_same(got, expected)
     plain = all_gradients(run(model), model, X)
-    np.testing.assert_array_equal(got[0], plain[0])
+    np.testing.assert_allclose(got[0], plain[0], rtol=1e-5, atol=1e-6)
     assert np.abs(got[1][0] - plain[1][0]).max() > 0.01, "the handler has something to clip"
 
 
@@ -152,10 +152,10 @@ def test_in_loops_and_branches():
     plain = all_gradients(model, model, x)
     ruled = tfjac.intercept(model, rules={"Sigmoid": lambda op, d: 0.25 * d})
     got, expected = all_gradients(ruled, model, x), all_gradients(lambda x: by_hand(x, sigmoid=flat), model, x)
-    np.testing.assert_array_equal(got[0], plain[0])
+    np.testing.assert_allclose(got[0], plain[0], rtol=1e-9)
     halves = dict.fromkeys(["lstm_cell:0", "lstm_cell:1"], lambda d: 0.5 * d)  # what it returns, and its state
     halved = all_gradients(tfjac.intercept(model, halves), model, x)
-    np.testing.assert_array_equal(halved[0], plain[0])
+    np.testing.assert_allclose(halved[0], plain[0], rtol=1e-9)
     half = lambda h: with_gradient(h, lambda d: 0.5 * d)  # noqa: E731
     for one, other in [
         (got, expected),
@@ -186,7 +186,7 @@ def test_compositions_and_derivatives_of_any_kind():
     twice = tfjac.intercept(once, {"relu[0]": tfjac.handlers.scale(0.5), "inner": tfjac.handlers.reverse()})
     x = tf.constant(X)
     plain, quarter = all_gradients(model, model, X), all_gradients(twice, model, X)
-    np.testing.assert_array_equal(plain[0], quarter[0])
+    np.testing.assert_allclose(plain[0], quarter[0], rtol=1e-5, atol=1e-6)
     for factor, one, other in zip([-0.25] * 3 + [-1.0] * 6 + [1.0] * 2, quarter[1], plain[1]):
         np.testing.assert_allclose(one, factor * other, rtol=1e-5, atol=1e-6)
     expected = -0.25 * tfjac.batch_jacobian(lambda: model(x), x)
