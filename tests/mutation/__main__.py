@@ -21,6 +21,7 @@ import tfjac
 from tests.mutation import survivors
 from tests.mutation.mutants import mutants
 from tests.mutation.running import Failure, fails, lines_run, put_in_place
+from tests.rules import gather_cases, table_cases
 from tests.rules.cases import APART, MIXING
 from tests.rules.running import check, check_mixes, expected
 
@@ -31,6 +32,13 @@ MODULES = [
     for path in sorted((ROOT / place).glob("*.py"))
     if path.name not in ("__init__.py", "registry.py", "fallback.py")
 ] + ["graph/row_rules.py"]
+MODULES += [f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices", "sparse_rows", "tables")]
+CHECKS = [
+    (check, APART),
+    (check_mixes, MIXING),
+    (table_cases.check_table, table_cases.CASES),
+    (gather_cases.check_gathered, gather_cases.CASES),
+]
 
 
 def main():
@@ -63,7 +71,7 @@ def main():
 def _unmutated(paths, pattern):
     """For each case how long it takes, its check, and the lines of `paths` that it runs; the quickest first."""
     results = []
-    for run, cases in ((check, APART), (check_mixes, MIXING)):
+    for run, cases in CHECKS:
         for case in (case for case in cases if re.search(pattern, case.name)):
             if run is check:
                 expected(case)  # once is enough

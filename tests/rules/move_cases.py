@@ -191,7 +191,6 @@ APART = [
         "GatherNd of rows",
         lambda x, w: tf.gather_nd(tf.identity(w), [[[0]], [[2]], [[1]]])[:, 0] * x,
         variables=((5, 4),),
-        refused=True,
     ),
     Case("GatherNd behind", behind(lambda x: tf.gather_nd(x, [[1], [0], [1], [1]])), (2, 4)),
     Case("ScatterNd", behind(lambda x: tf.scatter_nd([[4], [0], [2], [4]], tf.tile(x, [2, 1, 1]), [6, N, 4])), (2, 4)),

@@ -1,0 +1,108 @@
+"""Factors of gathered rows against their definition in NumPy, with every product and norm that they know."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What examples read of a table.
+
+    Attributes:
+        name: what is special about it.
+        ids: `[n][t]`, the rows that are read.
+        rows: of the table.
+        outputs: m.
+        columns: of the table.
+        open: whether the trace leaves the sizes open.
+    """
+
+    name: str
+    ids: tuple
+    rows: int
+    outputs: int = 2
+    columns: int = 3
+    open: bool = False
+
+
+CASES = [
+    Gathered("twice the same row", ((0, 2, 2), (4, 1, 0), (2, 4, 2), (1, 1, 1)), 5),
+    Gathered("one position", ((3,), (0,), (3,)), 5),
+    Gathered("more rows than are read", ((30, 7, 30), (7, 7, 2)), 40),
+    Gathered("as many rows as are read", ((3, 1), (1, 0)), 4),
+    Gathered("one column, one output", ((3, 1), (1, 0)), 4, 1, 1),
+    Gathered("open", ((0, 2, 2), (4, 1, 0)), 5, open=True),
+    Gathered("one position, open", ((4,), (4,), (1,)), 5, open=True),
+]
+
+
+def check_gathered(case):
+    """Check all that a factor computes against rows that are added up one by one."""
+    rng = np.random.default_rng(3)
+    n, t, m, o, rows = len(case.ids), len(case.ids[0]), case.outputs, case.columns, case.rows
+    d, x, u = rng.normal(size=(n, m, t, o)), rng.normal(size=(rows * o, 3)), rng.normal(size=(n, m, 3))
+    arguments = tf.constant(case.ids), tf.constant(d), tf.constant(rows), tf.constant(x), tf.constant(u)
+    specs = [tf.TensorSpec([None] * each.shape.rank if case.open else each.shape, each.dtype) for each in arguments]
+    compute = tf.function(lambda *given: _of(case, *given), autograph=False, input_signature=specs)
+    j = _added_up(case.ids, d, rows)
+    flat = j.reshape(n * m, rows * o)
+    twice = 2.0 * j + _added_up(np.flip(case.ids, 0), d, rows)
+    expected = {
+        "number of columns": rows * o,
+        "dense": j,
+        "matmul": (flat @ x).reshape(n, m, 3),
+        "matmul of a column": (flat @ x[:, :1]).reshape(n, m, 1),
+        "adjoint": flat.T @ u.reshape(n * m, 3),
+        "adjoint of a column": flat.T @ u[:, :, :1].reshape(n * m, 1),
+        "kernel": flat @ flat.T,
+        "row norms": (j**2).sum(2),
+        "column norms": (flat**2).sum(0),
+        "scaled and joined": twice,
+        "sparse rows": np.concatenate([np.zeros([n, m, 7]), j, twice], 2),
+    }
+    computed = compute(*arguments)
+    assert set(computed) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(computed[name], value, rtol=1e-12, atol=1e-12, err_msg=f"{case.name}: {name}")
+
+
+def _added_up(ids, d, rows):
+    """The definition: `[n,m,rows·o]`."""
+    n, m, t, o = d.shape
+    j = np.zeros([n, m, rows, o])
+    for k in range(n):
+        for position in range(t):
+            j[k, :, ids[k][position]] += d[k, :, position]
+    return j.reshape(n, m, rows * o)
+
+
+def _of(case, ids, d, rows, x, u):
+    """All that the factor computes, by name."""
+    rows = rows if case.open else case.rows
+    factor = GatherFactor(ids, d, rows)
+    assert not factor.has_outer_form and factor.dtype == tf.float64
+    names = factor.axes_of_tensors()
+    assert [len(each) for each in names] == [tensor.shape.rank for tensor in factor.tensors()]
+    assert names[:2] == ("nt", "nmto")
+    both = factor.scaled(2.0).joined(GatherFactor(tf.reverse(ids, [0]), d, rows))
+    parts = side_by_side([sparse_rows(factor, 7), sparse_rows(DenseFactor(both.dense()), 7 + factor.num_columns)])
+    assert parts.columns.dtype == tf.int32
+    return {
+        "number of columns": factor.num_columns,
+        "dense": factor.dense(),
+        "matmul": factor.matmul(x),
+        "matmul of a column": factor.matmul(x[:, :1]),
+        "adjoint": factor.adjoint_matmul(u),
+        "adjoint of a column": factor.adjoint_matmul(u[:, :, :1]),
+        "kernel": factor.kernel(),
+        "row norms": factor.squared_row_norms(),
+        "column norms": factor.squared_column_norms(),
+        "scaled and joined": both.dense(),
+        "sparse rows": GatherFactor(parts.columns, parts.values[..., None], 7 + 2 * factor.num_columns).dense(),
+    }

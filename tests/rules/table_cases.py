@@ -1,0 +1,88 @@
+"""Cases of tables that are read by index: which rows each example of J touches, against TensorFlow's, row by row."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.jacobians import jacobian_operator
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+
+IDS = tf.constant([0, 3, 3, 6, 1, 5])
+MATRIX = tf.constant([[1.0, 0.5], [0.0, 2.0]], tf.float64)
+OF_ROWS = tf.constant([0, 2, 2, 1, 0, 1, 2])
+
+
+@dataclasses.dataclass(frozen=True)
+class TableCase:
+    """What is computed of a table, of another with as many rows, and of a scalar.
+
+    Attributes:
+        name: what is special about it.
+        function: of variables `a[7,4]`, `b[7,2]` and `s[]`, to `[n, ...]`.
+        positions: how many rows an example touches, in a `GatherFactor`; 0 for dense columns, None for either.
+    """
+
+    name: str
+    function: Callable
+    positions: int | None = 0
+
+
+CASES = [
+    TableCase("read", lambda a, b, s: tf.gather(a, IDS), 1),
+    TableCase("read by tuples", lambda a, b, s: tf.gather_nd(tf.exp(a), IDS[:, None]), 1),
+    TableCase("normalised", lambda a, b, s: tf.gather(tf.linalg.l2_normalize(a, axis=-1), IDS), 1),
+    TableCase("side by side", lambda a, b, s: tf.gather(tf.concat([a, tf.exp(b)], axis=1), IDS), 1),
+    TableCase("some columns", lambda a, b, s: tf.gather(a[:, 1:3], IDS), 1),
+    TableCase("used twice", lambda a, b, s: tf.gather(a * a[:, ::-1], IDS), 1),
+    TableCase("matrices", lambda a, b, s: tf.linalg.inv(tf.gather(tf.reshape(a, [-1, 2, 2]) @ MATRIX, IDS)), 1),
+    TableCase("softmax of rows", lambda a, b, s: tf.gather(tf.nn.softmax(a), IDS), 1),
+    TableCase("read twice over", lambda a, b, s: tf.gather(tf.gather(a[:3], OF_ROWS), IDS), 1),
+    TableCase("read from what was read", lambda a, b, s: tf.gather(tf.gather(tf.exp(b), OF_ROWS), IDS), 1),
+    TableCase("own rows", lambda a, b, s: a * tf.sin(b[:, :1]), 1),
+    TableCase("reshaped", lambda a, b, s: tf.sin(tf.reshape(a, [-1])) ** 2, 1),
+    TableCase("one row", lambda a, b, s: a[2] * b[3, 0], 1),
+    TableCase("a part of one row", lambda a, b, s: a[-1, ::2] ** 2, 1),
+    TableCase("rows of columns", lambda a, b, s: a[1:3, :2] * tf.exp(b[:2]), 1),
+    TableCase("neighbours", lambda a, b, s: a[1:] - a[:-1], 2),
+    TableCase("three in a row", lambda a, b, s: tf.sin(a[2:] - 2.0 * a[1:-1] + a[:-2]) * a[1:-1], 4),
+    TableCase("columns of neighbours", lambda a, b, s: a[1:, :2] - a[:-1, ::2], 2),
+    TableCase("a column of neighbours", lambda a, b, s: a[1:, 0] - a[:-1, 2], 2),
+    TableCase("neighbours in a vector", lambda a, b, s: tf.reshape(a, [-1])[2:] - tf.reshape(a, [-1])[:-2], 2),
+    TableCase("less the mean", lambda a, b, s: tf.gather(a - tf.reduce_mean(a, axis=0), IDS)),
+    TableCase("scaled", lambda a, b, s: tf.gather(s * a, IDS)),
+    TableCase("turned", lambda a, b, s: tf.gather(tf.transpose(a), [0, 3, 3])),
+    TableCase("in a row of its own", lambda a, b, s: tf.cumsum(a)[1:]),
+    TableCase("reversed", lambda a, b, s: tf.gather(a[::-1], IDS), None),
+]
+
+
+def variables():
+    """Return a, b and s."""
+    rng = np.random.default_rng(0)
+    return [tf.Variable(rng.normal(size=shape)) for shape in ((7, 4), (7, 2), ())]
+
+
+def check_table(case):
+    """Check J of the squares against TensorFlow's, taken row by row, and the kind of its factors."""
+    kinds, given = [], variables()
+
+    @tf.function(autograph=False)
+    def both():
+        with tf.GradientTape(persistent=True) as tape:
+            y = case.function(*given) ** 2
+        rows = [tape.jacobian(y, variable, experimental_use_pfor=False) for variable in given]
+        used = [(variable, row) for variable, row in zip(given, rows) if row is not None]
+        operator = jacobian_operator(y, [variable for variable, _ in used], examples_mix="full")
+        kinds.extend(operator.factors)
+        parts = [tf.reshape(tf.convert_to_tensor(row), [tf.size(y), tf.size(variable)]) for variable, row in used]
+        return operator.to_dense(), tf.concat(parts, axis=1)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "tfjac")
+        ours, theirs = both()
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12, err_msg=case.name)
+    touched = [factor.ids.shape[1] if isinstance(factor, GatherFactor) else 0 for factor in kinds]
+    assert case.positions is None or touched == [case.positions] * len(kinds), f"{case.name}: {touched}"
