@@ -23,7 +23,7 @@ def test_products_and_norms(case):
 
 def test_a_single_example_keeps_to_its_row():
     kinds = []
-    table, _, scale = variables()
+    table, _, scale, _ = variables()
     dense = tf.function(
         lambda: kinds.extend(jacobian_operator(table[2:3] * scale, [table]).factors) or kinds[0].dense()
     )

@@ -13,11 +13,13 @@ import random
 import re
 import sys
 import time
+import types
 import warnings
 
 import tensorflow as tf
 
 import tfjac
+from tests.graph import test_example_axis as example_axis
 from tests.mutation import survivors
 from tests.mutation.mutants import mutants
 from tests.mutation.running import Failure, fails, lines_run, put_in_place
@@ -26,6 +28,12 @@ from tests.rules.cases import APART, MIXING
 from tests.rules.running import check, check_mixes, expected
 
 ROOT = pathlib.Path(tfjac.__file__).parent
+
+
+def _named(functions):
+    return [types.SimpleNamespace(name=name) for name in functions]
+
+
 MODULES = [
     path.relative_to(ROOT).as_posix()
     for place in ("graph/example_rules", "jacobians/factors/rules")
@@ -36,6 +44,8 @@ MODULES += [f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices
 CHECKS = [
     (check, APART),
     (check_mixes, MIXING),
+    (lambda case: example_axis.test_independent_examples_are_recognised(case.name), _named(example_axis.INDEPENDENT)),
+    (lambda case: example_axis.test_mixing_is_refused_and_named(case.name), _named(example_axis.MIXING)),
     (table_cases.check_table, table_cases.CASES),
     (gather_cases.check_gathered, gather_cases.CASES),
 ]

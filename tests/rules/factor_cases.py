@@ -240,8 +240,17 @@ APART = [
     FactorCase("StridedSlice of rows", lambda x, w: x * w[1:, ::-1] - x * w[:-1], ROW, ((4, 4),)),
     FactorCase("StridedSlice of columns", lambda x, w: x * w[:3, 1:2] + w[::-2, 0][:, None] * 0, ROW, ((6, 4),)),
     FactorCase("Slice", lambda x, w: x * tf.slice(w, [1, 2], [3, 1]), ROW, ((5, 4),)),
+    FactorCase("Slice of whole rows", lambda x, w: x * tf.slice(w, [1, 0], [3, 4]), ROW, ((5, 4),)),
+    FactorCase("StridedSlice behind", behind(lambda x, w: x * w[1:]), (2, 4), ((3, 3, 4),), refused=True),
+    FactorCase("ReadVariableOp behind", behind(lambda x, w: x * w), (2, 4), ((2, 3, 4),), refused=True),
     FactorCase("ReadVariableOp", lambda x, w: x * w, ROW, ((3, 4),)),
     FactorCase("ReadVariableOp of several rows each", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((6, 2),)),
+    FactorCase(
+        "Reshape of several rows each, which are computed",
+        lambda x, w: x * tf.reshape(tf.exp(w), [-1, 4]),
+        ROW,
+        ((6, 2),),
+    ),
     FactorCase("Reshape", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((2, 6),)),
     *(case for case in MOVES if case.name.startswith(("ResourceGather", "SparseTensorDenseMatMul"))),
 ]

@@ -20,7 +20,7 @@ class Gathered:
         rows: of the table.
         outputs: m.
         columns: of the table.
-        open: whether the trace leaves the sizes open.
+        open: which axes of `ids[n,t]` the trace leaves open; where both, all other sizes too.
     """
 
     name: str
@@ -28,17 +28,20 @@ class Gathered:
     rows: int
     outputs: int = 2
     columns: int = 3
-    open: bool = False
+    open: str = ""
 
 
 CASES = [
     Gathered("twice the same row", ((0, 2, 2), (4, 1, 0), (2, 4, 2), (1, 1, 1)), 5),
     Gathered("one position", ((3,), (0,), (3,)), 5),
     Gathered("more rows than are read", ((30, 7, 30), (7, 7, 2)), 40),
-    Gathered("as many rows as are read", ((3, 1), (1, 0)), 4),
+    Gathered("none twice", ((30, 7), (1, 2)), 40),
+    Gathered("as many rows as are read", ((3, 3), (1, 0)), 4),
     Gathered("one column, one output", ((3, 1), (1, 0)), 4, 1, 1),
-    Gathered("open", ((0, 2, 2), (4, 1, 0)), 5, open=True),
-    Gathered("one position, open", ((4,), (4,), (1,)), 5, open=True),
+    Gathered("open", ((0, 2, 2), (4, 1, 0)), 5, open="nt"),
+    Gathered("one position, open", ((4,), (4,), (1,)), 5, open="nt"),
+    Gathered("open examples", ((0, 2, 2), (4, 1, 0)), 50, open="n"),
+    Gathered("open positions", ((0, 2, 2), (4, 1, 0)), 50, open="t"),
 ]
 
 
@@ -46,9 +49,9 @@ def check_gathered(case):
     """Check all that a factor computes against rows that are added up one by one."""
     rng = np.random.default_rng(3)
     n, t, m, o, rows = len(case.ids), len(case.ids[0]), case.outputs, case.columns, case.rows
-    d, x, u = rng.normal(size=(n, m, t, o)), rng.normal(size=(rows * o, 3)), rng.normal(size=(n, m, 3))
+    d, x, u = rng.normal(size=(n, m, t, o)), rng.normal(size=(rows * o, 2)), rng.normal(size=(n, m, 2))
     arguments = tf.constant(case.ids), tf.constant(d), tf.constant(rows), tf.constant(x), tf.constant(u)
-    specs = [tf.TensorSpec([None] * each.shape.rank if case.open else each.shape, each.dtype) for each in arguments]
+    specs = [_spec(each, names, case.open) for each, names in zip(arguments, ("nt", "nmto", "", "qr", "nmr"))]
     compute = tf.function(lambda *given: _of(case, *given), autograph=False, input_signature=specs)
     j = _added_up(case.ids, d, rows)
     flat = j.reshape(n * m, rows * o)
@@ -56,11 +59,12 @@ def check_gathered(case):
     expected = {
         "number of columns": rows * o,
         "dense": j,
-        "matmul": (flat @ x).reshape(n, m, 3),
+        "matmul": (flat @ x).reshape(n, m, 2),
         "matmul of a column": (flat @ x[:, :1]).reshape(n, m, 1),
-        "adjoint": flat.T @ u.reshape(n * m, 3),
+        "adjoint": flat.T @ u.reshape(n * m, 2),
         "adjoint of a column": flat.T @ u[:, :, :1].reshape(n * m, 1),
         "kernel": flat @ flat.T,
+        "kernel of a table too large for rows": flat @ flat.T,
         "row norms": (j**2).sum(2),
         "column norms": (flat**2).sum(0),
         "scaled and joined": twice,
@@ -70,6 +74,12 @@ def check_gathered(case):
     assert set(computed) == set(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(computed[name], value, rtol=1e-12, atol=1e-12, err_msg=f"{case.name}: {name}")
+
+
+def _spec(tensor, names, open_axes):
+    """What the trace knows of a tensor with axes `names`."""
+    is_open = [open_axes == "nt" or name in open_axes for name in names]
+    return tf.TensorSpec([None if each else size for each, size in zip(is_open, tensor.shape)], tensor.dtype)
 
 
 def _added_up(ids, d, rows):
@@ -84,8 +94,9 @@ def _added_up(ids, d, rows):
 
 def _of(case, ids, d, rows, x, u):
     """All that the factor computes, by name."""
-    rows = rows if case.open else case.rows
+    rows = rows if case.open == "nt" else case.rows
     factor = GatherFactor(ids, d, rows)
+    assert GatherFactor(ids, tf.cast(d, tf.float16), rows).dtype == tf.float32
     assert not factor.has_outer_form and factor.dtype == tf.float64
     names = factor.axes_of_tensors()
     assert [len(each) for each in names] == [tensor.shape.rank for tensor in factor.tensors()]
@@ -101,6 +112,7 @@ def _of(case, ids, d, rows, x, u):
         "adjoint": factor.adjoint_matmul(u),
         "adjoint of a column": factor.adjoint_matmul(u[:, :, :1]),
         "kernel": factor.kernel(),
+        "kernel of a table too large for rows": GatherFactor(ids, d, rows if case.open else 10**9).kernel(),
         "row norms": factor.squared_row_norms(),
         "column norms": factor.squared_column_norms(),
         "scaled and joined": both.dense(),

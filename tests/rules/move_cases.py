@@ -189,7 +189,7 @@ APART = [
     ),
     Case(
         "GatherNd of rows",
-        lambda x, w: tf.gather_nd(tf.identity(w), [[[0]], [[2]], [[1]]])[:, 0] * x,
+        lambda x, w: tf.gather_nd(tf.identity(w), [[[0], [3]], [[2], [2]], [[1], [4]]]) * x[:, None],
         variables=((5, 4),),
     ),
     Case("GatherNd behind", behind(lambda x: tf.gather_nd(x, [[1], [0], [1], [1]])), (2, 4)),

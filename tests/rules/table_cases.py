@@ -15,13 +15,23 @@ MATRIX = tf.constant([[1.0, 0.5], [0.0, 2.0]], tf.float64)
 OF_ROWS = tf.constant([0, 2, 2, 1, 0, 1, 2])
 
 
+def nothing(s):
+    """The number 0, which the graph does not fix."""
+    return tf.cast(s > 1e9, tf.int32)
+
+
+def opened(a, s):
+    """The table, of a size that the graph does not fix."""
+    return tf.reshape(a, [7 + nothing(s), 4 + nothing(s)])
+
+
 @dataclasses.dataclass(frozen=True)
 class TableCase:
     """What is computed of a table, of another with as many rows, and of a scalar.
 
     Attributes:
         name: what is special about it.
-        function: of variables `a[7,4]`, `b[7,2]` and `s[]`, to `[n, ...]`.
+        function: of variables `a[7,4]`, `b[7,2]`, `s[]` and `c[7]`, to `[n, ...]`.
         positions: how many rows an example touches, in a `GatherFactor`; 0 for dense columns, None for either.
     """
 
@@ -31,38 +41,51 @@ class TableCase:
 
 
 CASES = [
-    TableCase("read", lambda a, b, s: tf.gather(a, IDS), 1),
-    TableCase("read by tuples", lambda a, b, s: tf.gather_nd(tf.exp(a), IDS[:, None]), 1),
-    TableCase("normalised", lambda a, b, s: tf.gather(tf.linalg.l2_normalize(a, axis=-1), IDS), 1),
-    TableCase("side by side", lambda a, b, s: tf.gather(tf.concat([a, tf.exp(b)], axis=1), IDS), 1),
-    TableCase("some columns", lambda a, b, s: tf.gather(a[:, 1:3], IDS), 1),
-    TableCase("used twice", lambda a, b, s: tf.gather(a * a[:, ::-1], IDS), 1),
-    TableCase("matrices", lambda a, b, s: tf.linalg.inv(tf.gather(tf.reshape(a, [-1, 2, 2]) @ MATRIX, IDS)), 1),
-    TableCase("softmax of rows", lambda a, b, s: tf.gather(tf.nn.softmax(a), IDS), 1),
-    TableCase("read twice over", lambda a, b, s: tf.gather(tf.gather(a[:3], OF_ROWS), IDS), 1),
-    TableCase("read from what was read", lambda a, b, s: tf.gather(tf.gather(tf.exp(b), OF_ROWS), IDS), 1),
-    TableCase("own rows", lambda a, b, s: a * tf.sin(b[:, :1]), 1),
-    TableCase("reshaped", lambda a, b, s: tf.sin(tf.reshape(a, [-1])) ** 2, 1),
-    TableCase("one row", lambda a, b, s: a[2] * b[3, 0], 1),
-    TableCase("a part of one row", lambda a, b, s: a[-1, ::2] ** 2, 1),
-    TableCase("rows of columns", lambda a, b, s: a[1:3, :2] * tf.exp(b[:2]), 1),
-    TableCase("neighbours", lambda a, b, s: a[1:] - a[:-1], 2),
-    TableCase("three in a row", lambda a, b, s: tf.sin(a[2:] - 2.0 * a[1:-1] + a[:-2]) * a[1:-1], 4),
-    TableCase("columns of neighbours", lambda a, b, s: a[1:, :2] - a[:-1, ::2], 2),
-    TableCase("a column of neighbours", lambda a, b, s: a[1:, 0] - a[:-1, 2], 2),
-    TableCase("neighbours in a vector", lambda a, b, s: tf.reshape(a, [-1])[2:] - tf.reshape(a, [-1])[:-2], 2),
-    TableCase("less the mean", lambda a, b, s: tf.gather(a - tf.reduce_mean(a, axis=0), IDS)),
-    TableCase("scaled", lambda a, b, s: tf.gather(s * a, IDS)),
-    TableCase("turned", lambda a, b, s: tf.gather(tf.transpose(a), [0, 3, 3])),
-    TableCase("in a row of its own", lambda a, b, s: tf.cumsum(a)[1:]),
-    TableCase("reversed", lambda a, b, s: tf.gather(a[::-1], IDS), None),
+    TableCase("read", lambda a, b, s, c: tf.gather(a, IDS), 1),
+    TableCase("read by tuples", lambda a, b, s, c: tf.gather_nd(tf.exp(a), IDS[:, None]), 1),
+    TableCase("normalised", lambda a, b, s, c: tf.gather(tf.linalg.l2_normalize(a, axis=-1), IDS), 1),
+    TableCase("side by side", lambda a, b, s, c: tf.gather(tf.concat([a, tf.exp(b)], axis=1), IDS), 1),
+    TableCase("some columns", lambda a, b, s, c: tf.gather(a[:, 1:3], IDS), 1),
+    TableCase("used twice", lambda a, b, s, c: tf.gather(a * a[:, ::-1], IDS), 1),
+    TableCase("matrices", lambda a, b, s, c: tf.linalg.inv(tf.gather(tf.reshape(a, [-1, 2, 2]) @ MATRIX, IDS)), 1),
+    TableCase("softmax of rows", lambda a, b, s, c: tf.gather(tf.nn.softmax(a), IDS), 1),
+    TableCase("read twice over", lambda a, b, s, c: tf.gather(tf.gather(a[:3], OF_ROWS), IDS), 1),
+    TableCase("read from what was read", lambda a, b, s, c: tf.gather(tf.gather(tf.exp(b), OF_ROWS), IDS), 1),
+    TableCase("own rows", lambda a, b, s, c: a * tf.sin(b[:, :1]), 1),
+    TableCase("reshaped", lambda a, b, s, c: tf.sin(tf.reshape(a, [-1])) ** 2, 1),
+    TableCase("one row", lambda a, b, s, c: a[2] * b[3, 0], 1),
+    TableCase("a part of one row", lambda a, b, s, c: a[-1, ::2] ** 2, 1),
+    TableCase("rows of columns", lambda a, b, s, c: a[1:3, :2] * tf.exp(b[:2]), 1),
+    TableCase("neighbours", lambda a, b, s, c: a[1:] - a[:-1], 2),
+    TableCase("three in a row", lambda a, b, s, c: tf.sin(a[2:] - 2.0 * a[1:-1] + a[:-2]) * a[1:-1], 4),
+    TableCase("columns of neighbours", lambda a, b, s, c: a[1:, :2] - a[:-1, ::2], 2),
+    TableCase("a column of neighbours", lambda a, b, s, c: a[1:, 0] - a[:-1, 2], 2),
+    TableCase("neighbours in a vector", lambda a, b, s, c: tf.reshape(a, [-1])[2:] - tf.reshape(a, [-1])[:-2], 2),
+    TableCase("less the mean", lambda a, b, s, c: tf.gather(a - tf.reduce_mean(a, axis=0), IDS)),
+    TableCase("scaled", lambda a, b, s, c: tf.gather(s * a, IDS)),
+    TableCase("turned", lambda a, b, s, c: tf.gather(tf.transpose(a), [0, 3, 3])),
+    TableCase("in a row of its own", lambda a, b, s, c: tf.cumsum(a)[1:]),
+    TableCase("reversed", lambda a, b, s, c: tf.gather(a[::-1], IDS), None),
+    TableCase("a vector", lambda a, b, s, c: tf.gather(tf.exp(c), IDS), 1),
+    TableCase("in a new axis", lambda a, b, s, c: tf.sin(a[tf.newaxis, 1:3]), None),
+    TableCase("a part of one row as a matrix", lambda a, b, s, c: tf.slice(a, [2, 1], [1, 2]) ** 2, None),
+    TableCase("whole rows of a slice", lambda a, b, s, c: tf.gather(tf.slice(a, [1, 0], [6, 4]), [0, 3, 3]), 1),
+    TableCase("of open size", lambda a, b, s, c: tf.gather(tf.exp(opened(a, s)), IDS)),
+    TableCase("of open size, by tuples", lambda a, b, s, c: tf.gather_nd(tf.exp(opened(a, s)), IDS[:, None])),
+    TableCase("a slice of open size", lambda a, b, s, c: tf.gather(a[nothing(s) :], IDS)),
+    TableCase("a slice of what is of open size", lambda a, b, s, c: tf.gather(opened(a, s)[1:], IDS % 6)),
+    TableCase("read, computed and read", lambda a, b, s, c: tf.gather(tf.exp(tf.gather(b, OF_ROWS)), IDS), None),
+    TableCase(
+        "by a branch", lambda a, b, s, c: tf.gather(tf.cond(s > 9.0, lambda: a * a, lambda: tf.exp(a)), IDS), None
+    ),
+    TableCase("by a loop", lambda a, b, s, c: tf.gather(tf.map_fn(lambda row: tf.cumsum(row) * row[0], a), IDS), None),
 ]
 
 
 def variables():
-    """Return a, b and s."""
+    """Return a, b, s and c."""
     rng = np.random.default_rng(0)
-    return [tf.Variable(rng.normal(size=shape)) for shape in ((7, 4), (7, 2), ())]
+    return [tf.Variable(rng.normal(size=shape)) for shape in ((7, 4), (7, 2), (), (7,))]
 
 
 def check_table(case):
