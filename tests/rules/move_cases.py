@@ -32,14 +32,41 @@ def strided(x):
     )
 
 
-def put_back(x, shape, begin, end, strides, begin_from=0, end_to=0):
+def put_back(x, shape, begin, end, strides, begin_from=0, end_to=0, **masks):
     """The transpose of a slice."""
-    masks = {"begin_mask": begin_from, "end_mask": end_to}
+    masks = {"begin_mask": begin_from, "end_mask": end_to, **masks}
     return tf.raw_ops.StridedSliceGrad(shape=shape, begin=begin, end=end, strides=strides, dy=x, **masks)
 
 
 def slice_gradient_under_xla(x):
     return tf.recompute_grad(lambda u: tf.slice(u, [0, 1], [-1, 2]))(x)
+
+
+def sum_undoing_a_broadcast(x):
+    """The gradient of a row that all positions share; x is `[positions, n, 4]`."""
+    with tf.GradientTape() as tape:
+        row = tf.exp(x[0])
+        tape.watch(row)
+        y = tf.sin(x) * row
+    return tape.gradient(y, row)[None]
+
+
+def from_the_end(x):
+    """Axes that are counted from the end, behind that of the examples, which run along the last of x."""
+    y = tf.squeeze(tf.expand_dims(x, -1) ** 2, -1)
+    both = tf.unstack(tf.stack([tf.squeeze(y[None], -3), tf.sin(x)], -1), axis=-1)
+    return tf.concat([both[0] * both[1], tf.split(x, 2, axis=-2)[1]], -2)
+
+
+def gathered_from_the_end(x):
+    return tf.reduce_prod(tf.gather(x, [[0, 1, 1], [2, 3, 0]], axis=-1), 1)
+
+
+def gathered_in_batches(x, tables):
+    """From one table for each position, by indices of examples; and from positions by batches of indices."""
+    rows = tf.gather(tables, [[2, 0, 1], [1, 1, 4]], axis=1, batch_dims=1)  # [2, n]
+    columns = tf.gather(tf.transpose(x, [1, 2, 0]), [[0, 1], [2, 3]], axis=1, batch_dims=1)  # [2, 2, n]
+    return tf.transpose(columns * rows[:, None], [2, 0, 1])
 
 
 ROWS_OF_EXAMPLES = tf.constant([[2, 0], [1, 1], [0, 3]])
@@ -116,6 +143,10 @@ APART = [
     Case("Reshape behind", behind(lambda x: tf.reshape(tf.reshape(x, [2 * N, 4]), [2, N, 2, 2])), (2, 4)),
     Case("ExpandDims, Squeeze", lambda x: tf.squeeze(tf.expand_dims(x, 1) ** 2, 1)),
     Case("ExpandDims, Squeeze behind", behind(lambda x: tf.squeeze(tf.expand_dims(x, 1) ** 2, 1)), (2, 4)),
+    Case("Reshape of a sum that undoes a broadcast", behind(sum_undoing_a_broadcast), (2, 4), open=True),
+    Case("axes from the end", last(from_the_end)),
+    Case("Squeeze of all axes of size one", lambda x: tf.squeeze(tf.sin(x)[:, None, :, None])),
+    Case("Squeeze of all axes of size one behind", last(lambda x: tf.squeeze(tf.sin(x)[None]))),
     Case("Transpose", lambda x: tf.transpose(tf.transpose(x, [2, 0, 1]) ** 2, [1, 2, 0]), (2, 4)),
     Case(
         "ConjugateTranspose",
@@ -138,6 +169,8 @@ APART = [
         (2, 4),
     ),
     Case("Tile", lambda x, w: tf.tile(x, [1, 2]) * tf.tile(w, [N, 2]), variables=((1, 4),)),
+    Case("Tile of what all share, open", lambda x, w: x * tf.tile(w, [tf.shape(x)[0], 1]), (4,), ((1, 4),), open=True),
+    Case("Tile by an open number", lambda x: tf.ensure_shape(tf.tile(x, [1, tf.shape(x)[0]]), [None, 12]), open=True),
     Case("Tile behind", behind(lambda x: tf.tile(x, [2, 1, 3])), (2, 4)),
     Case("ConcatV2", lambda x: tf.concat([x, x * x], -1)),
     Case("ConcatV2 behind", behind(lambda x: tf.concat([x, x * x], 0)), (2, 4)),
@@ -155,6 +188,11 @@ APART = [
     Case("StridedSlice behind", behind(lambda x: x[1:, :, ::-1] * x[0, ..., 1:2]), (2, 4)),
     Case("StridedSliceGrad", lambda x: put_back(x, [N, 5, 9], [0, 1, 0], [N, 5, 8], [1, 2, 2], 1, 1), (2, 4)),
     Case("StridedSliceGrad behind", behind(lambda x: put_back(x, [5, N, 4], [2, 0], [4, N], [1, 1], 0, 2)), (2, 4)),
+    Case("StridedSliceGrad of the first axis", behind(lambda x: put_back(x, [5, N, 4], [2], [4], [1])), (2, 4)),
+    Case(
+        "StridedSliceGrad of a new axis",
+        lambda x: put_back(tf.sin(x)[None], [N, 4], [0, 0], [0, 0], [1, 1], 2, 2, new_axis_mask=1),
+    ),
     Case("XlaDynamicUpdateSlice", slice_gradient_under_xla, jit=True),
     Case(
         "XlaDynamicUpdateSlice behind",
@@ -168,6 +206,9 @@ APART = [
         behind(lambda x: tf.gather(x, [1, 0, 1]) * tf.gather(x, [[0, 3]], axis=2)[:1, :, 0, :1]),
         (2, 4),
     ),
+    Case("GatherV2 behind, by pairs", behind(lambda x: tf.gather(tf.sin(x), [[0, 1]])[0]), (2, 4)),
+    Case("GatherV2 from the end", gathered_from_the_end),
+    Case("GatherV2 in batches", gathered_in_batches, (2, 4), ((2, 5),), refused=True),
     Case("ResourceGather", looked_up, variables=((4, 4),)),
     Case("ResourceGather behind", looked_up_behind, variables=((4, 4),)),
     Case(

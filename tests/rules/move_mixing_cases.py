@@ -30,7 +30,27 @@ def rotated(x):
     return tf.concat([x[1:], x[:1]], 0)
 
 
+OTHER_ROWS = {
+    "Pad in front": lambda x: tf.pad(x, [[1, 0], [0, 0]]),
+    "MirrorPad behind": lambda x: tf.pad(x, [[0, 1], [0, 0]], "SYMMETRIC"),
+    "Tile of examples": lambda x: tf.tile(x, [2, 1]),
+    "ConcatV2 of all": lambda x: tf.concat([x, x * x], 0),
+    "ConcatV2 of all, from the end": lambda x: tf.concat([x, x * x], -2),
+    "Split in threes": lambda x: tf.split(x, 3)[1],
+    "Split in threes, from the end": lambda x: tf.split(x, 3, axis=-2)[1],
+    "Slice from the second": lambda x: tf.slice(x, [1, 0], [-1, 4]),
+    "Slice of two": lambda x: tf.slice(x, [0, 0], [2, 4]) * x[1:2],
+    "Slice from the second, of two": lambda x: tf.slice(x, [1, 0], [2, 4]),
+    "StridedSlice from the second": lambda x: x[1:],
+    "StridedSlice to the second": lambda x: x[:2][1:],
+    "StridedSlice of every other": lambda x: x[::2],
+    "StridedSlice backwards": lambda x: x[::-1],
+}
+"""Of open size too, where that there are more rows or fewer is not seen."""
+
 MIXING = [
+    *(Case(name, function) for name, function in OTHER_ROWS.items()),
+    *(Case(name + ", open", function, open=True) for name, function in OTHER_ROWS.items()),
     Case("Reshape", lambda x: tf.reshape(tf.transpose(x), [N, 4])),
     Case("Transpose", lambda x: tf.ensure_shape(tf.transpose(x, swapped(x)), [N, N]), (N,)),
     Case(
