@@ -115,7 +115,7 @@ def analysis_of(function, batch):
     """Trace `function` and analyse it; keras layers are made once outside."""
     graph = {}
 
-    @tf.function(input_signature=[tf.TensorSpec([batch, 4, 5])])
+    @tf.function(input_signature=[tf.TensorSpec([batch, 4, 5])], autograph=False)
     def trace(x):
         y = function(x)
         try:
