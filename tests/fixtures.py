@@ -56,7 +56,7 @@ def compiled(request):
     """Give a function that wraps its argument to run eagerly, as a tf.function, or compiled by XLA."""
     if request.param == "eager":
         return lambda function: function
-    return tf.function(jit_compile=request.param == "jit")
+    return tf.function(jit_compile=request.param == "jit", autograph=False)
 
 
 @pytest.fixture(params=[tf.float32, tf.float64], ids=["float32", "float64"])

@@ -159,7 +159,7 @@ def test_rows(name, way, tmp_path):
         function, variable = loaded.call, loaded.w
     shape = OPEN if way in ("saved", "nested_twice") else STATIC
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64)])
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64)], autograph=False)
     def analyse(x):
         y = function(x)
         return tfjac.per_example_jacobian(y, variable), tfjac.jacobian(y, variable, mode="reverse")

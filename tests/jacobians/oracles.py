@@ -11,7 +11,7 @@ def rows_one_at_a_time(model, inputs, variables):
     """
     inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
 
-    @tf.function  # a model may need a graph
+    @tf.function(autograph=False)  # a model may need a graph
     def row(k, *x):
         with tf.GradientTape() as tape:
             outputs = tf.reshape(model(list(x) if len(x) > 1 else x[0]), [-1])

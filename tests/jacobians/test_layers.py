@@ -221,7 +221,7 @@ def jacobian_and_way(model, inputs, variables, batch, jit_compile=False, **optio
         lambda x: tf.TensorSpec([batch, None if open_length else x.shape[1], *x.shape[2:]], x.dtype), inputs
     )
 
-    @tf.function(input_signature=[specs], jit_compile=jit_compile)
+    @tf.function(input_signature=[specs], jit_compile=jit_compile, autograph=False)
     def jacobian(x):
         return tfjac.per_example_jacobian(model(x), variables, **options)
 

@@ -59,7 +59,9 @@ def evaluate(problem, function, batch=None, jit_compile=False):
     """Return `function(operator)` from inside a tf.function on the problem's model, as arrays."""
     model, x, variables, _ = problem
 
-    @tf.function(input_signature=[tf.TensorSpec([batch, *x.shape[1:]], x.dtype)], jit_compile=jit_compile)
+    @tf.function(
+        input_signature=[tf.TensorSpec([batch, *x.shape[1:]], x.dtype)], jit_compile=jit_compile, autograph=False
+    )
     def program(x):
         return function(tfjac.jacobian_operator(model(x), variables))
 

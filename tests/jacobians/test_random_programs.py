@@ -24,7 +24,7 @@ def check(seed):
     chunk_size = 2 if seed % 5 == 0 else None
     called = tf.function(program, autograph=False) if seed % 3 == 0 else program
 
-    @tf.function(input_signature=open_batch if seed % 2 else None, jit_compile=seed % 8 == 0)
+    @tf.function(input_signature=open_batch if seed % 2 else None, jit_compile=seed % 8 == 0, autograph=False)
     def analyse(x):
         y = called(x)
         operator = tfjac.jacobian_operator(y, program.variables)

@@ -197,7 +197,7 @@ def test_rows_by_rules_alone(name):
             variable.assign(variable + 0.1 * rng.normal(size=variable.shape))
         variables = [variable.value for variable in model.trainable_variables]
 
-        @tf.function(input_signature=[tf.TensorSpec([None, *shape], x.dtype)])
+        @tf.function(input_signature=[tf.TensorSpec([None, *shape], x.dtype)], autograph=False)
         def jacobians(x):
             return tfjac.per_example_jacobian(model(x), variables)
 

@@ -144,7 +144,7 @@ def test_products_of_nothing(name):
     model, inputs = build(name)
     size = model.count_params()
 
-    @tf.function(input_signature=[tf.TensorSpec([None, *inputs.shape[1:]], tf.float64)])
+    @tf.function(input_signature=[tf.TensorSpec([None, *inputs.shape[1:]], tf.float64)], autograph=False)
     def products(x):
         operator = tfjac.jacobian_operator(model(x), model.trainable_variables)
         return operator.gram(), operator.matvec(tf.zeros([operator.num_rows], tf.float64), adjoint=True)
@@ -159,7 +159,7 @@ def test_products_without_rows():
     model, inputs, rows = built_with_rows("LSTM")
     dense = np.concatenate([block.reshape(2 * N, -1) for block in rows], 1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def products(x):
         operator = tfjac.jacobian_operator(model(x), model.trainable_variables)
         return operator.gram(), operator.kernel(), operator.row_norms()
@@ -175,7 +175,7 @@ def test_differentiates_again(rng):
     model, inputs = build("GRU")
     weight = model.trainable_variables[1].value
 
-    @tf.function
+    @tf.function(autograph=False)
     def size(x):
         jacobian = tfjac.per_example_jacobian(model(x), model.trainable_variables)
         return tf.add_n([tf.reduce_sum(block**2) for block in jacobian])

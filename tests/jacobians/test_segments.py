@@ -152,7 +152,7 @@ def assert_all_close(found, expected):
 def test_jacobian(case):
     model, batch, expected = case
 
-    @tf.function(input_signature=[open_shapes(batch)])
+    @tf.function(input_signature=[open_shapes(batch)], autograph=False)
     def rows(batch):
         return tfjac.per_segment_jacobian(model(batch, num_graphs=len(SIZES)), model.trainable_variables)
 
@@ -163,7 +163,7 @@ def test_operator(case):
     model, batch, expected = case
     flat = np.concatenate([rows.reshape(len(SIZES) * OUTPUTS, -1) for rows in expected], 1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def products():
         operator = tfjac.segment_operator(model(batch, num_graphs=len(SIZES)), model.trainable_variables)
         return operator.gram(), operator.kernel(), operator.row_norms()
