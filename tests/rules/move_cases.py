@@ -32,6 +32,12 @@ def strided(x):
     )
 
 
+def overruled(x):
+    """A slice of all rows, though its bounds say otherwise."""
+    bounds = {"begin": [1, 1], "end": [0, 3], "strides": [1, 1]}
+    return tf.raw_ops.StridedSlice(input=tf.sin(x), **bounds, begin_mask=1, end_mask=1)
+
+
 def put_back(x, shape, begin, end, strides, begin_from=0, end_to=0, **masks):
     """The transpose of a slice."""
     masks = {"begin_mask": begin_from, "end_mask": end_to, **masks}
@@ -186,6 +192,7 @@ APART = [
     Case("Slice behind", behind(lambda x: tf.slice(x, [1, 0, 1], [1, N, 3])), (2, 4)),
     Case("StridedSlice", strided, (2, 4)),
     Case("StridedSlice behind", behind(lambda x: x[1:, :, ::-1] * x[0, ..., 1:2]), (2, 4)),
+    Case("StridedSlice of masks that overrule bounds", overruled),
     Case("StridedSliceGrad", lambda x: put_back(x, [N, 5, 9], [0, 1, 0], [N, 5, 8], [1, 2, 2], 1, 1), (2, 4)),
     Case("StridedSliceGrad behind", behind(lambda x: put_back(x, [5, N, 4], [2, 0], [4, N], [1, 1], 0, 2)), (2, 4)),
     Case("StridedSliceGrad of the first axis", behind(lambda x: put_back(x, [5, N, 4], [2], [4], [1])), (2, 4)),

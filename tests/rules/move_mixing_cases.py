@@ -30,6 +30,11 @@ def rotated(x):
     return tf.concat([x[1:], x[:1]], 0)
 
 
+def of_columns(y):
+    """Four columns, which the graph would know if nothing in it were unknown."""
+    return tf.ensure_shape(y, [None, 4])
+
+
 OTHER_ROWS = {
     "Pad in front": lambda x: tf.pad(x, [[1, 0], [0, 0]]),
     "MirrorPad behind": lambda x: tf.pad(x, [[0, 1], [0, 0]], "SYMMETRIC"),
@@ -45,6 +50,12 @@ OTHER_ROWS = {
     "StridedSlice to the second": lambda x: x[:2][1:],
     "StridedSlice of every other": lambda x: x[::2],
     "StridedSlice backwards": lambda x: x[::-1],
+    "StridedSlice from an unknown row": lambda x: of_columns(tf.strided_slice(x, [1 + unknown_zero(x), 0], [3, 4])),
+    "StridedSliceGrad to the second": lambda x: put_back(x, [4, 4], [1, 0], [4, 4], [1, 1]),
+    "Pad of unknown size": lambda x: of_columns(tf.pad(x, [[1 + unknown_zero(x), 0], [0, 0]])),
+    "Tile by unknown numbers": lambda x: of_columns(tf.tile(x, [2, 1] + unknown_zero(x))),
+    "ConcatV2 along an unknown axis": lambda x: of_columns(tf.concat([x, x * x], unknown_zero(x))),
+    "Split along an unknown axis": lambda x: of_columns(tf.split(x, 3, unknown_zero(x))[1]),
 }
 """Of open size too, where that there are more rows or fewer is not seen."""
 
