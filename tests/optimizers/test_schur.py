@@ -114,17 +114,16 @@ def test_scipy_finds_the_same_minimum(rng):
 
 def test_single_precision_and_any_number_of_observations(rng):
     """One trace for two numbers of them, solved in double precision."""
-    bundle = Bundle(rng, tf.float32)
+    bundle, double = Bundle(rng, tf.float32), Bundle(np.random.default_rng(0))
+    double.start, double.seen = bundle.start, tf.cast(bundle.seen, tf.float64)
     problem = LeastSquaresProblem(bundle.residuals, bundle.variables, solver="schur", gram_dtype="float64")
+    in_double = LeastSquaresProblem(double.residuals, double.variables)
     for count in (60, 48, 52):
-        bundle.reset()
-        found = problem.solve(bundle.camera[:count], bundle.point[:count], bundle.seen[:count])
-        double = Bundle(np.random.default_rng(0))
-        for one, other in zip(double.variables, bundle.start):
-            one.assign(other)
-        double.start, double.seen = bundle.start, tf.cast(bundle.seen, tf.float64)
-        parts = double.camera[:count], double.point[:count], double.seen[:count]
-        expected = least_squares(lambda parts=parts, double=double: double.residuals(*parts), double.variables)
+        ends = []
+        for each, fit in ((bundle, problem), (double, in_double)):
+            each.reset()
+            ends.append(fit.solve(each.camera[:count], each.point[:count], each.seen[:count]))
+        found, expected = ends
         assert found.success
         np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-3)
 
