@@ -10,11 +10,11 @@ from tests.memory import peak_megabytes
 
 layers = keras.layers
 convolutions = [layers.Conv2D(32, 3, activation="tanh") for _ in range(2)]
-model = keras.Sequential([keras.Input((32, 32, 3)), *convolutions, layers.GlobalAveragePooling2D(), layers.Dense(64)])
+model = keras.Sequential([keras.Input((32, 32, 3)), *convolutions, layers.GlobalAveragePooling2D(), layers.Dense(32)])
 x = tf.random.normal([16, 32, 32, 3])
 model(x)
 programs = []
-for options in ({"chunk_size": 4}, {"memory_budget": 50_000_000}, {}):
+for options in ({"chunk_size": 4}, {"memory_budget": 25_000_000}, {}):
     program = tf.function(lambda x: tfjac.per_example_jacobian(model(x), model.trainable_variables, **options))
     programs.append(program.get_concrete_function(x))
 before, peaks = peak_megabytes(), []
@@ -27,5 +27,5 @@ print(json.dumps(peaks))
 
 def test_chunks_take_less_memory():
     chunks, budget, whole = run_alone(SCRIPT)
-    assert whole > 50, "16 examples x 64 outputs x 12,256 parameters are 50 MB alone: nothing was measured"
+    assert whole > 25, "16 examples x 32 outputs x 11,200 parameters are 23 MB alone: nothing was measured"
     assert max(chunks, budget) < 0.6 * whole
