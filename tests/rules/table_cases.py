@@ -33,11 +33,13 @@ class TableCase:
         name: what is special about it.
         function: of variables `a[7,4]`, `b[7,2]`, `s[]` and `c[7]`, to `[n, ...]`.
         positions: how many rows an example touches, in a `GatherFactor`; 0 for dense columns, None for either.
+        of_tensors: whether J is with respect to tensors of the graph, not to variables.
     """
 
     name: str
     function: Callable
     positions: int | None = 0
+    of_tensors: bool = False
 
 
 CASES = [
@@ -74,6 +76,16 @@ CASES = [
     TableCase("of open size, by tuples", lambda a, b, s, c: tf.gather_nd(tf.exp(opened(a, s)), IDS[:, None])),
     TableCase("a slice of open size", lambda a, b, s, c: tf.gather(a[nothing(s) :], IDS)),
     TableCase("a slice of what is of open size", lambda a, b, s, c: tf.gather(opened(a, s)[1:], IDS % 6)),
+    TableCase(
+        "of fixed size of what is of open size",
+        lambda a, b, s, c: tf.gather(tf.slice(opened(a, s), [1, 0], [5, 4]), IDS % 5),
+    ),
+    TableCase("of a new axis", lambda a, b, s, c: tf.gather(a[tf.newaxis, 1:3], [0, 0, 0]), None),
+    TableCase("of one row", lambda a, b, s, c: tf.gather(tf.slice(a, [2, 1], [1, 2]), [0, 0, 0]), 1),
+    TableCase(
+        "of open width", lambda a, b, s, c: tf.gather(tf.exp(tf.concat([a, b[:, : 1 + nothing(s)]], 1)), IDS), None
+    ),
+    TableCase("of a tensor", lambda a, b, s, c: tf.gather(tf.exp(a) * c[:, None], IDS), 1, of_tensors=True),
     TableCase("read, computed and read", lambda a, b, s, c: tf.gather(tf.exp(tf.gather(b, OF_ROWS)), IDS), None),
     TableCase(
         "by a branch", lambda a, b, s, c: tf.gather(tf.cond(s > 9.0, lambda: a * a, lambda: tf.exp(a)), IDS), None
@@ -90,11 +102,13 @@ def variables():
 
 def check_table(case):
     """Check J of the squares against TensorFlow's, taken row by row, and the kind of its factors."""
-    kinds, given = [], variables()
+    kinds, made = [], variables()
 
     @tf.function(autograph=False)
     def both():
+        given = [tf.identity(variable) for variable in made] if case.of_tensors else made
         with tf.GradientTape(persistent=True) as tape:
+            tape.watch(given)
             y = case.function(*given) ** 2
         rows = [tape.jacobian(y, variable, experimental_use_pfor=False) for variable in given]
         used = [(variable, row) for variable, row in zip(given, rows) if row is not None]
