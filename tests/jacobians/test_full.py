@@ -1,5 +1,7 @@
 """The full Jacobian against one tape.gradient per element."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,8 @@ import tensorflow as tf
 import tfjac
 from tests.jacobians import networks
 from tests.jacobians.oracles_full import assert_all_close, full_jacobian
+
+in_graph = functools.partial(tf.function, autograph=False)
 
 
 @pytest.fixture
@@ -32,9 +36,7 @@ def test_of_inputs_and_weights(mode, dtype, jit, rng):
     x = tf.constant(rng.normal(size=(3, 3)), dtype)
     expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
     tolerance = 1e-12 if dtype == tf.float64 else 1e-5
-    compute = tf.function(
-        lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
-    )
+    compute = in_graph(lambda x: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit)
     results = compute(x)
     assert all(result.dtype == dtype for result in results)
     assert_all_close(results, expected, tolerance)
@@ -46,7 +48,7 @@ def test_chunked_equals_whole(mode, x):
     model = networks.mlp()
     expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
     for limits in ({"chunk_size": 1}, {"chunk_size": 4}, {"chunk_size": 100}, {"memory_budget": 1000}):
-        compute = tf.function(
+        compute = in_graph(
             lambda x, limits=limits: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode, **limits)
         )
         assert_all_close(compute(x), expected, 1e-12)
@@ -57,7 +59,7 @@ def test_through_grouped_convolutions(rng):
     x = tf.constant(rng.normal(size=(2, 4, 4, 3)))
     expected = full_jacobian(lambda: model(x), [x, *tensors_of(model)])
     for mode, jit in (("auto", False), ("reverse", False), ("reverse", True), ("forward", False), ("forward", True)):
-        compute = tf.function(
+        compute = in_graph(
             lambda x, mode=mode: tfjac.jacobian(model(x), [x, *model.trainable_variables], mode=mode), jit_compile=jit
         )
         assert_all_close(compute(x), expected, 1e-11)
@@ -124,7 +126,7 @@ def test_nests_in_nests_out(x):
     def outputs():
         return {"first": model(x), "second": [tf.reduce_sum(model(x))]}
 
-    result = tf.function(lambda: tfjac.jacobian(outputs, xs))()
+    result = in_graph(lambda: tfjac.jacobian(outputs, xs))()
     tf.nest.assert_same_structure(result, {"first": xs, "second": [xs]})
     variables = [kernel.value, bias.value]
     assert_all_close(result["first"]["weights"], full_jacobian(lambda: model(x), variables), 1e-12)
@@ -147,7 +149,7 @@ def test_unconnected(x):
     zeros = tfjac.jacobian(y, unused, unconnected_gradients="zero")
     assert_all_close(zeros, np.zeros((3, 3, 2, 2)), 0)
     assert_all_close(tfjac.jacobian(stopped, weight), full_jacobian(stopped, [weight])[0], 1e-12)
-    constant = tf.function(lambda x: tfjac.jacobian(tf.stop_gradient(x), x))
+    constant = in_graph(lambda x: tfjac.jacobian(tf.stop_gradient(x), x))
     assert constant(x) is None
 
 
@@ -162,7 +164,7 @@ def test_empty_batch(x):
     model = networks.normalised()
     xs = [None, *model.trainable_variables]
     for mode in ("auto", "reverse", "forward"):
-        compute = tf.function(
+        compute = in_graph(
             lambda x, mode=mode: tfjac.jacobian(model(x), [x, *xs[1:]], mode),
             input_signature=[tf.TensorSpec((None, 3), tf.float64)],
         )
@@ -176,7 +178,7 @@ def test_mixing_examples(x):
     model = networks.normalised()
     xs = [x, *tensors_of(model)]
     expected = full_jacobian(lambda: model(x, training=True), xs)
-    compute = tf.function(lambda x: tfjac.jacobian(model(x, training=True), [x, *model.trainable_variables]))
+    compute = in_graph(lambda x: tfjac.jacobian(model(x, training=True), [x, *model.trainable_variables]))
     assert_all_close(compute(x), expected, 1e-10)
 
 
@@ -196,7 +198,7 @@ def test_second_derivatives(x):
         return tf.reduce_sum(tfjac.jacobian(lambda: tf.tanh(x @ weight), weight, mode) ** 2) / 2
 
     for mode in ("auto", "reverse", "forward"):
-        inside = tf.function(lambda mode=mode: tf.gradients(energy(mode), weight)[0])()
+        inside = in_graph(lambda mode=mode: tf.gradients(energy(mode), weight)[0])()
         with tf.GradientTape() as tape:
             around = energy(mode)
         assert_all_close([inside, tape.gradient(around, weight)], [expected, expected], 1e-8)
@@ -208,4 +210,4 @@ def test_recurrent_inputs(rng):
     x = tf.constant(rng.normal(size=(2, 3, 2)))
     expected = full_jacobian(lambda: cell(x), [x])[0]
     assert_all_close(tfjac.jacobian(lambda: cell(x), x), expected, 1e-12)
-    assert_all_close(tf.function(lambda x: tfjac.jacobian(cell(x), x), jit_compile=True)(x), expected, 1e-12)
+    assert_all_close(in_graph(lambda x: tfjac.jacobian(cell(x), x), jit_compile=True)(x), expected, 1e-12)

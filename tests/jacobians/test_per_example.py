@@ -1,5 +1,6 @@
 """Per-example Jacobians and gradients: properties that hold whatever the model, and what is live at once."""
 
+import functools
 import warnings
 
 import keras
@@ -13,6 +14,8 @@ from tests.jacobians import networks
 from tests.jacobians.oracles_full import assert_all_close, full_jacobian
 from tests.precision import floating
 
+in_graph = functools.partial(tf.function, autograph=False)
+
 LIMITS = [{"chunk_size": 1}, {"chunk_size": 9}, {"memory_budget": 500}]
 
 
@@ -24,7 +27,7 @@ def test_chunked_equals_whole(name, rng):
     expected = full_jacobian(lambda: model(x), [v.value for v in model.trainable_variables])
     signature = [tf.TensorSpec([None, *x.shape[1:]], x.dtype)]
     for limits in LIMITS:
-        compute = tf.function(
+        compute = in_graph(
             lambda x, limits=limits: tfjac.per_example_jacobian(model(x), model.trainable_variables, **limits),
             input_signature=signature,
         )
@@ -36,7 +39,7 @@ def test_chunked_equals_whole(name, rng):
 def test_chunked_under_xla(rng):
     model, x = networks.mlp(outputs=5), tf.constant(rng.normal(size=(4, 3)))
     expected = full_jacobian(lambda: model(x), [v.value for v in model.trainable_variables])
-    compute = tf.function(
+    compute = in_graph(
         lambda x: tfjac.per_example_jacobian(model(x), model.trainable_variables, chunk_size=2), jit_compile=True
     )
     assert_all_close(compute(x), expected, 1e-11)
@@ -50,7 +53,7 @@ def test_chunked_behind_a_softmax_with_an_open_batch(rng):
         return tf.tile(tf.nn.softmax(tf.gather(table, ids)), [1, 1, 1, 2])
 
     signature = [tf.TensorSpec([None, 2, 3], ids.dtype)]
-    compute = tf.function(
+    compute = in_graph(
         lambda ids: tfjac.per_example_jacobian(function(ids), [table], chunk_size=5), input_signature=signature
     )
     assert_all_close(compute(ids), full_jacobian(lambda: function(ids), [table]), 1e-12)
@@ -74,7 +77,7 @@ def test_sum_of_examples_is_the_batch_gradient(rng):
         return tf.reduce_sum(tf.square(model(x)), axis=1)
 
     with tf.GradientTape() as tape:
-        loss = tf.function(lambda: tf.reduce_sum(losses()))()
+        loss = in_graph(lambda: tf.reduce_sum(losses()))()
     batch = tape.gradient(loss, [v.value for v in model.trainable_variables])
     per_example = tfjac.per_example_gradients(losses, model.trainable_variables)
     assert_all_close([tf.reduce_sum(g, 0) for g in per_example], [g.numpy() for g in batch], 1e-11)
@@ -83,7 +86,7 @@ def test_sum_of_examples_is_the_batch_gradient(rng):
 def test_permuted_batch_permutes(rng):
     model, x = networks.mlp(), tf.constant(rng.normal(size=(6, 3)))
     order = rng.permutation(6)
-    compute = tf.function(lambda x: tfjac.per_example_jacobian(model(x), model.trainable_variables))
+    compute = in_graph(lambda x: tfjac.per_example_jacobian(model(x), model.trainable_variables))
     assert_all_close(compute(tf.gather(x, order)), [j.numpy()[order] for j in compute(x)], 1e-13)
 
 
@@ -117,7 +120,7 @@ def test_custom_gradient_with_a_weight_as_argument(signature, rng):
     def function(x):
         return tf.reshape(tf.nn.swish(tf.matmul(x, kernel), beta), [tf.shape(x)[0], -1])
 
-    compute = tf.function(lambda x: tfjac.per_example_jacobian(function(x), [kernel, beta]), input_signature=signature)
+    compute = in_graph(lambda x: tfjac.per_example_jacobian(function(x), [kernel, beta]), input_signature=signature)
     with pytest.warns(UserWarning, match="IdentityN"):
         results = compute(x)
     assert_all_close(results, full_jacobian(lambda: function(x), [kernel, beta]), 1e-11)
@@ -131,7 +134,7 @@ def test_map_over_time_with_an_open_batch(rng):
         return tf.reshape(tf.transpose(steps, [1, 0, 2]), [tf.shape(x)[0], -1])
 
     signature = [tf.TensorSpec([None, 5, 2], tf.float64)]
-    compute = tf.function(lambda x: tfjac.per_example_jacobian(function(x), [weight]), input_signature=signature)
+    compute = in_graph(lambda x: tfjac.per_example_jacobian(function(x), [weight]), input_signature=signature)
     assert_all_close(compute(x), full_jacobian(lambda: function(x), [weight]), 1e-11)
 
 
