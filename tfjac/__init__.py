@@ -1,6 +1,6 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
-from tfjac import callbacks
+from tfjac import callbacks, manifolds
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
@@ -43,6 +43,7 @@ from tfjac.jacobians import (
     vjp,
     weighted_gradients,
 )
+from tfjac.manifolds import Manifold
 from tfjac.ops import load_ops, ops_info
 from tfjac.optimizers import (
     BatchedLeastSquaresResult,
@@ -80,6 +81,7 @@ __all__ = [
     "BatchedLeastSquaresResult",
     "LeastSquaresResult",
     "LevenbergMarquardt",
+    "Manifold",
     "MeasurementFailed",
     "Nodes",
     "NormalEquations",
@@ -109,6 +111,7 @@ __all__ = [
     "least_squares",
     "least_squares_by_parts",
     "load_ops",
+    "manifolds",
     "node_gradients",
     "nodes",
     "normal_equations",

@@ -51,7 +51,7 @@ from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable
+from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable, source_in
 from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verification import verification_wanted, verified
 
@@ -128,6 +128,7 @@ __all__ = [
     "shape_only",
     "source_line",
     "static_trip_count",
+    "source_in",
     "static_value",
     "stops_of",
     "sum_over_workers",

@@ -45,6 +45,11 @@ def handle_in(graph, variable):
     return placeholder
 
 
+def source_in(graph, x):
+    """Return what stands for x in `graph`: the handle of a variable, None where it is never used; a tensor itself."""
+    return x if tf.is_symbolic_tensor(x) else handle_in(graph, x)
+
+
 def handle_here(variable):
     """Return the handle of `variable` in the graph being traced, capturing it where need be.
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.factors.factorize import factorize, rows_like, source_in
+from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
 
 
@@ -35,7 +35,7 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
-        sources = [source for source in (source_in(y.graph, v) for v in flat) if source is not None]
+        sources = [source for source in (real_source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
         factors = factorize([y], flat, examples_mix, at_once, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]

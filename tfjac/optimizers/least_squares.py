@@ -28,6 +28,7 @@ def least_squares(
     fixed=None,
     prior=None,
     equality=None,
+    manifolds=None,
     callback=None,
     verbose=0,
     time_limit=None,
@@ -66,6 +67,9 @@ def least_squares(
         equality: `(A, b)`, arrays `[k, p]` and `[k]`, for A x = b with x the parameters flattened in the order of the
             nest; or a function like `residuals`, without `args` and linear, of what must be zero. The start is moved to
             the nearest point that fulfils it, and all steps do. Not together with `bounds`.
+        manifolds: nest like `variables` of a `tfjac.Manifold`, such as `tfjac.manifolds.Quaternion()`, or None: of
+            variables whose rows, along the last axis, are points on it. Steps are taken in its tangent space, and stay
+            on it. Without bounds, prior and equality for these variables.
         callback: called after each step with a `LeastSquaresState`; returning True, or raising StopIteration, stops.
         verbose: 1 to print how it ended, 2 to print each step too.
         time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
@@ -74,7 +78,8 @@ def least_squares(
         batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
-            `equality`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and `window`.
+            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
+            `window`.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
         loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
@@ -113,8 +118,8 @@ def least_squares(
     flat = checked_variables(tf.nest.flatten(variables))
     if choice("batch_dims", batch_dims, (0, 1)):
         others = {
-            "prior": prior, "equality": equality, "callback": callback, "verbose": verbose, "time_limit": time_limit,
-            "checkpoint": checkpoint,
+            "prior": prior, "equality": equality, "manifolds": manifolds, "callback": callback, "verbose": verbose,
+            "time_limit": time_limit, "checkpoint": checkpoint,
         }  # fmt: skip
         options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
         return batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, others, options)
@@ -122,7 +127,9 @@ def least_squares(
         raise ValueError(
             f"chunk_size is for batch_dims=1: how many of many fits are under way. Received: chunk_size={chunk_size!r}"
         )
-    limits = _Limits(variables, max_steps, bounds, fixed, prior, equality, callback, verbose, time_limit, checkpoint)
+    limits = _Limits(
+        variables, max_steps, bounds, fixed, prior, equality, manifolds, callback, verbose, time_limit, checkpoint
+    )
     settings = Settings.of(flat, limits.conditions, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
     args = as_data(args, flat)
     residuals = function_of_data(residuals, variables, args)
@@ -146,6 +153,7 @@ class _Limits:
         fixed=None,
         prior=None,
         equality=None,
+        manifolds=None,
         callback=None,
         verbose=0,
         time_limit=None,
@@ -153,7 +161,7 @@ class _Limits:
     ):
         self._variables = variables
         self._max_steps = positive_integer("max_steps", max_steps)
-        self.conditions = GivenConditions(variables, bounds, fixed, prior, equality)
+        self.conditions = GivenConditions(variables, bounds, fixed, prior, equality, manifolds)
         self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
 
     def run(self, minimiser, data):
@@ -170,8 +178,8 @@ class _Limits:
 
 
 _ARGUMENTS = (
-    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "equality", "callback",
-    "verbose", "time_limit", "checkpoint",
+    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "equality", "manifolds",
+    "callback", "verbose", "time_limit", "checkpoint",
 )  # fmt: skip
 
 _TRACES = TraceCache()

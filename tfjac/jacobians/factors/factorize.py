@@ -4,7 +4,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, handle_in, inline_calls
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, inline_calls, source_in
 from tfjac.jacobians.factors.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors.forms import DenseFactor, joined
@@ -43,7 +43,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
         TypeError: for a complex variable.
     """
     _check(ys, examples_mix)
-    sources = [source_in(ys[0].graph, variable) for variable in variables]
+    sources = [real_source_in(ys[0].graph, variable) for variable in variables]
     given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
     check_connected(ys, variables, dependence)
@@ -82,13 +82,13 @@ def factors_by_rules(ys, variables, dependence, chunk_size=None):
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
-def source_in(graph, variable):
+def real_source_in(graph, variable):
     """Return what stands for `variable` in `graph`: a handle, or the tensor itself; None where it is not used.
 
     Raises:
         TypeError: for a complex one, and for what is no variable.
     """
-    source = variable if tf.is_symbolic_tensor(variable) else handle_in(graph, variable)
+    source = source_in(graph, variable)
     check_real("variables", variable)
     return source
 

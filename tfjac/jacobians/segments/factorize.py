@@ -2,7 +2,7 @@
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_segments, examples_mix_at, inline_calls
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
-from tfjac.jacobians.factors.factorize import factor_by_rule, in_dtype_of, source_in
+from tfjac.jacobians.factors.factorize import factor_by_rule, in_dtype_of, real_source_in
 from tfjac.jacobians.factors.forms import joined
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
@@ -28,7 +28,7 @@ def factorize_segments(ys, variables, max_rows=None, verify=None):
     """
     if not variables:
         raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
-    sources = [source_in(ys[0].graph, variable) for variable in variables]
+    sources = [real_source_in(ys[0].graph, variable) for variable in variables]
     given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
     check_connected(ys, variables, dependence)

@@ -10,6 +10,7 @@ from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.batched.linearisation import FitProblem
 from tfjac.optimizers.batched.pool import FitData, Pool
 from tfjac.optimizers.batched.residuals import BatchedResiduals
+from tfjac.optimizers.minimisation.implicit import without_derivatives
 from tfjac.optimizers.minimisation.settings import Settings
 from tfjac.optimizers.options import positive_integer
 from tfjac.optimizers.problem.robust import losses_of
@@ -65,7 +66,7 @@ def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, 
         at_the_end = functools.partial(kept.at_the_end, found.values, data)
         names, of_squares = nested_names(variables), not any(losses_of(settings.losses, batch.num_tensors))
         return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)
-    return tf.nest.map_structure(_without_derivatives, found.outcome._replace(x=x))
+    return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1")
 
 
 class BatchedMinimiser:
@@ -133,8 +134,8 @@ class BatchedMinimiser:
 def _refuse(given):
     """Raise ValueError for options that batches do not have."""
     not_here = {
-        "prior": None, "equality": None, "callback": None, "verbose": 0, "time_limit": None, "checkpoint": None,
-        "acceleration": None, "window": 1, "gram_dtype": None,
+        "prior": None, "equality": None, "manifolds": None, "callback": None, "verbose": 0, "time_limit": None,
+        "checkpoint": None, "acceleration": None, "window": 1, "gram_dtype": None,
     }  # fmt: skip
     for name, default in not_here.items():
         if given.get(name, default) not in (default, None):
@@ -146,14 +147,3 @@ def _refuse(given):
             "With batch_dims=1 the normal equations of each fit are solved, solver='cholesky'. "
             f"Received: solver={given['solver']!r}"
         )
-
-
-@tf.custom_gradient
-def _without_derivatives(tensor):
-    def gradient(*_):
-        raise ValueError(
-            "What least_squares finds with batch_dims=1 has no derivatives: stop them with tf.stop_gradient, or fit "
-            "one at a time. Received: a gradient through it"
-        )
-
-    return tf.identity(tensor), gradient

@@ -4,7 +4,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, analyse_examples, handle_in
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, source_in
 from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian, ZeroRows
 
@@ -18,16 +18,16 @@ def stacked_jacobian(rows, variables, columns, dtype):
     Args:
         rows: list of pairs of a tensor of any shape, of the graph being traced, whose Jacobian is taken, and its
             residuals, of the same shape; the leading axis is that of examples, where they do not mix.
-        variables: list of variables, in the order of the columns.
+        variables: list of variables, or of tensors, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
 
     Returns:
         `(StackedJacobian, r)` with r `[rows]`.
     """
-    handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped(rows, handles)
-    dependence = Dependence(handles)
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped(rows, sources)
+    dependence = Dependence(sources)
     operators = [_operator([tensor for tensor, _ in group], variables, columns, dependence) for group in groups]
     parts = [_flattened([residual for _, residual in group]) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
@@ -40,8 +40,8 @@ def stacked_rows(rows, variables):
     Args:
         rows, variables: as for `stacked_jacobian`.
     """
-    handles = [handle_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
-    groups = _grouped(rows, handles)
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped(rows, sources)
     return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
 
 
@@ -72,12 +72,12 @@ def _with_examples(tensor):
     return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
 
 
-def _grouped(rows, handles):
+def _grouped(rows, sources):
     """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
     groups = []
     for pair in (tuple(map(_with_examples, pair)) for pair in rows):
         for group in groups:
-            if _same_examples([tensor for tensor, _ in [*group, pair]], handles):
+            if _same_examples([tensor for tensor, _ in [*group, pair]], sources):
                 group.append(pair)
                 break
         else:
@@ -85,11 +85,11 @@ def _grouped(rows, handles):
     return groups
 
 
-def _same_examples(tensors, handles):
+def _same_examples(tensors, sources):
     if len({tensor.shape[0] for tensor in tensors}) > 1:
         return False
     try:
-        analyse_examples(handles, tensors)
+        analyse_examples(sources, tensors)
     except ExamplesMix:
         return False
     return True

@@ -2,18 +2,16 @@
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
-
 
 class Columns:
     """Which elements of a vector `[p]` belong to which variable.
 
     Args:
-        variables: list of `tf.Variable` or `keras.Variable`.
+        variables: list of variables, or of whatever else has a fixed shape.
     """
 
     def __init__(self, variables):
-        self.shapes = [as_tf_variable(variable).shape for variable in variables]
+        self.shapes = [tf.TensorShape(variable.shape) for variable in variables]
         self.sizes = [shape.num_elements() for shape in self.shapes]
         self.total = sum(self.sizes)
 

@@ -2,11 +2,14 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.problem.coordinates import checked_manifolds
 from tfjac.optimizers.problem.gaussian_prior import GaussianPrior, GivenPrior
+from tfjac.optimizers.problem.variables import variable_name
 from tfjac.optimizers.steps.bounds import Bounds, Box
 from tfjac.optimizers.steps.equality import Equality, GivenEquality
 
@@ -30,16 +33,17 @@ class GivenConditions:
 
     Args:
         variables: nest of the variables.
-        bounds, fixed, prior, equality: as for `least_squares`.
+        bounds, fixed, prior, equality, manifolds: as for `least_squares`.
 
     Attributes:
         prior_is_uniform: whether the prior is the same for all elements of a variable.
+        manifolds: tuple of a `Manifold`, or None, for each variable.
 
     Raises:
-        ValueError: for bounds together with equations.
+        ValueError: for bounds together with equations, and for conditions on elements of variables on manifolds.
     """
 
-    def __init__(self, variables, bounds=None, fixed=None, prior=None, equality=None):
+    def __init__(self, variables, bounds=None, fixed=None, prior=None, equality=None, manifolds=None):
         self._flat = tf.nest.flatten(variables)
         self._bounds, self._prior = Bounds(variables, bounds, fixed), GivenPrior(variables, prior)
         if bounds is not None and equality is not None:
@@ -50,6 +54,25 @@ class GivenConditions:
         self._equality = GivenEquality(variables, equality, self._bounds.fixed)
         self._dtype = as_tf_variable(self._flat[0]).dtype
         self.prior_is_uniform = self._prior.is_uniform
+        self.manifolds = checked_manifolds(variables, manifolds)
+        self._check_manifolds()
+
+    def _check_manifolds(self):
+        bounds, split = self._bounds, np.cumsum(Columns(self._flat).sizes)[:-1]
+        bounded = np.isfinite(bounds.lower) | np.isfinite(bounds.upper)
+        parts = [np.split(each, split) for each in (bounded, self._prior.is_known, bounds.fixed)]
+        for variable, manifold, bounded, known, fixed in zip(self._flat, self.manifolds, *parts):
+            if manifold is None:
+                continue
+            fixed = fixed.reshape(-1, manifold.size)
+            if bounded.any() or known.any() or self._equality.are_given or (fixed.any(1) != fixed.all(1)).any():
+                raise ValueError(
+                    "Points on a manifold move as a whole: they have no bounds, prior or equality, and fixed takes all "
+                    "of a row or none. Write what is known of them as residuals. "
+                    f"Received: one of these for {variable_name(variable)}"
+                )
+            if tf.executing_eagerly():
+                manifold.check(variable_name(variable), as_tf_variable(variable).read_value())
 
     def tensors(self):
         """Return the `Conditions` of a minimisation from where the variables are.

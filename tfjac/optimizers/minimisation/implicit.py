@@ -41,6 +41,26 @@ def differentiable(outcome, residuals, variables, data, setting, settings):
     return type(outcome)(x, minimum.cost(cost * square, point), norm * square, *rest)
 
 
+def without_derivatives(outcome, how):
+    """Return an `Outcome` through which no gradient goes: where one is asked for, that is an error.
+
+    Args:
+        how: of what minimisations that is so, for the message, such as "with batch_dims=1".
+    """
+
+    @tf.custom_gradient
+    def opaque(tensor):
+        def gradient(*_):
+            raise ValueError(
+                f"What least_squares finds {how} has no derivatives: stop them with tf.stop_gradient, or leave that "
+                "out. Received: a gradient through it"
+            )
+
+        return tf.identity(tensor), gradient
+
+    return tf.nest.map_structure(opaque, outcome)
+
+
 class _Minimum:
     """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
 

@@ -11,6 +11,7 @@ from tfjac.optimizers.minimisation.conditions import Conditions
 from tfjac.optimizers.minimisation.convergence import status_after
 from tfjac.optimizers.minimisation.history import LONGEST, row_of
 from tfjac.optimizers.minimisation.window import Window
+from tfjac.optimizers.problem.coordinates import Coordinates
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.robust import losses_of
 from tfjac.optimizers.statuses import Status
@@ -76,6 +77,7 @@ class Minimisation:
         self._residuals, self._variables, self._settings = residuals, variables, settings
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
+        self._coordinates = Coordinates(variables, settings.manifolds)
 
     def start(self, data, conditions):
         """Return the `Setting` and the `Progress` before the first step.
@@ -95,7 +97,8 @@ class Minimisation:
             values = self._project(conditions.equality, values)
             status = tf.where(conditions.equality.has_solution, status, int(Status.INFEASIBLE))
         zero, none = tf.zeros([], self._dtype), tf.constant(0)
-        state = State(tuple(zero for _ in self._settings.method.damping.state_names), tf.zeros_like(values))
+        scaling = tf.zeros([self._coordinates.columns.total], self._dtype)
+        state = State(tuple(zero for _ in self._settings.method.damping.state_names), scaling)
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
         moved = tf.equal(status, int(Status.RUNNING))
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
@@ -151,6 +154,14 @@ class Minimisation:
         progress, _ = self.advance(data, setting, progress, max_steps, max_steps, tf.constant(True))
         return progress.outcome._replace(x=self.values()), setting
 
+    def _values_of(self, charts):
+        """Return what stands for each variable that the residuals read; None for what it holds."""
+        values = [None] * len(self._residuals.handles)
+        for position, chart in zip(self._residuals.positions, charts):
+            if chart is not None and position is not None:
+                values[position] = chart.value
+        return values
+
     def values(self):
         """Return what the variables hold, a list of tensors."""
         return [as_tf_variable(variable).read_value() for variable in self._variables]
@@ -159,14 +170,17 @@ class Minimisation:
         method, running, window = self._settings.method, progress.running, progress.window
         if window:
             tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
-        tensors = self._residuals.place(data, setting.drawn)
+        charts = self._coordinates.charts()
+        tensors = self._residuals.place_at(data, setting.drawn, self._values_of(charts))
         tensors = [tf.cast(tensor, self._dtype) / setting.unit for tensor in tensors]
-        prior = setting.conditions.prior and setting.conditions.prior.in_units(setting.unit)
+        box, prior, equality = self._coordinates.conditions(setting.conditions)
+        prior = prior and prior.in_units(setting.unit)
+        uniform = self._settings.prior_is_uniform
         problem = problem_of_residuals(
-            tensors, self._variables, None, self._losses, setting.unit, prior, self._settings.prior_is_uniform
+            tensors, self._variables, None, self._losses, setting.unit, prior, uniform, charts
         )
         attempts = tf.where(running, method.max_attempts, 0)
-        method, (box, _, equality) = method._replace(max_attempts=attempts), setting.conditions
+        method = method._replace(max_attempts=attempts)
         leeway = window.leeway(problem.cost) if window else None
         state, report = take_step(problem, progress.state, method, box or None, equality or None, leeway)
         self.sizes = problem.sizes

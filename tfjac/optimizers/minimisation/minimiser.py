@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.minimisation.history import LONGEST, History
-from tfjac.optimizers.minimisation.implicit import differentiable
+from tfjac.optimizers.minimisation.implicit import differentiable, without_derivatives
 from tfjac.optimizers.minimisation.minimisation import Minimisation
 from tfjac.optimizers.problem.variables import nested_names
 from tfjac.optimizers.results.frozen import FrozenModel
@@ -63,7 +63,12 @@ class Minimiser:
         """
         flat = tf.nest.flatten(variables)
         outcome, setting = self._whole(data, conditions, tf.constant(max_steps))
-        found = differentiable(outcome, self.residuals, flat, data, setting, self._settings)
+        if any(self._settings.manifolds):
+            square = setting.unit**2
+            found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
+            found = without_derivatives(found, "on manifolds")
+        else:
+            found = differentiable(outcome, self.residuals, flat, data, setting, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
 
     def __call__(self, data, variables, conditions, max_steps, supervisor):
@@ -84,7 +89,7 @@ class Minimiser:
         supervisor.watch(run)
         self._pace = run.pace
         read, drawn = self.residuals.read(), run.setting.drawn
-        result = LeastSquaresResult.of(run, lambda: self._frozen(data, drawn, read))
+        result = LeastSquaresResult.of(run, lambda: self._frozen(data, drawn, read), self._settings.manifolds)
         supervisor.tell(result)
         return result
 

@@ -40,6 +40,7 @@ class Settings(NamedTuple):
         prior_is_uniform: bool, whether the prior is the same for all elements of a variable.
         window: of how many costs a step may stay below the highest.
         jit_compile: bool.
+        manifolds: list of a `Manifold`, or None, for each variable.
         recipe: all of this in a form that can be compared; None where it cannot.
     """
 
@@ -50,6 +51,7 @@ class Settings(NamedTuple):
     prior_is_uniform: bool
     window: int
     jit_compile: bool
+    manifolds: Any
     recipe: Any
 
     @classmethod
@@ -80,22 +82,24 @@ class Settings(NamedTuple):
         acceleration = get_acceleration(given["acceleration"])
         losses = get_losses(given["loss"], given["loss_scale"])
         each = losses if isinstance(losses, tuple) else (losses,)
+        manifolds = [None] * len(variables) if conditions is None else conditions.manifolds
+        objects = (*each, acceleration, *manifolds)
         rest = (
             limits,
             isinstance(losses, tuple),
-            tuple(part is None for part in (*each, acceleration)),
+            tuple(part is None for part in objects),
             Conditions() if conditions is None else conditions.specs(),
             conditions is None or conditions.prior_is_uniform,
             positive_integer("window", given["window"]),
             bool(given["jit_compile"]),
         )
         compared = recipe(
-            (*parts, *(part for part in (*each, acceleration) if part is not None)),
+            (*parts, *(part for part in objects if part is not None)),
             numbers,
             rest,
             verification_wanted(None),
         )
-        return cls(Method(*parts, *numbers, acceleration), limits, losses, *rest[3:], compared)
+        return cls(Method(*parts, *numbers, acceleration), limits, losses, *rest[3:], manifolds, compared)
 
 
 def _default_damping(num_parameters):

@@ -20,6 +20,7 @@ class GivenPrior:
 
     Attributes:
         is_uniform: whether it is the same for all elements of a variable.
+        is_known: `[p]`, bool, of which elements anything is known.
 
     Raises:
         ValueError: for other structures or shapes, NaN, or deviations that are not positive.
@@ -31,7 +32,7 @@ class GivenPrior:
         deviation = vector_of("prior", deviation, variables, np.inf)
         flat = tf.nest.flatten(variables)
         _check_positive(deviation, flat)
-        known = np.isfinite(self._mean) & np.isfinite(deviation)
+        self.is_known = known = np.isfinite(self._mean) & np.isfinite(deviation)
         self._mean, self._weight = np.where(known, self._mean, 0), np.where(known, 1 / deviation, 0)
         self.are_given = known.any()
         parts = np.split(self._weight, np.cumsum(Columns(flat).sizes)[:-1])

@@ -28,8 +28,10 @@ class Problem:
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
         gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
         terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
+        sources: what J is taken with respect to, where that is not the variables themselves.
 
     Attributes:
+        columns: the `Columns` of J.
         sizes: its `ProblemSizes`, once a step was traced.
         is_shared: whether it is the sum over several processes, of which this one has its own rows alone.
         num_parts: of how many problems it is the sum, an integer.
@@ -39,9 +41,10 @@ class Problem:
     num_parts = 1
     is_shared = False
 
-    def __init__(self, cost, rows, prior, variables, gradients=None, terms=()):
+    def __init__(self, cost, rows, prior, variables, gradients=None, terms=(), sources=None):
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
-        self.columns, self.gradients, self.terms = Columns(variables), gradients, list(terms)
+        self._sources = self.variables if sources is None else sources
+        self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
 
     def with_parts(self, change):
         """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
@@ -51,9 +54,13 @@ class Problem:
         """Return what the variables hold now, as a list of tensors."""
         return [as_tf_variable(variable).read_value() for variable in self.variables]
 
+    def position(self, values):
+        """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
+        return self.columns.flatten(values)
+
     def linearise(self):
         """Return the `Linearisation` of r at the values that the graph computed F from."""
-        jacobian, residual = stacked_jacobian(self.rows, self.variables, self.columns, self.cost.dtype)
+        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype)
         if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
@@ -69,23 +76,24 @@ class Problem:
         Raises:
             LookupError: for an op without second derivatives.
         """
-        seeds, tensors = [tf.zeros_like(value) for value in self.values()], [tensor for tensor, _ in self.rows]
+        seeds = self.columns.split(tf.zeros([self.columns.total], self.cost.dtype))
+        tensors = [tensor for tensor, _ in self.rows]
         try:
-            once = jvp(tensors, self.variables, seeds, unconnected_gradients="zero")
-            twice = jvp(once, self.variables, seeds, unconnected_gradients="zero")
+            once = jvp(tensors, self._sources, seeds, unconnected_gradients="zero")
+            twice = jvp(once, self._sources, seeds, unconnected_gradients="zero")
         except LookupError as error:
             raise LookupError(
                 f"acceleration takes second derivatives of the residuals, which are not to be had here. {error}"
             ) from error
-        rows = stacked_rows(list(zip(tensors, twice)), self.variables)
+        rows = stacked_rows(list(zip(tensors, twice)), self._sources)
         return lambda direction: replay([rows], list(zip(seeds, self.columns.split(direction))))[0]
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
         self._assign([value + change for value, change in zip(start, self.columns.split(step))])
 
-    def move_to(self, position):
-        """Assign `position` `[p]` to the variables, projected likewise."""
+    def move_to(self, start, position):
+        """Assign `position` `[p]`, in the coordinates of J at `start`, to the variables, projected likewise."""
         self._assign(self.columns.split(position))
 
     def _assign(self, values):

@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, as_tf_variable, handle_in, inline_calls, verification_wanted
+from tfjac.graph import Dependence, as_tf_variable, inline_calls, source_in, verification_wanted
 from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.problem.coordinates import ProblemOnManifolds, positions_of, sources_of
 from tfjac.optimizers.problem.dependence import check_dependence, warn_of_lost
 from tfjac.optimizers.problem.loss_terms import loss_terms
 from tfjac.optimizers.problem.priors import combined, diagonal_prior
@@ -27,7 +28,7 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
         ValueError: for a variable that the loss does not depend on, or reduced precision on the way.
     """
     loss, drawn_again = inlined(loss, variables)
-    dependence = Dependence(_handles(loss.graph, variables))
+    dependence = Dependence(_sources(loss.graph, variables))
     check_dependence([loss], variables, dependence, "loss")
     priors, terms = [], []
     for term in loss_terms(loss, dependence):
@@ -47,14 +48,16 @@ def problem_of_loss(loss, variables, gradients=None, verify=None):
 
 def inlined(loss, variables):
     """Return the loss with calls inlined, and whether it draws random numbers of its own by that."""
-    read = [handle for handle in _handles(loss.graph, variables) if handle is not None]
+    read = [handle for handle in _sources(loss.graph, variables) if handle is not None]
     try:
         return inline_calls([loss], read)[0], False
     except ValueError:  # random numbers that an inner function draws
         return inline_calls([loss], read, draw_again=True)[0], True
 
 
-def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1, prior=(), prior_is_uniform=True):
+def problem_of_residuals(
+    tensors, variables, verify=None, losses=None, unit=1, prior=(), prior_is_uniform=True, charts=None
+):
     """Return the `Problem` F = ½‖r‖² of residuals, or that of robust losses of them.
 
     Args:
@@ -66,30 +69,36 @@ def problem_of_residuals(tensors, variables, verify=None, losses=None, unit=1, p
         unit: what the residuals are measured in, for the scales of losses.
         prior: a `GaussianPrior`, in that unit as well, or an empty tuple.
         prior_is_uniform: whether it is the same for all elements of a variable.
+        charts: for each variable a `Chart` that the residuals read in its place, or None; or None for all.
 
     Raises:
         ValueError: for residuals that do not depend on one of the variables, or arithmetic in another precision.
     """
-    handles = _handles(tensors[0].graph, variables)
-    tensors = inline_calls(tensors, [handle for handle in handles if handle is not None], draw_again=True)
-    dependence = Dependence(handles)
+    charts = charts or [None] * len(variables)
+    moved = sources_of(variables, charts)
+    sources = _sources(tensors[0].graph, moved)
+    tensors = inline_calls(tensors, [source for source in sources if source is not None], draw_again=True)
+    dependence = Dependence(sources)
     check_dependence(tensors, variables, dependence, "residuals")
     warn_of_lost([tensor for tensor in tensors if not dependence.reaches(tensor)], dependence, "a block of residuals")
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     losses = losses or [None] * len(tensors)
-    columns, position = Columns(variables), None
+    columns, position = Columns(moved), None
     if prior:
-        position = columns.flatten([as_tf_variable(variable).read_value() for variable in variables])
+        values = [as_tf_variable(variable).read_value() for variable in variables]
+        position = columns.flatten(positions_of(values, charts))
     cost = cost_of(tensors, losses, unit, prior, position)
     tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
-    gradients = _gradients(cost, variables) if verification_wanted(verify) else None
+    gradients = _gradients(cost, moved) if verification_wanted(verify) else None
     rows = [(tensor, tensor) for tensor in tensors]
     if prior:
         quadratic = prior.linearised(position, columns, prior_is_uniform)
     else:
         quadratic = combined([], columns.sizes, dtype)
-    return Problem(cost, rows, quadratic, variables, gradients)
+    if not any(charts):
+        return Problem(cost, rows, quadratic, variables, gradients)
+    return ProblemOnManifolds(cost, rows, quadratic, variables, gradients, charts)
 
 
 def cost_of(tensors, losses, unit=1, prior=(), position=None):
@@ -99,18 +108,18 @@ def cost_of(tensors, losses, unit=1, prior=(), position=None):
     return tf.add_n([*squares, *others, *([prior.cost(position)] if prior else [])])
 
 
-def _handles(graph, variables):
-    return [handle_in(graph, variable) for variable in variables]
+def _sources(graph, variables):
+    return [source_in(graph, variable) for variable in variables]
 
 
-def _gradients(cost, variables):
-    """Return TensorFlow's gradients of the cost."""
-    return _dense(tf.gradients(cost, [as_tf_variable(variable) for variable in variables]), variables)
+def _gradients(cost, sources):
+    """Return TensorFlow's gradients of the cost with respect to variables, or tensors."""
+    return _dense(tf.gradients(cost, [x if tf.is_symbolic_tensor(x) else as_tf_variable(x) for x in sources]), sources)
 
 
-def _dense(gradients, variables):
-    """Return gradients as tensors of the variables' shapes; where there is none, zeros."""
+def _dense(gradients, sources):
+    """Return gradients as tensors of the shapes of the sources; where there is none, zeros."""
     return [
-        tf.zeros_like(as_tf_variable(variable)) if gradient is None else tf.convert_to_tensor(gradient)
-        for gradient, variable in zip(gradients, variables)
+        tf.zeros(x.shape, x.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+        for gradient, x in zip(gradients, sources)
     ]

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.options import positive
+from tfjac.optimizers.results.normals import normals_of
 from tfjac.optimizers.results.parameters import active_sides, parameter_names
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import summary_of
@@ -25,7 +26,7 @@ class LeastSquaresResult:
 
     What it says of errors holds for residuals that are independent and of equal variance, in a model that is nearly
     linear within the errors. Parameters that a bound holds, or that are fixed, count as known: their errors are zero;
-    so are those of combinations that equations determine.
+    so are those of combinations that equations determine, and across a manifold.
     Matrices are about all parameters, one after the other: the variables flattened in the order of the nest.
 
     Attributes:
@@ -55,14 +56,16 @@ class LeastSquaresResult:
     names: tuple
     _conditions: Any = dataclasses.field(compare=False)
     _linearised: Callable[[], tuple] = dataclasses.field(compare=False)
+    _manifolds: tuple = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, run, linearised):
+    def of(cls, run, linearised, manifolds):
         """Return the result of a `Run` that has ended.
 
         Args:
             run: a `Run`.
             linearised: callable without arguments, a `FrozenModel` at the end of it.
+            manifolds: list of a `Manifold`, or None, for each variable.
         """
         outcome, square = run.progress.outcome, float(run.setting.unit) ** 2
         return cls(
@@ -79,6 +82,7 @@ class LeastSquaresResult:
             names=tuple(run.names),
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _linearised=linearised,
+            _manifolds=tuple(manifolds),
         )
 
     # -------------------------------------------------------------- how it ended
@@ -167,6 +171,8 @@ class LeastSquaresResult:
         _, prior, equality = self._conditions
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
         normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
+        if any(self._manifolds):
+            normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision, normals)
 
     def parameter_names(self):

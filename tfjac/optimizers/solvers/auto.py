@@ -9,7 +9,7 @@ from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.qr import QRSolver
-from tfjac.optimizers.solvers.schur import SchurSolver, touched
+from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.sparse import SparseSolver
 
@@ -129,7 +129,7 @@ class AutoSolver(Solver):
             usable = fits & (least < exact)
             exact, ranks["schur"] = _where(usable, least, exact), _where(usable, -1, 4)
         if "sparse" in costs:
-            read = sum((layers[0].n * touched(layers) for layers in sizes.layers() if layers), start=0.0)
+            read = sum((n * k for n, _, k in sizes.touched()), start=0.0)
             ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if "schur" in costs else -3, 5)
         if "cg" in costs:
             ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -2, 2)

@@ -34,13 +34,14 @@ class SchurSolver(Solver):
         found = sizes.elimination
         if found is None:
             return Cost(float("inf"), float("inf"), float("inf"))
-        q, o, formed, examples, memory = float(found.remaining), found.width, 0.0, 0.0, 0.0
-        width = max(touched(layers) for layers in sizes.layers() if layers)
-        for n, m, *_ in (layers[0] for layers in sizes.layers() if layers):
-            formed, examples, memory = formed + n * m * width**2 / 2, examples + n, memory + n * m * (width + 2 * o)
-        pairs = examples**2 / found.rows / 2
+        q, o, blocks = float(found.remaining), found.width, sizes.touched()
+        width = max(k for _, _, k in blocks)
+        residuals = sum(n * m for n, m, _ in blocks)
+        pairs = sum(n for n, _, _ in blocks) ** 2 / found.rows / 2
+        memory = residuals * (width + 2 * o)
         once = memory * o + found.rows * o**3
-        return Cost(sizes.itemsize * (2 * q**2 + memory), once, formed + pairs * o * width**2 + q**3 / 6)
+        formed = residuals * width**2 / 2 + pairs * o * width**2
+        return Cost(sizes.itemsize * (2 * q**2 + memory), once, formed + q**3 / 6)
 
     def prepare(self, linearisation):
         """Take what each example touches, and JᵀJ of the variable that is eliminated."""
@@ -52,11 +53,6 @@ class SchurSolver(Solver):
                 "Received: residuals without one"
             )
         return _SchurSystem(linearisation, found)
-
-
-def touched(layers):
-    """Return how many columns an example of a block touches, a float."""
-    return float(sum(layer.touched for layer in layers))
 
 
 class _SchurSystem(System):

@@ -69,7 +69,7 @@ class ProblemSizes(NamedTuple):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         factors = [operator.factors for operator in linearisation.jacobian.operators]
-        sizes = cls(
+        return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
             blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
@@ -80,7 +80,6 @@ class ProblemSizes(NamedTuple):
             is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
         )
-        return sizes if any(linearisation.jacobian.factors()) else sizes.without_tables()
 
     def with_examples(self, number):
         """Return the sizes for so many examples, where the graph leaves that open.
@@ -109,6 +108,10 @@ class ProblemSizes(NamedTuple):
         """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""
         known = sum(layers[0].n * layers[0].m for layers in self.blocks if layers and None not in layers[0][:2])
         return [[_filled(layer, self.rows - known) for layer in layers] for layers in self.blocks]
+
+    def touched(self):
+        """Return (n, m, k) of each block: its examples, residuals of one, and columns of J that one touches."""
+        return [(b[0].n, b[0].m, float(sum(layer.touched for layer in b))) for b in self.layers() if b]
 
     def product(self):
         """Return the multiply-adds of J·v, and as well of Jᵀ·u."""

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.schur import touched
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -20,8 +19,8 @@ class SparseSolver(Solver):
     rows of the same one, so that none can be eliminated as `"schur"` does. How much the factors fill depends on which
     rows meet, which shows only when it runs. Runs in Python, so not under XLA.
 
-    Cost: n·m·k² multiply-adds for JᵀJ, with k columns that an example touches, and the factorisation for each λ: in
-    two dimensions about p·log p numbers of memory and p^1.5 multiply-adds, more in three.
+    Cost: n·m·k² multiply-adds for JᵀJ, with k columns that an example touches, and for each λ a factorisation, whose
+    cost and memory follow from the fill.
     Reference: X. S. Li, "An overview of SuperLU", 2005.
     """
 
@@ -29,9 +28,8 @@ class SparseSolver(Solver):
 
     def cost(self, sizes):
         """Return the `Cost`, if the factor has ten times the entries of JᵀJ."""
-        blocks = [(layers[0].n, layers[0].m, touched(layers)) for layers in sizes.layers() if layers]
-        entries = sum((n * k**2 for n, _, k in blocks), start=0.0)
-        formed = sum((n * m * k**2 for n, m, k in blocks), start=0.0)
+        entries = sum((n * k**2 for n, _, k in sizes.touched()), start=0.0)
+        formed = sum((n * m * k**2 for n, m, k in sizes.touched()), start=0.0)
         return Cost(30 * sizes.itemsize * entries, formed, 1000 * entries)
 
     def prepare(self, linearisation):
@@ -43,8 +41,8 @@ class SparseSolver(Solver):
             )
         if not any(linearisation.jacobian.factors()):
             raise ValueError(
-                "solver='sparse' takes J as it stands: not with equality, which couples the rows that it keeps apart, "
-                "nor over the workers of a strategy. Leave the solver to 'auto', or use 'cg'. Received: one of these"
+                "solver='sparse' takes J as it stands, and equality couples the rows that it keeps apart: leave the "
+                "solver to 'auto', or use 'cg'. Received: a problem with equality"
             )
         return _SparseSystem(linearisation)
 

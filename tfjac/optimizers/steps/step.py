@@ -44,7 +44,7 @@ def take_step(problem, state, method, box=None, equality=None, leeway=None):
     """
     linearisation = problem.linearise()
     if box is not None:
-        position = problem.columns.flatten(problem.values())
+        position = problem.position(problem.values())
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
     problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
     if equality is not None:
@@ -62,7 +62,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     else:
         system = PlaneSystem(solver, linearisation, equality.normals, method.gram_dtype)
     values = problem.values()
-    where = values, problem.columns.flatten(values), problem.cost
+    where = values, problem.position(values), problem.cost
     point = point_at(*where, system, linearisation.prior, linearisation.has_residuals, state, method)
     path = _Path(problem, system, point, box, equality)
     solve = system.solver(point.scaling)
@@ -82,7 +82,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
     new_state = chosen(point.usable, new_state, state)
     none = tf.zeros_like(last.cost)
     effective = tf.cond(last.accepted, system.effective_parameters, lambda: none) if method.evidence else none
-    position, solver = problem.columns.flatten(point.values), method.solver.names.index(solver.name)
+    position, solver = where[1], method.solver.names.index(solver.name)
     return new_state, report_of(last, point, problem.cost, position, system.gradient, solver, effective)
 
 
@@ -160,18 +160,18 @@ class _Path:
         if self._box is None and self._equality is None:
             self._problem.move(self._point.values, curved)
             return step, promise
-        position = self._problem.columns.flatten(self._point.values)
+        start, position = self._point.values, self._problem.position(self._point.values)
         if self._equality is not None:
-            self._problem.move_to(self._equality.project(position + curved))
+            self._problem.move_to(start, self._equality.project(position + curved))
             return step, promise
         full, short = self._box.project(position + step), self._box.truncate(position, step)
         predicted = [self.predicted(end - position) for end in (full, short)]
         end = tf.where(predicted[0] >= predicted[1], full, short)
         if bend is None:
-            self._problem.move_to(end)
+            self._problem.move_to(start, end)
         else:
             inside = self._box.contains(position + step) & self._box.contains(position + curved)
-            self._problem.move_to(tf.where(inside, position + curved, end))
+            self._problem.move_to(start, tf.where(inside, position + curved, end))
         return end - position, tf.maximum(*predicted)
 
 

@@ -162,29 +162,29 @@ class TracedResiduals:
             drawn: what `draw` returned.
             handles: list of the handles of variables to read in place of those in `handles`.
         """
-        given = self._given(data, self.handles if handles is None else handles)
-        mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)])
-        return [mapping[output.ref()] for output in self._outputs]
+        return self._placed(self._given(data, self.handles if handles is None else handles), drawn)
 
     def place_at(self, data, drawn, values):
-        """Return the residuals where the variables in `handles` held `values`, as a function of these tensors.
+        """Return the residuals where variables in `handles` held `values`, as a function of these tensors.
 
         Args:
             data, drawn: as in `place`.
-            values: list of tensors.
+            values: list of tensors, or None for variables that are read as they are.
 
         Raises:
             ValueError: where a loop, a branch or another op takes a variable as it is, rather than what it holds.
         """
-        read = {inner.ref(): value for (_, inner), value in zip(self._read, values)}
+        read = {inner.ref(): value for (_, inner), value in zip(self._read, values) if value is not None}
 
         def edit(op, inputs, copied):
             value = next((read[tensor.ref()] for tensor in op.inputs if tensor.ref() in read), None)
             return copied() if value is None else _reading(op, value, inputs)
 
-        others = [(inner, tf.compat.v1.get_default_graph().capture(outer)) for outer, inner in self._others]
-        given = [*zip(self._inputs, data), *others, *zip(self._effects.drawn, drawn)]
-        mapping = transplant(self._outputs, given, edit)
+        standing = [handle if value is None else value for handle, value in zip(self.handles, values)]
+        return self._placed(self._given(data, standing), drawn, edit)
+
+    def _placed(self, given, drawn, edit=None):
+        mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)
         return [mapping[output.ref()] for output in self._outputs]
 
     def fingerprint(self):
@@ -208,8 +208,9 @@ def _reading(op, value, inputs):
     if op.type == "ResourceGather":
         return [tf.gather(value, inputs[1], batch_dims=op.get_attr("batch_dims"))]
     raise ValueError(
-        "For derivatives of a minimum, and for many fits at once, residuals must read variables outside of loops and "
-        f"branches: read them before, as x = tf.identity(variable). Received: op {op.name!r} of type {op.type}"
+        "For derivatives of a minimum, for many fits at once, and for variables on manifolds, residuals must read "
+        "variables outside of loops and branches: read them before, as x = tf.identity(variable). "
+        f"Received: op {op.name!r} of type {op.type}"
     )
 
 
