@@ -62,6 +62,13 @@ CASES = [
     TableCase("three in a row", lambda a, b, s, c: tf.sin(a[2:] - 2.0 * a[1:-1] + a[:-2]) * a[1:-1], 4),
     TableCase("columns of neighbours", lambda a, b, s, c: a[1:, :2] - a[:-1, ::2], 2),
     TableCase("a column of neighbours", lambda a, b, s, c: a[1:, 0] - a[:-1, 2], 2),
+    TableCase("computed of one row", lambda a, b, s, c: tf.cumsum(tf.exp(a[:1, :3]), axis=1) * b[:1, :1], 1),
+    TableCase("computed of a row of a table", lambda a, b, s, c: tf.cumsum(tf.nn.softmax(a)[:1], axis=1) * b[3, 0], 1),
+    TableCase("computed of a row", lambda a, b, s, c: tf.cumsum(tf.sin(a[3] * tf.reduce_sum(b[4:5]))), 1),
+    TableCase("parts of parts", lambda a, b, s, c: tf.cumsum(a[:1] * a[:1][:, 3:] * a[:1, :2][:, :1], axis=1), 3),
+    TableCase(
+        "a part of what a part enters", lambda a, b, s, c: tf.cumsum(a[2] + tf.cumsum(a * tf.reduce_sum(a[2]))[1])
+    ),
     TableCase("neighbours in a vector", lambda a, b, s, c: tf.reshape(a, [-1])[2:] - tf.reshape(a, [-1])[:-2], 2),
     TableCase("less the mean", lambda a, b, s, c: tf.gather(a - tf.reduce_mean(a, axis=0), IDS)),
     TableCase("scaled", lambda a, b, s, c: tf.gather(s * a, IDS)),

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from tfjac.graph import handle_shape
+from tfjac.graph import handle_shape, references
 from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
@@ -52,7 +52,12 @@ def columns_of_sources(parts, dependence):
                 found[index].append(row)
         else:
             computed.append((weight, factor))
-    for index, factor in _pulled_back(computed, dependence) if computed else []:
+        parts_of_tables = [] if pending else _small_slices([weight for weight, _ in computed], dependence)
+        if parts_of_tables:
+            pending, computed = _pulled_back(computed, parts_of_tables), []
+    indices = sorted(dependence.sources_of_any([weight for weight, _ in computed]))
+    sources = [dependence.sources[index] for index in indices]
+    for index, (_, factor) in zip(indices, _pulled_back(computed, sources) if computed else []):
         found[index].append(factor)
     return found
 
@@ -104,7 +109,7 @@ def _before_arithmetic(op, index, factor, weight, dependence):
 
 def _before_slice(op, factor, weight):
     """The factor of a table of which some rows and columns are used; None where dense ones are of most of the table."""
-    few = 2 * (weight.shape.num_elements() or 0) <= (op.inputs[0].shape.num_elements() or 0)
+    few = _is_small_slice(weight)
     one_example = factor.sizes_of_tensors()[0]["n"] == 1
     in_full = few and (one_example or isinstance(factor, DenseFactor))
     found = sliced(op) if in_full or isinstance(factor, GatherFactor) else None
@@ -138,17 +143,42 @@ def _before_transpose(op, factor, weight):
     return factor.transposed(weight.shape) if swaps and isinstance(factor, OuterFactor) else None
 
 
-def _pulled_back(computed, dependence):
-    """Pairs of the index of a source and the sum of the factors for all `computed` weights, taken back to it."""
+def _small_slices(weights, dependence):
+    """List the parts of tables that `weights` are computed from, where they are from nothing else of the sources.
+
+    Those nearest to the sources; none of them is computed from another.
+    """
+    ends, path = references(weights), dependence.path(weights)
+    cuts = {source.ref(): None for source in dependence.sources if source is not None}
+    for op in path:
+        before = [cuts.get(tensor.ref(), {}) for tensor in op.inputs if dependence.reaches(tensor)]
+        for output in op.outputs:
+            alone = {output.ref(): output} if _is_small_slice(output) and output.ref() not in ends else None
+            cuts.setdefault(output.ref(), alone if None in before else {k: v for cut in before for k, v in cut.items()})
+    found = [cuts.get(weight.ref()) for weight in weights]
+    if None in found:
+        return []
+    parts = {ref: part for cut in found for ref, part in cut.items()}
+    before = dependence.path([tensor for part in parts.values() for tensor in part.op.inputs])
+    apart = not any(output.ref() in parts for op in before for output in op.outputs)
+    return list(parts.values()) if apart else []
+
+
+def _is_small_slice(tensor):
+    op = tensor.op
+    if op.type not in ("Slice", "StridedSlice") or not op.inputs[0].shape.is_fully_defined():
+        return False
+    return 2 * (tensor.shape.num_elements() or 0) <= op.inputs[0].shape.num_elements()
+
+
+def _pulled_back(computed, sources):
+    """Pairs of each of `sources`, tensors, and the sum of the factors for all `computed` weights, taken back to it."""
     weights = [weight for weight, _ in computed]
     rows = [factor.dense() for _, factor in computed]
     n, m, _ = axes(rows[0])
-    indices = sorted(dependence.sources_of_any(weights))
-    sources = [dependence.sources[index] for index in indices]
-
     seeds = [tf.cast(_as_stack(each, n * m, weight), weight.dtype) for each, weight in zip(rows, weights)]
     results = pull_back(weights, sources).on_stacks(*seeds)
-    return [(index, DenseFactor(_as_columns(result, n, m))) for index, result in zip(indices, results)]
+    return [(source, DenseFactor(_as_columns(result, n, m))) for source, result in zip(sources, results)]
 
 
 def _as_stack(rows, count, weight):
