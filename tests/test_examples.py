@@ -183,3 +183,12 @@ def test_a_bundle_ends_within_the_noise(load, tmp_path, capsys):
     assert found["house"][0] > 20 and 0.4 < found["house"][1] < 0.71  # half a pixel in both directions, less what fits
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     assert "500 rows of 3, which are eliminated" in capsys.readouterr().out
+
+
+def test_a_flight_agrees_with_the_places_that_it_saw_again(load, tmp_path, capsys):
+    plot = tmp_path / "flight.png"
+    before, after = load("15_pose_graph").main(["--rounds", "9", "--plot", str(plot)])
+    assert before > 5 > 1.5 > after
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    printed = capsys.readouterr().out
+    assert "solver: sparse" in printed and "Converged" in printed

@@ -78,9 +78,9 @@ class RecallingProblem:
 
     def __init__(self, problem, gram, gradient):
         self._problem, self._gram, self._gradient = problem, gram, gradient
-        self._start = problem.columns.flatten(problem.values())
+        self._start = problem.position(problem.values())
         self.cost, self.columns, self.values = problem.cost, problem.columns, problem.values
-        self.move, self.restore_unless = problem.move, problem.restore_unless
+        self.position, self.move, self.restore_unless = problem.position, problem.move, problem.restore_unless
         self.linearisation = RecallingLinearisation(problem.linearise(), gram, gradient)
 
     def linearise(self):
@@ -90,7 +90,7 @@ class RecallingProblem:
     def evaluate(self):
         """Return what is to be lowered, at what the variables hold at this point of the program."""
         cost = self._problem.evaluate()
-        moved = tf.cast(self.columns.flatten(self.values()) - self._start, self._gram.dtype)
+        moved = tf.cast(self.position(self.values()) - self._start, self._gram.dtype)
         remembered = tf.tensordot(moved, self._gradient + tf.linalg.matvec(self._gram, moved) / 2, 1)
         return cost + tf.cast(remembered, cost.dtype)
 
