@@ -34,7 +34,7 @@ def recursive_least_squares(x, y, decay):
     for rows, values in zip(x, y):
         gram = decay * gram + rows.T @ rows / len(rows)
         right = decay * right + rows.T @ values / len(rows)
-        path.append(np.linalg.solve(gram, right))
+        path.append(np.linalg.lstsq(gram, right)[0])
     return np.array(path)
 
 
