@@ -339,3 +339,17 @@ def test_a_row_of_zeros_is_no_direction():
     direction = tf.Variable(np.zeros([2, 3]))
     with pytest.raises(ValueError, match=r"must not be zero.*Variable:0 with a row of zeros"):
         least_squares(lambda: direction - 1.0, direction, manifolds=UnitSphere())
+
+
+def test_quaternions_that_nothing_turns_are_named(rng):
+    """Normalised where they are used, their length has no effect: that is none of the directions that count."""
+    seen = Seen("quaternion", rng, number=5, count=60)
+    seen.body = np.where(seen.body == 2, 1, seen.body)
+
+    def residuals():
+        return by_quaternion(tf.gather(tf.linalg.l2_normalize(seen.variable, axis=1), seen.body), seen.vectors) - 0.5
+
+    found = least_squares(residuals, seen.variable, manifolds=Quaternion())
+    assert list(found.undetermined_rows()["turn"]) == [2]
+    found = least_squares(residuals, seen.variable)
+    assert list(found.undetermined_rows()["turn"]) == [0, 1, 2, 3, 4]

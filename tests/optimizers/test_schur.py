@@ -182,3 +182,29 @@ def test_embeddings_in_a_keras_model(rng):
         losses[solver] = model.fit([who, what], rating, batch_size=300, epochs=6, verbose=0).history["loss"]
     np.testing.assert_allclose(losses["schur"], losses["cholesky"], rtol=1e-3)
     assert losses["schur"][-1] < losses["schur"][0] / 10
+
+
+@pytest.mark.parametrize("way", ["plain", "fixed", "prior", "float32"])
+def test_points_that_are_not_seen_well_enough_are_named(way, rng):
+    """One that no camera sees, one that a single camera sees twice; beside the ranks of the columns of dense J."""
+    bundle = Bundle(rng, tf.float32 if way == "float32" else tf.float64)
+    seen = np.flatnonzero((bundle.point != 3) & ((bundle.point != 7) | (bundle.camera == 1)) & (bundle.point != 9))
+    camera, point = tf.gather(bundle.camera, seen), tf.gather(bundle.point, seen)
+    held = np.zeros([POINTS, 3], bool)
+    held[9] = held[7, 2] = way == "fixed"
+    options = {"fixed": {"fixed": [True, held, True]}, "prior": {"prior": (0.0, [None, 1.0, None])}}.get(way, {})
+
+    def residuals():
+        return bundle.project(camera, point) - tf.gather(bundle.seen, seen)
+
+    found = least_squares(residuals, bundle.variables, max_steps=5, solver="schur", **options)
+    named = found.undetermined_rows()
+    if way == "prior":
+        assert not named
+        return
+    columns = found.jacobian()[:, CAMERAS * 5 : CAMERAS * 5 + 3 * POINTS].reshape(-1, POINTS, 3)
+    ranks = [np.linalg.matrix_rank(columns[:, k, ~held[k]], 1e-4) for k in range(POINTS)]
+    expected = np.flatnonzero(ranks < 3 - held.sum(axis=1))
+    np.testing.assert_array_equal(named[found.names[1]], expected)
+    assert list(expected) == ([3] if way == "fixed" else [3, 7, 9])
+    assert found.names[1] in named and found.names[0] not in named

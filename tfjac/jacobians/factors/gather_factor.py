@@ -8,6 +8,13 @@ from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.shapes import axes, widened
 
 
+def row_grams(factors):
+    """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s; examples read a row once."""
+    products = [tf.einsum("nmto,nmtp->ntop", factor.d, factor.d) for factor in factors]
+    blocks = [tf.math.unsorted_segment_sum(one, each.ids, each.rows) for one, each in zip(products, factors)]
+    return tf.add_n(blocks)
+
+
 class GatherFactor(Factor):
     """J[n,m,(v,o)] = Σ_t [ids[n,t] = v] · d[n,m,t,o]: an embedding. Never densified before someone asks for rows.
 

@@ -17,6 +17,13 @@ WIDEST = 32
 """Columns of a row that is eliminated: systems of so few unknowns are solved side by side."""
 
 
+def is_read_by_rows(factors):
+    """Whether all factors are those of one table that is read by index, of few columns."""
+    if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
+        return False
+    return isinstance(factors[0].rows, int) and {factor.d.shape[3] for factor in factors} <= set(range(1, WIDEST + 1))
+
+
 class Elimination(typing.NamedTuple):
     """A variable that can be eliminated.
 

@@ -8,7 +8,7 @@ from tfjac.optimizers.minimisation.history import LONGEST, History
 from tfjac.optimizers.minimisation.implicit import differentiable, without_derivatives
 from tfjac.optimizers.minimisation.minimisation import Minimisation
 from tfjac.optimizers.problem.variables import nested_names
-from tfjac.optimizers.results.frozen import FrozenModel
+from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.statuses import Status
@@ -89,7 +89,7 @@ class Minimiser:
         supervisor.watch(run)
         self._pace = run.pace
         read, drawn = self.residuals.read(), run.setting.drawn
-        result = LeastSquaresResult.of(run, lambda: self._frozen(data, drawn, read), self._settings.manifolds)
+        result = LeastSquaresResult.of(run, FrozenPoint(self._frozen, data, drawn, read), self._settings.manifolds)
         supervisor.tell(result)
         return result
 

@@ -1,9 +1,12 @@
 """The residuals and their Jacobian where a minimisation ended, whatever its variables hold now."""
 
 import threading
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.jacobians.factors.gather_factor import row_grams
+from tfjac.optimizers.linearisation.elimination import is_read_by_rows
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.robust import losses_of
 
@@ -26,7 +29,7 @@ class FrozenModel:
         self._positions = residuals.positions if moved is None else moved
         self._residuals, self._lock = residuals, threading.Lock()
         self._losses = losses_of(losses, residuals.num_tensors)
-        self._variables = self._linearised = None
+        self._variables, self._traces = None, {}
 
     def __call__(self, data, drawn, values):
         """Return J `[rows, p]`, r `[rows]`, and the pair Σψ² and Σψ′, or None for squares; NumPy.
@@ -36,34 +39,74 @@ class FrozenModel:
             drawn: list of tensors, what `residuals.draw` returned.
             values: list of tensors, what the variables in `residuals.handles` held.
         """
+        jacobian, residual, influence = self._run(self._dense, data, drawn, values)
+        return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
+
+    def row_grams(self, data, drawn, values):
+        """Return JᵀJ of each row of the variables that are read by index, `[rows, o, o]`, NumPy; None for others.
+
+        J is not formed.
+
+        Args:
+            data, drawn, values: as above.
+        """
+        found = self._run(self._of_rows, data, drawn, values)
+        return [each.numpy() if each.shape.rank == 3 else None for each in found]
+
+    def _run(self, compute, data, drawn, values):
+        """Return what `compute` does of the residuals and their linearisation there, in the graph of a function."""
         with self._lock, tf.init_scope():
-            if self._linearised is None:
-                self._trace()
+            if compute not in self._traces:
+                self._traces[compute] = self._traced(compute)
             for variable, value in zip(self._variables, values):
                 variable.assign(value)
-            jacobian, residual, influence = self._linearised(*data, *drawn)
-            return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
+            return self._traces[compute](*data, *drawn)
 
-    def _trace(self):
+    def _traced(self, compute):
         residuals, specs = self._residuals, self._residuals.handle_specs
-        self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
+        if self._variables is None:
+            self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
         handles = [variable.handle for variable in self._variables]
         moved = [self._variables[position] for position in self._positions]
 
         def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]
             tensors = residuals.place(data, drawn, handles)
-            linearisation = problem_of_residuals(tensors, moved).linearise()
-            return linearisation.jacobian.to_dense(), linearisation.residual, self._influence(tensors)
+            return compute(tensors, problem_of_residuals(tensors, moved).linearise())
 
         trace = tf.function(linearised, autograph=False)
-        self._linearised = trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
+        return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
+
+    def _dense(self, tensors, linearisation):
+        return linearisation.jacobian.to_dense(), linearisation.residual, self._influence(tensors)
+
+    @staticmethod
+    def _of_rows(tensors, linearisation):
+        factors = linearisation.jacobian.factors()
+        return [row_grams(own) if is_read_by_rows(own) else tf.zeros([0], linearisation.dtype) for own in factors]
 
     def _influence(self, tensors):
         if not any(self._losses):
             return ()
         pairs = [_psi(tensor, loss) for tensor, loss in zip(tensors, self._losses)]
         return tuple(tf.add_n([tf.reduce_sum(each) for each in column]) for column in zip(*pairs))
+
+
+class FrozenPoint(NamedTuple):
+    """A `FrozenModel` and what it is asked with."""
+
+    model: FrozenModel
+    data: list
+    drawn: list
+    values: list
+
+    def linearised(self):
+        """Return what the model says there."""
+        return self.model(self.data, self.drawn, self.values)
+
+    def row_grams(self):
+        """Return JᵀJ of each row of the variables there, see `FrozenModel.row_grams`."""
+        return self.model.row_grams(self.data, self.drawn, self.values)
 
 
 def _psi(residual, loss):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.minimisation.history import History
 from tfjac.optimizers.options import positive
+from tfjac.optimizers.results.determined import undetermined_rows
 from tfjac.optimizers.results.normals import normals_of
 from tfjac.optimizers.results.parameters import active_sides, parameter_names
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
@@ -55,16 +55,16 @@ class LeastSquaresResult:
     num_residuals: int
     names: tuple
     _conditions: Any = dataclasses.field(compare=False)
-    _linearised: Callable[[], tuple] = dataclasses.field(compare=False)
+    _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, run, linearised, manifolds):
+    def of(cls, run, frozen, manifolds):
         """Return the result of a `Run` that has ended.
 
         Args:
             run: a `Run`.
-            linearised: callable without arguments, a `FrozenModel` at the end of it.
+            frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
         """
         outcome, square = run.progress.outcome, float(run.setting.unit) ** 2
@@ -81,7 +81,7 @@ class LeastSquaresResult:
             num_residuals=int(run.setting.number),
             names=tuple(run.names),
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
-            _linearised=linearised,
+            _frozen=frozen,
             _manifolds=tuple(manifolds),
         )
 
@@ -142,7 +142,7 @@ class LeastSquaresResult:
                 "The Jacobian, from which errors and statistics come, is too large to be formed. "
                 f"Received: {self.num_residuals:,} residuals, {self._flat().size:,} parameters, {size / 2**30:,.1f} GiB"
             )
-        return self._linearised()
+        return self._frozen.linearised()
 
     # -------------------------------------------------------------- parameters
 
@@ -240,6 +240,27 @@ class LeastSquaresResult:
         """Nest of `x` of bool: the parameters with a part in a combination that can change without effect."""
         return self._nested(~self.statistics.determined)
 
+    def undetermined_rows(self):
+        """Return a dict from names of variables to the rows of theirs that the residuals reading them do not determine.
+
+        Of variables whose rows are read by index: points that no camera sees, or a single one. For problems of any
+        size, as J is not formed. What several rows leave open together, such as where a scene stands, is not found
+        (see `undetermined`).
+
+        Returns:
+            Increasing indices along the first axis, for the variables that have such rows.
+        """
+        values, found = tf.nest.flatten(self.x), {}
+        free = self._split(self._flat_active() == 0)
+        prior = self._conditions.prior
+        precision = self._split(np.square(prior.weight)) if prior else [None] * len(values)
+        grams = self._frozen.row_grams()
+        for name, *parts in zip(self.names, values, grams, free, precision, self._manifolds):
+            rows = _undetermined_rows(*parts)
+            if rows.size:
+                found[name] = rows
+        return found
+
     @property
     def reduced_chi_square(self):
         """‖r‖² over the degrees of freedom: about one, where residuals are in units of their standard deviations."""
@@ -266,9 +287,22 @@ class LeastSquaresResult:
         """Return `x` as one vector `[p]` of float64."""
         return np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)]).astype(np.float64)
 
-    def _nested(self, vector):
-        """Return what is `[p, …]` in the nest of `x`."""
+    def _split(self, vector):
+        """Return what is `[p, …]` as a list of what belongs to each variable, in its shape."""
         flat = [np.asarray(value) for value in tf.nest.flatten(self.x)]
         parts = np.split(vector, np.cumsum([value.size for value in flat])[:-1])
-        shaped = [part.reshape(value.shape + part.shape[1:]) for part, value in zip(parts, flat)]
-        return tf.nest.pack_sequence_as(self.x, shaped)
+        return [part.reshape(value.shape + part.shape[1:]) for part, value in zip(parts, flat)]
+
+    def _nested(self, vector):
+        """Return what is `[p, …]` in the nest of `x`."""
+        return tf.nest.pack_sequence_as(self.x, self._split(vector))
+
+
+def _undetermined_rows(value, gram, free, precision, manifold):
+    if gram is None:
+        return np.array([], int)
+    basis, shape = None, gram.shape[:2]
+    if manifold is not None:
+        basis = manifold.basis(tf.constant(np.reshape(value, shape))).numpy()
+    precision = None if precision is None else precision.reshape(shape)
+    return undetermined_rows(gram, free.reshape(shape), precision, basis)

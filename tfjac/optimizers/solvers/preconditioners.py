@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.jacobians.factors.kronecker import kronecker_product
-from tfjac.optimizers.linearisation.elimination import WIDEST
+from tfjac.optimizers.linearisation.elimination import is_read_by_rows
 
 LARGEST_SIDE = 4096
 """Of Kronecker factors: a matrix of more rows takes too long to invert."""
@@ -74,10 +74,7 @@ class _Rows:
     """(JᵀJ + mass)⁻¹ for a table that is read by index, row by row: blocks of its columns, formed and inverted."""
 
     def __init__(self, factors):
-        rows, width = factors[0].rows, factors[0].d.shape[3]
-        products = [tf.einsum("nmto,nmtp->ntop", factor.d, factor.d) for factor in factors]
-        blocks = [tf.math.unsorted_segment_sum(one, each.ids, rows) for one, each in zip(products, factors)]
-        self._grams, self._shape = tf.add_n(blocks), [rows, width]
+        self._grams, self._shape = row_grams(factors), [factors[0].rows, factors[0].d.shape[3]]
 
     def inverse(self, mass):
         diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
@@ -134,22 +131,15 @@ def _diagonal(factors, diagonal):
     return _Diagonal(diagonal)
 
 
-def _is_read_by_rows(factors):
-    """Whether all factors are those of one table that is read by index, of few columns."""
-    if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
-        return False
-    return isinstance(factors[0].rows, int) and {factor.d.shape[3] for factor in factors} <= set(range(1, WIDEST + 1))
-
-
 def _block_diagonal(factors, diagonal):
-    if _is_read_by_rows(factors):
+    if is_read_by_rows(factors):
         return _Rows(factors)
     possible = factors and diagonal.shape[0] <= LARGEST_BLOCK and all(factor.has_outer_form for factor in factors)
     return _Block(factors) if possible else _Diagonal(diagonal)
 
 
 def _kronecker(factors, diagonal):
-    if _is_read_by_rows(factors):
+    if is_read_by_rows(factors):
         return _Rows(factors)
     return _Kronecker(factors) if factors and _sides(factors) else _Diagonal(diagonal)
 
