@@ -1,6 +1,8 @@
 """Long minimisations: watched, stopped, interrupted and resumed, to the same bits."""
 
 import os
+import resource
+import shutil
 import signal
 import threading
 
@@ -154,6 +156,55 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
     other = LeastSquaresProblem(lambda y: x * x[1] - 2.0 * y, x, checkpoint=tmp_path / "run")
     with pytest.raises(ValueError, match="checkpoint is of other residuals"):
         other.solve(np.array([1.0, 3.0]))
+
+
+def test_a_checkpoint_that_cannot_be_written_at_all_is_refused_before_the_first_step(tmp_path):
+    for path, error in ((tmp_path / "none" / "run", FileNotFoundError), (tmp_path, IsADirectoryError), ("", OSError)):
+        with pytest.raises(error, match=r"checkpoint must be the path of a file .*Received: checkpoint="):
+            fit(checkpoint=path)
+        assert X.numpy().tolist() == START
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_lost_where_the_disk_is_full(tmp_path, monkeypatch):
+    """Neither the run, nor the checkpoint that there is."""
+    monkeypatch.setattr("tfjac.optimizers.minimisation.checkpoints.EVERY", 0.0)
+    file, whole = tmp_path / "run", fit()
+    fit(max_steps=3, checkpoint=file)
+    before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(state):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+
+    try:
+        with pytest.warns(UserWarning, match=r"could not be written; the minimisation goes on .*step \d+ \("):
+            result = fit(checkpoint=file, callback=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.status.converged and result.x.tobytes() == whole.x.tobytes() == X.numpy().tobytes()
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+    assert fit(checkpoint=file).steps == whole.steps
+
+
+def test_nothing_is_lost_where_the_directory_goes(tmp_path):
+    directory = tmp_path / "own"
+    directory.mkdir()
+    with pytest.warns(UserWarning, match="could not be written"):
+        result = fit(checkpoint=directory / "run", callback=lambda state: shutil.rmtree(directory, ignore_errors=True))
+    assert result.status.converged and result.x.tobytes() == X.numpy().tobytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"text", None])
+def test_a_file_that_is_no_checkpoint_is_refused_and_kept(tmp_path, content):
+    file = tmp_path / "run.npz"
+    if content is None:
+        np.savez(file, other=1.0)
+    else:
+        file.write_bytes(content)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=r"no checkpoint of tfjac, or not all of one.*Received: checkpoint="):
+        fit(checkpoint=file)
+    assert file.read_bytes() == before and X.numpy().tolist() == START
 
 
 def test_nobody_can_watch_inside_of_a_graph():

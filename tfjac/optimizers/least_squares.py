@@ -74,7 +74,8 @@ def least_squares(
         verbose: 1 to print how it ended, 2 to print each step too.
         time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
         checkpoint: path of a file from which to go on, where it exists, and which is kept up to date: a run that was
-            cut short goes on to the same bits, also with more `max_steps` or time.
+            cut short goes on to the same bits, also with more `max_steps` or time. Where it cannot be written any
+            more, there is a warning, and the run goes on.
         batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
