@@ -149,6 +149,57 @@ def test_two_outputs():
         assert_same_path(model, squares(np.array([0.5, 0.5, 0.5]) / 23), y={"a": Y[:, :2], "b": Y[:, 2:]})
 
 
+def hidden_and_errors(factor):
+    """Return F, JᵀJ, g and Λ of the mean squared error and `factor` times the mean over examples of Σ hidden²."""
+    error = squares(np.full((23, 1), 1 / (23 * 3)))
+
+    def model(w):
+        hidden = np.tanh(X @ w[:20].reshape(4, 5) + w[20:25])
+        back = 1 - hidden**2
+        rows = np.concatenate([np.einsum("ni,nh,hk->nhik", X, back, np.eye(5)).reshape(115, 20)], axis=1)
+        rows = np.concatenate([rows, (back[:, :, None] * np.eye(5)).reshape(115, 5), np.zeros((115, 18))], axis=1)
+        cost, gram, gradient, precision = error(w)
+        cost += factor / 23 * (hidden**2).sum()
+        gradient = gradient + 2 * factor / 23 * rows.T @ hidden.ravel()
+        return cost, gram + 2 * factor / 23 * rows.T @ rows, gradient, precision
+
+    return model
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_mean_over_examples_beside_one_over_elements(is_open, recwarn):
+    """Activity regularisers, where the size of batches is open while tracing, and where it is known."""
+    with floating("float64"):
+        model = net(activity_regularizer=keras.regularizers.L2(2**-5))
+        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        oracle, start = hidden_and_errors(2**-5), weights(model)
+        if is_open:
+            assert_same_path(model, oracle)
+        else:
+            path = Path()
+            model.fit(X, Y, batch_size=23, epochs=6, verbose=0, callbacks=[path])
+            np.testing.assert_allclose(path.weights[1:], list(iterates(oracle, start, 5)), rtol=1e-8, atol=1e-9)
+    assert not [str(each.message) for each in recwarn if "tfjac" in str(each.message)]
+
+
+def test_batches_of_other_sizes_that_are_known_while_tracing():
+    """Each is a trace of its own, which divides by constants: one for the examples, one for half of the squares."""
+
+    def halves(y, outputs):
+        return tf.reduce_sum(tf.square(outputs - y)) / 2 / y.shape[0]
+
+    with floating("float64"):
+        model, start = net(), weights(net())
+        model.compile(LevenbergMarquardt(gram_batches=2), loss=halves, jit_compile=False)
+        for _ in range(6):
+            for batch in (slice(0, 6), slice(6, 23)):
+                fresh = tf.data.Dataset.from_tensors((X[batch], Y[batch]))
+                model.train_function = None
+                model.fit(fresh, verbose=0)
+        expected = list(iterates(squares(np.full((23, 1), 0.5 / 23)), start, 5))[-1]
+        np.testing.assert_allclose(weights(model), expected, rtol=1e-8, atol=1e-9)
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -204,6 +255,48 @@ def test_an_empty_batch_adds_nothing():
         model.fit(data(sizes).repeat(4), epochs=1, verbose=0)
     assert models[0].optimizer.num_attempts == models[1].optimizer.num_attempts == 3
     np.testing.assert_array_equal(weights(models[0]), weights(models[1]))
+
+
+def test_a_window_that_says_nothing_is_as_if_it_had_not_been():
+    """Without examples, first and between others, or of those that weigh nothing."""
+
+    def trained(*kinds):
+        def batches():
+            for kind in kinds:
+                size = 0 if kind == "empty" else 23
+                yield X[:size], Y[:size, :1], np.full(size, kind == "full")
+
+        specs = [tf.TensorSpec(shape, tf.float32) for shape in ([None, 4], [None, 1], [None])]
+        model = line(gram_batches=1)
+        model.fit(tf.data.Dataset.from_generator(batches, output_signature=tuple(specs)), verbose=0)
+        return model
+
+    model, other = trained(*["full"] * 5), trained("empty", *["full", "empty", "weightless"] * 5)
+    assert other.optimizer.num_attempts == model.optimizer.num_attempts == 4
+    assert other.optimizer.current_damping == model.optimizer.current_damping
+    np.testing.assert_array_equal(weights(other), weights(model))
+
+
+def test_windows_are_epochs_where_a_callback_tells_of_them():
+    """After a fit that was cut short in the middle of an epoch, and on fewer data."""
+
+    class Halt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2 and model.optimizer.num_attempts == 1:
+                raise KeyboardInterrupt
+
+    with floating("float64"):
+        model, path, start = net(), Path(), weights(net())
+        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y, batch_size=5, epochs=9, verbose=0, callbacks=[Halt()])
+        told = [path, tfjac.callbacks.StepMonitor()]
+        model.fit(X, Y, batch_size=5, epochs=4, verbose=0, callbacks=told)
+        expected = list(iterates(squares(np.full((23, 1), 1 / 69)), start, 5))
+        np.testing.assert_allclose(path.weights, expected[1:], rtol=1e-8, atol=1e-9)
+        steps = model.optimizer.num_attempts
+        model.fit(X[:15], Y[:15], batch_size=5, epochs=4, verbose=0, callbacks=told)
+        assert model.optimizer.num_attempts == steps + 4
 
 
 def test_windows_that_differ_are_judged_on_the_same_examples():
@@ -307,6 +400,17 @@ def test_losses_that_do_not_add_up(layer, loss, message):
     model.compile(LevenbergMarquardt(gram_batches=2), loss=loss, jit_compile=False)
     with pytest.raises(ValueError, match=rf"{message}.*Received: op"):
         model.train_on_batch(X, Y[:, :1])
+
+
+def test_a_regulariser_that_is_divided_by_the_batch():
+    """The mean over batches of (S + R)/n is not (S + R)/n of all."""
+    model = net()
+    loss = lambda y, z: (  # noqa: E731
+        tf.reduce_sum(tf.square(y - z)) + tf.reduce_sum(tf.square(model.weights[0].value))
+    ) / tf.cast(tf.shape(y)[0], tf.float32)
+    model.compile(LevenbergMarquardt(gram_batches="epoch"), loss=loss, jit_compile=False)
+    with pytest.raises(ValueError, match=r"a regulariser is divided by the number of examples.*Received: op"):
+        model.fit(X, Y, batch_size=5, verbose=0)
 
 
 def test_constraints_and_calls_by_hand():

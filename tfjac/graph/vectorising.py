@@ -51,9 +51,14 @@ def vectorised_map(function, stacks):
         for op in graph.get_operations()[before:]:
             if op.type in _CONVERSIONS or op.type in SHORTCUTS:
                 _private.set_conversion(op, _CONVERSIONS.get(op.type), SHORTCUTS.get(op.type))
-        return results
+        return [_within(graph, result) for result in results]
 
     return tf.vectorized_map(marked, list(stacks))
+
+
+def _within(graph, tensor):
+    """Return a tensor as one of `graph`: TensorFlow fails on what is returned as it is from a graph around."""
+    return tensor if tensor.graph is graph else tf.identity(tensor)
 
 
 def _is_variant(tensor):

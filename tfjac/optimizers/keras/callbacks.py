@@ -18,6 +18,9 @@ class StepMonitor(keras.callbacks.Callback):
     regularisation there are `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to
     see its logs; History always comes last.
 
+    With `gram_batches="epoch"` it tells the optimizer of epochs, so that windows are these also where a `fit` was cut
+    short before, or is on other data.
+
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
     """
@@ -35,6 +38,10 @@ class StepMonitor(keras.callbacks.Callback):
                 f"Received: a model compiled with {type(self.model.optimizer).__name__}"
             )
         self._accepted, self._taken, self._idle = self.model.optimizer.num_accepted, self.model.optimizer.num_steps, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Tell the optimizer, whose steps may be those of an epoch."""
+        self.model.optimizer.begin_epoch(self.params.get("steps"))
 
     def on_epoch_end(self, epoch, logs=None):
         """Add to the logs, and stop where nothing moves any more."""

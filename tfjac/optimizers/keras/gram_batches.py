@@ -159,6 +159,13 @@ class GramBatches:
             self._windows.forget()
         self._windows.set_length(steps)
 
+    def begin_epoch(self, steps):
+        """With "epoch", begin a window of so many batches, of which a callback tells; None where it does not know."""
+        if self._by_epoch and steps:
+            if self._windows.sums.batches:
+                self._windows.forget()
+            self._windows.set_length(steps)
+
     def end_fit(self):
         """Say, at the end of a `fit`, where windows were not its epochs, and forget what does not fill one."""
         if not self._by_epoch:
@@ -170,7 +177,8 @@ class GramBatches:
             warnings.warn(
                 "tfjac: gram_batches='epoch' took windows that were not the epochs of this fit, as Keras says only "
                 "once, when it traces, how long these are: each step was judged rightly, on the batches of its window. "
-                "Compile the model again before a fit on other data, or after one that was cut short. Received: "
+                "Compile the model again before a fit on other data, or after one that was cut short, or pass "
+                "callbacks=[tfjac.callbacks.StepMonitor()], which tells of epochs. Received: "
                 f"windows of {length} batches, epochs of {steps}, {batches} batches left over",
                 UserWarning,
                 stacklevel=3,

@@ -178,6 +178,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         self._loss_of_trace.keep(loss)
         return loss
 
+    def begin_epoch(self, steps):
+        """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where nobody knows."""
+        if self._summing is not None:
+            self._summing.begin_epoch(steps)
+
     def finalize_variable_values(self, var_list):
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)

@@ -86,7 +86,7 @@ class _Reading:
 
     def share(self):
         """Return the `Share`."""
-        parts = self._parts(self._loss, None)
+        parts = self._parts(self._loss)
         for part in parts:
             self._check_apart(part.values)
         sums = [part for part in parts if part.divisor is None]
@@ -98,39 +98,41 @@ class _Reading:
             refuse(self._regularised.op, "examples are summed, so that a regulariser would count for each batch anew")
         return Share(tf.ones([], tf.float64), averages=False)
 
-    def _parts(self, tensor, divisor):
-        """Return the list of `_Part` that `tensor`, a scalar, over `divisor`, is the sum of, but for regularisers."""
-        op, kind = tensor.op, tensor.op.type
+    def _parts(self, tensor, divisors=()):
+        """Return the list of `_Part` that `tensor`, a scalar, over `divisors`, is the sum of, but for regularisers."""
+        op, kind, is_new = tensor.op, tensor.op.type, all(map(self._data_free, divisors))
         if self._data_free(tensor):
-            self._regularised = tensor if self._trained.reaches(tensor) else self._regularised
+            if self._trained.reaches(tensor):
+                self._regularised = tensor
+                if not is_new:
+                    refuse(op, "a regulariser is divided by the number of examples, which is not that of all")
             return []
         if not self._trained.reaches(tensor):
             return []
         if kind == "Sum" and op.inputs[0].op.type == "Pack":
-            return [part for each in op.inputs[0].op.inputs for part in self._parts(each, divisor)]
+            return [part for each in op.inputs[0].op.inputs for part in self._parts(each, divisors)]
         if tensor.shape.rank == 0 and kind in ("Sum", "L2Loss") and op.inputs[0].shape.rank:
-            return [_Part(op.inputs[0], divisor)]
-        if tensor.shape.rank == 0 and kind == "Mean" and op.inputs[0].shape.rank and divisor is None:
+            return [_Part(op.inputs[0], self._divisor(op.inputs[0], divisors))]
+        if tensor.shape.rank == 0 and kind == "Mean" and op.inputs[0].shape.rank and is_new:
             return [_Part(op.inputs[0], tf.size(op.inputs[0], out_type=tf.int64))]
         if kind in _SUMS:
-            return [part for each in op.inputs for part in self._parts(each, divisor)]
+            return [part for each in op.inputs for part in self._parts(each, divisors)]
         if kind in _PASSING or (kind == "Sum" and op.inputs[0].shape.rank == 0):
-            return self._parts(op.inputs[0], divisor)
+            return self._parts(op.inputs[0], divisors)
         if kind == "Mul":
             free = [self._data_free(each) for each in op.inputs]
             if any(free):
-                return self._parts(op.inputs[free.index(False)], divisor)
-        if kind in _QUOTIENTS and divisor is None:
-            return self._divided(*op.inputs)
+                return self._parts(op.inputs[free.index(False)], divisors)
+        if kind in _QUOTIENTS and is_new:
+            return self._parts(op.inputs[0], (*divisors, op.inputs[1]))
         refuse(op, "something else stands between the sum over examples and the loss")
 
-    def _divided(self, numerator, divisor):
-        """Return the parts of a quotient. A constant is a number of examples where the batch has as many."""
-        if not self._data_free(divisor):
-            return self._parts(numerator, divisor)
-        number, values = static_value(divisor), _summed(numerator)
-        is_count = number is not None and values is not None and float(number) == values.shape.num_elements()
-        return self._parts(numerator, divisor if is_count else None)
+    def _divisor(self, values, divisors):
+        """Return what a sum of values is divided by: a constant is a number of examples where there are as many."""
+        given = [each for each in divisors if not self._data_free(each)]
+        numbers = [(each, static_value(each)) for each in divisors if self._data_free(each)]
+        counts = [each for each, number in numbers if number is not None and float(number) in _counts_of(values.shape)]
+        return next(iter((*given, *counts)), None)
 
     def _weight(self, parts):
         """Return d, a float64 scalar, of means: one that is the same for all of them, but for a constant factor."""
@@ -176,6 +178,11 @@ _SUMS = {"Add", "AddV2", "AddN", "Sub"}
 _PASSING = {"Identity", "Cast", "Reshape", "Squeeze", "EnsureShape", "Neg", "CheckNumerics"}
 _QUOTIENTS = {"RealDiv", "Div", "DivNoNan"}
 _SIZES = {"Cast", "Identity", "Prod", "Pack", "StridedSlice", "Mul", "ConcatV2", "GatherV2", "Reshape", "Squeeze"}
+
+
+def _counts_of(shape):
+    """Return a list of numbers that a mean over examples may divide by: of examples, their rows, ..., all elements."""
+    return [shape[:axes].num_elements() for axes in range(1, len(shape) + 1)] if shape.rank else []
 
 
 def _summed(tensor):

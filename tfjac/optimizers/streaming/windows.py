@@ -116,6 +116,8 @@ class Windows:
     def _close(self, values, position, share):
         """Judge the step under way, keep what came of it, and propose the next one.
 
+        A window that says nothing, without examples or with none that weighs anything, is as if it had not been.
+
         Returns:
             Whether the step was accepted, scalar bool, and the number of steps reported, int64.
         """
@@ -125,23 +127,24 @@ class Windows:
         cost, after, gain = (tf.cast(each, self._dtype) for each in (*costs, costs.here - costs.there))
         start = Start(self._kept.read(), values, position, cost)
         state, report, promised = judged(start, pending, self._state.read(), self._method, after, gain)
-        known = under_way & tf.math.is_finite(costs.here)
+        heard = _says_anything(found, costs)
+        known, begins = under_way & heard & tf.math.is_finite(costs.here), heard & ~under_way
         accepted = known & report.accepted
         hopeless = known & tf.equal(report.status, int(Status.STALLED))
         again = tf.where(known & ~accepted, pending.rejected + 1, tf.zeros_like(cost))
 
         state = chosen(known, state, self._state.read())
-        tf.cond(accepted | ~under_way, lambda: _done(self._kept.assign(found)), lambda: False)
+        tf.cond(accepted | begins, lambda: _done(self._kept.assign(found)), lambda: False)
         position = tf.where(accepted, position + pending.step, position)
         start = Start(self._kept.read(), values, position, tf.where(accepted, after, cost))
         self._position.value.assign(position)
         following, proposed_with, usable, otherwise = propose(start, state, self._method, again, promised)
         note = lambda: self._note(following, usable & ~hopeless)  # noqa: E731
-        tf.cond(known | ~under_way, lambda: _done(note()), lambda: False)
-        told = known | ~usable
+        tf.cond(known | begins, lambda: _done(note()), lambda: False)
+        told = heard & (known | ~usable)
         report = chosen(known, report, otherwise)
         tf.cond(told, lambda: _done(self._state.write_report(report)), lambda: False)
-        self._state.write_state(chosen(usable, proposed_with, state))
+        self._state.write_state(chosen(heard & usable, proposed_with, state))
         return accepted, tf.cast(told, tf.int64)
 
     def _pending(self):
@@ -154,6 +157,12 @@ class Windows:
         self._step.value.assign(zeros_unless(worth_trying, step))
         self._proposed.value.assign(tf.stack(numbers))
         self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
+
+
+def _says_anything(found, costs):
+    """Return whether `Equations` and `Costs` are those of any examples: without, they are all zero."""
+    numbers = (tf.linalg.diag_part(found.gram), found.gradient, found.precision, tf.stack(costs))
+    return tf.reduce_any(tf.stack([tf.reduce_any(tf.not_equal(each, 0)) for each in numbers]))
 
 
 def _done(_):
