@@ -405,9 +405,11 @@ def test_losses_that_do_not_add_up(layer, loss, message):
 def test_a_regulariser_that_is_divided_by_the_batch():
     """The mean over batches of (S + R)/n is not (S + R)/n of all."""
     model = net()
-    loss = lambda y, z: (  # noqa: E731
-        tf.reduce_sum(tf.square(y - z)) + tf.reduce_sum(tf.square(model.weights[0].value))
-    ) / tf.cast(tf.shape(y)[0], tf.float32)
+
+    def loss(y, z):
+        weighed = tf.reduce_sum(tf.square(y - z)) + tf.reduce_sum(tf.square(model.weights[0].value))
+        return weighed / tf.cast(tf.shape(y)[0], tf.float32)
+
     model.compile(LevenbergMarquardt(gram_batches="epoch"), loss=loss, jit_compile=False)
     with pytest.raises(ValueError, match=r"a regulariser is divided by the number of examples.*Received: op"):
         model.fit(X, Y, batch_size=5, verbose=0)

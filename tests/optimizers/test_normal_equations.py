@@ -1,6 +1,8 @@
 """Parts of the data: their normal equations add up to NumPy's of all, and a loop over them ends where SciPy does."""
 
+import io
 import pickle
+import signal
 import subprocess
 import sys
 
@@ -82,6 +84,27 @@ def test_bytes_and_pickles():
             NormalEquations.from_bytes(broken)
 
 
+def test_a_part_without_data_adds_nothing():
+    some, none = parts(variables_at(START), [slice(None), slice(0, 0)])
+    assert (none.num_residuals, none.cost) == (0, 0.0) and none.gram.shape == (3, 3) and not none.gram.any()
+    for total in (some + none, none + some):
+        np.testing.assert_array_equal(total.gram, some.gram)
+        assert (total.cost, total.num_residuals) == (some.cost, 60)
+    assert not none.step(0.0).solved and not none.step(1.0).step.any()
+
+
+def test_parts_at_another_point_are_refused():
+    """Those of float32 are at the same point as those of float64 that they were rounded from."""
+    here, there = (parts(variables_at(position), THREE[:1])[0] for position in (START, START + 1e-3))
+    (rounded,) = parts(variables_at(START, "float32"), THREE[1:2], gram_dtype="float64")
+    assert (here + rounded).num_residuals == 40 and (rounded + here).num_residuals == 40
+    for copy in (there, NormalEquations.from_bytes(there.to_bytes()), pickle.loads(pickle.dumps(there))):
+        with pytest.raises(ValueError, match=r"at the same point add up: .*Received: those at"):
+            here + copy
+    with pytest.raises(ValueError, match=r"at the parameters it was given: .*Received: those at"):
+        tfjac.least_squares_by_parts(lambda position: here, START)
+
+
 WORKER = """
 import sys
 import numpy as np
@@ -131,6 +154,47 @@ def test_a_far_start_takes_rejections_and_the_count_of_steps_ends_it():
     assert stopped.status is Status.STOPPED and stopped.steps == 3
 
 
+def test_ctrl_c_is_a_result():
+    """Noted in the middle of an evaluation, or raised by it at once, where an engine does so."""
+
+    def press():
+        signal.raise_signal(signal.SIGINT)
+
+    def fail():
+        raise KeyboardInterrupt
+
+    def check(interrupt, evaluations):
+        seen = []
+
+        def total(position):
+            seen.append(position)
+            if len(seen) == 4:
+                interrupt()
+            return written_down(position)
+
+        result = tfjac.least_squares_by_parts(total, START)
+        assert result.status is Status.INTERRUPTED and result.steps == evaluations - 1
+        assert result.cost == min(written_down(each).cost for each in seen[:evaluations])
+
+    check(press, 4)
+    check(fail, 3)
+
+    def stop(steps, position, cost):
+        position[:] = np.nan
+        raise StopIteration
+
+    assert tfjac.least_squares_by_parts(written_down, START, callback=stop).status is Status.STOPPED
+
+
+def test_parts_in_single_precision_converge_to_that():
+    def total(position):
+        return sum(parts(variables_at(position, "float32"), THREE))
+
+    result = tfjac.least_squares_by_parts(total, START)
+    assert result.status.converged and result.steps < 15
+    np.testing.assert_allclose(result.x, tfjac.least_squares_by_parts(written_down, START).x, rtol=1e-4)
+
+
 def test_what_is_not_finite():
     broken = NormalEquations(np.full((3, 3), np.nan), np.zeros(3), np.nan, 60)
     step = (broken + written_down(START)).step(1.0)
@@ -149,6 +213,16 @@ def test_what_is_refused():
         sum([total, other])
     with pytest.raises(TypeError):
         total + 1
+    with pytest.raises(ValueError, match=r"gram_dtype must be None, .*Received: gram_dtype='float16'"):
+        parts(variables_at(START), THREE, gram_dtype="float16")
+    with pytest.raises(ValueError, match=r"take a matrix \[p, p\] and a vector \[p\]. Received: .*\(2, 2\) and \(3,\)"):
+        NormalEquations(np.eye(2), np.ones(3), 1.0, 2)
+    with pytest.raises(TypeError, match=r"takes what to_bytes returned. Received: None"):
+        NormalEquations.from_bytes(None)
+    file = io.BytesIO()
+    np.save(file, np.eye(2))
+    with pytest.raises(ValueError, match=r"not those of NormalEquations.to_bytes"):
+        NormalEquations.from_bytes(file.getvalue())
     with pytest.raises(ValueError, match=r"damping must be a number that is not negative. Received: damping=-1"):
         total.step(-1)
     with pytest.raises(ValueError, match="positive numbers, one for each of 3 parameters"):

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import verification_wanted
+from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.ops import damped_solve
 from tfjac.optimizers.options import resolve
 from tfjac.optimizers.problem.residuals import problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables
+from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.steps.scaling import SCALINGS
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
@@ -45,18 +46,32 @@ class NormalEquations:
         gradient: `[p]`, g.
         cost: F, a float.
         num_residuals: how many residuals.
+        position: `[p]`, where that is; None where nobody said so.
     """
 
     gram: np.ndarray
     gradient: np.ndarray
     cost: float
     num_residuals: int
+    position: np.ndarray | None = None
+
+    def __post_init__(self):
+        if np.ndim(self.gradient) != 1 or np.shape(self.gram) != 2 * np.shape(self.gradient):
+            raise ValueError(
+                "NormalEquations take a matrix [p, p] and a vector [p]. "
+                f"Received: those of shapes {np.shape(self.gram)} and {np.shape(self.gradient)}"
+            )
+        if self.position is not None and np.shape(self.position) != np.shape(self.gradient):
+            raise ValueError(
+                "position holds the parameters, one for each element of the gradient. "
+                f"Received: {np.shape(self.position)} and {np.shape(self.gradient)}"
+            )
 
     def __add__(self, other):
         """Return the normal equations of both parts.
 
         Raises:
-            ValueError: for those of another number of parameters.
+            ValueError: for those of another number of parameters, or at another point.
         """
         if not isinstance(other, NormalEquations):
             return NotImplemented
@@ -65,16 +80,33 @@ class NormalEquations:
                 "Only normal equations in the same parameters add up. Received: those in "
                 f"{self.num_parameters} and in {other.num_parameters} parameters"
             )
+        if not self.is_at(other.position):
+            raise ValueError(
+                "Only normal equations at the same point add up: some part was computed before its variables were "
+                f"assigned to. Received: those at {self.position} and at {other.position}"
+            )
         return NormalEquations(
             self.gram + other.gram,
             self.gradient + other.gradient,
             self.cost + other.cost,
             self.num_residuals + other.num_residuals,
+            other.position if self.position is None else self.position,
         )
 
     def __radd__(self, other):
         """Return this, added to the zero that `sum` begins with."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def is_at(self, position):
+        """Return whether they are those at a point `[p]`, to the precision of either; where nobody said so, they are.
+
+        Args:
+            position: `[p]`, or None.
+        """
+        if position is None or self.position is None:
+            return True
+        coarser = min(self.position.dtype, np.asarray(position).dtype, key=lambda dtype: dtype.itemsize)
+        return np.array_equal(self.position.astype(coarser), np.asarray(position).astype(coarser), equal_nan=True)
 
     @property
     def num_parameters(self):
@@ -119,8 +151,9 @@ class NormalEquations:
 
     def to_bytes(self):
         """Return these as bytes, to be sent or written: an `.npz` file, without pickled objects."""
-        file = io.BytesIO()
-        np.savez(file, gram=self.gram, gradient=self.gradient, cost=self.cost, num_residuals=self.num_residuals)
+        file, position = io.BytesIO(), {} if self.position is None else {"position": self.position}
+        named = {"gram": self.gram, "gradient": self.gradient, "cost": self.cost, "num_residuals": self.num_residuals}
+        np.savez(file, **named, **position)
         return file.getvalue()
 
     @classmethod
@@ -128,12 +161,15 @@ class NormalEquations:
         """Return what `to_bytes` made bytes of.
 
         Raises:
-            ValueError: for other bytes.
+            ValueError: for other bytes; TypeError for what is none.
         """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"from_bytes takes what to_bytes returned. Received: {data!r}")
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                return cls(file["gram"], file["gradient"], float(file["cost"]), int(file["num_residuals"]))
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+                numbers = float(file["cost"]), int(file["num_residuals"])
+                return cls(file["gram"], file["gradient"], *numbers, file.get("position"))
+        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ValueError(
                 "These bytes are not those of NormalEquations.to_bytes, or not all of them. "
                 f"Received: {len(data)} bytes ({error})"
@@ -154,7 +190,7 @@ def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None
             is used again.
         variables: a variable or nest of variables, whose elements, flattened one after the other, are the parameters.
         args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Parts of another
-            size are traced anew; one without any data adds nothing, and is left out.
+            size are traced anew; one without any data adds nothing.
         gram_dtype: `"float64"` to sum up in float64 for variables in float32, or None for their own dtype.
         verify: as for `least_squares`.
 
@@ -171,15 +207,19 @@ def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None
             "normal_equations returns NumPy arrays, which a tf.function has none of while it is traced: use "
             "tfjac.jacobian_operator(...).gram_and_gradient there. Received: a call inside of a graph"
         )
+    gram_dtype = checked_gram_dtype(gram_dtype)
     function, flat = function_of_data(residuals, variables, args), checked_variables(tf.nest.flatten(variables))
     args = as_data(args, flat)
-    traced = TracedResiduals(traceable(function, flat).get_concrete_function(*args), flat)
-    wide = tf.as_dtype(gram_dtype) if gram_dtype else None
+    position = np.concatenate([np.ravel(as_tf_variable(variable).numpy()) for variable in flat])
+    traced = TracedResiduals(traceable(function, flat, may_be_empty=True).get_concrete_function(*args), flat)
+    wide = np.dtype(gram_dtype or position.dtype)
+    if not any(shape.num_elements() != 0 for shape in traced.shapes):
+        return NormalEquations(np.zeros(2 * position.shape, wide), np.zeros(position.shape, wide), 0.0, 0, position)
 
     def sums(*data):
         problem = problem_of_residuals(traced.place(data, traced.draw(data)), flat, verify)
         linearisation = problem.linearise()
-        linearisation = linearisation if wide is None else linearisation.cast(wide)
+        linearisation = linearisation if linearisation.dtype == wide else linearisation.cast(tf.as_dtype(wide))
         return (*linearisation.gram_and_gradient(), problem.cost, linearisation.num_rows)
 
     def trace():
@@ -187,7 +227,7 @@ def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None
 
     options = ("normal_equations", gram_dtype, verification_wanted(verify))
     gram, gradient, cost, rows = _TRACES.get(traced, flat, options, trace)(*traced.data(args))
-    return NormalEquations(gram.numpy(), gradient.numpy(), float(cost), int(rows))
+    return NormalEquations(gram.numpy(), gradient.numpy(), float(cost), int(rows), position)
 
 
 _TRACES = TraceCache()

@@ -143,10 +143,15 @@ def _as_tensor(item, variables, dtype):
         ) from None
 
 
-def residual_tensors(returned, variables):
+def residual_tensors(returned, variables, may_be_empty=False):
     """Return what a function of residuals returned as a flat list of tensors of the graph being traced.
 
     Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables.
+
+    Args:
+        returned: a nest.
+        variables: list of the variables.
+        may_be_empty: whether tensors without elements are as good as others.
 
     Raises:
         TypeError: for anything that is not floating-point.
@@ -154,7 +159,7 @@ def residual_tensors(returned, variables):
     """
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [_as_residual(item, dtype) for item in tf.nest.flatten(returned)]
-    if not tensors or all(tensor.shape.num_elements() == 0 for tensor in tensors):
+    if not tensors or (not may_be_empty and all(tensor.shape.num_elements() == 0 for tensor in tensors)):
         raise ValueError(f"There are no residuals, so that nothing can be minimised. Received: {returned!r}")
     rows = [tensor.shape.num_elements() for tensor in tensors]
     if rows == [1] and Columns(variables).total > 1:
