@@ -73,6 +73,18 @@ def test_it_follows_what_changes_and_settles_where_nothing_does():
     np.testing.assert_allclose(trained(model, *second)[-1], [-1.0, 0.0, 2.0], atol=0.1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
+def test_it_follows_after_a_long_time_with_nothing_to_gain(damping, dtype):
+    """Steps within the rounding of what they are judged by do not raise the damping."""
+    (x, _), late = stream(60, 8, [1.0, -2.0, 0.5]), stream(25, 8, [-1.0, 0.0, 2.0])
+    with floating(dtype):
+        model = linear(gram_decay=0.8, damping=damping)
+        trained(model, x, x @ [1.0, -2.0, 0.5])
+        path = trained(model, late[0], late[0] @ [-1.0, 0.0, 2.0])
+    assert np.abs(path[-1] - [-1.0, 0.0, 2.0]).max() < 10 * 0.8**25 * 3
+
+
 def test_a_curve_from_a_stream_of_its_points():
     """The stream goes over the same 200 points again and again: it ends near the least squares of all of them."""
     x = RNG.uniform(-2, 2, (200, 1)).astype("float32")

@@ -12,10 +12,12 @@ a step is not lost, as it is for these: it stays in h, and so does a batch whose
 Reference: D. P. Bertsekas, "Incremental least squares methods and the extended Kalman filter", 1996.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.linearisation import Linearisation
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.steps.records import chosen
 from tfjac.optimizers.steps.step import take_step
 from tfjac.optimizers.streaming.sums import Equations
 
@@ -39,13 +41,16 @@ class Memory:
         """Take a step on a batch and what is remembered, remember the batch, and return `State` and `Report`.
 
         The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there.
+        not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there. What
+        was judged by rounding alone, as where a stream has nothing new to say, changes no damping: else that would have
+        grown beyond all measure when the stream changes.
         """
         before = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
         gradient += tf.linalg.matvec(gram, before - self._centre.value.read_value())
         recalling = RecallingProblem(problem, self._decay * gram, self._decay * gradient)
-        state, report = take_step(recalling, state, method)
+        following, report = take_step(recalling, state, method)
+        state = chosen(_within_rounding(report), state, following)
         problem.sizes = recalling.sizes
         after = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
         gram, gradient, precision = Equations.of(recalling.linearisation, self._dtype)
@@ -120,6 +125,12 @@ class RecallingLinearisation(Linearisation):
             recalled = tf.cast(self._gram, self.dtype), tf.cast(self._gradient, self.dtype)
             self._found[self.dtype] = gram + recalled[0], gradient + recalled[1]
         return self._found[self.dtype]
+
+
+def _within_rounding(report):
+    """Return whether a step promised no more than the rounding of residuals, which are as large as J times w."""
+    rounding = np.finfo(report.cost.dtype.as_numpy_dtype).eps * report.length
+    return report.promised <= rounding * (rounding + tf.sqrt(2 * tf.abs(report.cost_before)))
 
 
 def _finite(tensor):
