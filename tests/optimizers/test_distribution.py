@@ -101,14 +101,29 @@ data = iter(two.experimental_distribute_dataset(batches(32).repeat(12)))
 costs = [float(step(*next(data))) for _ in range(12)]
 results["linear"] = [[copy.numpy().tolist() for copy in two.experimental_local_results(variable)], costs[-1]]
 
+# a batch of one example, of which the second replica has none: the step is that in the first row
+before = variable.numpy()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    alone = float(step(*next(iter(two.experimental_distribute_dataset(batches(1))))))
+copies = [copy.numpy().tolist() for copy in two.experimental_local_results(variable)]
+told = [str(warning.message) for warning in caught if "tfjac" in str(warning.message)]
+results["one example"] = [before.tolist(), copies, alone, optimizer.last_report.damping.item(), told]
+
 minimize = lambda: optimizer.minimize(lambda: variable, [variable])
 lm, normal = tfjac.LevenbergMarquardt, keras.layers.BatchNormalization
 fit = lambda model: refusal(lambda: model.fit(x, y, batch_size=32, verbose=0))
 with two.scope():
     outside = refusal(minimize)
+lonely = tf.Variable(np.zeros((4, 2)))
+unshared = lm()
+unshared.build([lonely])
 results["refusals"] = {
     "outside of strategy.run": outside,
     "within a tf.function": refusal(lambda: two.run(minimize)),
+    "within strategy.scope()": refusal(
+        lambda: tf.function(lambda: two.run(lambda: unshared.minimize(lambda: 1 - lonely, [lonely])))()
+    ),
     "use jit_compile=False": fit(model_of(two, lm(), jit_compile=True)),
     "BatchNormalization(synchronized=False)": fit(model_of(two, lm(), layers=[normal(synchronized=True)])),
 }
@@ -144,6 +159,16 @@ def test_a_loop_of_ones_own(results):
     copies, cost = results["linear"]
     np.testing.assert_allclose(copies, [expected, expected], rtol=1e-6)
     np.testing.assert_allclose(cost, squares.sum() / 2, rtol=1e-9)
+
+
+def test_a_replica_without_examples_has_no_part_in_the_step(results):
+    before, copies, cost, damping, told = results["one example"]
+    random = np.random.default_rng(0)
+    x = random.normal(size=(32, 4))
+    row, values = x[:1], np.sin(x[:1, :2])
+    step = np.linalg.solve(row.T @ row + damping * np.eye(4), row.T @ (values - row @ before))
+    np.testing.assert_allclose(copies, [before + step] * 2, rtol=1e-7)
+    assert cost == pytest.approx(((row @ (before + step) - values) ** 2).sum() / 2, rel=1e-6) and told == []
 
 
 def test_refusals_say_what_to_do(results):

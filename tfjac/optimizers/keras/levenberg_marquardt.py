@@ -25,7 +25,7 @@ from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.options import choice, positive, positive_integer, recipe
 from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
 from tfjac.optimizers.problem.variables import checked_variables, variable_name
-from tfjac.optimizers.replicas import check_strategy, joined, on_all_replicas
+from tfjac.optimizers.replicas import check_strategy, has_replicas, joined, on_all_replicas
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
 from tfjac.optimizers.solvers.widened import checked_gram_dtype
@@ -282,7 +282,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             return on_all_replicas(step, variables, tensors)
 
         if not tf.executing_eagerly():
-            return advance(called(residuals, variables, args))
+            return advance(called(residuals, variables, args, is_part=has_replicas()))
         traced = TracedResiduals(traceable(residuals, variables).get_concrete_function(*args), variables)
 
         def step(*data):

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, compiled_by_xla
+from tfjac.optimizers.problem.variables import variable_name
 
 
 class Replica(NamedTuple):
@@ -52,12 +53,24 @@ def on_all_replicas(step, variables, tensors):
 
     def meet(strategy, tensors):
         devices = strategy.extended.worker_devices
-        copies = zip(*(strategy.experimental_local_results(as_tf_variable(variable)) for variable in variables))
+        copies = zip(*(_copies(strategy, variable) for variable in variables))
         brought = zip(devices, copies, strategy.experimental_local_results(tensors), strict=True)
         with tf.device(devices[0]):
             return step([Replica(device, list(copy), tensors) for device, copy, tensors in brought])
 
     return tf.distribute.get_replica_context().merge_call(meet, args=(tensors,))
+
+
+def _copies(strategy, variable):
+    """Return the copies of a variable, one for each device of this worker."""
+    copies = strategy.experimental_local_results(as_tf_variable(variable))
+    if len(copies) != len(strategy.extended.worker_devices):
+        raise ValueError(
+            "Every replica has a copy of each variable, where that is made under the strategy: make the model, or the "
+            "variables, within strategy.scope(). "
+            f"Received: {variable_name(variable)!r}, which {len(strategy.extended.worker_devices)} replicas share"
+        )
+    return copies
 
 
 def on_each(replicas, compute, parts):
@@ -101,6 +114,11 @@ def check_strategy():
             "XLA compiles for one device: use jit_compile=False under a strategy of several replicas. "
             f"Received: jit_compile=True, under {received}"
         )
+
+
+def has_replicas():
+    """Return whether there are several replicas, of which each has a part of the examples."""
+    return tf.distribute.get_strategy().num_replicas_in_sync > 1
 
 
 def has_other_workers():

@@ -211,7 +211,7 @@ def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None
     function, flat = function_of_data(residuals, variables, args), checked_variables(tf.nest.flatten(variables))
     args = as_data(args, flat)
     position = np.concatenate([np.ravel(as_tf_variable(variable).numpy()) for variable in flat])
-    traced = TracedResiduals(traceable(function, flat, may_be_empty=True).get_concrete_function(*args), flat)
+    traced = TracedResiduals(traceable(function, flat, is_part=True).get_concrete_function(*args), flat)
     wide = np.dtype(gram_dtype or position.dtype)
     if not any(shape.num_elements() != 0 for shape in traced.shapes):
         return NormalEquations(np.zeros(2 * position.shape, wide), np.zeros(position.shape, wide), 0.0, 0, position)

@@ -143,7 +143,7 @@ def _as_tensor(item, variables, dtype):
         ) from None
 
 
-def residual_tensors(returned, variables, may_be_empty=False):
+def residual_tensors(returned, variables, is_part=False):
     """Return what a function of residuals returned as a flat list of tensors of the graph being traced.
 
     Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables.
@@ -151,7 +151,7 @@ def residual_tensors(returned, variables, may_be_empty=False):
     Args:
         returned: a nest.
         variables: list of the variables.
-        may_be_empty: whether tensors without elements are as good as others.
+        is_part: whether they are those of a part of the data, which may have none at all, or a single one.
 
     Raises:
         TypeError: for anything that is not floating-point.
@@ -159,10 +159,10 @@ def residual_tensors(returned, variables, may_be_empty=False):
     """
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [_as_residual(item, dtype) for item in tf.nest.flatten(returned)]
-    if not tensors or (not may_be_empty and all(tensor.shape.num_elements() == 0 for tensor in tensors)):
+    if not tensors or (not is_part and all(tensor.shape.num_elements() == 0 for tensor in tensors)):
         raise ValueError(f"There are no residuals, so that nothing can be minimised. Received: {returned!r}")
     rows = [tensor.shape.num_elements() for tensor in tensors]
-    if rows == [1] and Columns(variables).total > 1:
+    if rows == [1] and not is_part and Columns(variables).total > 1:
         warnings.warn(
             "tfjac: residuals returned a single number, of which the method squares: where it is a loss, return what "
             "the loss squares and adds, one residual for each, or the minimisation knows no curvature but along one "

@@ -19,14 +19,14 @@ from tfjac.optimizers.problem.variables import variable_name
 from tfjac.optimizers.tracing.callables import check_residuals, explained, residual_tensors
 
 
-def called(function, variables, args, may_be_empty=False):
+def called(function, variables, args, is_part=False):
     """Return the residuals as a list of tensors of the graph being traced; no function called on the way draws inside.
 
     Args:
         function: callable of `args` that reads the variables and returns a tensor or a nest of them.
         variables: list of the variables that are minimised over.
         args: tuple of nests of tensors.
-        may_be_empty: as in `residual_tensors`.
+        is_part: as in `residual_tensors`.
 
     Raises:
         TypeError: for residuals that are no such function, do not return tensors, or ask for values.
@@ -36,24 +36,24 @@ def called(function, variables, args, may_be_empty=False):
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     with explained():
-        tensors = residual_tensors(call_converted(functools.partial(function, *args)), variables, may_be_empty)
+        tensors = residual_tensors(call_converted(functools.partial(function, *args)), variables, is_part)
     _check_not_assigned(
         graph.get_operations()[before:], variables, [handle_in(graph, variable) for variable in variables]
     )
     return inline_calls(tensors, draw_again=True) if calls_that_draw(tensors) else tensors
 
 
-def traceable(function, variables, reduce_retracing=False, may_be_empty=False):
+def traceable(function, variables, reduce_retracing=False, is_part=False):
     """Return `called`, of nests of tensors, as a `tf.function`.
 
     Args:
         function, variables: as in `called`.
         reduce_retracing: whether a trace for tensors of any size may follow those for a few sizes.
-        may_be_empty: as in `called`.
+        is_part: as in `called`.
     """
 
     def traced(*args):
-        return called(function, variables, args, may_be_empty)
+        return called(function, variables, args, is_part)
 
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
 
