@@ -115,11 +115,13 @@ lm, normal = tfjac.LevenbergMarquardt, keras.layers.BatchNormalization
 fit = lambda model: refusal(lambda: model.fit(x, y, batch_size=32, verbose=0))
 with two.scope():
     outside = refusal(minimize)
+    inside = refusal(lambda: tfjac.least_squares(lambda: variable - 1.0, variable))
 lonely = tf.Variable(np.zeros((4, 2)))
 unshared = lm()
 unshared.build([lonely])
 results["refusals"] = {
     "outside of strategy.run": outside,
+    "Call this outside of the scope": inside,
     "within a tf.function": refusal(lambda: two.run(minimize)),
     "within strategy.scope()": refusal(
         lambda: tf.function(lambda: two.run(lambda: unshared.minimize(lambda: 1 - lonely, [lonely])))()

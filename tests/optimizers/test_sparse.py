@@ -116,3 +116,24 @@ def test_equations_between_parameters_are_refused_and_solved_otherwise(rng):
     expected = scipy.optimize.least_squares(lambda x: graph.of_x(np.r_[0.0, x]), start, xtol=1e-12, ftol=1e-12)
     assert found.success
     np.testing.assert_allclose(found.cost, expected.cost, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["sparse", "cg", "cholesky"])
+def test_a_variable_that_is_read_in_two_layouts(solver, rng):
+    """As the table that it is and as one long vector, by the same examples and by others."""
+    table, places, rows = tf.Variable(rng.normal(size=(6, 2))), rng.integers(0, 12, 9), rng.integers(0, 6, 9)
+    start, measured = table.numpy(), rng.normal(size=(9, 2))
+
+    def residuals():
+        numbers = tf.gather(tf.reshape(table, [-1]), places)
+        return [numbers - measured[:, 0], tf.gather(table, rows) ** 2 - measured, numbers[:5] * 0.3, 0.1 * table]
+
+    def of_x(x):
+        x = x.reshape(6, 2)
+        numbers = x.ravel()[places]
+        parts = [numbers - measured[:, 0], x[rows] ** 2 - measured, numbers[:5] * 0.3, 0.1 * x]
+        return np.concatenate([part.ravel() for part in parts])
+
+    expected = scipy.optimize.least_squares(of_x, start.ravel(), xtol=1e-12, ftol=1e-12).cost
+    found = least_squares(residuals, table, solver=solver)
+    np.testing.assert_allclose(found.cost, expected, rtol=1e-6)

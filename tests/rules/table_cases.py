@@ -56,6 +56,18 @@ CASES = [
     TableCase("own rows", lambda a, b, s, c: a * tf.sin(b[:, :1]), 1),
     TableCase("reshaped", lambda a, b, s, c: tf.sin(tf.reshape(a, [-1])) ** 2, 1),
     TableCase("one row", lambda a, b, s, c: a[2] * b[3, 0], 1),
+    TableCase("one row by its index", lambda a, b, s, c: 10.0 * tf.gather(a, [4])[:, :2] - tf.gather(b, [2]), 1),
+    TableCase("computed of rows by index", lambda a, b, s, c: tf.cumsum(tf.exp(tf.gather(a, [4]) * b[1, 0])), 1),
+    TableCase(
+        "in two layouts", lambda a, b, s, c: tf.gather(a, IDS) * tf.gather(tf.reshape(a, [-1]), IDS * 4)[:, None], 2
+    ),
+    TableCase(
+        "in wider rows", lambda a, b, s, c: tf.gather(a, IDS)[:, :2] * tf.gather(tf.reshape(a, [-1, 2]), IDS + 7), 2
+    ),
+    TableCase(
+        "in rows that do not fit",
+        lambda a, b, s, c: tf.gather(a, IDS) + tf.gather(tf.reshape(a, [4, 7]), IDS // 2)[:, 1:5],
+    ),
     TableCase("a part of one row", lambda a, b, s, c: a[-1, ::2] ** 2, 1),
     TableCase("rows of columns", lambda a, b, s, c: a[1:3, :2] * tf.exp(b[:2]), 1),
     TableCase("neighbours", lambda a, b, s, c: a[1:] - a[:-1], 2),

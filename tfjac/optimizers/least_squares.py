@@ -8,7 +8,7 @@ from tfjac.optimizers.minimisation.minimiser import Minimiser
 from tfjac.optimizers.minimisation.settings import Settings, check_known
 from tfjac.optimizers.minimisation.supervision import Supervisor
 from tfjac.optimizers.options import choice, positive_integer
-from tfjac.optimizers.problem.variables import checked_variables
+from tfjac.optimizers.problem.variables import check_within_reach, checked_variables
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
@@ -117,6 +117,7 @@ def least_squares(
     """
     check_known(options, *_ARGUMENTS)
     flat = checked_variables(tf.nest.flatten(variables))
+    check_within_reach(flat)
     if choice("batch_dims", batch_dims, (0, 1)):
         others = {
             "prior": prior, "equality": equality, "manifolds": manifolds, "callback": callback, "verbose": verbose,
@@ -205,6 +206,7 @@ class LeastSquaresProblem:
         check_known(options, *_ARGUMENTS)
         limits = {name: options.pop(name) for name in _ARGUMENTS if name in options}
         self.variables, self._flat = variables, checked_variables(tf.nest.flatten(variables))
+        check_within_reach(self._flat)
         self._limits = _Limits(variables, max_steps, **limits)
         options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
         self._settings = Settings.of(self._flat, self._limits.conditions, options)

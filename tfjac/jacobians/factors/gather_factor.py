@@ -10,6 +10,7 @@ from tfjac.jacobians.shapes import axes, widened
 
 def row_grams(factors):
     """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s; examples read a row once."""
+    factors = of_one_width(factors)
     products = [tf.einsum("nmto,nmtp->ntop", factor.d, factor.d) for factor in factors]
     blocks = [tf.math.unsorted_segment_sum(one, each.ids, each.rows) for one, each in zip(products, factors)]
     return tf.add_n(blocks)
@@ -98,7 +99,36 @@ class GatherFactor(Factor):
         return GatherFactor(self.ids, self.d * scale, self.rows)
 
     def joined(self, other):
-        return GatherFactor(tf.concat([self.ids, other.ids], 1), tf.concat([self.d, other.d], 2), self.rows)
+        alike = of_one_width([self, other])
+        if alike is None:
+            return None
+        ids, d = zip(*((factor.ids, factor.d) for factor in alike))
+        return GatherFactor(tf.concat(ids, 1), tf.concat(d, 2), alike[0].rows)
+
+    def in_rows_of(self, width):
+        """Return the same factor of the table cut into rows of `width` columns, a multiple of what it has now."""
+        _, _, _, o = axes(self.d)
+        if width == o:
+            return self
+        places = tf.one_hot(self.ids % (width // o), width // o, dtype=self.dtype)
+        d = tf.einsum("nmto,ntk->nmtko", self.d, places)
+        d = tf.reshape(d, [*axes(self.d)[:3], width])
+        return GatherFactor(self.ids // (width // o), d, self.rows * o // width)
+
+
+def of_one_width(factors):
+    """Return the factors of one table with rows of the same width, the largest of theirs; None where none fits all.
+
+    A variable that is read as it is, and reshaped as well, is one table in two layouts.
+    """
+    widths = {factor.d.shape[3] for factor in factors}
+    if len(widths) == 1:
+        return factors
+    if None in widths or 0 in widths or any(max(widths) % width for width in widths):
+        return None
+    if any(isinstance(factor.rows, int) and factor.rows * factor.d.shape[3] % max(widths) for factor in factors):
+        return None
+    return [factor.in_rows_of(max(widths)) for factor in factors]
 
 
 def _ranks(ids):

@@ -17,6 +17,8 @@ from tfjac.jacobians.shapes import axes
 # complex weight is among them: its own columns are real.
 ORDER_KEEPING = SAME_ORDER | {"ReadVariableOp", "Cast", "Real"}
 
+GATHERS, SLICES = {"GatherV2", "ResourceGather"}, {"Slice", "StridedSlice"}
+
 
 def columns_of_sources(parts, dependence):
     """Turn factors with respect to weights into factors with respect to the sources that these are computed from.
@@ -52,9 +54,9 @@ def columns_of_sources(parts, dependence):
                 found[index].append(row)
         else:
             computed.append((weight, factor))
-        parts_of_tables = [] if pending else _small_slices([weight for weight, _ in computed], dependence)
-        if parts_of_tables:
-            pending, computed = _pulled_back(computed, parts_of_tables), []
+        parts = [] if pending else _parts_of_tables([weight for weight, _ in computed], dependence)
+        if parts:
+            pending, computed = _pulled_back(computed, parts), []
     indices = sorted(dependence.sources_of_any([weight for weight, _ in computed]))
     sources = [dependence.sources[index] for index in indices]
     for index, (_, factor) in zip(indices, _pulled_back(computed, sources) if computed else []):
@@ -78,9 +80,9 @@ def _factor_before(op, index, factor, weight, dependence):
         return factor.conjugated()
     if op.type == "Complex" and before.shape.is_fully_defined() and before.shape == weight.shape:
         return factor.real() if index == 0 else factor.imag()
-    if op.type in ("GatherV2", "ResourceGather") and isinstance(factor, GatherFactor):
+    if op.type in GATHERS:
         return _before_gather(op, index, factor, weight)
-    if op.type in ("Slice", "StridedSlice") and index == 0:
+    if op.type in SLICES and index == 0:
         return _before_slice(op, factor, weight)
     if op.type in ("Transpose", "ConjugateTranspose"):
         moved = _before_transpose(op, factor, weight)
@@ -109,30 +111,43 @@ def _before_arithmetic(op, index, factor, weight, dependence):
 
 def _before_slice(op, factor, weight):
     """The factor of a table of which some rows and columns are used; None where dense ones are of most of the table."""
-    few = _is_small_slice(weight)
-    one_example = factor.sizes_of_tensors()[0]["n"] == 1
-    in_full = few and (one_example or isinstance(factor, DenseFactor))
-    found = sliced(op) if in_full or isinstance(factor, GatherFactor) else None
+    found = sliced(op) if _keeps_to_rows(factor, weight) or isinstance(factor, GatherFactor) else None
     if found is None:
         return None
     rows = 1 if found.is_one_row else weight.shape[0]
-    if not isinstance(factor, GatherFactor):
-        columns = factor.dense()
-        n, m, q = axes(columns)
-        every = tf.tile(tf.range(rows)[None], [n, 1])
-        factor = GatherFactor(every, tf.reshape(columns, [n, m, rows, q // rows]), rows)
+    factor = _by_rows(factor, rows)
     return found.factor(factor) if factor.rows == rows else None
 
 
 def _before_gather(op, index, factor, weight):
-    """The factor of a table of which rows are read by index, and then rows of these."""
+    """The factor of a table of which rows are read by index, and then rows of these, or all of few."""
     ids, table = op.inputs[1], op.inputs[0]
     along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])
-    shape = handle_shape(table) if table.dtype == tf.resource else table.shape
-    whole = ids.shape.rank == 1 and weight.shape[0] == factor.rows and isinstance(shape[0], int)
-    if index != 0 or along is None or int(along) != 0 or op.get_attr("batch_dims") != 0 or not whole:
+    shape = _table_shape(table)
+    if index != 0 or along is None or int(along) != 0 or op.get_attr("batch_dims") != 0:
+        return None
+    if ids.shape.rank != 1 or not isinstance(shape[0], int):
+        return None
+    if _keeps_to_rows(factor, weight):
+        factor = _by_rows(factor, weight.shape[0])
+    if not isinstance(factor, GatherFactor) or weight.shape[0] != factor.rows:
         return None
     return GatherFactor(tf.gather(tf.cast(ids, factor.ids.dtype), factor.ids), factor.d, shape[0])
+
+
+def _keeps_to_rows(factor, weight):
+    """Whether a part of a table has a factor of columns that are best kept to its rows."""
+    return _is_part(weight) and (factor.sizes_of_tensors()[0]["n"] == 1 or isinstance(factor, DenseFactor))
+
+
+def _by_rows(factor, rows):
+    """The `GatherFactor` of so many rows, all of which each example reads, that is equal to a factor."""
+    if isinstance(factor, GatherFactor):
+        return factor
+    columns = factor.dense()
+    n, m, q = axes(columns)
+    every = tf.tile(tf.range(rows)[None], [n, 1])
+    return GatherFactor(every, tf.reshape(columns, [n, m, rows, q // rows]), rows)
 
 
 def _before_transpose(op, factor, weight):
@@ -143,7 +158,7 @@ def _before_transpose(op, factor, weight):
     return factor.transposed(weight.shape) if swaps and isinstance(factor, OuterFactor) else None
 
 
-def _small_slices(weights, dependence):
+def _parts_of_tables(weights, dependence):
     """List the parts of tables that `weights` are computed from, where they are from nothing else of the sources.
 
     Those nearest to the sources; none of them is computed from another.
@@ -153,7 +168,7 @@ def _small_slices(weights, dependence):
     for op in path:
         before = [cuts.get(tensor.ref(), {}) for tensor in op.inputs if dependence.reaches(tensor)]
         for output in op.outputs:
-            alone = {output.ref(): output} if _is_small_slice(output) and output.ref() not in ends else None
+            alone = {output.ref(): output} if _is_part(output) and output.ref() not in ends else None
             cuts.setdefault(output.ref(), alone if None in before else {k: v for cut in before for k, v in cut.items()})
     found = [cuts.get(weight.ref()) for weight in weights]
     if None in found:
@@ -164,11 +179,16 @@ def _small_slices(weights, dependence):
     return list(parts.values()) if apart else []
 
 
-def _is_small_slice(tensor):
+def _is_part(tensor):
+    """Whether a tensor is half of a table, or less."""
     op = tensor.op
-    if op.type not in ("Slice", "StridedSlice") or not op.inputs[0].shape.is_fully_defined():
+    if op.type not in GATHERS | SLICES:
         return False
-    return 2 * (tensor.shape.num_elements() or 0) <= op.inputs[0].shape.num_elements()
+    return 0 < 2 * (tensor.shape.num_elements() or 0) <= (_table_shape(op.inputs[0]).num_elements() or 0)
+
+
+def _table_shape(table):
+    return handle_shape(table) if table.dtype == tf.resource else table.shape
 
 
 def _pulled_back(computed, sources):

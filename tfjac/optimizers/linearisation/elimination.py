@@ -9,7 +9,7 @@ import typing
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor, of_one_width
 from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
 from tfjac.jacobians.shapes import axes
 
@@ -21,7 +21,8 @@ def is_read_by_rows(factors):
     """Whether all factors are those of one table that is read by index, of few columns."""
     if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
         return False
-    return isinstance(factors[0].rows, int) and {factor.d.shape[3] for factor in factors} <= set(range(1, WIDEST + 1))
+    narrow = {factor.d.shape[3] for factor in factors} <= set(range(1, WIDEST + 1))
+    return narrow and isinstance(factors[0].rows, int) and of_one_width(factors) is not None
 
 
 class Elimination(typing.NamedTuple):

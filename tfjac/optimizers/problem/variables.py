@@ -39,6 +39,23 @@ def checked_variables(variables):
     return variables
 
 
+def check_within_reach(variables):
+    """Refuse variables of which a strategy has copies where none of these can be meant.
+
+    Raises:
+        ValueError: with what to do.
+    """
+    for variable in variables:
+        try:
+            _ = as_tf_variable(variable).handle
+        except ValueError as error:
+            raise ValueError(
+                "Within strategy.scope() a variable stands for all of its copies at once. Call this outside of the "
+                "scope, where they are all assigned to; steps on the examples of several replicas are those of "
+                f"LevenbergMarquardt().minimize in strategy.run. Received: {variable_name(variable)!r}"
+            ) from error
+
+
 def variable_name(variable):
     """Return the path of a Keras variable, or the name of a `tf.Variable`."""
     return getattr(variable, "path", None) or variable.name

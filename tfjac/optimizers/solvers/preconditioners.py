@@ -74,7 +74,8 @@ class _Rows:
     """(JᵀJ + mass)⁻¹ for a table that is read by index, row by row: blocks of its columns, formed and inverted."""
 
     def __init__(self, factors):
-        self._grams, self._shape = row_grams(factors), [factors[0].rows, factors[0].d.shape[3]]
+        self._grams = row_grams(factors)
+        self._shape = self._grams.shape[:2]
 
     def inverse(self, mass):
         diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
