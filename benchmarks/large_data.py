@@ -12,8 +12,6 @@ are kept in `benchmarks/results/large_data.json`.
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -21,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks import report
+from benchmarks.processes import trained_alone
 
 BATCH = 10_000
 SIZES = (10_000, 100_000, 1_000_000)
@@ -70,15 +69,6 @@ def train(kind, examples):
     }
 
 
-def measured(kind, examples):
-    """Return what `train` returns in a process of its own, or what it failed by."""
-    command = [sys.executable, "-m", "benchmarks.large_data", "--train", kind, str(examples)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        return {"kind": kind, "examples": examples, "error": (done.stderr or "killed").strip().splitlines()[-1]}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the smallest size; results are not kept")
@@ -87,7 +77,8 @@ def main():
     if options.train:
         print(json.dumps(train(options.train[0], int(options.train[1]))))
         return
-    rows = [measured(kind, examples) for examples in SIZES[: 1 if options.quick else None] for kind in KINDS]
+    cases = [{"kind": kind, "examples": size} for size in SIZES[: 1 if options.quick else None] for kind in KINDS]
+    rows = [trained_alone("large_data", **case) for case in cases]
     print("| examples | | MB above the start | seconds a step | loss |\n| --- | --- | --- | --- | --- |")
     for row in rows:
         figures = row.get("error") or "{megabytes:,.0f} | {seconds_per_step:.3g} | {loss:.6g}".format(**row)

@@ -17,8 +17,6 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -26,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks import report
+from benchmarks.processes import trained_alone
 
 EXAMPLES = 6_000
 HIDDEN = {"small": (20, 10), "large": (60, 40)}
@@ -76,16 +75,6 @@ def train(size, replicas):
     }
 
 
-def measured(size, replicas):
-    """Return what `train` returns in a process of its own, or what it failed by."""
-    command = [sys.executable, "-m", "benchmarks.replicas", "--train", size, str(replicas)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr or "killed").strip().splitlines()[-1]
-        return {"size": size, "replicas": replicas, "error": last}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def best(rows):
     """Return the row with the fastest step; one that failed, where one did."""
     return next((row for row in rows if "error" in row), None) or min(rows, key=lambda row: row["seconds_per_step"])
@@ -101,7 +90,8 @@ def main():
         return
     sizes, counts = (("small",), REPLICAS[:2]) if options.quick else (HIDDEN, REPLICAS)
     rounds = 1 if options.quick else ROUNDS
-    runs = [[measured(size, replicas) for size in sizes for replicas in counts] for _ in range(rounds)]
+    cases = [{"size": size, "replicas": replicas} for size in sizes for replicas in counts]
+    runs = [[trained_alone("replicas", **case) for case in cases] for _ in range(rounds)]
     rows = [best(same) for same in zip(*runs)]
     print("| weights | replicas | seconds a step | MB sent | loss |\n| --- | --- | --- | --- | --- |")
     for row in rows:
