@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from tfjac import ops
 from tfjac.optimizers.linearisation import Elimination, Touched
+from tfjac.optimizers.linearisation.elimination import WIDEST
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
@@ -49,8 +50,8 @@ class SchurSolver(Solver):
         if found is None:
             raise ValueError(
                 "solver='schur' eliminates a variable of which each example reads one row, by tf.gather(variable, "
-                "index) or an embedding, and that no equality couples; leave the solver to 'auto', or use 'cg'. "
-                "Received: residuals without one"
+                f"index) or an embedding, of at most {WIDEST} elements, and that no equality couples; leave the solver "
+                "to 'auto', or use 'cg'. Received: residuals without one"
             )
         return _SchurSystem(linearisation, found)
 
