@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 import zlib
 
 import hypothesis
@@ -69,6 +70,14 @@ def dtype(request):
 def rng():
     """Give a NumPy random generator with a fixed seed."""
     return np.random.default_rng(20260)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Python's own handling of Ctrl-C, which a process in the background starts without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

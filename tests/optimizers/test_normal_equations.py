@@ -154,7 +154,7 @@ def test_a_far_start_takes_rejections_and_the_count_of_steps_ends_it():
     assert stopped.status is Status.STOPPED and stopped.steps == 3
 
 
-def test_ctrl_c_is_a_result():
+def test_ctrl_c_is_a_result(ctrl_c):
     """Noted in the middle of an evaluation, or raised by it at once, where an engine does so."""
 
     def press():

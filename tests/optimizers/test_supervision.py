@@ -81,14 +81,6 @@ def test_an_error_in_a_callback_comes_out_and_leaves_the_best_point():
     assert X.numpy().tobytes() == fit(max_steps=2).x.tobytes()
 
 
-@pytest.fixture
-def ctrl_c():
-    """Python's own handling of Ctrl-C, which a process in the background starts without."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_ctrl_c_is_a_result(ctrl_c):
     def callback(state):
         if state.steps == 4:
