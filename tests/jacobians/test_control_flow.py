@@ -204,6 +204,10 @@ def loop_over_examples(x, w):
     return tf.map_fn(lambda row: tf.linalg.matvec(w, row), x)
 
 
+def loop_over_rows_of_weights(x, w):
+    return tf.map_fn(lambda k: tf.sin(w[k]), tf.constant([0, 2, 1, 2]), fn_output_signature=w.dtype)
+
+
 def weight_that_changes(x, w):
     return tf.while_loop(
         lambda t, *_: t < 3, lambda t, h, k: (t + 1, tf.tanh(tf.matmul(h, k)), k * 0.5), (0, x, tf.identity(w))
@@ -235,6 +239,7 @@ def random_in_loop(x, w):
     "function, words",
     [
         (loop_over_examples, "a loop over examples"),
+        (loop_over_rows_of_weights, "a loop over examples"),
         (weight_that_changes, "a weight changes from step to step"),
         (array_read_and_written, "is also read there"),
         (weights_in_an_array, "reads weights from a TensorArray"),

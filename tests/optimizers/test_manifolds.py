@@ -112,6 +112,33 @@ def test_the_closed_form_is_found(kind, solver, rng):
         np.testing.assert_allclose(np.linalg.norm(found.x, axis=1), 1.0, rtol=1e-14)
 
 
+def turned(quaternions, seen):
+    return by_quaternion(quaternions, tf.constant(seen.vectors))
+
+
+READ = {
+    "embedding": lambda q, s: turned(tf.nn.embedding_lookup(q, s.body), s),
+    "gather_nd": lambda q, s: turned(tf.gather_nd(q, s.body[:, None]), s),
+    "rows": lambda q, s: turned(tf.stack([q[k] for k in s.body]), s),
+    "function": lambda q, s: tf.function(lambda: turned(tf.gather(q, s.body), s))(),
+    "branch": lambda q, s: tf.cond(tf.norm(q) > 1, lambda: turned(tf.gather(q, s.body), s), lambda: 0 * s.images),
+    "loop": lambda q, s: turned(tf.map_fn(lambda k: q[k], tf.constant(s.body), fn_output_signature=q.dtype), s),
+    "loop with a function": lambda q, s: turned(
+        tf.map_fn(tf.function(lambda k: q[k]), tf.constant(s.body), fn_output_signature=q.dtype), s
+    ),
+    "twice": lambda q, s: turned(tf.gather(q + 0.0 * tf.stop_gradient(q), s.body), s),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_however_it_is_read(name, rng):
+    seen = Seen("quaternion", rng, number=4, count=40)
+    found = least_squares(
+        lambda: READ[name](seen.variable, seen) - seen.images, seen.variable, manifolds=seen.manifold()
+    )
+    assert found.success and seen.off() < 1e-5, found
+
+
 WAYS = {
     "damping": {"damping": "nielsen"},
     "scaling": {"scaling": "identity"},
@@ -312,6 +339,9 @@ REFUSED = {
     "equality": ({"manifolds": Quaternion(), "equality": (np.ones(8), 1.0)}, ValueError, "move as a whole"),
     "batches": ({"manifolds": Quaternion(), "batch_dims": 1}, ValueError, "manifolds does not go together"),
     "away": ({"manifolds": Manifold(lambda x, d: x + d + 1.0, 4, 4)}, ValueError, "which plus moves by 1"),
+    "nowhere": ({"manifolds": Manifold(lambda x, d: x + d**2, 4, 4)}, ValueError, "with 0 of 4"),
+    "mixing": ({"manifolds": Manifold(lambda x, d: x + d - tf.reduce_mean(d, 0), 4, 4)}, ValueError, "its own δ alone"),
+    "nothing": ({"manifolds": Manifold(lambda x, d: None, 4, 4)}, ValueError, "Received: None"),
     "returned": ({"manifolds": Manifold(lambda x, d: d, 4, 3)}, ValueError, "must return a tensor like x"),
 }
 
@@ -335,10 +365,49 @@ def test_definitions_that_are_none():
         UnitSphere(1)
 
 
-def test_a_row_of_zeros_is_no_direction():
-    direction = tf.Variable(np.zeros([2, 3]))
-    with pytest.raises(ValueError, match=r"must not be zero.*Variable:0 with a row of zeros"):
-        least_squares(lambda: direction - 1.0, direction, manifolds=UnitSphere())
+@pytest.mark.parametrize(
+    "manifold, row, words",
+    [
+        (UnitSphere(), [0.0, 0.0, 0.0], "not zero.*with a row of length 0"),
+        (UnitSphere(), [np.nan, 0.0, 0.0], "with a row of length nan"),
+        (RotationVector(), [np.inf, 0.0, 0.0], "finite vectors"),
+        (Quaternion(), [0.0, 0.0, 0.0, 2.0], "off by 1"),
+    ],
+)
+def test_starts_off_the_manifold_are_refused(manifold, row, words):
+    variable = tf.Variable([row, row], dtype=tf.float64)
+    with pytest.raises(ValueError, match=words):
+        least_squares(lambda: variable - 1.0, variable, manifolds=manifold)
+
+
+def test_what_is_fixed_stays_bit_for_bit():
+    """A rotation by more than half a turn, too, which ⊕ would write as one by less."""
+    start = np.array([[0.0, 0.0, 4.0], [0.0, 0.0, 5.0], [0.1, 0.2, 0.3]])
+    turns = tf.Variable(start)
+    held = [[True], [False], [True]]
+    found = least_squares(lambda: tf.sin(turns) - 0.2, turns, 3, manifolds=RotationVector(), fixed=held)
+    np.testing.assert_array_equal(found.x[[0, 2]], start[[0, 2]])
+    assert np.abs(found.x[1] - start[1]).max() > 0.1
+
+
+def test_points_on_spheres_that_are_not_seen(rng):
+    """Two of them in a row; one by one along a direction that moves nothing, and read against itself."""
+    points = tf.Variable(rng.normal(size=(5, 2, 3)))
+    here, there = [0, 1, 2, 0, 4], [1, 2, 0, 2, 4]
+    found = least_squares(
+        lambda: [tf.gather(points, here) - tf.gather(points, there) - 1.0, 0.1 * tf.gather(points, [3])[..., :1]],
+        points,
+        max_steps=20,
+        manifolds=UnitSphere(),
+    )
+    jacobian = found.jacobian().reshape(-1, 5, 6)
+    along = UnitSphere().basis(tf.constant(found.x.reshape(-1, 3))).numpy().reshape(5, 2, 3, 2)
+    ranks = [
+        np.linalg.matrix_rank(np.concatenate([jacobian[:, k, :3] @ a, jacobian[:, k, 3:] @ b], axis=1), 1e-6)
+        for k, (a, b) in enumerate(along)
+    ]
+    expected = [k for k, rank in enumerate(ranks) if rank < 4]
+    assert expected == [3, 4] and list(found.undetermined_rows()["x"]) == expected
 
 
 def test_quaternions_that_nothing_turns_are_named(rng):

@@ -194,9 +194,9 @@ class WantedAxes:
         try:
             return example_rules.input_axes(op, wanted, self)
         except NoRule as missing:
-            if not calls_functions(op) and all(
-                self._is_of_weights(tensor) for tensor in op.inputs if self.reaches(tensor)
-            ):
+            weights = [tensor for tensor in op.inputs if self.reaches(tensor)]
+            of_tensors = not calls_functions(op) and not any(tensor.dtype == tf.variant for tensor in weights)
+            if of_tensors and all(map(self._is_of_weights, weights)):
                 return [SHARED] * len(op.inputs)  # weights alone have no examples that could mix
             raise examples_mix_at(op, str(missing)) from None
         except ExamplesMix as inside:

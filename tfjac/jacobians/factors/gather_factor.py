@@ -9,11 +9,18 @@ from tfjac.jacobians.shapes import axes, widened
 
 
 def row_grams(factors):
-    """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s; examples read a row once."""
+    """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s: n·m·t²·o² multiply-adds at most."""
     factors = of_one_width(factors)
-    products = [tf.einsum("nmto,nmtp->ntop", factor.d, factor.d) for factor in factors]
-    blocks = [tf.math.unsorted_segment_sum(one, each.ids, each.rows) for one, each in zip(products, factors)]
+    blocks = [tf.math.unsorted_segment_sum(_products(each), each.ids, each.rows) for each in factors]
     return tf.add_n(blocks)
+
+
+def _products(factor):
+    """d·dᵀ for each position `[n,t,o,o]`, with those of other positions that read the same row."""
+    if factor.d.shape[2] == 1:
+        return tf.einsum("nmto,nmtp->ntop", factor.d, factor.d)
+    same = tf.cast(factor.ids[:, :, None] == factor.ids[:, None, :], factor.dtype)
+    return tf.einsum("nmto,nmtp->ntop", factor.d, tf.einsum("nts,nmsp->nmtp", same, factor.d))
 
 
 class GatherFactor(Factor):

@@ -83,8 +83,9 @@ class Chart:
         self.value = manifold.move(value, self.tangent)
 
     def move(self, start, step):
-        """Return start ⊕ step, of the shape of the variable."""
-        return self._manifold.move(start, step)
+        """Return start ⊕ step, of the shape of the variable; points that do not move stay as they are, bit for bit."""
+        moves = tf.reduce_any(tf.not_equal(step, 0), axis=-1, keepdims=True)
+        return tf.where(moves, self._manifold.move(start, step), start)
 
 
 class ProblemOnManifolds(Problem):

@@ -15,6 +15,10 @@ _SMALL_SQUARE = 1e-4
 """Squares of angles below which series replace quotients: their next terms are below rounding."""
 
 
+_UNIT = 1e-3
+"""How far from one the length of a quaternion may be, which it then keeps."""
+
+
 class Manifold:
     """A manifold that the rows of a variable are on, its last axis.
 
@@ -46,7 +50,10 @@ class Manifold:
     def move(self, x, delta):
         """Return x ⊕ δ for x `[..., size]` and δ `[..., tangent_size]`, of the shape of x."""
         rows, steps = (each if each.shape.rank == 2 else tf.reshape(each, [-1, each.shape[-1]]) for each in (x, delta))
-        moved = tf.convert_to_tensor(self.plus(rows, steps))
+        moved = self.plus(rows, steps)
+        if moved is None:
+            raise ValueError("plus must return a tensor like x. Received: None")
+        moved = tf.convert_to_tensor(moved)
         if moved.dtype != x.dtype or not moved.shape.is_compatible_with(rows.shape):
             raise ValueError(
                 f"plus must return a tensor like x, {x.dtype.name} of shape {rows.shape}. "
@@ -62,6 +69,21 @@ class Manifold:
             raise ValueError(
                 "plus must lead nowhere for δ = 0, and the variable must start on the manifold. "
                 f"Received: {name}, which plus moves by {gap.max():.3g}"
+            )
+        rows = tf.reshape(x, [-1, self.size])
+        other = tf.range(rows.shape[0])[:, None] % 2
+        moved = self.plus(rows, tf.cast(other, x.dtype) * tf.fill([1, self.tangent_size], tf.cast(0.125, x.dtype)))
+        gap = np.abs((moved - rows).numpy()) * (other.numpy() == 0)
+        if not np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(rows.numpy()))):
+            raise ValueError(
+                "plus must move each row by its own δ alone: J is found row by row. "
+                f"Received: {name}, of which plus moves rows whose δ is zero by {gap.max():.3g}"
+            )
+        first = self.basis(rows[:1]).numpy()
+        if len(first) and np.linalg.matrix_rank(first[0]) < self.tangent_size:
+            raise ValueError(
+                "plus must lead in as many directions as δ has elements, with derivatives at δ = 0. "
+                f"Received: {name}, with {np.linalg.matrix_rank(first[0])} of {self.tangent_size}"
             )
 
     def basis(self, x):
@@ -82,9 +104,13 @@ class _Known(Manifold):
         self.size, self.tangent_size = size, tangent_size
 
     def check(self, name, x):
-        """Raise ValueError for rows of length zero, which have no direction."""
-        if (tf.norm(x, axis=-1) <= 0).numpy().any():
-            raise ValueError(f"Rows on a manifold of directions must not be zero. Received: {name} with a row of zeros")
+        """Raise ValueError for rows of length zero, which have no direction, and those that are not finite."""
+        lengths = tf.norm(x, axis=-1).numpy()
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise ValueError(
+                "Rows on a manifold of directions must be finite, and not zero. "
+                f"Received: {name} with a row of length {lengths[~(lengths > 0) | np.isinf(lengths)][0]:.3g}"
+            )
 
 
 class Quaternion(_Known):
@@ -99,6 +125,16 @@ class Quaternion(_Known):
     def plus(self, x, delta):
         """Return q·exp(δ/2)."""
         return _multiplied(x, _quaternion_of(delta))
+
+    def check(self, name, x):
+        """Raise ValueError for rows that are not of unit length."""
+        super().check(name, x)
+        off = np.abs(tf.norm(x, axis=-1).numpy() - 1)
+        if off.size and off.max() > _UNIT:
+            raise ValueError(
+                "Quaternions are rotations where they are of unit length: assign tf.math.l2_normalize(x, axis=-1) "
+                f"first. Received: {name} with a row whose length is off by {off.max():.3g}"
+            )
 
 
 class RotationVector(_Known):
@@ -116,7 +152,9 @@ class RotationVector(_Known):
         return _vector_of(_multiplied(_quaternion_of(x), _quaternion_of(delta)))
 
     def check(self, name, x):
-        """Any vector is a rotation."""
+        """Raise ValueError for rows that are not finite; all others are rotations."""
+        if not np.isfinite(x.numpy()).all():
+            raise ValueError(f"Rotations must start from finite vectors. Received: {name} with NaN or infinity")
 
 
 class UnitSphere(_Known):

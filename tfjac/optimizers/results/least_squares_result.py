@@ -303,6 +303,6 @@ def _undetermined_rows(value, gram, free, precision, manifold):
         return np.array([], int)
     basis, shape = None, gram.shape[:2]
     if manifold is not None:
-        basis = manifold.basis(tf.constant(np.reshape(value, shape))).numpy()
+        basis = manifold.basis(tf.constant(np.reshape(value, [-1, manifold.size]))).numpy()
     precision = None if precision is None else precision.reshape(shape)
     return undetermined_rows(gram, free.reshape(shape), precision, basis)

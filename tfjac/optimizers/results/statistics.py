@@ -52,6 +52,11 @@ class Statistics:
         With equations, those of [J; √Λ] in the plane of the steps that they leave.
         """
         rows = self._jacobian
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                "The residuals, or their Jacobian, are not finite where the minimisation ended: there are no errors to "
+                "tell. Received: NaN or infinity in J"
+            )
         if self._precision is not None:
             rows = np.concatenate([rows * np.sqrt(max(self._slope, 0)), np.diag(np.sqrt(self._precision))])
         norms = np.linalg.norm(rows, axis=0)

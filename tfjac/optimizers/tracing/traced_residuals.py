@@ -9,9 +9,11 @@ from tfjac.graph import (
     call_converted,
     calls_that_draw,
     captures_of,
+    copy_inside,
     fingerprint,
     handle_in,
     handle_spec,
+    holds_bodies,
     inline_calls,
     transplant,
 )
@@ -174,16 +176,10 @@ class TracedResiduals:
             values: list of tensors, or None for variables that are read as they are.
 
         Raises:
-            ValueError: where a loop, a branch or another op takes a variable as it is, rather than what it holds.
+            ValueError: where an op takes a variable as it is, rather than what it holds.
         """
-        read = {inner.ref(): value for (_, inner), value in zip(self._read, values) if value is not None}
-
-        def edit(op, inputs, copied):
-            value = next((read[tensor.ref()] for tensor in op.inputs if tensor.ref() in read), None)
-            return copied() if value is None else _reading(op, value, inputs)
-
         standing = [handle if value is None else value for handle, value in zip(self.handles, values)]
-        return self._placed(self._given(data, standing), drawn, edit)
+        return self._placed(self._given(data, standing), drawn, _with_values)
 
     def _placed(self, given, drawn, edit=None):
         mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)
@@ -203,16 +199,22 @@ class TracedResiduals:
         return [*zip(self._inputs, data), *zip(inner, map(capture, outer))]
 
 
-def _reading(op, value, inputs):
-    """Return what `op` reads of a variable that holds `value`."""
+def _with_values(op, inputs, copied):
+    """The edit of a copy in which values stand for handles of variables: what reads these uses the values."""
+    values = [new for old, new in zip(op.inputs, inputs) if old.dtype == tf.resource and new.dtype != tf.resource]
+    if not values:
+        return copied()
+    if holds_bodies(op):
+        return copy_inside(op, inputs, lambda attribute, index: _with_values)
     if op.type == "ReadVariableOp":
-        return [value]
+        return values
     if op.type == "ResourceGather":
-        return [tf.gather(value, inputs[1], batch_dims=op.get_attr("batch_dims"))]
+        return [tf.gather(*values, inputs[1], batch_dims=op.get_attr("batch_dims"))]
+    if op.type == "ResourceGatherNd":
+        return [tf.gather_nd(*values, inputs[1])]
     raise ValueError(
-        "For derivatives of a minimum, for many fits at once, and for variables on manifolds, residuals must read "
-        "variables outside of loops and branches: read them before, as x = tf.identity(variable). "
-        f"Received: op {op.name!r} of type {op.type}"
+        "For derivatives of a minimum, for many fits at once, and for variables on manifolds, residuals must read what "
+        f"variables hold, as x = tf.identity(variable) does. Received: op {op.name!r} of type {op.type}"
     )
 
 
