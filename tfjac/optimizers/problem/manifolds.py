@@ -63,34 +63,43 @@ class Manifold:
 
     def check(self, name, x):
         """Raise ValueError unless a variable's value x `[..., size]`, eager, can be where a minimisation starts."""
-        zero = tf.zeros([*x.shape[:-1], self.tangent_size], x.dtype)
-        gap = np.abs(self.move(x, zero).numpy() - x.numpy())
-        if not np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(x.numpy()))):
+        rows = tf.reshape(x, [-1, self.size])
+        self._check_at_rest(name, rows)
+        self._check_apart(name, rows)
+        self._check_directions(name, rows)
+
+    def _check_at_rest(self, name, rows):
+        gap = np.abs((self.move(rows, self._delta(rows, 0.0)) - rows).numpy())
+        if not _is_rounding(gap, rows):
             raise ValueError(
                 "plus must lead nowhere for δ = 0, and the variable must start on the manifold. "
                 f"Received: {name}, which plus moves by {gap.max():.3g}"
             )
-        rows = tf.reshape(x, [-1, self.size])
-        other = tf.range(rows.shape[0])[:, None] % 2
-        moved = self.plus(rows, tf.cast(other, x.dtype) * tf.fill([1, self.tangent_size], tf.cast(0.125, x.dtype)))
-        gap = np.abs((moved - rows).numpy()) * (other.numpy() == 0)
-        if not np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(rows.numpy()))):
+
+    def _check_apart(self, name, rows):
+        moves = np.arange(rows.shape[0])[:, None] % 2
+        gap = np.abs((self.move(rows, self._delta(rows, 0.125 * moves)) - rows).numpy()) * (1 - moves)
+        if not _is_rounding(gap, rows):
             raise ValueError(
-                "plus must move each row by its own δ alone: J is found row by row. "
+                "plus must move each row by its own δ alone. "
                 f"Received: {name}, of which plus moves rows whose δ is zero by {gap.max():.3g}"
             )
-        first = self.basis(rows[:1]).numpy()
-        if len(first) and np.linalg.matrix_rank(first[0]) < self.tangent_size:
+
+    def _check_directions(self, name, rows):
+        found = [np.linalg.matrix_rank(along) for along in self.basis(rows[:1]).numpy()]
+        if found and found[0] < self.tangent_size:
             raise ValueError(
                 "plus must lead in as many directions as δ has elements, with derivatives at δ = 0. "
-                f"Received: {name}, with {np.linalg.matrix_rank(first[0])} of {self.tangent_size}"
+                f"Received: {name}, with {found[0]} of {self.tangent_size}"
             )
+
+    def _delta(self, rows, values):
+        return tf.constant(np.broadcast_to(values, [rows.shape[0], self.tangent_size]), rows.dtype)
 
     def basis(self, x):
         """Return ∂(x ⊕ δ)/∂δ at δ = 0, `[n, size, tangent_size]`, for x `[n, size]`, eager."""
-        columns = []
+        columns, zero = [], self._delta(x, 0.0)
         for direction in tf.eye(self.tangent_size, dtype=x.dtype):
-            zero = tf.zeros([x.shape[0], self.tangent_size], x.dtype)
             with tf.autodiff.ForwardAccumulator(zero, tf.zeros_like(zero) + direction) as forward:
                 moved = self.plus(x, zero)
             columns.append(forward.jvp(moved, unconnected_gradients="zero"))
@@ -98,7 +107,7 @@ class Manifold:
 
 
 class _Known(Manifold):
-    """One whose ⊕ is here; the length of a row is kept, and must not be zero."""
+    """One whose ⊕ is here."""
 
     def __init__(self, size, tangent_size):
         self.size, self.tangent_size = size, tangent_size
@@ -181,6 +190,11 @@ class UnitSphere(_Known):
         turned = tf.concat([_sine_quotient(square) * delta, _cosine(square)], axis=-1)
         along = tf.reduce_sum(normal * turned, axis=-1, keepdims=True)
         return -side * length * (turned - 2 * normal * along / tf.reduce_sum(tf.square(normal), axis=-1, keepdims=True))
+
+
+def _is_rounding(gap, rows):
+    """Whether all of a difference to rows, NumPy, may be rounding."""
+    return bool(np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(rows.numpy()))))
 
 
 def _quaternion_of(vector):
