@@ -84,9 +84,7 @@ def main():
         figures = row.get("error") or "{megabytes:,.0f} | {seconds_per_step:.3g} | {loss:.6g}".format(**row)
         print(f"| {row['examples']:,} | {row['kind']} | {figures} |")
     if not options.quick:
-        question = __doc__.splitlines()[0]
-        environment = report.environment(None)
-        print(report.save_json("large_data", {"question": question, "environment": environment, "runs": rows}))
+        print(report.save_runs("large_data", __doc__.splitlines()[0], rows))
 
 
 if __name__ == "__main__":

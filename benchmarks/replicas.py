@@ -98,9 +98,7 @@ def main():
         figures = row.get("error") or "{seconds_per_step:.3g} | {megabytes_per_step:.3g} | {loss:.6g}".format(**row)
         print(f"| {row.get('parameters', row['size'])} | {row['replicas']} | {figures} |")
     if not options.quick:
-        question = __doc__.splitlines()[0]
-        environment = report.environment(None)
-        print(report.save_json("replicas", {"question": question, "environment": environment, "runs": rows}))
+        print(report.save_runs("replicas", __doc__.splitlines()[0], rows))
 
 
 if __name__ == "__main__":

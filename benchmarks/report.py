@@ -159,6 +159,11 @@ def save_json(name: str, data: dict[str, Any], folder: pathlib.Path = RESULTS) -
     return path
 
 
+def save_runs(name: str, question: str, runs: list[dict[str, Any]]) -> pathlib.Path:
+    """Write the runs of a benchmark of its own, with what machine they are of."""
+    return save_json(name, {"question": question, "environment": environment(None), "runs": runs})
+
+
 def save_plot(name: str, what: str, entries: list[dict[str, Any]], folder: pathlib.Path = RESULTS) -> pathlib.Path:
     """Draw one panel per case: medians as dots, quartiles as bars, the floor as a dashed line.
 

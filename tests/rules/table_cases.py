@@ -76,6 +76,9 @@ CASES = [
     TableCase("a column of neighbours", lambda a, b, s, c: a[1:, 0] - a[:-1, 2], 2),
     TableCase("computed of one row", lambda a, b, s, c: tf.cumsum(tf.exp(a[:1, :3]), axis=1) * b[:1, :1], 1),
     TableCase("computed of a row of a table", lambda a, b, s, c: tf.cumsum(tf.nn.softmax(a)[:1], axis=1) * b[3, 0], 1),
+    TableCase(
+        "computed of rows, beside rows", lambda a, b, s, c: tf.sin(c) * tf.reduce_sum(tf.exp(a[:1]) * b[2, 1]), 1
+    ),
     TableCase("computed of a row", lambda a, b, s, c: tf.cumsum(tf.sin(a[3] * tf.reduce_sum(b[4:5]))), 1),
     TableCase("parts of parts", lambda a, b, s, c: tf.cumsum(a[:1] * a[:1][:, 3:] * a[:1, :2][:, :1], axis=1), 3),
     TableCase(

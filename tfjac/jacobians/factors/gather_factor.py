@@ -9,7 +9,7 @@ from tfjac.jacobians.shapes import axes, widened
 
 
 def row_grams(factors):
-    """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s: n·m·t²·o² multiply-adds at most."""
+    """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s: n·m·t·o·(t + o) multiply-adds."""
     factors = of_one_width(factors)
     blocks = [tf.math.unsorted_segment_sum(_products(each), each.ids, each.rows) for each in factors]
     return tf.add_n(blocks)

@@ -35,6 +35,26 @@ def columns_of_sources(parts, dependence):
     """
     found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
     while pending:
+        computed = _follow(pending, found, dependence)
+        tables = _parts_of_tables([weight for weight, _ in computed], dependence) if computed else []
+        pending = _pulled_back(computed, tables) if tables else []
+    indices = sorted(dependence.sources_of_any([weight for weight, _ in computed]))
+    sources = [dependence.sources[index] for index in indices]
+    for index, (_, factor) in zip(indices, _pulled_back(computed, sources) if computed else []):
+        found[index].append(factor)
+    return found
+
+
+def _follow(pending, found, dependence):
+    """Follow weights back to the sources, by their ops; return those, with factors, that must be pulled back.
+
+    Args:
+        pending: list of pairs of a weight and its factor, which is emptied.
+        found: for each source the list of its factors, which grows.
+        dependence: the `Dependence` on the sources.
+    """
+    computed = []
+    while pending:
         weight, factor = pending.pop()
         indices = dependence.sources_of(weight)
         if not indices:
@@ -54,14 +74,7 @@ def columns_of_sources(parts, dependence):
                 found[index].append(row)
         else:
             computed.append((weight, factor))
-        parts = [] if pending else _parts_of_tables([weight for weight, _ in computed], dependence)
-        if parts:
-            pending, computed = _pulled_back(computed, parts), []
-    indices = sorted(dependence.sources_of_any([weight for weight, _ in computed]))
-    sources = [dependence.sources[index] for index in indices]
-    for index, (_, factor) in zip(indices, _pulled_back(computed, sources) if computed else []):
-        found[index].append(factor)
-    return found
+    return computed
 
 
 def _factors_before(op, factor, weight, dependence):

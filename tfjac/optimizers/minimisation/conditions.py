@@ -37,7 +37,7 @@ class GivenConditions:
 
     Attributes:
         prior_is_uniform: whether the prior is the same for all elements of a variable.
-        manifolds: tuple of a `Manifold`, or None, for each variable.
+        manifolds: list of a `Manifold`, or None, for each variable.
 
     Raises:
         ValueError: for bounds together with equations, and for conditions on elements of variables on manifolds.

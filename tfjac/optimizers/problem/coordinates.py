@@ -105,7 +105,8 @@ class ProblemOnManifolds(Problem):
 
     def move(self, start, step):
         """Assign `start` + `step`, or `start` ⊕ `step`."""
-        self._assign([_moved(*each) for each in zip(self._charts, start, self.columns.split(step))])
+        parts = zip(self._charts, start, self.columns.split(step))
+        self._assign([value + part if chart is None else chart.move(value, part) for chart, value, part in parts])
 
     def move_to(self, start, position):
         """Assign `position` `[p]`, or `start` ⊕ `position`."""
@@ -155,10 +156,6 @@ def sources_of(variables, charts):
 def positions_of(values, charts):
     """Return where these are where the variables hold `values`, a list of tensors."""
     return [value if chart is None else tf.zeros_like(chart.tangent) for value, chart in zip(values, charts)]
-
-
-def _moved(chart, value, change):
-    return value + change if chart is None else chart.move(value, change)
 
 
 def _like_tangent(variable, manifold):

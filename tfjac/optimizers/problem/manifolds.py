@@ -14,7 +14,6 @@ from tfjac.optimizers.options import positive_integer
 _SMALL_SQUARE = 1e-4
 """Squares of angles below which series replace quotients: their next terms are below rounding."""
 
-
 _UNIT = 1e-3
 """How far from one the length of a quaternion may be, which it then keeps."""
 

@@ -45,14 +45,14 @@ class Memory:
         was judged by rounding alone, as where a stream has nothing new to say, changes no damping: else that would have
         grown beyond all measure when the stream changes.
         """
-        before = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
+        before = tf.cast(problem.position(problem.values()), self._dtype)
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
         gradient += tf.linalg.matvec(gram, before - self._centre.value.read_value())
         recalling = RecallingProblem(problem, self._decay * gram, self._decay * gradient)
         following, report = take_step(recalling, state, method)
         state = chosen(_within_rounding(report), state, following)
         problem.sizes = recalling.sizes
-        after = tf.cast(problem.columns.flatten(problem.values()), self._dtype)
+        after = tf.cast(problem.position(problem.values()), self._dtype)
         gram, gradient, precision = Equations.of(recalling.linearisation, self._dtype)
         gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision)
         gradient += tf.linalg.matvec(gram, after - before)
