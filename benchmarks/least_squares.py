@@ -141,6 +141,35 @@ def lm_step_large(quick: bool):
     )
 
 
+@question("lm-step-graphs")
+def lm_step_graphs(quick: bool):
+    """One step of a graph network with one residual for each graph; one row at a time where two graphs are joined."""
+    for graphs in [10] if quick else [100, 200, 400]:
+        network, apart = models.GraphNetwork(16), models.batch_of_graphs(graphs)
+        joined = models.joined_by_an_edge(apart)
+        candidates = {"tfjac": graph_step(network, apart), "tfjac, two graphs joined": graph_step(network, joined)}
+        candidates["plain gradient"] = graph_gradient(network, apart)
+        yield Case(f"{graphs} graphs, {len(apart['nodes']):,} nodes", candidates, tolerance=None)
+
+
+def graph_step(network, batch):
+    """One step from the starting point, with fresh damping, of the squares of the network's outputs."""
+    network(batch)
+    return tfjac_step(network, batch, tf.ones([batch["graphs"], 1]))
+
+
+def graph_gradient(network, batch):
+    """The gradient of the same loss, and nothing else."""
+    variables = models.values(network)
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(network(batch) - 1.0))
+        return tape.gradient(loss, variables)
+
+    return tf.function(gradient)
+
+
 def _osborne():
     """Return x, y (exact) and a starting point of Osborne's sum of two exponentials: 33 points, 5 parameters."""
     x = np.arange(0.0, 330.0, 10.0)

@@ -39,6 +39,46 @@ def recurrent(cell: type[keras.layers.Layer], inputs: int, units: int, outputs: 
     return keras.Sequential([keras.Input((None, inputs)), cell(units), keras.layers.Dense(outputs)])
 
 
+class GraphNetwork(keras.Model):
+    """Two rounds of messages along edges, and a readout of the mean over the nodes of each graph."""
+
+    def __init__(self, width: int):
+        keras.utils.set_random_seed(1)
+        super().__init__()
+        self.encode, self.message, self.update = (keras.layers.Dense(width, "tanh") for _ in range(3))
+        self.read = keras.layers.Dense(1)
+
+    def call(self, batch):
+        h = self.encode(batch["nodes"])
+        for _ in range(2):
+            ends = tf.concat([tf.gather(h, batch["senders"]), tf.gather(h, batch["receivers"])], 1)
+            received = tf.math.unsorted_segment_sum(self.message(ends), batch["receivers"], tf.shape(h)[0])
+            h = self.update(tf.concat([h, received], 1))
+        return self.read(tf.math.unsorted_segment_mean(h, batch["graph_of_node"], batch["graphs"]))
+
+
+def batch_of_graphs(graphs: int) -> dict:
+    """Graphs of 5 to 30 nodes, each a ring with as many chords: one long list of nodes, and one of edges."""
+    random = np.random.default_rng(0)
+    sizes = random.integers(5, 31, graphs)
+    graph_of_node, first = np.repeat(np.arange(graphs), sizes), np.repeat(np.cumsum(sizes) - sizes, sizes)
+    size, place = sizes[graph_of_node], np.arange(sizes.sum()) - first
+    receivers = np.concatenate([first + (place + 1) % size, first + random.integers(0, size)])
+    return {
+        "graphs": tf.constant(graphs),
+        "nodes": inputs(len(place), 8),
+        "senders": tf.constant(np.tile(np.arange(len(place)), 2), tf.int32),
+        "receivers": tf.constant(receivers, tf.int32),
+        "graph_of_node": tf.constant(graph_of_node, tf.int32),
+    }
+
+
+def joined_by_an_edge(batch: dict) -> dict:
+    """The same with an edge between the first and the last graph."""
+    ends = {"senders": 0, "receivers": len(batch["nodes"]) - 1}
+    return batch | {name: tf.concat([batch[name], [end]], 0) for name, end in ends.items()}
+
+
 def inputs(*shape: int, dtype: str = "float32") -> tf.Tensor:
     """Standard normal numbers, the same every time."""
     return tf.constant(np.random.default_rng(0).standard_normal(shape), dtype)

@@ -1,5 +1,7 @@
 """Graph neural networks: Jacobians of each graph of a batch against the same model fed one graph at a time."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -308,3 +310,42 @@ def test_without_segments_it_is_the_jacobian_of_each_example(rng):
         tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables),
     ):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["apart", "joined by an edge"])
+def test_full_where_examples_may_mix(joined):
+    """The same function for both: that graphs are apart shows when it runs."""
+    model, batch = built(MessagePassing()), batch_of_graphs(np.random.default_rng(1))
+
+    @tf.function(input_signature=[open_shapes(batch)], autograph=False)
+    def rows(batch):
+        y = model(batch, num_graphs=len(SIZES))
+        return tfjac.per_example_jacobian(y, model.trainable_variables, examples_mix="full")
+
+    if joined:
+        batch["senders"][0], batch["receivers"][0] = 0, len(batch["nodes"]) - 1
+    with tf.GradientTape(persistent=True) as tape:
+        y = model(batch, num_graphs=len(SIZES))
+    expected = tape.jacobian(y, model.trainable_variables, experimental_use_pfor=False, unconnected_gradients="zero")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_all_close(rows(batch), expected)
+
+
+def test_full_of_what_has_no_segments_says_what_it_costs(rng):
+    layer, batch = dense(HIDDEN), batch_of_graphs(rng)
+    layer(batch["nodes"])
+
+    def outputs(nodes):
+        h = layer(nodes)
+        return tf.math.segment_sum(h - tf.reduce_mean(h, 0), batch["graph_of_node"])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, FEATURES])], autograph=False)
+    def rows(nodes):
+        return tfjac.per_example_jacobian(outputs(nodes), layer.trainable_variables, examples_mix="full")
+
+    with tf.GradientTape(persistent=True) as tape:
+        y = outputs(batch["nodes"])
+    expected = tape.jacobian(y, layer.trainable_variables, experimental_use_pfor=False)
+    with pytest.warns(UserWarning, match="every row costs a backward pass"):
+        assert_all_close(rows(batch["nodes"]), expected)

@@ -42,6 +42,7 @@ from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, st
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
 from tfjac.graph.resolution import resolution_of
+from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import culprit_in
@@ -118,6 +119,7 @@ __all__ = [
     "lost_paths",
     "mark_curvature",
     "mend_gradients",
+    "moves_rows",
     "passes_to_bodies",
     "read_graph",
     "references",

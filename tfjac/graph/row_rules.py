@@ -41,15 +41,19 @@ class Rows:
         return tf.repeat(self.ids, tf.shape(tensor)[0] // tf.maximum(self.size, 1))
 
 
-def merged(one, other, name):
-    """Return the rows of a tensor that is used as `one` and as `other`, which must agree where both say something."""
+def merged(one, other):
+    """Return the rows of a tensor that is used as `one` and as `other`, and where these agree, `[rows]`."""
     agree = (one.ids == other.ids) | (one.ids < 0) | (other.ids < 0)
-    with tf.control_dependencies([_all_hold(agree, name)]):
-        return Rows(tf.maximum(one.ids, other.ids))
+    return Rows(tf.maximum(one.ids, other.ids)), agree
 
 
 row_rule = registering(_RULES)
 """Register a rule for `op_types`."""
+
+
+def moves_rows(op):
+    """Return whether `op` takes rows of its inputs to other places."""
+    return op.type in _RULES and op.type not in (*LOOPS, *CHOICES)
 
 
 def input_rows(op, axis, rows, wanted):
@@ -99,7 +103,7 @@ def _gather(op, rows, wanted):
     whole_rows = tf.get_static_value(along) == 0 and not op.get_attr("batch_dims")
     if not whole_rows or not wanted.reaches(params) or wanted.is_weight(params):
         return None
-    return [(ExampleAxis(0), _gathered_from(params, rows, indices, op)), (SHARED, None), (SHARED, None)]
+    return [(ExampleAxis(0), _gathered_from(params, rows, indices, op, wanted)), (SHARED, None), (SHARED, None)]
 
 
 @row_rule("GatherNd")
@@ -107,7 +111,7 @@ def _gather_nd(op, rows, wanted):
     params, indices = op.inputs
     if not wanted.reaches(params) or wanted.is_weight(params):
         raise NoRule("it picks from a table that all examples share")
-    return [(ExampleAxis(0), _gathered_from(params, rows, _of_rows(indices), op)), (SHARED, None)]
+    return [(ExampleAxis(0), _gathered_from(params, rows, _of_rows(indices), op, wanted)), (SHARED, None)]
 
 
 @row_rule("SparseTensorDenseMatMul")
@@ -119,7 +123,7 @@ def _sparse_matmul(op, rows, wanted):
     row, column = (op.inputs[0][:, k] for k in order)
     entries = _summed_into(op.outputs[0], rows, row)
     return [(SHARED, None), (ExampleAxis(0), entries), (SHARED, None),
-            (ExampleAxis(0), _gathered_from(op.inputs[3], entries, column, op))]  # fmt: skip
+            (ExampleAxis(0), _gathered_from(op.inputs[3], entries, column, op, wanted))]  # fmt: skip
 
 
 @row_rule("ConcatV2")
@@ -151,21 +155,14 @@ def _summed_into(output, rows, ids):
     return Rows(tf.where(ids < 0, _NONE, tf.gather(rows.along(output), tf.maximum(ids, 0))))
 
 
-def _gathered_from(params, rows, indices, op):
+def _gathered_from(params, rows, indices, op, wanted):
     """The rows of what is gathered from: a row belongs to the segment of the outputs that it is part of.
 
-    That must be one and the same for all of them: else segments depend on one another, which is checked at run time.
+    That must be one and the same for all of them: else segments depend on one another.
     """
     indices = tf.cast(indices, tf.int32)
     ids = Rows(rows.along(indices)).along(tf.reshape(indices, [-1]))
     indices = tf.reshape(indices, [-1])
     of_params = tf.maximum(tf.math.unsorted_segment_max(ids, indices, tf.shape(params)[0]), _NONE)
-    agree = (tf.gather(of_params, indices) == ids) | (ids < 0)
-    with tf.control_dependencies([_all_hold(agree, op.name)]):
-        return Rows(tf.identity(of_params))
-
-
-def _all_hold(agree, name):
-    return tf.debugging.Assert(
-        tf.reduce_all(agree), [f"tfjac: segments depend on one another: a row at {name} is part of more than one."]
-    )
+    wanted.must_agree((tf.gather(of_params, indices) == ids) | (ids < 0), op)
+    return Rows(of_params)

@@ -27,9 +27,12 @@ class SegmentAnalysis(ExampleAnalysis):
 
     Attributes:
         rows: for the `ref()` of each tensor on the path that carries rows, its `Rows`.
+        agreements: pairs of an op and a boolean scalar tensor, whether no row there is part of two segments, for the
+            caller to check when the graph runs.
     """
 
     rows: dict
+    agreements: list
 
     def rows_of(self, tensor):
         """Return the `Rows` of `tensor`."""
@@ -46,7 +49,7 @@ def analyse_segments(sources, targets, num_segments):
         num_segments: their number, an integer or a scalar tensor.
 
     Returns:
-        A `SegmentAnalysis`. Ops that find and check the ids of the segments are added to the graph.
+        A `SegmentAnalysis`. Ops that find the ids of the segments are added to the graph.
 
     Raises:
         ExamplesMix: where rows are combined other than by gathers and segments, or where this cannot be decided.
@@ -61,7 +64,8 @@ def analyse_segments(sources, targets, num_segments):
     for op in reversed(path):
         wanted.propagate(op)
     wanted.check_sizes(path, resizing=wanted.moving)
-    return SegmentAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, {}, wanted.rows)
+    insides, axes = {}, (wanted.axes, wanted.input_axes, wanted.assumed)
+    return SegmentAnalysis(dependence, path, *axes, insides, wanted.rows, wanted.agreements)
 
 
 class _WantedRows(WantedAxes):
@@ -69,7 +73,7 @@ class _WantedRows(WantedAxes):
 
     def __init__(self, dependence):
         super().__init__(dependence, None)
-        self.rows, self.moving, self._is_fed = {}, set(), Inherited(_depends_on_fed)
+        self.rows, self.moving, self.agreements, self._is_fed = {}, set(), [], Inherited(_depends_on_fed)
 
     def propagate(self, op):
         wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
@@ -108,7 +112,12 @@ class _WantedRows(WantedAxes):
         """Note that the rows of `tensor` are `rows`."""
         known = self.rows.setdefault(tensor.ref(), rows)
         if known is not rows:
-            self.rows[tensor.ref()] = merged(known, rows, tensor.op.name)
+            self.rows[tensor.ref()], agree = merged(known, rows)
+            self.must_agree(agree, tensor.op)
+
+    def must_agree(self, agree, op):
+        """Note that no segment depends on another only where all of `agree`, about rows at `op`, holds."""
+        self.agreements.append((op, tf.reduce_all(agree)))
 
     def is_weight(self, tensor):
         """Return whether `tensor` is made of the sources alone, as the table of an embedding is.

@@ -8,8 +8,8 @@ from tfjac.jacobians.full import jacobian
 from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms, weighted_gradients
 from tfjac.jacobians.operator import JacobianOperator, jacobian_operator
 from tfjac.jacobians.per_example import per_example_gradients, per_example_jacobian
+from tfjac.jacobians.per_segment import per_segment_gradients, per_segment_jacobian, segment_operator
 from tfjac.jacobians.products import jvp, vjp
-from tfjac.jacobians.segments import per_segment_gradients, per_segment_jacobian, segment_operator
 from tfjac.jacobians.sparsity import SparsityPattern, sparse_jacobian, sparsity
 
 __all__ = [

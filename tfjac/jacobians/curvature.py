@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from tfjac.graph import between, first_not_linear, in_graph, inline_calls
-from tfjac.jacobians.factors.factorize import describe
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.products import pulled, pushed
@@ -59,7 +58,7 @@ def _check_is_a_hessian(sources, losses):
     if wrong is not None:
         raise LookupError(
             "There is no Hessian here: a custom gradient is not linear in what flows back, as one that clips. Take "
-            f"tfjac.vjp of the gradient for its derivative as it is. Received: {describe(wrong)}"
+            f"tfjac.vjp of the gradient for its derivative as it is. Received: op {wrong.name!r} of type {wrong.type}"
         )
 
 

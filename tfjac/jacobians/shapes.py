@@ -80,14 +80,23 @@ def check_when_run(assumed, n):
     return [_check(tensor, axis, n) for tensor, axis in assumed]
 
 
+def has_whole_rows(tensor, axis, n):
+    """Return whether the axis of the examples holds a whole number of rows for each of them, a boolean scalar."""
+    size, block = _size_and_block(tensor, axis, n)
+    return size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
+
+
+def _size_and_block(tensor, axis, n):
+    return tf.shape(tensor)[axis.axis], axis.outer * n * (1 if axis.inner is None else axis.inner)
+
+
 def _check(tensor, axis, n):
-    size = tf.shape(tensor)[axis.axis]
-    block = axis.outer * n * (1 if axis.inner is None else axis.inner)
+    size, block = _size_and_block(tensor, axis, n)
     if compiled_by_xla(tf.compat.v1.get_default_graph()):  # XLA drops assertions, but compiles no such reshape
         rows = [block] if axis.inner is not None else [block, size // tf.maximum(block, 1)]
         return tf.reshape(tf.zeros([size]), rows, name="tfjac_expects_the_same_number_of_rows_for_each_example")
     return tf.debugging.Assert(
-        size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0,
+        has_whole_rows(tensor, axis, n),
         [
             f"tfjac: {tensor.name} was taken to hold the same number of rows for each example. Where one row is meant "
             "for all of them, give it a static size of 1, or spell it out with tf.broadcast_to before a variable comes "

@@ -4,11 +4,21 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, analyse_examples, examples_mix_at, inline_calls, source_in
+from tfjac.graph import (
+    Dependence,
+    ExamplesMix,
+    analyse_examples,
+    compiled_by_xla,
+    examples_mix_at,
+    inline_calls,
+    moves_rows,
+    source_in,
+)
 from tfjac.jacobians.factors.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
 from tfjac.jacobians.factors.forms import DenseFactor, joined
-from tfjac.jacobians.factors.rules import NoFactor, factor_by_op_gradient, factor_of
+from tfjac.jacobians.factors.rules import factor_by_rule, has_rule
+from tfjac.jacobians.factors.segments import SegmentFactors
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.chunks import in_chunks
@@ -28,8 +38,10 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
         ys: list of tensors `[n, ...]` of one graph with the same n; their outputs follow one another along m.
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all examples share.
         examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises;
-            "full" takes the gradient of every output of every example by itself (n·m backward passes), and warns
-            once, naming the op.
+            "full" reads the examples as segments, groups of rows such as the graphs of a batch, where no two turn out
+            to depend on one another when the graph runs, and else takes the gradient of every output of every example
+            by itself (n·m backward passes), with a warning that names the op where segments are out of the question.
+            The factors are then dense.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
@@ -43,28 +55,61 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
         TypeError: for a complex variable.
     """
     _check(ys, examples_mix)
+
+    def factors_of(ys, dependence):
+        try:
+            analysis, uses = _analysed(ys, dependence)
+            if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use.op) for use in uses):
+                segments = _segments(ys, dependence, chunk_size)
+                if segments is not None:
+                    return _by_segments(ys, variables, dependence, segments)
+            return _by_rules(ys, variables, analysis, uses, chunk_size)
+        except ExamplesMix as mix:
+            if ys[0].shape[0] == 1:  # one example has none to mix with, and its rows cost what they cost by rules
+                return _row_by_row(ys, variables, dependence, chunk_size)()
+            if examples_mix == "full":
+                return _in_full(ys, variables, dependence, chunk_size, mix)
+            raise examples_mix_at(
+                mix.op,
+                mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
+                "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes; where "
+                "an example is a group of rows, such as a graph, use per_segment_jacobian",
+            ) from None
+
+    return _factorized(ys, variables, verify, factors_of)
+
+
+def factorize_segments(ys, variables, max_rows=None, verify=None):
+    """Factor the Jacobian of `ys`, one row group per segment, with respect to `variables`.
+
+    Args:
+        ys: list of tensors `[segments, ...]` of one graph; their outputs follow one another along m.
+        variables: list of `tf.Variable`, `keras.Variable`, or tensors that all segments share.
+        max_rows, verify: see `per_segment_jacobian`.
+
+    Returns:
+        A list of `Factor`, one per variable, in the dtype of the variable, with the segments as examples.
+
+    Raises:
+        ExamplesMix, ValueError: as `per_segment_jacobian`.
+    """
+    if not variables:
+        raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
+
+    def factors_of(ys, dependence):
+        segments = SegmentFactors(ys, dependence)
+        return segments.factors(segments.checks(), max_rows)
+
+    return _factorized(ys, variables, verify, factors_of)
+
+
+def _factorized(ys, variables, verify, factors_of):
+    """What `factors_of(ys, dependence)` gives for ys with calls inlined, verified, in the dtypes of the variables."""
     sources = [real_source_in(ys[0].graph, variable) for variable in variables]
     given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
     check_connected(ys, variables, dependence)
-    try:
-        factors = _by_rules(ys, variables, dependence, chunk_size)
-    except ExamplesMix as mix:
-        alone = ys[0].shape[0] == 1  # one example has none to mix with, and its rows cost what they cost by rules
-        if examples_mix == "error" and not alone:
-            raise examples_mix_at(
-                mix.op,
-                mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "
-                "normalisation with training=False), or pass examples_mix='full' to pay n·m backward passes; where an "
-                "example is a group of rows, such as a graph, use per_segment_jacobian",
-            ) from None
-        if not alone:
-            _warn(
-                f"examples mix, or may, at {describe(mix.op)} ({mix.reason}): every row costs a backward pass of its "
-                "own."
-            )
-        factors = _row_by_row(ys, variables, dependence, chunk_size)
-    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors_of(ys, dependence), variables)]
     verify_factors(verify, given, ys, sources, factors, variables)
     return factors
 
@@ -78,7 +123,7 @@ def factors_by_rules(ys, variables, dependence, chunk_size=None):
     Raises:
         ExamplesMix: where examples depend on one another, or this cannot be decided.
     """
-    factors = _by_rules(ys, variables, dependence, chunk_size)
+    factors = _by_rules(ys, variables, *_analysed(ys, dependence), chunk_size)
     return [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
 
 
@@ -93,11 +138,6 @@ def real_source_in(graph, variable):
     return source
 
 
-def describe(op):
-    """Name an op the way a user finds it: its type, and its name, which holds the layer's path."""
-    return f"op {op.name!r} of type {op.type}"
-
-
 def _check(ys, examples_mix):
     if examples_mix not in EXAMPLES_MIX:
         raise ValueError(f"examples_mix must be one of {EXAMPLES_MIX}. Received: {examples_mix!r}")
@@ -109,19 +149,23 @@ def _check(ys, examples_mix):
             )
 
 
-def _by_rules(ys, variables, dependence, chunk_size):
+def _analysed(ys, dependence):
+    """The `ExampleAnalysis` of the graph, and the places where weights meet the data."""
     analysis = analyse_examples(dependence, ys)
+    return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0])
+
+
+def _by_rules(ys, variables, analysis, uses, chunk_size):
     n = axes(ys[0])[0]
-    uses = find_uses(analysis, dependence.sources, n)
     if has_control_flow(analysis):
         return _by_sweep(ys, variables, analysis, n, chunk_size)
     checks = check_when_run(analysis.assumed, n)
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     if chunk_size is None:
-        return _factors(uses, dependence, outputs, after(checks, stacked_cotangents(ys, outputs)))
+        return _factors(uses, analysis, outputs, after(checks, stacked_cotangents(ys, outputs)))
 
     def rows(cotangents):
-        factors = _factors(uses, dependence, outputs, after(checks, cotangents))
+        factors = _factors(uses, analysis, outputs, after(checks, cotangents))
         return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
 
     specs = _specs(ys, variables)
@@ -152,38 +196,77 @@ def _specs(ys, variables):
     return [tf.TensorSpec([ys[0].shape[0], None, x.shape.num_elements()], wide_dtype(x.dtype)) for x in likes]
 
 
-def _factors(uses, dependence, outputs, cotangents):
+def _factors(uses, analysis, outputs, cotangents):
     """One factor per source, given the cotangents `[m, *z.shape]` of the outputs z of the uses."""
     of_output = dict(zip((output.ref() for output in outputs), cotangents))
     for use in uses:
         use.d = of_output[use.output.ref()]
     parts = [(use.weight, factor_by_rule(use)) for use in uses]
-    return [joined(factors) for factors in columns_of_sources(parts, dependence)]
+    return [joined(factors) for factors in columns_of_sources(parts, analysis.dependence)]
 
 
-def factor_by_rule(use):
+def _in_full(ys, variables, dependence, chunk_size, mix):
+    """Where examples mix at `mix`: by segments where there are any, else row by row."""
+    segments = _segments(ys, dependence, chunk_size)
+    if segments is not None:
+        return _by_segments(ys, variables, dependence, segments)
+    warnings.warn(
+        f"tfjac: examples mix, or may, at op {mix.op.name!r} of type {mix.op.type} ({mix.reason}): every row costs a "
+        "backward pass of its own.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return _row_by_row(ys, variables, dependence, chunk_size)()
+
+
+def _segments(ys, dependence, chunk_size):
+    """The `SegmentFactors` of ys; None where they have none, or these may not be sorted.
+
+    XLA would have to know how long they are, and `chunk_size` bounds a memory that all of a segment's rows are not in.
+    """
+    if chunk_size is not None or compiled_by_xla(ys[0].graph):
+        return None
     try:
-        return factor_of(use)
-    except NoFactor as reason:
-        _warn(f"no factor for the weight at {describe(use.op)} ({reason}): its gradient is taken example by example.")
-        return factor_by_op_gradient(use)
+        return SegmentFactors(ys, dependence)
+    except ExamplesMix:
+        return None
+
+
+def _by_segments(ys, variables, dependence, segments):
+    """The dense factors of segments that are apart when the graph runs; where they turn out not to be, row by row."""
+    row_by_row = _row_by_row(ys, variables, dependence, chunk_size=None)
+    apart = segments.apart()
+    factors = segments.factors(wanted=apart)
+
+    def dense(factors):
+        return [in_dtype_of(factor, variable).dense() for factor, variable in zip(factors, variables)]
+
+    rows = tf.cond(apart, lambda: dense(factors), lambda: dense(row_by_row()))
+    for each, spec in zip(rows, _specs(ys, variables)):
+        each.set_shape(spec.shape)
+    return [DenseFactor(each) for each in rows]
 
 
 def _row_by_row(ys, variables, dependence, chunk_size):
-    """One backward pass per output and example: exact whatever the graph does."""
-    likes = [like(variable) for variable in variables]
-    rows = [[] for _ in variables]
+    """Return a function that takes one backward pass per output and example: exact whatever the graph does."""
+    likes, passes = [like(variable) for variable in variables], []
     for y in ys:
-        n, *rest = axes(y)
-        m = product(rest)
         connected = dependence.sources_of(y)
-        backward = pull_back([y], [dependence.sources[k] for k in connected])
-        blocks = over_basis(backward, y, [likes[k] for k in connected], y, chunk_size)
-        blocks = dict(zip(connected, blocks))
-        for k, x in enumerate(likes):
-            q = product(axes(x))
-            rows[k].append(tf.reshape(blocks[k], [n, m, q]) if k in blocks else tf.zeros([n, m, q], x.dtype))
-    return [DenseFactor(part[0] if len(part) == 1 else tf.concat(part, 1)) for part in rows]
+        passes.append((y, connected, pull_back([y], [dependence.sources[k] for k in connected])))
+
+    def compute():
+        rows = [[] for _ in variables]
+        for y, connected, backward in passes:
+            n, *rest = axes(y)
+            m = product(rest)
+            blocks = over_basis(backward, y, [likes[k] for k in connected], y, chunk_size)
+            blocks = dict(zip(connected, blocks))
+            for k, x in enumerate(likes):
+                q = product(axes(x))
+                rows[k].append(tf.reshape(blocks[k], [n, m, q]) if k in blocks else tf.zeros([n, m, q], x.dtype))
+        return [DenseFactor(part[0] if len(part) == 1 else tf.concat(part, 1)) for part in rows]
+
+    return compute
 
 
 def in_dtype_of(factor, variable):
@@ -194,7 +277,3 @@ def rows_like(y, variable, factor):
     """Return the dense rows of a factor as `[*y.shape, *variable.shape]` in the dtype of the variable."""
     x = like(variable)
     return tf.cast(tf.reshape(factor.dense(), [*axes(y), *axes(x)]), x.dtype)
-
-
-def _warn(message):
-    warnings.warn("tfjac: " + message, UserWarning, stacklevel=2)

@@ -6,15 +6,14 @@ takes over.
 """
 
 from tfjac.jacobians.factors.rules import convolution, elementwise, gather, products
-from tfjac.jacobians.factors.rules.fallback import factor_by_op_gradient
-from tfjac.jacobians.factors.rules.registry import NoFactor, factor_of
+from tfjac.jacobians.factors.rules.fallback import factor_by_rule
+from tfjac.jacobians.factors.rules.registry import has_rule
 
 __all__ = [
-    "NoFactor",
     "convolution",
     "elementwise",
-    "factor_by_op_gradient",
-    "factor_of",
+    "factor_by_rule",
     "gather",
+    "has_rule",
     "products",
 ]

@@ -1,11 +1,27 @@
 """What no rule covers: the op's own gradient, one example and one output at a time. Exact, and slower by a factor n."""
 
+import warnings
+
 import tensorflow as tf
 
 from tfjac.graph import handle_shape, input_gradients
 from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.rules.registry import NoFactor, factor_of
 from tfjac.jacobians.passes.linearise import LinearMap
 from tfjac.jacobians.shapes import axes, inner_size, product
+
+
+def factor_by_rule(use):
+    """Return the factor of any `Use`: by the rule of its op, or, with a warning, by the op's own gradient."""
+    try:
+        return factor_of(use)
+    except NoFactor as reason:
+        warnings.warn(
+            f"tfjac: no factor for the weight at op {use.op.name!r} of type {use.op.type} ({reason}): its gradient is "
+            "taken example by example.",
+            stacklevel=2,
+        )
+        return factor_by_op_gradient(use)
 
 
 def factor_by_op_gradient(use):

@@ -13,6 +13,11 @@ rule = registering(_RULES)
 """Register a rule for `op_types`."""
 
 
+def has_rule(op):
+    """Return whether there is a rule for ops like this one, though it may not cover each use."""
+    return op.type in _RULES
+
+
 def factor_of(use):
     """Return the factor of `use`.
 
@@ -21,6 +26,6 @@ def factor_of(use):
     """
     if has_custom_gradient(use.op):
         raise NoFactor("it has a custom gradient")
-    if use.op.type not in _RULES:
+    if not has_rule(use.op):
         raise NoFactor("there is no rule for ops of this type")
     return _RULES[use.op.type](use)

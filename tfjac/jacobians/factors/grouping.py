@@ -14,11 +14,13 @@ class Grouping:
         rows: the `Rows`.
         num_segments: number s of segments, an integer or a scalar tensor.
         max_rows: the most rows of any one segment, an integer; None to find it when the graph runs.
+        wanted: a boolean scalar tensor; where it is false, nothing is sorted, and no row belongs to a segment.
     """
 
-    def __init__(self, rows, num_segments, max_rows=None):
-        self.ids, self.num_segments = rows.ids, num_segments
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(rows.ids), rows.ids, num_segments)
+    def __init__(self, rows, num_segments, max_rows=None, wanted=True):
+        self.ids = rows.ids if wanted is True else tf.where(wanted, rows.ids, -1)
+        self.num_segments = num_segments
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(self.ids), self.ids, num_segments)
         largest = tf.reduce_max(tf.concat([counts, [0]], 0))
         self.length = largest if max_rows is None else max_rows
         self.slots = self._slots(counts)

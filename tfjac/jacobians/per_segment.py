@@ -3,10 +3,9 @@
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.factors.factorize import rows_like
+from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
 from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.per_example import of_rank_one
-from tfjac.jacobians.segments.factorize import factorize_segments
 
 
 @tf.autograph.experimental.do_not_convert
