@@ -10,44 +10,27 @@ survivor is not listed there, or one that is listed was caught.
 import argparse
 import pathlib
 import random
-import re
 import sys
 import time
-import types
 import warnings
 
 import tensorflow as tf
 
 import tfjac
-from tests.graph import test_example_axis as example_axis
 from tests.mutation import survivors
+from tests.mutation.checks import checks
 from tests.mutation.mutants import mutants
 from tests.mutation.running import Failure, fails, lines_run, put_in_place
-from tests.rules import gather_cases, table_cases
-from tests.rules.cases import APART, MIXING
-from tests.rules.running import check, check_mixes, expected
 
 ROOT = pathlib.Path(tfjac.__file__).parent
-
-
-def _named(functions):
-    return [types.SimpleNamespace(name=name) for name in functions]
-
-
 MODULES = [
     path.relative_to(ROOT).as_posix()
     for place in ("graph/example_rules", "jacobians/factors/rules")
     for path in sorted((ROOT / place).glob("*.py"))
-    if path.name not in ("__init__.py", "registry.py", "fallback.py")
+    if path.name != "__init__.py"
 ] + ["graph/row_rules.py"]
-MODULES += [f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices", "sparse_rows", "tables")]
-CHECKS = [
-    (check, APART),
-    (check_mixes, MIXING),
-    (lambda case: example_axis.test_independent_examples_are_recognised(case.name), _named(example_axis.INDEPENDENT)),
-    (lambda case: example_axis.test_mixing_is_refused_and_named(case.name), _named(example_axis.MIXING)),
-    (table_cases.check_table, table_cases.CASES),
-    (gather_cases.check_gathered, gather_cases.CASES),
+MODULES += [
+    f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices", "sparse_rows", "tables", "weight_paths")
 ]
 
 
@@ -61,7 +44,7 @@ def main():
     parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random; all by default")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--again", help="try those that live by what an earlier run printed into this file, no others")
-    parser.add_argument("--like", default="", help="only cases whose names match this regular expression")
+    parser.add_argument("--like", default="", help="only cases and tests whose names match this regular expression")
     arguments = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
     warnings.simplefilter("ignore")
@@ -81,14 +64,11 @@ def main():
 def _unmutated(paths, pattern):
     """For each case how long it takes, its check, and the lines of `paths` that it runs; the quickest first."""
     results = []
-    for run, cases in CHECKS:
-        for case in (case for case in cases if re.search(pattern, case.name)):
-            if run is check:
-                expected(case)  # once is enough
-            start = time.monotonic()
-            lines = lines_run(paths, lambda: run(case))  # noqa: B023
-            results.append((time.monotonic() - start, lambda run=run, case=case: run(case), lines))
-    print(f"{len(results)} cases pass without any change.", flush=True)
+    for run in checks(pattern):
+        start = time.monotonic()
+        lines = lines_run(paths, run)
+        results.append((time.monotonic() - start, run, lines))
+    print(f"{len(results)} cases and tests pass without any change.", flush=True)
     return sorted(results, key=lambda result: result[0])
 
 

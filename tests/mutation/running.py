@@ -6,6 +6,8 @@ import signal
 import sys
 import types
 
+import pytest
+
 
 class Failure(Exception):
     """The mutant cannot be put in place."""
@@ -88,7 +90,7 @@ def fails(run, seconds=60):
     signal.alarm(seconds)
     try:
         run()
-    except Exception:
+    except (Exception, pytest.fail.Exception):
         return True
     finally:
         signal.alarm(0)

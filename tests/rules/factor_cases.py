@@ -192,6 +192,13 @@ APART = [
     ),
     FactorCase("Einsum of a diagonal", lambda x, w: tf.einsum("nti,ii->nti", x, w), (2, 4), ((4, 4),), refused=True),
     FactorCase(
+        "Einsum of a diagonal, rows among examples",
+        merged_inside(lambda x, w: tf.einsum("ri,ii->ri", x, w)),
+        (2, 4),
+        ((4, 4),),
+        refused=True,
+    ),
+    FactorCase(
         "Einsum, an axis of the weight alone",
         lambda x, w: tf.einsum("nti,io->nt", x, w),
         (2, 4),

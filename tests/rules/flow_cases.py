@@ -2,10 +2,12 @@
 
 import inspect
 
+import numpy as np
 import tensorflow as tf
 
 from tests.rules.case import Case, behind
 from tests.rules.elementwise_cases import STEPS
+from tfjac.graph import declare_per_example
 from tfjac.graph.op_types import DECISIONS
 
 
@@ -99,6 +101,46 @@ def two_outputs(x):
     return tf.concat(both(x, tf.sin(x)), -1)
 
 
+def with_outputs_unused(x, w):
+    """Of three outputs, each of which has to do with the weight, the first alone is used."""
+
+    @tf.custom_gradient
+    def several(x, w):
+        def backward(first, second, third):
+            pulled = first + 3.0 * second + tf.math.imag(third)
+            return pulled * w, tf.reduce_sum(pulled * x + second, 0)
+
+        return (x * w, x + w, tf.complex(x, x * w)), backward
+
+    return several(x, w)[0] * x
+
+
+def nested(x):
+    """A backward with a custom gradient in it, whose own backward is of no matter."""
+    inner = tf.custom_gradient(lambda dy: (2.0 * dy, lambda ddy: tf.reverse(ddy, [0])))
+    return with_backward(inner)(x)
+
+
+def declared(op, function, *inputs, **options):
+    """What a Python function makes of rows, declared to take each by itself."""
+    if tf.executing_eagerly():
+        return tf.convert_to_tensor(function(*inputs))
+    y = op(function, inputs, inputs[0].dtype, **options)
+    declare_per_example(y.op)
+    y.set_shape(inputs[0].shape)
+    return y
+
+
+def by_numpy(stateful):
+    """A backward that calls NumPy."""
+    return with_backward(lambda dy: declared(tf.numpy_function, lambda dy: np.cumsum(dy, -1), dy, stateful=stateful))
+
+
+def called(x, w):
+    """With a number that all examples share."""
+    return declared(tf.py_function, lambda x, number: tf.sin(x) * number, x, tf.reduce_sum(w))
+
+
 APART = [
     Case("While", weighed, variables=((4, 4), (3, 4))),
     Case("While, swapped", swapped),
@@ -113,6 +155,11 @@ APART = [
     Case("custom gradient", weighed_with_gradient, variables=((4,),), refused=True),
     Case("custom gradient, two outputs", two_outputs),
     Case("custom gradient behind", behind(with_backward(lambda dy: tf.cumsum(dy, 0))), (2, 4)),
+    Case("custom gradient, outputs unused", with_outputs_unused, variables=((4,),), refused=True),
+    Case("custom gradient in a backward", nested),
+    Case("EagerPyFunc", called, variables=((4,),), refused=True),
+    Case("PyFunc", by_numpy(True)),
+    Case("PyFuncStateless", by_numpy(False)),
 ]
 
 MIXING = [
@@ -121,6 +168,7 @@ MIXING = [
     Case("If", lambda x: tf.cond(tf.reduce_sum(x) < 1e9, lambda: tf.reverse(x, [0]), lambda: x)),
     Case("Case", lambda x: tf.switch_case(tf.argmax(x[0], output_type=tf.int32), [lambda: tf.reverse(x, [0])] * 4)),
     Case("EagerPyFunc", lambda x: tf.ensure_shape(tf.py_function(lambda v: v[::-1] ** 2, [x], x.dtype), x.shape)),
+    Case("EagerPyFunc of columns", behind(lambda x: declared(tf.py_function, lambda x: tf.reverse(x, [1]), x)), (2, 4)),
     Case("TensorListStack", lambda x: tf.map_fn(tf.sin, tf.reverse(x, [0]))),
     Case("custom gradient", tf.custom_gradient(lambda x: (tf.reverse(x, [0]), lambda dy: tf.reverse(dy, [0])))),
     Case(

@@ -94,6 +94,18 @@ APART = [
     *(Case(name, solved(solve), (4, 4)) for name, solve in SOLVERS.items()),
     *(Case(name + " of columns", last(lambda x, f=solve: f(TRIANGLE, x))) for name, solve in SOLVERS.items()),
     Case(
+        "MatrixSolve of columns by a weight",
+        last(lambda x, w: tf.linalg.solve(square(w), x)),
+        variables=((4, 4),),
+        refused=True,
+    ),
+    Case(
+        "MatrixTriangularSolve of columns by several systems",
+        last(lambda x, w: tf.linalg.triangular_solve(square(w), x)),
+        variables=((2, 4, 4),),
+        refused=True,
+    ),
+    Case(
         "MatrixTriangularSolve of one system for all", lambda x: tf.linalg.triangular_solve(TRIANGLE[None], x), (4, 2)
     ),
 ]

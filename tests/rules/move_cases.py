@@ -265,6 +265,12 @@ APART = [
         Case(name + " behind", behind(lambda x, name=name: batched(name)(x, tf.constant(constant(2, 4, 2)))), (2, 4))
         for name in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
     ),
+    Case("MatMul of columns, transposed", lambda x: tf.matmul(tf.transpose(x), MATRIX, transpose_a=True)),
+    Case(
+        "BatchMatMul of columns, transposed",
+        lambda x: tf.transpose(tf.matmul(tf.transpose(x, [1, 2, 0]), constant(2, 4, 5), transpose_a=True), [1, 0, 2]),
+        (2, 4),
+    ),
     Case("BatchMatMul of columns", last(lambda x: tf.matmul(constant(2, 5, 4), x)), (2, 4)),
     Case("BatchMatMul of one matrix for all", lambda x, w: tf.matmul(w, x), (4, 2), ((1, 5, 4),)),
     Case(

@@ -35,6 +35,11 @@ def of_columns(y):
     return tf.ensure_shape(y, [None, 4])
 
 
+def along_different_axes(x):
+    first, second = tf.unstack(x, axis=1)
+    return first + tf.transpose(second)
+
+
 OTHER_ROWS = {
     "Pad in front": lambda x: tf.pad(x, [[1, 0], [0, 0]]),
     "MirrorPad behind": lambda x: tf.pad(x, [[0, 1], [0, 0]], "SYMMETRIC"),
@@ -76,6 +81,7 @@ MIXING = [
     Case("ConcatV2", rotated),
     Case("Pack", lambda x: tf.stack([x[1], x[2], x[0]])),
     Case("Split", lambda x: tf.split(tf.concat([x[1:], x, x[:1]], 0), 2)[0]),
+    Case("Unpack along different axes", along_different_axes, (2, N)),
     Case("SplitV", lambda x: tf.split(twice(x), [2, 3, 1])[1]),
     Case("Slice", lambda x: tf.slice(twice(x), [1, 0], [N, 4])),
     Case("StridedSlice", lambda x: twice(x)[1:4]),
@@ -104,6 +110,13 @@ MIXING = [
             ("counted in twos", lambda: tf.range(0, 6, 2), 1),
             ("not counted", lambda: tf.constant([1, 2, 0]), 1),
         )
+    ),
+    Case(
+        "ScatterNd of unknown depth",
+        lambda x: tf.ensure_shape(
+            tf.scatter_nd(tf.strided_slice([[1, 0], [2, 0], [0, 0]], [0, 0], [3, 1 + unknown_zero(x)]), x, [N, 4]),
+            [N, 4],
+        ),
     ),
     Case("ScatterNd", lambda x: tf.scatter_nd([[1], [2], [0]], x, [N, 4])),
     Case("TensorScatterAdd", by_index(tf.tensor_scatter_nd_add)),
