@@ -20,7 +20,7 @@ class Case:
         shape: of one example.
         m: how many outputs an example has, each a mixture of what the function gives.
         variables: shapes of the weights that the function takes, in double precision.
-        rows: of x, where an example is a group of them; the function gives one result for each group.
+        rows: of x; where there are more than examples, an example is a group, with one result of the function for each.
         open: whether the trace leaves the number of examples open.
         single: whether the op takes single precision alone; the function casts.
         jit: whether it is compiled by XLA.
@@ -51,6 +51,11 @@ class Case:
         y = self.function(tf.cast(scaled, tf.float32) if self.single else scaled, *variables)
         y = tf.reshape(tf.cast(y, tf.float64), [-1, int(np.prod(y.shape[1:]))])
         return y @ np.random.default_rng(1).normal(size=(y.shape[1], self.m)) / np.sqrt(y.shape[1])
+
+    @property
+    def of_groups(self):
+        """Whether an example is a group of rows."""
+        return self.rows not in (1, N)
 
     @property
     def tolerance(self):

@@ -65,6 +65,7 @@ PRODUCTS = {
     "Einsum": lambda x, w: tf.einsum("nti,io->nto", x, w),
     "Einsum, weight first": lambda x, w: tf.einsum("io,nti->not", w, x),
     "Einsum, summed data": lambda x, w: tf.einsum("nti,io->no", x, w),
+    "Einsum, summed data behind": lambda x, w: tf.einsum("nit,io->no", tf.transpose(x, [0, 2, 1]), w),
     "Einsum, groups": lambda x, w: tf.einsum("nti,io->nio", x, w),
     "Einsum, in another order": lambda x, w: tf.einsum("ntg,goh->nthgo", x, tf.reshape(w, [4, 5, 1])),
     "MatMul, transposed": lambda x, w: tf.reshape(
@@ -108,6 +109,26 @@ ELEMENTWISE_OF_ROWS = {
     "Mul, one for all": lambda x, w: x * w[:1],
     "Tile": lambda x, w: x * tf.tile(w, [2])[2:6],
 }
+
+
+def merged_around(function):
+    """The function of rows `[2 · n · 2, 4]` of examples `[2, 2, 4]`."""
+
+    def rows(x, *v):
+        y = function(tf.reshape(tf.transpose(x, [1, 0, 2, 3]), [-1, 4]), *v)
+        return tf.transpose(tf.reshape(y, [2, -1, 2, 4]), [1, 0, 2, 3])
+
+    return rows
+
+
+def among_examples(function):
+    """The function of `[2, 2 · n, 4]`, the examples innermost, of `[2, n, 2, 4]`."""
+
+    def rows(x, *v):
+        y = function(tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [2, -1, 4]), *v)
+        return tf.transpose(tf.reshape(y, [2, 2, -1, 4]), [0, 2, 1, 3])
+
+    return rows
 
 
 def open_image(x, k):
@@ -221,6 +242,8 @@ APART = [
         for name, function in ELEMENTWISE_OF_ROWS.items()
         for where, way in {"rows of examples": merged, "rows among examples": merged_inside}.items()
     ),
+    FactorCase("Mul, rows around examples", merged_around(lambda x, w: x * w), (2, 2, 4), (ROW,)),
+    FactorCase("Mul, rows among examples, behind", behind(among_examples(lambda x, w: x * w)), (2, 2, 4), ((2, 1, 4),)),
     FactorCase(
         "BiasAdd of channels first",
         lambda x, b: tf.raw_ops.BiasAdd(value=tf.reshape(x, [-1, 2, 2, 1]), bias=b, data_format="NCHW"),

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
 
 
@@ -56,6 +56,7 @@ def check_gathered(case):
     j = _added_up(case.ids, d, rows)
     flat = j.reshape(n * m, rows * o)
     twice = 2.0 * j + _added_up(np.flip(case.ids, 0), d, rows)
+    blocks = [each.reshape(n, m, rows, o) for each in (j, _added_up(case.ids, d * (np.arange(o) == 0), rows))]
     expected = {
         "number of columns": rows * o,
         "dense": j,
@@ -68,6 +69,7 @@ def check_gathered(case):
         "row norms": (j**2).sum(2),
         "column norms": (flat**2).sum(0),
         "scaled and joined": twice,
+        "grams of rows": sum(np.einsum("nmvo,nmvp->vop", block, block) for block in blocks),
         "sparse rows": np.concatenate([np.zeros([n, m, 7]), j, twice], 2),
     }
     computed = compute(*arguments)
@@ -102,6 +104,12 @@ def _of(case, ids, d, rows, x, u):
     assert [len(each) for each in names] == [tensor.shape.rank for tensor in factor.tensors()]
     assert names[:2] == ("nt", "nmto")
     both = factor.scaled(2.0).joined(GatherFactor(tf.reverse(ids, [0]), d, rows))
+    first_column = GatherFactor(ids * case.columns, d[..., 0][..., None], rows * case.columns)
+    if d.shape[3] is None:
+        assert factor.joined(first_column) is None
+        first_column = GatherFactor(ids, tf.concat([d[..., :1], tf.zeros_like(d[..., 1:])], 3), rows)
+    else:
+        assert factor.joined(GatherFactor(ids, d[..., :0], rows)) is None
     parts = side_by_side([sparse_rows(factor, 7), sparse_rows(DenseFactor(both.dense()), 7 + factor.num_columns)])
     assert parts.columns.dtype == tf.int32
     return {
@@ -116,5 +124,6 @@ def _of(case, ids, d, rows, x, u):
         "row norms": factor.squared_row_norms(),
         "column norms": factor.squared_column_norms(),
         "scaled and joined": both.dense(),
+        "grams of rows": row_grams([factor, first_column]),
         "sparse rows": GatherFactor(parts.columns, parts.values[..., None], 7 + 2 * factor.num_columns).dense(),
     }

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.rules.case import Case, behind, last
+from tests.rules.case import Case, N, behind, last
 from tests.rules.elementwise_cases import positive
 
 IMAGE, VOLUME = (4, 4, 2), (2, 4, 4, 2)
@@ -192,6 +192,11 @@ APART = [
     *(Case(name, lambda x, f=function: f(x, -1)) for name, function in SCANS.items()),
     *(Case(name + " behind", behind(lambda x, f=function: f(x, 0)), (2, 4)) for name, function in SCANS.items()),
     *(Case(name + " behind", behind(function), (4, 2)) for name, function in SEGMENTS.items()),
+    Case(
+        "UnsortedSegmentSum by ids of rank 2, behind",
+        behind(lambda x: tf.math.unsorted_segment_sum(tf.reshape(x, [2, 2, N, 2]), [[2, 0], [1, 2]], 4)),
+        (4, 2),
+    ),
     *(
         Case("SparseSegment" + name + " behind", behind(sparse_segments(name)), (4, 2)) for name in SPARSE
     ),  # TensorFlow's vectoriser gets that wrong

@@ -144,7 +144,39 @@ def batched(name):
 
 MATRIX, LEFT = constant(4, 2), constant(2, 4)
 
+
+def rows_of_open_width(x):
+    """Rows `[2 · n, 4]`, whose width the matrix alone tells."""
+    rows = tf.reshape(tf.transpose(x, [1, 0, 2, 3]), [2 * tf.shape(x)[0], -1])
+    product = tf.reshape(rows @ MATRIX, [2, -1, 2]) * tf.reshape(
+        tf.matmul(rows, MATRIX.T, transpose_b=True), [2, -1, 2]
+    )
+    return tf.transpose(product, [1, 0, 2])
+
+
+def columns_of_open_height(x):
+    """Columns `[4, n]`, whose height the matrix alone tells."""
+    columns = tf.reshape(tf.transpose(x, [1, 2, 0]), [-1, tf.shape(x)[0]])
+    return tf.transpose((LEFT @ columns) * tf.matmul(LEFT.T, columns, transpose_a=True))
+
+
+def moved_about(x):
+    """Axes of size one, any of which could be that of the one example."""
+    y = tf.squeeze(tf.expand_dims(tf.expand_dims(x, 0) ** 2, 2), [0])  # [1, 1, 4]
+    return tf.reshape(tf.tile(tf.reshape(y, [1, 4, 1]), [1, 1, 2]), [1, 1, 8])
+
+
+ALONE = {
+    "one row for all": lambda x, w: x * w + x,
+    "moved about": lambda x, w: moved_about(x) * tf.tile(w, [1, 2]),
+    "repeated": lambda x, w: tf.tile(x[None], [2, 1, 1])[1] * tf.broadcast_to(w, [1, 4]),
+    "columns": lambda x, w: tf.transpose(tf.matmul(tf.ones([3, 4], x.dtype), x * w, transpose_b=True)),
+    "products": lambda x, w: tf.einsum("...i,...i->...", x, w)[:, None] * tf.matmul(x[:, None], w[:, :, None])[:, 0],
+}
+"""Of one example, with a weight `[1, 4]` that is not its own."""
+
 APART = [
+    *(Case("one example, " + name, function, variables=((1, 4),), rows=1) for name, function in ALONE.items()),
     Case("Reshape", lambda x: tf.reshape(tf.reshape(x, [N * 4, 1]), [N, 2, 2])),
     Case("Reshape behind", behind(lambda x: tf.reshape(tf.reshape(x, [2 * N, 4]), [2, N, 2, 2])), (2, 4)),
     Case("ExpandDims, Squeeze", lambda x: tf.squeeze(tf.expand_dims(x, 1) ** 2, 1)),
@@ -271,6 +303,8 @@ APART = [
         lambda x: tf.transpose(tf.matmul(tf.transpose(x, [1, 2, 0]), constant(2, 4, 5), transpose_a=True), [1, 0, 2]),
         (2, 4),
     ),
+    Case("MatMul of an open axis", rows_of_open_width, (2, 2, 2), open=True),
+    Case("MatMul of an open axis behind", columns_of_open_height, (2, 2), open=True),
     Case("BatchMatMul of columns", last(lambda x: tf.matmul(constant(2, 5, 4), x)), (2, 4)),
     Case("BatchMatMul of one matrix for all", lambda x, w: tf.matmul(w, x), (4, 2), ((1, 5, 4),)),
     Case(

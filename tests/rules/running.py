@@ -45,7 +45,7 @@ def check(*cases):
 def _dense_rows(cases):
     """The rows `[n · m, p]`, and the warnings that were given."""
     made = [case.make() for case in cases]
-    operator = tfjac.jacobian_operator if cases[0].rows == N else tfjac.segment_operator
+    operator = tfjac.segment_operator if cases[0].of_groups else tfjac.jacobian_operator
 
     @tf.function(jit_compile=cases[0].jit or None, autograph=False, input_signature=[[spec_of(case) for case in cases]])
     def rows(xs):
@@ -73,14 +73,14 @@ def check_mixes(case):
     order = np.arange(len(before))
     moved = [case(tf.tensor_scatter_nd_add(x, [[n]], tf.ones([1, *case.shape], x.dtype)), *weights) for n in range(N)]
     others = [(before != after.numpy())[order != n].any() for n, after in enumerate(moved)]
-    assert case.rows != N or any(others), f"{case.name}: no example depends on another"
+    assert case.of_groups or any(others), f"{case.name}: no example depends on another"
     assert _is_said_to_mix(case), f"{case.name}: the examples mix, but are said to be apart"
 
 
 def _is_said_to_mix(case):
     _, weights = case.make()
     answers = []
-    analyse = analyse_examples if case.rows == N else functools.partial(analyse_segments, num_segments=N)
+    analyse = functools.partial(analyse_segments, num_segments=N) if case.of_groups else analyse_examples
 
     @tf.function(jit_compile=case.jit or None, autograph=False)
     def trace(x):

@@ -89,8 +89,9 @@ def product_factor(use, operands, output, conjugated=(False, False)):
     x = x if conjugated[0] != conjugated[1] else tf.math.conj(x)
     cotangent = tf.math.conj(use.split_cotangent()) if conjugated[use.weight_index] else use.split_cotangent()
     x, x_labels = use.split(x, x_axis), split_labels(list(operands[data]), x_axis)
-    z_labels = split_labels(list(output), use.axis)
-    sizes = {label: size for label, size in zip(operands[use.weight_index], axes(use.weight)) if label is not None}
+    z_labels, one_for_all = split_labels(list(output), use.axis), (None, output[use.axis.axis])
+    labelled = zip(operands[use.weight_index], axes(use.weight))
+    sizes = {label: size for label, size in labelled if label not in one_for_all}
     alone = [k for k, label in enumerate(x_labels) if label not in sizes and label not in z_labels]
     if alone:
         x = tf.reduce_sum(widened(x), [1 + k for k in alone])
