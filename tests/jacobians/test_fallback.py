@@ -39,3 +39,18 @@ def test_one_tensor_at_two_inputs(name, rng):
     (expected,) = full_jacobian(y, [variable])
     assert np.abs(expected).max() > 0.1
     assert_all_close(tfjac.per_example_jacobian(y, variable), expected, 1e-5)
+
+
+READ = {
+    "rows": lambda v: tf.gather(v, [1, 0, 4]),
+    "entries": lambda v: tf.gather_nd(v, [[1, 2], [0, 0], [4, 1]])[:, None],
+}
+
+
+@pytest.mark.filterwarnings("ignore:tfjac. no factor")
+@pytest.mark.parametrize("name", READ)
+def test_a_variable_whose_number_of_rows_may_change(name, rng):
+    x, values = tf.constant(rng.normal(size=(3, 1))), rng.normal(size=(5, 4))
+    fixed, changing = tf.Variable(values), tf.Variable(values, shape=[None, 4])
+    (expected,) = full_jacobian(lambda: tf.sin(READ[name](fixed) * x), [fixed])
+    assert_all_close(tfjac.per_example_jacobian(lambda: tf.sin(READ[name](changing) * x), changing), expected, 1e-12)

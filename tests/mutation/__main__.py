@@ -20,7 +20,7 @@ import tfjac
 from tests.mutation import survivors
 from tests.mutation.checks import checks
 from tests.mutation.mutants import mutants
-from tests.mutation.running import Failure, fails, lines_run, put_in_place
+from tests.mutation.running import Failure, fails, lines_run, memory_limited, put_in_place
 
 ROOT = pathlib.Path(tfjac.__file__).parent
 MODULES = [
@@ -105,7 +105,7 @@ def _survivors_of(module, chosen, unmutated, most_cases, end):
             return lived, tried
         checks = [run for run, lines in unmutated if not lines.isdisjoint(mutant.lines)]
         try:
-            with put_in_place(path, mutant.code):
+            with put_in_place(path, mutant.code), memory_limited():
                 caught = any(fails(run) for run in checks[:most_cases])
         except Failure:
             continue

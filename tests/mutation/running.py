@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import pathlib
+import resource
 import signal
 import sys
 import types
@@ -78,6 +80,18 @@ def _nested(code):
 
 def _key(code):
     return code.co_name, code.co_firstlineno
+
+
+@contextlib.contextmanager
+def memory_limited(further=4 << 30):
+    """Have what asks for so many bytes more than the process has now fail: a mutant may ask for all there are."""
+    taken = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + further, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def fails(run, seconds=60):

@@ -76,8 +76,5 @@ def einsum_labels(op, ranks):
     operands = left.split(",")
     width = max((rank - len(labels) + 3 for labels, rank in zip(operands, ranks) if "..." in labels), default=0)
     digits = "0123456789"[:width]
-    spelt = []
-    for labels, rank in zip(operands, ranks):
-        own = rank - len(labels) + 3
-        spelt.append(labels.replace("...", digits[width - own :] if own > 0 else ""))
+    spelt = [labels.replace("...", digits[width - (rank - len(labels) + 3) :]) for labels, rank in zip(operands, ranks)]
     return spelt, output.replace("...", digits)

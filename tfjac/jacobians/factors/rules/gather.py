@@ -59,8 +59,7 @@ def _own_rows(use):
 def _number_of_rows(table):
     if table.dtype != tf.resource:
         return axes(table)[0]
-    shape = handle_shape(table)
-    rows = shape[0] if shape.rank else None
+    rows = handle_shape(table)[0]
     return tf.raw_ops.VariableShape(input=table)[0] if rows is None else rows
 
 
