@@ -39,3 +39,15 @@ def test_rows(name, use, rng):
     found = tf.function(lambda: tfjac.per_example_jacobian(model(x), [v, w]), autograph=False)()
     for ours, rows in zip(found, rows_one_at_a_time(model, [x], [v, w])):
         np.testing.assert_allclose(ours, rows, rtol=1e-9, atol=1e-12)
+
+
+def test_a_tensor_and_the_variable_that_it_is_made_of(rng):
+    v, x = tf.Variable(rng.normal(size=3)), tf.constant(rng.normal(size=(4, 3)))
+
+    def both():
+        weight = tf.negative(v)
+        return tfjac.per_example_jacobian(tf.sin(x * weight), [weight, v])
+
+    slopes = (x * tf.cos(x * v)).numpy()[:, :, None] * np.eye(3)
+    for found, expected in zip(tf.function(both, autograph=False)(), (slopes, -slopes)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)

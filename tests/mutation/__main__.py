@@ -8,6 +8,7 @@ survivor is not listed there, or one that is listed was caught.
 """
 
 import argparse
+import collections
 import pathlib
 import random
 import sys
@@ -62,12 +63,12 @@ def main():
 
 
 def _unmutated(paths, pattern):
-    """For each case how long it takes, its check, and the lines of `paths` that it runs; the quickest first."""
+    """For each check how long it takes, its kind, itself, and the lines of `paths` that it runs; the quickest first."""
     results = []
-    for run in checks(pattern):
+    for kind, run in checks(pattern):
         start = time.monotonic()
         lines = lines_run(paths, run)
-        results.append((time.monotonic() - start, run, lines))
+        results.append((time.monotonic() - start, kind, run, lines))
     print(f"{len(results)} cases and tests pass without any change.", flush=True)
     return sorted(results, key=lambda result: result[0])
 
@@ -89,11 +90,20 @@ def _said(module, mutant, run):
 def _most_telling_first(path, unmutated):
     """Pairs of a check and the lines of one file that it runs: first one for each set of lines, the quickest."""
     first, others, seen = [], [], set()
-    for _, run, lines in unmutated:
+    for _, kind, run, lines in unmutated:
         own = frozenset(line for name, line in lines if name == path)
-        (others if own in seen else first).append((run, own))
+        (others if own in seen else first).append((kind, run, own))
         seen.add(own)
-    return first + others
+    return [(run, own) for _, run, own in _in_turn(first) + _in_turn(others)]
+
+
+def _in_turn(some):
+    """Those of each kind in turn: quick cases that only analyse must not hide the tests that compute numbers."""
+    seen, places = collections.Counter(), []
+    for kind, *_ in some:
+        places.append(seen[kind])
+        seen[kind] += 1
+    return [each for _, each in sorted(zip(places, some), key=lambda placed: placed[0])]
 
 
 def _survivors_of(module, chosen, unmutated, most_cases, end):

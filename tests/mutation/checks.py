@@ -36,14 +36,14 @@ FIXTURES = {"rng": lambda: np.random.default_rng(20260), "record_coverage": lamb
 
 
 def checks(pattern=""):
-    """List the checks whose names match `pattern`: functions that raise where something is wrong."""
-    found = [(case.name, functools.partial(run, case)) for run, cases in RUNS for case in cases]
+    """List the checks whose names match `pattern`: pairs of their kind and a function that raises where it fails."""
+    found = [(case.name, run, functools.partial(run, case)) for run, cases in RUNS for case in cases]
     found += [test for module in MODULES for test in _tests_of(module)]
-    return [run for name, run in found if re.search(pattern, name)]
+    return [(kind, run) for name, kind, run in found if re.search(pattern, name)]
 
 
 def _tests_of(module):
-    """Names and functions of the tests of a module whose arguments are parameters or `FIXTURES`, for all parameters."""
+    """The tests of a module whose arguments are parameters or `FIXTURES`, for all parameters: name, test, function."""
     for name, test in inspect.getmembers(module, inspect.isfunction):
         marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
         known = {*FIXTURES, *(argument for mark in marks for argument in _arguments(mark))}
@@ -51,7 +51,8 @@ def _tests_of(module):
             continue
         for chosen in itertools.product(*map(_choices, marks)):
             parameters = {argument: value for choice in chosen for argument, value in choice.items()}
-            yield f"{name} {' '.join(map(str, parameters.values()))}", functools.partial(_run, test, parameters)
+            said = " ".join(map(str, parameters.values()))
+            yield f"{name} {said}", test, functools.partial(_run, test, parameters)
 
 
 def _arguments(mark):

@@ -41,6 +41,8 @@ def mutants(source, filename):
     for definition in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         for node, put in _places(definition):
             for other in _alternatives(node):
+                if _text(other) == _text(node):  # two entries that are the same, swapped
+                    continue
                 put(ast.fix_missing_locations(ast.copy_location(other, node)))
                 code = compile(tree, filename, "exec")
                 put(node)

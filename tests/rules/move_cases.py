@@ -225,6 +225,10 @@ APART = [
     Case("StridedSlice", strided, (2, 4)),
     Case("StridedSlice behind", behind(lambda x: x[1:, :, ::-1] * x[0, ..., 1:2]), (2, 4)),
     Case("StridedSlice of masks that overrule bounds", overruled),
+    Case(
+        "StridedSlice to the last example",
+        lambda x: tf.strided_slice(x, [0, 1], [N, 3]) * tf.strided_slice(x, [0, 2], [9, 4]),
+    ),
     Case("StridedSliceGrad", lambda x: put_back(x, [N, 5, 9], [0, 1, 0], [N, 5, 8], [1, 2, 2], 1, 1), (2, 4)),
     Case("StridedSliceGrad behind", behind(lambda x: put_back(x, [5, N, 4], [2, 0], [4, N], [1, 1], 0, 2)), (2, 4)),
     Case("StridedSliceGrad of the first axis", behind(lambda x: put_back(x, [5, N, 4], [2], [4], [1])), (2, 4)),

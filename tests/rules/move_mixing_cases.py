@@ -85,6 +85,10 @@ MIXING = [
     Case("SplitV", lambda x: tf.split(twice(x), [2, 3, 1])[1]),
     Case("Slice", lambda x: tf.slice(twice(x), [1, 0], [N, 4])),
     Case("StridedSlice", lambda x: twice(x)[1:4]),
+    Case(
+        "StridedSlice to an unknown row",
+        lambda x: tf.ensure_shape(tf.strided_slice(rotated(x), [0, 0], [N + unknown_zero(x), 4]), [N, 4]),
+    ),
     Case("StridedSliceGrad", lambda x: put_back(x[:2], [N, 4], [1, 0], [N, 4], [1, 1])),
     Case("GatherV2", lambda x: tf.ensure_shape(tf.gather(x, [1, 2, 0], axis=unknown_zero(x)), [N, 4])),
     Case("SpaceToBatchND", lambda x: tf.reshape(tf.space_to_batch(rotated(x)[None], [3], [[0, 0]]), [N, 4])),

@@ -36,7 +36,7 @@ def columns_of_sources(parts, dependence):
     found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
     while pending:
         computed = _follow(pending, found, dependence)
-        tables = _parts_of_tables([weight for weight, _ in computed], dependence) if computed else []
+        tables = _parts_of_tables([weight for weight, _ in computed], dependence)
         pending = _pulled_back(computed, tables) if tables else []
     indices = sorted(dependence.sources_of_any([weight for weight, _ in computed]))
     sources = [dependence.sources[index] for index in indices]
