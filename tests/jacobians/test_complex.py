@@ -49,6 +49,14 @@ MODELS = {
     "conjugate transpose": lambda x, v: tf.abs(
         number(x) @ tf.transpose(tf.transpose(number(v["matrix"])), conjugate=True)
     ),
+    "conjugate transpose, element by element": lambda x, v: tf.math.imag(
+        number(x)[:, None] * tf.transpose(number(v["matrix"]), conjugate=True)
+    ),
+    "reshaped": lambda x, v: tf.math.imag(
+        number(x) @ tf.transpose(tf.reshape(number(v["matrix"]), [OUTPUTS, INPUTS]))
+    ),
+    "scaled": lambda x, v: tf.math.imag(number(x) * ((2.0 - 1.0j) * number(v["vector"]))),
+    "a matrix and a row": lambda x, v: tf.abs(number(x) @ tf.complex(v["matrix"], v["matrix"][0])),
     "einsum": lambda x, v: tf.math.imag(tf.einsum("ni,io->no", number(x), number(v["matrix"]))),
     "division": lambda x, v: tf.math.imag(number(x) / number(v["vector"])),
     "division by data": lambda x, v: tf.math.angle(number(v["vector"]) / number(x)),

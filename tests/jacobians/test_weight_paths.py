@@ -1,5 +1,7 @@
 """Weights that are computed before they meet the data: factors go back through the arithmetic to the variables."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +11,12 @@ from tests.jacobians.oracles import rows_one_at_a_time
 
 C = tf.constant([0.5, -2.0, 3.0], tf.float64)
 MATRIX = tf.constant(np.arange(9.0).reshape(3, 3))
+
+
+def opened(v):
+    """The vector, of a size that the graph does not fix."""
+    return tf.reshape(v, [tf.size(v) + tf.cast(v[0] > 1e9, tf.int32)])
+
 
 WEIGHTS = {
     "scaled and shifted": lambda v, w: w - (4.0 - C * v / (1.0 + C**2)),
@@ -20,6 +28,9 @@ WEIGHTS = {
     "quotient": lambda v, w: C / v - w / v,
     "broadcast to": lambda v, w: v[0] * C + w,
     "matrix first": lambda v, w: tf.linalg.matvec(MATRIX, v) * C + w,
+    "both broadcast": lambda v, w: (v[:1] - w[1:2]) * C,
+    "of open sizes, one broadcast": lambda v, w: opened(v[:1]) - opened(w),
+    "many times over": lambda v, w: functools.reduce(lambda u, _: u + 0.01 * C * u, range(30), v - w),
     "absolute": lambda v, w: tf.abs(v) * C - w,
 }
 
@@ -33,7 +44,7 @@ def test_rows(name, use, rng):
     def model(x):
         weight = WEIGHTS[name](v, w)
         if use == "matrix":
-            return tf.sin(tf.matmul(x, weight[:, None]))
+            return tf.sin(tf.matmul(x, tf.reshape(weight, [-1, 1])))
         return tf.sin(x + weight if use == "added" else x * weight)
 
     found = tf.function(lambda: tfjac.per_example_jacobian(model(x), [v, w]), autograph=False)()

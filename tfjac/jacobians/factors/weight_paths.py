@@ -48,14 +48,19 @@ def columns_of_sources(parts, dependence):
 def _follow(pending, found, dependence):
     """Follow weights back to the sources, by their ops; return those, with factors, that must be pulled back.
 
+    The last weights first, so that dense factors of one that several others are computed from add up: paths that fork
+    and meet again, such as w + C·w many times over, are exponentially many.
+
     Args:
         pending: list of pairs of a weight and its factor, which is emptied.
         found: for each source the list of its factors, which grows.
         dependence: the `Dependence` on the sources.
     """
     computed = []
+    places = {op.name: place for place, op in enumerate(dependence.path([weight for weight, _ in pending]))}
     while pending:
-        weight, factor = pending.pop()
+        pending.sort(key=lambda part: places.get(part[0].op.name, -1))
+        weight, factor = _taken_together(pending)
         indices = dependence.sources_of(weight)
         if not indices:
             raise RuntimeError(f"tfjac lost the path from {weight.name!r} to the variables; please report this")
@@ -75,6 +80,19 @@ def _follow(pending, found, dependence):
         else:
             computed.append((weight, factor))
     return computed
+
+
+def _taken_together(pending):
+    """Take the last weight and its factor out of `pending`; dense ones of it are added up."""
+    weight, factor = pending.pop()
+    if not isinstance(factor, DenseFactor):
+        return weight, factor
+    alike = [
+        tensor is weight and isinstance(each, DenseFactor) and each.dtype == factor.dtype for tensor, each in pending
+    ]
+    columns = [factor.j, *(each.j for (_, each), is_alike in zip(pending, alike) if is_alike)]
+    pending[:] = [part for part, is_alike in zip(pending, alike) if not is_alike]
+    return weight, factor if len(columns) == 1 else DenseFactor(tf.add_n(columns))
 
 
 def _factors_before(op, factor, weight, dependence):
@@ -101,21 +119,21 @@ def _factor_before(op, index, factor, weight, dependence):
         moved = _before_transpose(op, factor, weight)
         return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
     if op.type in ARITHMETIC and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
-        return _before_arithmetic(op, index, factor, weight, dependence)
+        return _before_arithmetic(op, index, factor, weight)
     return None
 
 
-def _before_arithmetic(op, index, factor, weight, dependence):
-    """The factor before sums, and products with what is no weight, as in the scale of a batch normalisation."""
+def _before_arithmetic(op, index, factor, weight):
+    """The factor before sums and products, as in the scale of a batch normalisation."""
     if not weight.shape.is_fully_defined() or op.inputs[index].shape != weight.shape:
         return None
     if op.type in ("Add", "AddV2"):
         return factor
     if op.type in ("Neg", "Sub"):
         return factor if op.type == "Sub" and index == 0 else factor.scaled(-1)
-    other = op.inputs[1 - index]
-    if dependence.reaches(other) or (op.type in ("Div", "RealDiv") and index == 1):
+    if op.type in ("Div", "RealDiv") and index == 1:
         return None
+    other = op.inputs[1 - index]
     slope = tf.cast(other, factor.dtype)
     slope = slope if slope.shape == weight.shape else tf.broadcast_to(slope, weight.shape)
     slope = slope if slope.shape.rank == 1 else tf.reshape(slope, [-1])
