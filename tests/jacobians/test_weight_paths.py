@@ -30,7 +30,7 @@ WEIGHTS = {
     "matrix first": lambda v, w: tf.linalg.matvec(MATRIX, v) * C + w,
     "both broadcast": lambda v, w: (v[:1] - w[1:2]) * C,
     "of open sizes, one broadcast": lambda v, w: opened(v[:1]) - opened(w),
-    "many times over": lambda v, w: functools.reduce(lambda u, _: u + 0.01 * C * u, range(30), v - w),
+    "many times over": lambda v, w: functools.reduce(lambda u, _: 0.01 * C * u + u, range(30), v - w),
     "absolute": lambda v, w: tf.abs(v) * C - w,
 }
 

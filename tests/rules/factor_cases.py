@@ -131,6 +131,28 @@ def among_examples(function):
     return rows
 
 
+def transposed_in_an_unknown_order(x, w):
+    zero = tf.cast(x[0, 0] > 1e9, tf.int32)
+    return tf.ensure_shape(x @ tf.transpose(w, tf.stack([1 - zero, zero])), [3, 5])
+
+
+COMPUTED = {
+    "Mul, scaled by rows": (lambda x, w: x * (w * tf.range(1.0, 5.0, dtype=w.dtype)), (2, 4), (2, 4)),
+    "Mul, scaled by columns": (lambda x, w: x * (w / [[2.0], [3.0]]), (2, 4), (2, 4)),
+    "Mul, rows by index": (lambda x, w: x * tf.gather(w, [4, 1]), (2, 4), (5, 4)),
+    "Mul, rows in a slice": (lambda x, w: x * w[1:3], (2, 4), (5, 4)),
+    "MatMul, rows by index": (lambda x, w: x @ tf.gather(w, [4, 0, 2, 2]), ROW, (5, 3)),
+    "MatMul, rows in a slice": (lambda x, w: x @ w[1:5], ROW, (6, 3)),
+    "MatMul, transposed in an unknown order": (transposed_in_an_unknown_order, ROW, (5, 4)),
+    "Einsum, of a transposed weight": (
+        lambda x, w: tf.einsum("nti,tio->no", x, tf.transpose(w, [1, 0, 2])),
+        (2, 4),
+        (4, 2, 5),
+    ),
+}
+"""Weights that are computed."""
+
+
 def open_image(x, k):
     """An image whose height is known when it runs."""
     image = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[0] + 1, 4, 2])
@@ -282,6 +304,7 @@ APART = [
         ((6, 2),),
     ),
     FactorCase("Reshape", lambda x, w: x * tf.reshape(w, [-1, 4]), ROW, ((2, 6),)),
+    *(FactorCase(name, function, shape, (weight,)) for name, (function, shape, weight) in COMPUTED.items()),
     *(case for case in MOVES if case.name.startswith(("ResourceGather", "SparseTensorDenseMatMul"))),
 ]
 MIXING = []

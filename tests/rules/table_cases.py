@@ -53,6 +53,22 @@ CASES = [
     TableCase("softmax of rows", lambda a, b, s, c: tf.gather(tf.nn.softmax(a), IDS), 1),
     TableCase("read twice over", lambda a, b, s, c: tf.gather(tf.gather(a[:3], OF_ROWS), IDS), 1),
     TableCase("read from what was read", lambda a, b, s, c: tf.gather(tf.gather(tf.exp(b), OF_ROWS), IDS), 1),
+    TableCase("columns by index", lambda a, b, s, c: tf.gather(tf.gather(a, [0, 3, 1], axis=1), IDS), 1),
+    TableCase(
+        "columns by index, along an unknown axis",
+        lambda a, b, s, c: tf.ensure_shape(tf.gather(tf.gather(a, [0, 3, 1], axis=1 + nothing(s)), IDS), [6, 3]),
+        None,
+    ),
+    TableCase("pairs of rows", lambda a, b, s, c: tf.gather(tf.gather(a, [[0, 3], [6, 1], [2, 2]]), [2, 0, 0]), None),
+    TableCase(
+        "read in another layout", lambda a, b, s, c: tf.gather(tf.reshape(tf.gather(a, OF_ROWS), [-1]), IDS * 3), None
+    ),
+    TableCase("a slice in another layout", lambda a, b, s, c: tf.gather(tf.reshape(a[1:], [-1]), IDS * 3), None),
+    TableCase(
+        "read from what was read of open size",
+        lambda a, b, s, c: tf.gather(tf.gather(tf.reshape(a, [7 + nothing(s), 4]), OF_ROWS), IDS),
+        None,
+    ),
     TableCase("own rows", lambda a, b, s, c: a * tf.sin(b[:, :1]), 1),
     TableCase("reshaped", lambda a, b, s, c: tf.sin(tf.reshape(a, [-1])) ** 2, 1),
     TableCase("one row", lambda a, b, s, c: a[2] * b[3, 0], 1),
