@@ -1,6 +1,7 @@
 """Break every rule on purpose, in many small ways, and see that a case goes red: `make mutate`.
 
-    python -m tests.mutation [--minutes=60] [--cases=40] [--sample=N] [--again=FILE] [--like=REGEX] [module ...]
+    python -m tests.mutation [--minutes=60] [--cases=40] [--sample=N] [--again=FILE] [--listed]
+        [--like=REGEX] [module ...]
 
 Each mutant of a module is put in the place of the code that runs, and the cases that run the changed lines are checked
 until one fails. What survives is compared with `survivors.txt`, which gives the reasons; the exit status is 1 where a
@@ -45,6 +46,7 @@ def main():
     parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random; all by default")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--again", help="try those that live by what an earlier run printed into this file, no others")
+    parser.add_argument("--listed", action="store_true", help="try those that survivors.txt lists, no others")
     parser.add_argument("--like", default="", help="only cases and tests whose names match this regular expression")
     arguments = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
@@ -78,6 +80,9 @@ def _chosen(every, module, arguments):
     if arguments.again:
         lived = set(pathlib.Path(arguments.again).read_text().splitlines())
         every = [mutant for mutant in every if lived & {_said(module, mutant, run) for run in (True, False)}]
+    if arguments.listed:
+        listed = survivors.known()
+        every = [mutant for mutant in every if str(mutant) in listed.get((module, mutant.function), ())]
     if arguments.sample is None or arguments.sample >= len(every):
         return every
     return random.Random(arguments.seed).sample(every, arguments.sample)

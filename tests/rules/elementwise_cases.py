@@ -143,8 +143,15 @@ def _select(x):
     return whole_rows + tf.raw_ops.Select(condition=x > 0.0, x=x * x, y=x)
 
 
+def row_of_data(x, w):
+    """A weight that meets a row of numbers `[1, 1]` that are no constants, though all examples share them."""
+    return x * (w * tf.cast(tf.shape(x)[None, :1], x.dtype))
+
+
 OTHERS = [
     Case("broadcasting", broadcast_from_the_left),
+    Case("broadcasting behind", behind(lambda x: x * tf.sin(x[0])), (2, 4)),
+    Case("broadcasting of a row", row_of_data, variables=((4,),), open=True),
     Case("Select", _select),
     Case("Select by rows, behind", behind(lambda x: tf.raw_ops.Select(condition=[True, False], x=x, y=x * x)), (2, 4)),
     Case("Select of a scalar", lambda x: tf.raw_ops.Select(condition=tf.constant(True), x=x, y=x * x)),
