@@ -62,3 +62,14 @@ def test_a_tensor_and_the_variable_that_it_is_made_of(rng):
     slopes = (x * tf.cos(x * v)).numpy()[:, :, None] * np.eye(3)
     for found, expected in zip(tf.function(both, autograph=False)(), (slopes, -slopes)):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_weight_in_two_precisions(rng):
+    v, x = tf.Variable(rng.normal(size=3)), tf.constant(rng.normal(size=(4, 3)))
+
+    def y():
+        weight = -v
+        return tf.sin(x * weight) + tf.cast(tf.cast(x, tf.float32) * tf.cast(weight, tf.float32), x.dtype)
+
+    slopes = -(x * tf.cos(x * v) + x).numpy()[:, :, None] * np.eye(3)
+    np.testing.assert_allclose(tfjac.per_example_jacobian(y, v), slopes, rtol=1e-6)

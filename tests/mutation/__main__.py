@@ -53,15 +53,18 @@ def main():
     warnings.simplefilter("ignore")
     end = time.monotonic() + 60 * arguments.minutes
     unmutated = _unmutated([ROOT / module for module in arguments.modules], arguments.like)
-    found, left_out = {}, 0
+    found, existing, wholly_tried, left_out = {}, set(), set(), 0
     for module in arguments.modules:
         every = list(mutants((ROOT / module).read_text(), str(ROOT / module)))
         chosen = _chosen(every, module, arguments)
         found[module], tried = _survivors_of(module, chosen, unmutated, arguments.cases, end)
-        left_out += len(every) - tried
+        left = [mutant for mutant in every if not any(mutant is other for other in chosen[:tried])]
+        wholly_tried |= survivors.places(module, chosen[:tried]) - survivors.places(module, left)
+        existing |= survivors.places(module, every)
+        left_out += len(left)
         print(f"{module}: {tried} of {len(every)} mutants tried, {len(found[module])} live", flush=True)
     print(f"{left_out} mutants were left out." if left_out else "All mutants were tried.")
-    sys.exit(survivors.compare(found, complete=not left_out))
+    sys.exit(survivors.compare(found, existing, wholly_tried))
 
 
 def _unmutated(paths, pattern):
@@ -81,8 +84,7 @@ def _chosen(every, module, arguments):
         lived = set(pathlib.Path(arguments.again).read_text().splitlines())
         every = [mutant for mutant in every if lived & {_said(module, mutant, run) for run in (True, False)}]
     if arguments.listed:
-        listed = survivors.known()
-        every = [mutant for mutant in every if str(mutant) in listed.get((module, mutant.function), ())]
+        every = [mutant for mutant in every if survivors.places(module, [mutant]) <= survivors.known()]
     if arguments.sample is None or arguments.sample >= len(every):
         return every
     return random.Random(arguments.seed).sample(every, arguments.sample)

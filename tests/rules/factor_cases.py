@@ -131,6 +131,11 @@ def among_examples(function):
     return rows
 
 
+def by_index_and_whole(x, w):
+    table = tf.identity(w)
+    return x * tf.gather(table, [4, 0, 4]) + tf.reduce_sum(x[:, None] * table, 1)
+
+
 def transposed_in_an_unknown_order(x, w):
     zero = tf.cast(x[0, 0] > 1e9, tf.int32)
     return tf.ensure_shape(x @ tf.transpose(w, tf.stack([1 - zero, zero])), [3, 5])
@@ -142,6 +147,7 @@ COMPUTED = {
     "Mul, rows by index": (lambda x, w: x * tf.gather(w, [4, 1]), (2, 4), (5, 4)),
     "Mul, rows in a slice": (lambda x, w: x * w[1:3], (2, 4), (5, 4)),
     "MatMul, rows by index": (lambda x, w: x @ tf.gather(w, [4, 0, 2, 2]), ROW, (5, 3)),
+    "Mul, rows by index and all": (by_index_and_whole, ROW, (5, 4)),
     "MatMul, rows in a slice": (lambda x, w: x @ w[1:5], ROW, (6, 3)),
     "MatMul, transposed in an unknown order": (transposed_in_an_unknown_order, ROW, (5, 4)),
     "Einsum, of a transposed weight": (

@@ -183,10 +183,9 @@ def _by_rows(factor, rows):
 
 def _before_transpose(op, factor, weight):
     order = tf.get_static_value(op.inputs[1])
-    if order is not None and list(order) == sorted(order):
-        return factor
-    swaps = order is not None and list(order) == [1, 0]
-    return factor.transposed(weight.shape) if swaps and isinstance(factor, OuterFactor) else None
+    if order is None or list(order) == sorted(order):
+        return None if order is None else factor
+    return factor.transposed(weight.shape) if isinstance(factor, OuterFactor) else None
 
 
 def _parts_of_tables(weights, dependence):
