@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
+from tfjac.jacobians.shapes import axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +31,21 @@ class Gathered:
     columns: int = 3
     open: str = ""
 
+    @property
+    def half(self):
+        """Half of the columns: the table is cut into rows of so many, too."""
+        return max(self.columns // 2, 1)
+
 
 CASES = [
-    Gathered("twice the same row", ((0, 2, 2), (4, 1, 0), (2, 4, 2), (1, 1, 1)), 5),
+    Gathered("twice the same row", ((0, 2, 2), (4, 1, 0), (2, 4, 2), (1, 1, 1)), 6),
     Gathered("one position", ((3,), (0,), (3,)), 5),
     Gathered("more rows than are read", ((30, 7, 30), (7, 7, 2)), 40),
     Gathered("none twice", ((30, 7), (1, 2)), 40),
     Gathered("as many rows as are read", ((3, 3), (1, 0)), 4),
     Gathered("one column, one output", ((3, 1), (1, 0)), 4, 1, 1),
+    Gathered("one column, twice the same row", ((3, 3), (1, 0)), 4, 1, 1),
+    Gathered("four columns", ((3, 2), (1, 1)), 4, 2, 4),
     Gathered("open", ((0, 2, 2), (4, 1, 0)), 5, open="nt"),
     Gathered("one position, open", ((4,), (4,), (1,)), 5, open="nt"),
     Gathered("open examples", ((0, 2, 2), (4, 1, 0)), 50, open="n"),
@@ -56,7 +64,9 @@ def check_gathered(case):
     j = _added_up(case.ids, d, rows)
     flat = j.reshape(n * m, rows * o)
     twice = 2.0 * j + _added_up(np.flip(case.ids, 0), d, rows)
-    blocks = [each.reshape(n, m, rows, o) for each in (j, _added_up(case.ids, d * (np.arange(o) == 0), rows))]
+    blocks = [
+        each.reshape(n, m, rows, o) for each in (j, _added_up(case.ids, d * (np.arange(o) >= o - case.half), rows))
+    ]
     expected = {
         "number of columns": rows * o,
         "dense": j,
@@ -104,12 +114,13 @@ def _of(case, ids, d, rows, x, u):
     assert [len(each) for each in names] == [tensor.shape.rank for tensor in factor.tensors()]
     assert names[:2] == ("nt", "nmto")
     both = factor.scaled(2.0).joined(GatherFactor(tf.reverse(ids, [0]), d, rows))
-    first_column = GatherFactor(ids * case.columns, d[..., 0][..., None], rows * case.columns)
+    cuts, last = case.columns // case.half, case.columns - case.half
+    cut = GatherFactor(ids * cuts + cuts - 1, tf.reshape(d[..., last:], [*axes(d)[:3], case.half]), rows * cuts)
     if d.shape[3] is None:
-        assert factor.joined(first_column) is None
-        first_column = GatherFactor(ids, tf.concat([d[..., :1], tf.zeros_like(d[..., 1:])], 3), rows)
+        assert factor.joined(cut) is None
+        cut = GatherFactor(ids, tf.concat([tf.zeros_like(d[..., :last]), d[..., last:]], 3), rows)
     else:
-        assert factor.joined(GatherFactor(ids, d[..., :0], rows)) is None
+        assert all(factor.joined(GatherFactor(ids, d[..., :width], rows)) is None for width in {0, last} - {case.half})
     parts = side_by_side([sparse_rows(factor, 7), sparse_rows(DenseFactor(both.dense()), 7 + factor.num_columns)])
     assert parts.columns.dtype == tf.int32
     return {
@@ -124,6 +135,6 @@ def _of(case, ids, d, rows, x, u):
         "row norms": factor.squared_row_norms(),
         "column norms": factor.squared_column_norms(),
         "scaled and joined": both.dense(),
-        "grams of rows": row_grams([factor, first_column]),
+        "grams of rows": row_grams([factor, cut]),
         "sparse rows": GatherFactor(parts.columns, parts.values[..., None], 7 + 2 * factor.num_columns).dense(),
     }

@@ -260,6 +260,7 @@ APART = [
     ),
     Case("blocks of blocks", blocks_of_blocks),
     Case("GatherNd", lambda x: tf.gather_nd(x, tf.stack([tf.range(tf.shape(x)[0]), [1, 3, 1]], 1))[:, None]),
+    Case("GatherNd, the last axis", lambda x: tf.gather_nd(x, tf.stack([tf.range(N), [1, 3, 1]], -1))[:, None]),
     Case(
         "GatherNd of a table",
         lambda x, w: tf.gather_nd(w, [[1, 2], [0, 0], [4, 1]])[:, None] * x,

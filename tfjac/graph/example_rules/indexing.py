@@ -1,6 +1,6 @@
 """Ops that read or write by index: gather and scatter with tuples of indices, updates of a block."""
 
-from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule
+from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
 from tfjac.graph.static_values import static_value
 
 
@@ -11,7 +11,7 @@ def _gather_nd(op, axis, wanted):
     depth, positions = _depth(indices, wanted)
     if axis.axis >= positions:
         return [axis.moved(axis.axis - positions + depth), SHARED]
-    return [axis if _counts_examples(indices, axis) else SHARED, axis]
+    return [axis if _counts_rows(indices) else SHARED, axis]
 
 
 @rule("ScatterNd")
@@ -40,15 +40,15 @@ def _depth(indices, wanted):
     return shape[-1], len(shape) - 1
 
 
-def _counts_examples(indices, axis):
-    """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: example n reads from row n."""
-    if axis != ExampleAxis(0) or indices.op.type != "Pack" or indices.shape.rank != 2:
+def _counts_rows(indices):
+    """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: row k reads from row k."""
+    if indices.op.type != "Pack":
         return False
     first = indices.op.inputs[0].op
     if indices.op.get_attr("axis") % 2 != 1 or first.type != "Range":
         return False
     start, step = static_value(first.inputs[0]), static_value(first.inputs[2])
-    return start is not None and step is not None and start == 0 and step == 1
+    return start == 0 and step == 1
 
 
 @rule("XlaDynamicUpdateSlice")

@@ -11,7 +11,7 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import axes
+from tfjac.jacobians.shapes import axes, wide_dtype
 
 # Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a
 # complex weight is among them: its own columns are real.
@@ -106,7 +106,8 @@ def _factor_before(op, index, factor, weight, dependence):
     """Return the factor with respect to input `index`, of which `op` made `weight`; None where it must be computed."""
     before = op.inputs[index]
     if op.type in ORDER_KEEPING:
-        return factor.real() if weight.dtype.is_complex and before.dtype.is_floating else factor
+        factor = factor.real() if weight.dtype.is_complex and before.dtype.is_floating else factor
+        return factor.cast(wide_dtype(before.dtype)) if op.type == "Cast" else factor
     if op.type == "Conj":
         return factor.conjugated()
     if op.type == "Complex" and before.shape.is_fully_defined() and before.shape == weight.shape:
