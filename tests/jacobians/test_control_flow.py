@@ -235,6 +235,11 @@ def random_in_loop(x, w):
     return tf.while_loop(lambda t, _: t < 3, lambda t, h: (t + 1, tf.matmul(h * noise(x), w)), (0, x))[1]
 
 
+def random_in_condition(x, w):
+    again = lambda t, _: (t < 3) & (noise(x) >= 0.0)  # noqa: E731
+    return tf.while_loop(again, lambda t, h: (t + 1, tf.matmul(h, w)), (0, x))[1]
+
+
 @pytest.mark.parametrize(
     "function, words",
     [
@@ -244,6 +249,7 @@ def random_in_loop(x, w):
         (array_read_and_written, "is also read there"),
         (weights_in_an_array, "reads weights from a TensorArray"),
         (random_in_loop, "RandomUniform"),
+        (random_in_condition, "RandomUniform"),
     ],
 )
 def test_refused_with_the_reason(function, words, rng):

@@ -318,6 +318,13 @@ APART = [
         (2, 4),
     ),
     Case("Einsum of an ellipsis", lambda x, w: tf.einsum("...i,...i->...", x, w), (2, 4), ((1, 2, 4),)),
+    Case("Einsum of columns", lambda x: tf.einsum("in,ik->nk", tf.transpose(x), MATRIX)),
+    Case(
+        "Einsum of a row",
+        lambda x, w: tf.einsum("...i,...i->...", x, w * tf.cast(tf.shape(x)[None, :1], x.dtype)),
+        variables=((4,),),
+        open=True,
+    ),
     Case("Einsum behind", behind(lambda x: tf.einsum("jni,ik->jnk", x, MATRIX)), (2, 4)),
     Case("SparseTensorDenseMatMul", sparse_rows(), variables=((4, 4),)),
     Case("SparseTensorDenseMatMul, adjoint", sparse_rows(True), variables=((4, 4),)),
