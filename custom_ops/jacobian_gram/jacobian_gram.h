@@ -3,9 +3,9 @@
 //     gram[p,q] = sum_nm J[n,m,p] J[n,m,q]        gradient[p] = sum_nm J[n,m,p] residual[n,m]
 //
 // `gram` is [p, p], both triangles written, exactly symmetric; `gradient` is [p], zeros where `residual` is null, else
-// residual is [n, m]. The results share no memory with the factors. J is never formed: tiles of at most kDepth rows by
-// kTile columns live in scratch memory that does not grow with n, save for factors with several positions of use, whose
-// rows are formed kDepth at a time.
+// residual is [n, m]. The results share no memory with the factors. J is never formed whole. The plan, by the sizes
+// alone: where the result fits in the cache, or a factor has several positions of use, kDepth rows at a time, from which
+// all tiles are added to; else tile by tile, its columns formed anew; blocks of wide factors from products of pairs.
 //
 // Sums run over the rows in their order, in tiles cut by sizes alone: the same bits for any number of threads.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_H_

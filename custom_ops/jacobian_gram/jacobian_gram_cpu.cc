@@ -3,9 +3,11 @@
 #include <cstring>
 
 #include "custom_ops/common/cpu/balance.h"
+#include "custom_ops/common/cpu/narrow_square.h"
 #include "custom_ops/common/cpu/outer_product.h"
 #include "custom_ops/common/cpu/symmetric.h"
 #include "custom_ops/common/cpu/tiles.h"
+#include "custom_ops/common/cpu/vectors.h"
 #include "custom_ops/jacobian_gram/gradient.h"
 #include "custom_ops/jacobian_gram/pair_products.h"
 #include "custom_ops/jacobian_rows/jacobian_rows.h"
@@ -13,7 +15,11 @@
 namespace tfjac::TFJAC_ISA {
 namespace {
 
-constexpr double kShareOfJ = 0.04;  // scratch memory that may grow with the problem, as a share of J's
+constexpr double kShareOfJ = 0.04;             // scratch memory that may grow with the problem, as a share of J's
+constexpr int64_t kLittle = int64_t{1} << 21;  // bytes of it that are always there
+constexpr int64_t kCached = int64_t{4} << 20;  // bytes of a result that stays in the cache while all of it is added to
+constexpr int64_t kSegments = 16;              // sums that are taken side by side, at most
+constexpr int64_t kRowsATime = 16;             // rows of J that a thread forms at a time
 
 // Scratch memory that one step of the computation after another uses.
 template <typename T>
@@ -50,10 +56,16 @@ struct Plan {
   Nest* nests;  // [factors.count]
   int64_t count = 0;
   int64_t widest = 0;
-  bool expand = false;  // some factor has several positions of use: form the rows, some at a time
+  bool by_rows = false;  // form the rows once, some at a time, rather than again for each tile
 
   int64_t rows() const { return factors.n * factors.m; }
-  double share_of_j() const { return kShareOfJ * static_cast<double>(rows()) * static_cast<double>(factors.p); }
+
+  // How many numbers of scratch memory there may be.
+  double Affordable() const {
+    const double share = kShareOfJ * static_cast<double>(rows()) * static_cast<double>(factors.p);
+    const double little = static_cast<double>(kLittle / static_cast<int64_t>(sizeof(T)));
+    return share > little ? share : little;
+  }
 
   // Whether the tile of the blocks x, y is made from pair products.
   bool FromPairs(int64_t x, int64_t y) const {
@@ -84,17 +96,113 @@ bool MakePlan(const Runtime& runtime, Plan<T>* plan) {
   plan->blocks = static_cast<Block*>(runtime.allocate(runtime.self, most * sizeof(Block)));
   plan->nests = static_cast<Nest*>(runtime.allocate(runtime.self, factors.count * sizeof(Nest)));
   if (plan->blocks == nullptr || plan->nests == nullptr) return false;
+  plan->by_rows = factors.p * factors.p * static_cast<int64_t>(sizeof(T)) <= kCached;
   int64_t begin = 0;  // of the columns not yet in a block
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
     plan->nests[k] = NestOf(f);
-    plan->expand = plan->expand || f.t != 1;
+    plan->by_rows = plan->by_rows || f.t != 1;
     if (!PairsPay(f, factors.m)) continue;
     AddBlocks(begin, f.column, -1, plan);
     begin = f.column + Columns(f);
     AddBlocks(f.column, begin, k, plan);
   }
   AddBlocks(begin, factors.p, -1, plan);
+  return true;
+}
+
+// The rows [row, row + depth) of J, to `some` with `ld` numbers between them.
+template <typename T>
+void FormRows(const Runtime& runtime, const Factors<T>& factors, int64_t row, int64_t depth, T* some, int64_t ld) {
+  double cost = 0;  // of a row
+  for (int64_t k = 0; k < factors.count; ++k) {
+    cost += static_cast<double>(factors.factor[k].t * Columns(factors.factor[k]));
+  }
+  const int64_t tasks = Ceiling(depth, kRowsATime);
+  ForEach(runtime, Workers(runtime, tasks, cost * kRowsATime), tasks, [&](int64_t task, int64_t) {
+    const int64_t begin = task * kRowsATime, end = Smaller(begin + kRowsATime, depth);
+    for (int64_t k = 0; k < factors.count; ++k) {
+      const Factor<T>& f = factors.factor[k];
+      ExpandFactor(f, factors.m, row + begin, row + end, some + begin * ld + f.column, ld);
+    }
+  });
+}
+
+// Add what the rows [row, end) of J make to the lower triangle of `gram`, and to `gradient` unless `residual` is null: at most
+// `most` of them are formed at a time, in `some`, with `ld` numbers between them and kPadding behind, and all tiles use them.
+template <typename T>
+void AddRows(const Runtime& runtime, const Plan<T>& plan, const T* residual, int64_t row, int64_t end, int64_t most,
+             T* some, int64_t ld, T* gram, T* gradient) {
+  const int64_t p = plan.factors.p, tiles = TriangleSize(plan.count);
+  const int64_t tasks = tiles + (residual == nullptr ? 0 : plan.count);
+  for (; row < end; row += most) {
+    const int64_t depth = Smaller(most, end - row);
+    FormRows(runtime, plan.factors, row, depth, some, ld);
+    const double cost = static_cast<double>(depth) * p * p / static_cast<double>(tasks);
+    ForEach(runtime, Workers(runtime, tasks, cost), tasks, [&](int64_t task, int64_t) {
+      if (task >= tiles) {
+        const Block& block = plan.blocks[task - tiles];
+        AddTransposedProduct(block.end - block.begin, 1, depth, some + block.begin, ld, residual + row, 1,
+                             gradient + block.begin, 1);
+        return;
+      }
+      const int64_t index = tiles - 1 - task;  // the large ones first
+      const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
+      if (plan.FromPairs(x, y)) return;
+      const Area area = plan.AreaOf(x, y);
+      T* const tile = gram + area.row * p + area.column;
+      if (x == y && area.rows <= kNarrow) {
+        AddNarrowSquare(area.rows, depth, some + area.row, ld, tile, p);
+      } else if (x == y) {
+        AddTransposedSquare(area.rows, depth, some + area.row, ld, tile, p);
+      } else {
+        AddTransposedProduct(area.rows, area.columns, depth, some + area.row, ld, some + area.column, ld, tile, p);
+      }
+    });
+  }
+}
+
+// All that is made from rows. Where there is one tile, the rows are cut into segments, whose sums are taken side by side and
+// added up; into how many depends on the sizes alone.
+template <typename T>
+bool GramByRows(const Runtime& runtime, const Plan<T>& plan, const T* residual, T* gram, T* gradient) {
+  const int64_t p = plan.factors.p, rows = plan.rows(), tiles = TriangleSize(plan.count), sums = p * p + p;
+  if (p == 0) return true;
+  const double affordable = plan.Affordable();
+  int64_t segments = plan.count > 1 ? 1 : Smaller(kSegments, Ceiling(rows, 2 * kDepth));
+  segments = Smaller(segments, static_cast<int64_t>(affordable / static_cast<double>(sums)));
+  segments = segments < 1 ? 1 : segments;
+  const int64_t length = Ceiling(rows, segments);
+  const int64_t ld = Ceiling(p, kPadding) * kPadding;
+  int64_t most = static_cast<int64_t>(affordable / static_cast<double>(ld));
+  most = most < 16 ? 16 : Smaller(most, kDepth);
+
+  std::memset(gram, 0, p * p * sizeof(T));
+  std::memset(gradient, 0, p * sizeof(T));
+  const int64_t workers = segments > 1 ? Workers(runtime, segments, static_cast<double>(length) * p * p) : 1;
+  const int64_t room = most * ld + kPadding, apart = segments > 1 ? segments * sums : 0;
+  T* const memory = static_cast<T*>(runtime.allocate(runtime.self, (workers * room + apart) * sizeof(T)));
+  if (memory == nullptr) return false;
+  std::memset(memory, 0, (workers * room + apart) * sizeof(T));
+  if (segments == 1) {
+    AddRows(runtime, plan, residual, 0, rows, most, memory, ld, gram, gradient);
+  } else {
+    const Runtime alone{runtime.self, 1, runtime.run, runtime.allocate};
+    T* const partial = memory + workers * room;
+    ForEach(runtime, workers, segments, [&](int64_t segment, int64_t worker) {
+      T* const sum = partial + segment * sums;
+      const int64_t begin = segment * length, end = Smaller(begin + length, rows);
+      AddRows(alone, plan, residual, begin, end, most, memory + worker * room, ld, sum, sum + p * p);
+    });
+    for (int64_t segment = 0; segment < segments; ++segment) {
+      Axpy(T(1), partial + segment * sums, gram, p * p);
+      Axpy(T(1), partial + segment * sums + p * p, gradient, p);
+    }
+  }
+  ForEach(runtime, Workers(runtime, tiles, static_cast<double>(kTile * kTile)), tiles, [&](int64_t index, int64_t) {
+    const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
+    if (!plan.FromPairs(x, y)) Mirror(plan.AreaOf(x, y), p, gram);
+  });
   return true;
 }
 
@@ -116,15 +224,16 @@ void FillPanel(const Plan<T>& plan, const Block& block, int64_t row, int64_t dep
   }
 }
 
-// tile = the sum over the rows [row, end) for the blocks x >= y; panels are made and used kDepth rows at a time.
+// tile = the sum over all rows for the blocks x >= y; panels are made and used kDepth rows at a time.
 template <typename T>
-void ComputeTile(const Plan<T>& plan, int64_t x, int64_t y, int64_t row, int64_t end, T* scratch, T* tile) {
+void ComputeTile(const Plan<T>& plan, int64_t x, int64_t y, T* scratch, T* tile) {
   const Area area = plan.AreaOf(x, y);
+  const int64_t rows = plan.rows();
   T* const left = scratch;
   T* const right = scratch + kDepth * plan.widest;
   std::memset(tile, 0, area.rows * area.columns * sizeof(T));
-  for (; row < end; row += kDepth) {
-    const int64_t depth = Smaller(kDepth, end - row);
+  for (int64_t row = 0; row < rows; row += kDepth) {
+    const int64_t depth = Smaller(kDepth, rows - row);
     FillPanel(plan, plan.blocks[x], row, depth, left);
     if (x == y) {
       AddTransposedSquare(area.rows, depth, left, area.rows, tile, area.columns);
@@ -135,83 +244,21 @@ void ComputeTile(const Plan<T>& plan, int64_t x, int64_t y, int64_t row, int64_t
   }
 }
 
-// Tiles one by one, each over all rows. Where there are few tiles, the rows are cut into segments that are summed
-// afterwards, so that there is work for several threads; into how many depends on the sizes alone.
+// Tiles one by one, each over all rows, which are formed again for each: where the result does not fit in the cache.
 template <typename T>
 bool GramByTiles(const Runtime& runtime, const Plan<T>& plan, Scratch<T>* scratch_memory, T* gram) {
-  const int64_t p = plan.factors.p, rows = plan.rows(), tiles = TriangleSize(plan.count);
-  const int64_t affordable = static_cast<int64_t>(plan.share_of_j() / (static_cast<double>(p) * p));
-  const int64_t wanted = Smaller(Smaller(16, Ceiling(rows, 4 * kDepth)), Ceiling(16, tiles));
-  const int64_t segments = affordable < 2 ? 1 : Smaller(wanted, affordable);
-  const int64_t length = Ceiling(Ceiling(rows, segments), kDepth) * kDepth;
-
-  const int64_t tasks = tiles * segments;
-  const double cost = static_cast<double>(rows) * p * p / static_cast<double>(tasks);
-  const int64_t workers = Workers(runtime, tasks, cost);
-  const int64_t panels = 2 * kDepth * plan.widest, square = plan.widest * plan.widest;
-  const int64_t room = panels + square;
-  const int64_t sums = segments > 1 ? tasks * square : 0;
-  T* const memory = scratch_memory->Get(workers * room + sums);
+  const int64_t p = plan.factors.p, tiles = TriangleSize(plan.count);
+  const double cost = static_cast<double>(plan.rows()) * p * p / static_cast<double>(tiles);
+  const int64_t workers = Workers(runtime, tiles, cost);
+  const int64_t panels = 2 * kDepth * plan.widest, room = panels + plan.widest * plan.widest;
+  T* const memory = scratch_memory->Get(workers * room);
   if (memory == nullptr) return false;
-  T* const partial = memory + workers * room;
-
-  ForEach(runtime, workers, tasks, [&](int64_t task, int64_t worker) {
-    const int64_t index = task / segments, begin = task % segments * length;
+  ForEach(runtime, workers, tiles, [&](int64_t index, int64_t worker) {
     const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
     if (plan.FromPairs(x, y)) return;
     T* const scratch = memory + worker * room;
-    T* const tile = segments > 1 ? partial + task * square : scratch + panels;
-    ComputeTile(plan, x, y, begin, Smaller(begin + length, rows), scratch, tile);
-    if (segments == 1) StoreTile(tile, plan.AreaOf(x, y), p, gram);
-  });
-  for (int64_t index = 0; segments > 1 && index < tiles; ++index) {
-    const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
-    if (plan.FromPairs(x, y)) continue;
-    const Area area = plan.AreaOf(x, y);
-    T* const tile = partial + index * segments * square;
-    for (int64_t s = 1; s < segments; ++s) Axpy(T(1), tile + s * square, tile, area.rows * area.columns);
-    StoreTile(tile, area, p, gram);
-  }
-  return true;
-}
-
-// Rows some at a time, all tiles for each: a row of a factor with several positions of use costs too much to be formed
-// again for every tile.
-template <typename T>
-bool GramByRows(const Runtime& runtime, const Plan<T>& plan, T* gram) {
-  const Factors<T>& factors = plan.factors;
-  const int64_t p = factors.p, rows = plan.rows(), tiles = TriangleSize(plan.count);
-  const int64_t affordable = static_cast<int64_t>(plan.share_of_j() / static_cast<double>(p));
-  const int64_t depth_limit = affordable < 16 ? 16 : Smaller(affordable, kDepth);
-  T* const some = static_cast<T*>(runtime.allocate(runtime.self, depth_limit * p * sizeof(T)));
-  if (some == nullptr) return false;
-  std::memset(gram, 0, p * p * sizeof(T));
-  double positions = 1;
-  for (int64_t k = 0; k < factors.count; ++k) positions += static_cast<double>(factors.factor[k].t);
-  for (int64_t row = 0; row < rows; row += depth_limit) {
-    const int64_t depth = Smaller(depth_limit, rows - row);
-    ForEach(runtime, Workers(runtime, depth, positions * p), depth, [&](int64_t r, int64_t) {
-      for (int64_t k = 0; k < factors.count; ++k) {
-        const Factor<T>& f = factors.factor[k];
-        ExpandFactor(f, factors.m, row + r, row + r + 1, some + r * p + f.column, p);
-      }
-    });
-    const double cost = static_cast<double>(depth) * p * p / static_cast<double>(tiles);
-    ForEach(runtime, Workers(runtime, tiles, cost), tiles, [&](int64_t index, int64_t) {
-      const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
-      if (plan.FromPairs(x, y)) return;
-      const Area area = plan.AreaOf(x, y);
-      T* const tile = gram + area.row * p + area.column;
-      if (x == y) {
-        AddTransposedSquare(area.rows, depth, some + area.row, p, tile, p);
-      } else {
-        AddTransposedProduct(area.rows, area.columns, depth, some + area.row, p, some + area.column, p, tile, p);
-      }
-    });
-  }
-  ForEach(runtime, Workers(runtime, tiles, static_cast<double>(kTile * kTile)), tiles, [&](int64_t index, int64_t) {
-    const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
-    if (!plan.FromPairs(x, y)) Mirror(plan.AreaOf(x, y), p, gram);
+    ComputeTile(plan, x, y, scratch, scratch + panels);
+    StoreTile(scratch + panels, plan.AreaOf(x, y), p, gram);
   });
   return true;
 }
@@ -231,7 +278,7 @@ bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, Scratch<T>* scratc
       memory = scratch_memory->Get(runtime.threads * room);
       if (memory == nullptr) return false;
       const int64_t size = block.folded_size();
-      const bool fold_first = factors.m > 1 && size > 0 && static_cast<double>(size) <= plan.share_of_j();
+      const bool fold_first = factors.m > 1 && size > 0 && static_cast<double>(size) <= plan.Affordable();
       if (fold_first && size > folded_room) {
         folded = static_cast<T*>(runtime.allocate(runtime.self, size * sizeof(T)));
         if (folded == nullptr) return false;
@@ -286,8 +333,10 @@ bool JacobianGram(const Runtime& runtime, const Factors<T>& given, const T* resi
   Plan<T> plan{factors, nullptr, nullptr};
   Scratch<T> scratch(runtime);
   return MakePlan(runtime, &plan) &&
-         (plan.expand ? GramByRows(runtime, plan, gram) : GramByTiles(runtime, plan, &scratch, gram)) &&
-         GramByPairs(runtime, plan, &scratch, gram) && Gradient(runtime, factors, residual, &scratch, gradient);
+         (plan.by_rows ? GramByRows(runtime, plan, residual, gram, gradient)
+                       : GramByTiles(runtime, plan, &scratch, gram) &&
+                             Gradient(runtime, factors, residual, &scratch, gradient)) &&
+         GramByPairs(runtime, plan, &scratch, gram);
 }
 
 #define INSTANTIATE(T) template bool JacobianGram(const Runtime&, const Factors<T>&, const T*, T*, T*);

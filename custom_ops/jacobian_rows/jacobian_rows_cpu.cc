@@ -82,17 +82,28 @@ bool JacobianRows(const Runtime& runtime, const Factors<T>& factors, T* rows) {
 
 template <typename T>
 void ExpandFactor(const Factor<T>& f, int64_t m_size, int64_t row_begin, int64_t row_end, T* out, int64_t ld) {
+  if (f.t != 1) {
+    for (int64_t row = row_begin; row < row_end; ++row, out += ld) {
+      WriteSumOfProducts(f, RowOfA(f, row / m_size, 0, 0), RowOfD(f, m_size, row / m_size, row % m_size, 0, 0), out);
+    }
+    return;
+  }
   const Nest nest = NestOf(f);
-  for (int64_t row = row_begin; row < row_end; ++row, out += ld) {
-    const int64_t n = row / m_size, m = row % m_size;
+  int64_t n = row_begin / m_size, m = row_begin % m_size;
+  const T* d = RowOfD(f, m_size, n, m, 0, 0);
+  for (int64_t row = row_begin; row < row_end; ++row, out += ld, d += f.g * f.o) {
     const T* const a = RowOfA(f, n, 0, 0);
-    const T* const d = RowOfD(f, m_size, n, m, 0, 0);
-    if (f.t == 1) {
+    if (f.g * f.i == 1) {
+      const T scale = *a;
+      for (int64_t k = 0; k < f.o; ++k) out[k] = scale * d[k];
+    } else if (f.g * f.o == 1) {
+      const T scale = *d;
+      for (int64_t k = 0; k < f.i; ++k) out[k] = scale * a[k];
+    } else {
       DirectWriter<T> writer(out);
       WriteOuterProduct(nest, a, d, 0, Columns(f), &writer);
-    } else {
-      WriteSumOfProducts(f, a, d, out);
     }
+    if (++m == m_size) m = 0, ++n;
   }
 }
 

@@ -19,6 +19,7 @@ GRAM_CASES = {
     "segments_of_rows": (5000, 1, [(1, 1, 4, 3, "gio"), (1, 1, 1, 3, "gio")]),
     "segments_of_rows_and_residuals": (2100, 2, [(1, 2, 2, 3, "iog")]),
     "rows_formed_in_chunks": (150, 3, [(5, 1, 9, 8, "gio"), (1, 1, 40, 12, "gio"), (3, 2, 4, 10, "oig")]),
+    "rows_formed_for_each_tile": (270, 1, [(1, 1, 3, 410, "ogi"), (1, 1, 1, 17, "gio")]),
     "one_wide_block": (40, 2, [(1, 1, 1, 700, "gio")]),
     "groups_in_tiles": (20, 2, [(1, 4, 15, 9, "igo")]),
 }

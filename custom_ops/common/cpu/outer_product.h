@@ -65,8 +65,11 @@ static inline void WriteOuterProduct(const Nest& nest, const T* a, const T* d, i
                                      Writer* writer) {
   const Nest::Axis &slow = nest.axes[0], &middle = nest.axes[1], &fast = nest.axes[2];
   if (begin >= end) return;
-  int64_t line = begin / fast.size, z = begin % fast.size;
-  int64_t x = line / middle.size, y = line % middle.size;
+  int64_t x = 0, y = 0, z = 0;
+  if (begin > 0) {
+    const int64_t line = begin / fast.size;
+    x = line / middle.size, y = line % middle.size, z = begin % fast.size;
+  }
   while (begin < end) {
     const int64_t left = fast.size - z;
     const int64_t count = left < end - begin ? left : end - begin;
