@@ -1,4 +1,5 @@
-"""The Schur complement against dense normal equations in NumPy, SciPy's minimum, and the solvers that factor all."""
+"""The Schur complement, factored and by conjugate gradients, against dense normal equations in NumPy, SciPy's minimum,
+and the solvers that factor all."""
 
 import numpy as np
 import pytest
@@ -6,7 +7,18 @@ import scipy.optimize
 import tensorflow as tf
 
 import tfjac
-from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt, NielsenDamping, least_squares
+from tests.optimizers.gauss_newton import damped_step, first_step, rows_of_jacobian
+from tfjac.optimizers import (
+    AutoSolver,
+    IterativeSchurSolver,
+    LeastSquaresProblem,
+    LevenbergMarquardt,
+    NielsenDamping,
+    least_squares,
+)
+from tfjac.optimizers.linearisation import Coupled, Elimination
+from tfjac.optimizers.problem.residuals import problem_of_residuals
+from tfjac.optimizers.solvers.schur_jacobi import SchurJacobi
 
 CAMERAS, POINTS = 4, 15
 
@@ -67,9 +79,20 @@ class Bundle:
 
 @pytest.mark.parametrize("scaling, order", [("identity", (0, 1, 2)), ("marquardt", (2, 1, 0))])
 def test_steps_are_those_of_dense_equations(order, scaling, rng, implementation):
+    _assert_steps_are_dense(order, scaling, "schur", rng)
+
+
+@pytest.mark.parametrize(
+    "scaling, order, kind", [("identity", (0, 1, 2), "schur_jacobi"), ("marquardt", (2, 1, 0), "block_jacobi")]
+)
+def test_products_alone_lead_to_the_same_steps(order, scaling, kind, rng):
+    _assert_steps_are_dense(order, scaling, IterativeSchurSolver(1e-13, 500, kind), rng)
+
+
+def _assert_steps_are_dense(order, scaling, solver, rng):
     bundle = Bundle(rng)
     bundle.variables = [bundle.variables[k] for k in order]
-    optimizer = LevenbergMarquardt(NielsenDamping(1e-3), scaling, "schur")
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-3), scaling, solver)
     for _ in range(3):
         (r, jacobian), before = [part.numpy() for part in bundle.dense()], bundle.x
         report = optimizer.minimize(bundle.residuals, bundle.variables)
@@ -78,6 +101,59 @@ def test_steps_are_those_of_dense_equations(order, scaling, rng, implementation)
         expected = before - np.linalg.solve(damped, jacobian.T @ r)
         assert report.accepted
         np.testing.assert_allclose(bundle.x, expected, rtol=1e-8, atol=1e-10)
+
+
+class Pairs:
+    """Points seen from two places at once, which may be one; examples that read the same; a scale for all."""
+
+    def __init__(self, rng):
+        self.places, self.points = tf.Variable(rng.normal(size=(4, 2))), tf.Variable(rng.normal(size=(7, 3)))
+        self.scale = tf.Variable([0.7, 1.2], dtype=tf.float64)
+        self.variables = [self.places, self.points, self.scale]
+        self.pairs = np.array([[0, 1], [1, 1], [2, 0], [3, 2], [0, 1], [2, 3], [1, 3], [0, 0], [3, 1], [2, 1]] * 2)
+        self.point = np.arange(20) // 2 % 7
+
+    def __call__(self):
+        first, second = tf.unstack(tf.gather(self.places, self.pairs), axis=1)
+        point = tf.gather(self.points, self.point)
+        seen = self.scale * tf.sin(point[:, :2] + first) + point[:, 2:] * second
+        return [seen, tf.gather(self.places, [0, 2]) - 0.3, 0.1 * self.points, self.scale[None] - 1.0]
+
+
+def test_examples_that_read_several_rows_under_xla(rng):
+    pairs = Pairs(rng)
+    expected = damped_step(pairs, pairs.variables)
+    loss = lambda: tf.add_n([tf.reduce_sum(part**2) / 2 for part in pairs()])  # noqa: E731
+    step, _ = first_step(loss, pairs.variables, solver=IterativeSchurSolver(1e-13, 500), jit_compile=True)
+    np.testing.assert_allclose(step, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_preconditioner_is_the_blocks_of_the_complement(rng):
+    """Where no two examples read the same rows of both tables; beside blocks cut out of the dense complement."""
+    pairs = Pairs(rng)
+    pairs.pairs, pairs.point = np.array([[0, 1], [1, 1], [2, 0], [3, 2], [3, 2], [2, 3]]), np.array([0, 1, 1, 2, 3, 5])
+    mass, vector = rng.uniform(0.1, 2, size=31), rng.normal(size=10)
+
+    @tf.function(autograph=False)
+    def applied():
+        linearisation = problem_of_residuals(pairs(), pairs.variables).linearise()
+        coupled = Coupled(linearisation, Elimination.of(linearisation.jacobian))
+        others, own = coupled.elimination.split(tf.constant(mass))
+        whitened, known = coupled.whitened(coupled.own_gram() + tf.linalg.diag(own))
+        diagonal = coupled.elimination.split(linearisation.diagonal())[0]
+        precondition = SchurJacobi("schur_jacobi", coupled, diagonal).inverse(whitened, others)
+        return precondition(tf.constant(vector)), whitened.product(tf.constant(vector)) + others * vector, known
+
+    _, jacobian = rows_of_jacobian(pairs, pairs.variables)
+    matrix, own = jacobian.T @ jacobian + np.diag(mass), np.arange(8, 29)
+    stays = np.delete(np.arange(31), own)
+    lost = matrix[np.ix_(stays, own)] @ np.linalg.solve(matrix[np.ix_(own, own)], matrix[np.ix_(own, stays)])
+    complement = matrix[np.ix_(stays, stays)] - lost
+    blocks = np.kron(np.eye(5), np.ones((2, 2))) * complement
+    preconditioned, product, known = applied()
+    assert known
+    np.testing.assert_allclose(product, complement @ vector, rtol=1e-9)
+    np.testing.assert_allclose(preconditioned, np.linalg.solve(blocks, vector), rtol=1e-9)
 
 
 def ways():
@@ -96,12 +172,36 @@ def test_ends_where_the_factorisation_of_all_ends(options, rng):
     bundle, ends = Bundle(rng), {}
     for solver in ("schur", "cholesky"):
         bundle.reset()
-        found = least_squares(bundle.residuals, bundle.variables, solver=solver, **options)
-        assert found.success, found.message
-        ends[solver] = found.cost, found.steps, bundle.x
+        ends[solver] = _end(bundle, solver, options)
     np.testing.assert_allclose(ends["schur"][0], ends["cholesky"][0], rtol=1e-9)
     np.testing.assert_allclose(ends["schur"][2], ends["cholesky"][2], rtol=1e-4, atol=1e-5)
     assert ends["schur"][1] == ends["cholesky"][1]
+
+
+def test_products_alone_lead_to_where_the_factorisation_ends(rng):
+    """As well as it pays, so by other steps."""
+    held = np.tile((np.arange(CAMERAS) == 2)[:, None], [1, 5])
+    options = {
+        "loss": ["huber", None, None],
+        "loss_scale": 0.01,
+        "prior": (0.0, [None, 0.2, None]),
+        "fixed": [held, None, None],
+        "bounds": (None, [None, 1.2, None]),
+        "ftol": 1e-12,
+    }
+    bundle, ends = Bundle(rng), []
+    for solver in ("schur_cg", "cholesky"):
+        bundle.reset()
+        ends.append(_end(bundle, solver, options)[0])
+        np.testing.assert_array_equal(bundle.cameras.numpy()[held], bundle.start[0][held])
+        assert (bundle.points.numpy() <= 1.2).all()
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-7)
+
+
+def _end(bundle, solver, options):
+    found = least_squares(bundle.residuals, bundle.variables, solver=solver, **options)
+    assert found.success, found.message
+    return found.cost, found.steps, bundle.x
 
 
 def test_scipy_finds_the_same_minimum(rng):
@@ -139,13 +239,13 @@ def test_points_that_nothing_determines_stay_and_disturb_no_other(rng):
         return [seen, known]
 
     ends = {}
-    for solver in ("schur", "qr"):
+    for solver in ("schur", "schur_cg", "qr"):
         bundle.reset()
         found = least_squares(residuals, bundle.variables, solver=solver)
         assert found.success and np.isfinite(bundle.x).all()
         np.testing.assert_array_equal(bundle.points[3], bundle.start[1][3])
         ends[solver] = found.cost
-    np.testing.assert_allclose(ends["schur"], ends["qr"], rtol=1e-6)
+    np.testing.assert_allclose([ends["schur"], ends["schur_cg"]], ends["qr"], rtol=1e-6)
 
 
 def test_auto_finds_it_and_says_so(rng):
@@ -158,11 +258,33 @@ def test_auto_finds_it_and_says_so(rng):
     assert LeastSquaresProblem(lambda: x @ weights[:2], [weights]).plan().solver == "qr"
 
 
+def test_auto_multiplies_where_what_is_left_does_not_fit(rng):
+    table, others = tf.Variable(rng.normal(size=(200, 3))), tf.Variable(rng.normal(size=(150, 3)))
+    ids, x = rng.integers(0, [[200], [150]], size=(2, 900)), rng.normal(size=(900, 3))
+    residuals = lambda: [tf.gather(table, ids[0]) + tf.gather(others, ids[1]) - x, 0.1 * others, 0.1 * table]  # noqa: E731
+    problem = LeastSquaresProblem(residuals, [table, others], solver=AutoSolver(memory_budget=1e6))
+    plan = problem.plan()
+    assert plan.solver == "schur_cg" and "no matrix" in str(plan) and 0 < plan.memory < 1e6
+    assert "200 rows of 3" in plan.reason and "450 × 450, which does not fit" in plan.reason
+    matrix = np.concatenate([np.eye(350)[ids[0]] + np.eye(350)[200 + ids[1]], 0.1 * np.eye(350)])
+    expected, *_ = np.linalg.lstsq(matrix, np.concatenate([x, np.zeros((350, 3))]))
+    assert problem.solve().success
+    np.testing.assert_allclose(np.concatenate([table, others]), expected, atol=1e-4)
+
+
+def test_options_of_the_iterative_one():
+    options = {"tolerance": 0.1, "max_iterations": 7, "preconditioner": "block_jacobi"}
+    assert IterativeSchurSolver.from_config(options).get_config() == options
+    with pytest.raises(ValueError, match=r"must be one of 'schur_jacobi', 'block_jacobi'. .*Received"):
+        IterativeSchurSolver(preconditioner="shur_jacobi")
+
+
 def test_refused_where_rows_meet(rng):
     table = tf.Variable(rng.normal(size=(9, 2)))
     steps = lambda: tf.gather(table, tf.range(1, 9)) - tf.gather(table, tf.range(8))  # noqa: E731
-    with pytest.raises(ValueError, match="eliminates a variable of which each example reads one row"):
-        least_squares(steps, [table], solver="schur")
+    for solver in ("schur", "schur_cg"):
+        with pytest.raises(ValueError, match=f"'{solver}' eliminates a variable of which each example reads one row"):
+            least_squares(steps, [table], solver=solver)
 
 
 def test_embeddings_in_a_keras_model(rng):
@@ -176,11 +298,14 @@ def test_embeddings_in_a_keras_model(rng):
     who, what = rng.integers(0, 40, 300), rng.integers(0, 9, 300)
     rating = np.sum(rng.normal(size=(40, 2))[who] * rng.normal(size=(9, 2))[what], axis=1, keepdims=True)
     losses, start = {}, [0.5 * rng.normal(size=weight.shape) for weight in model.get_weights()]
-    for solver in ("schur", "cholesky"):
+    for solver in ("schur", IterativeSchurSolver(1e-6), "cholesky"):
         model.set_weights(start)
         model.compile(tfjac.LevenbergMarquardt(solver=solver), loss="mse")
-        losses[solver] = model.fit([who, what], rating, batch_size=300, epochs=6, verbose=0).history["loss"]
+        losses[getattr(solver, "name", solver)] = model.fit(
+            [who, what], rating, batch_size=300, epochs=6, verbose=0
+        ).history["loss"]
     np.testing.assert_allclose(losses["schur"], losses["cholesky"], rtol=1e-3)
+    np.testing.assert_allclose(losses["schur_cg"], losses["cholesky"], rtol=1e-3)
     assert losses["schur"][-1] < losses["schur"][0] / 10
 
 

@@ -5,6 +5,7 @@ from tfjac.optimizers.solvers.auto import AutoSolver
 from tfjac.optimizers.solvers.base import Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver
+from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.lsmr import LSMRSolver
 from tfjac.optimizers.solvers.qr import QRSolver
@@ -16,6 +17,7 @@ __all__ = [
     "AutoSolver",
     "CholeskySolver",
     "ConjugateGradientSolver",
+    "IterativeSchurSolver",
     "KernelSolver",
     "LSMRSolver",
     "QRSolver",
@@ -36,6 +38,7 @@ SOLVERS = {
     "cg": ConjugateGradientSolver,
     "lsmr": LSMRSolver,
     "schur": SchurSolver,
+    "schur_cg": IterativeSchurSolver,
     "sparse": SparseSolver,
 }
 

@@ -7,6 +7,7 @@ from tfjac.optimizers.options import positive
 from tfjac.optimizers.solvers.base import Choice, Solver
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
+from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
@@ -49,7 +50,8 @@ class AutoSolver(Solver):
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
     - p > 2048, tables alone that are read by index, at most 16 numbers of J for each of their elements and residual of
       an example, and not under XLA: `"sparse"`;
-    - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`.
+    - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`;
+    - wherever this leads to `"cg"`, and a variable can be eliminated: `"schur_cg"`.
 
     Where several processes share the residuals: `"cholesky"`, or `"cg"` where that is over the budget.
 
@@ -58,13 +60,22 @@ class AutoSolver(Solver):
 
     Args:
         memory_budget: bytes that the matrix and its factor may take.
-        iterative: whether `"cg"` may be chosen; without it, the smaller matrix is factored whatever that takes.
+        iterative: whether `"cg"` or `"schur_cg"` may be chosen; without them, the smaller matrix is factored whatever
+            that takes.
     """
 
     name = "auto"
     names = tuple(
         solver.name
-        for solver in (QRSolver, KernelSolver, CholeskySolver, ConjugateGradientSolver, SchurSolver, SparseSolver)
+        for solver in (
+            QRSolver,
+            KernelSolver,
+            CholeskySolver,
+            ConjugateGradientSolver,
+            SchurSolver,
+            SparseSolver,
+            IterativeSchurSolver,
+        )
     )
 
     def __init__(self, memory_budget=4 * 2**30, iterative=True):
@@ -94,12 +105,13 @@ class AutoSolver(Solver):
     def possible(self, sizes):
         """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
         square = self._fits(sizes)
+        products = ConjugateGradientSolver() if sizes.elimination is None else IterativeSchurSolver()
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),
             (SchurSolver(), self._eliminates(sizes)),
             (SparseSolver(), self._keeps_apart(sizes)),
-            (ConjugateGradientSolver(), self.iterative and (sizes.parameters > LARGE or not square)),
+            (products, self.iterative and (sizes.parameters > LARGE or not square)),
         ]
         return tuple(solver for solver, would in would_do if would)
 
@@ -131,8 +143,8 @@ class AutoSolver(Solver):
         if "sparse" in costs:
             read = sum((n * k for n, _, k in sizes.touched()), start=0.0)
             ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if "schur" in costs else -3, 5)
-        if "cg" in costs:
-            ranks["cg"] = _where(PAYS * iterative_effort(costs["cg"]) <= exact, -2, 2)
+        for name in {"cg", "schur_cg"} & set(costs):
+            ranks[name] = _where(PAYS * iterative_effort(costs[name]) <= exact, -2, 2)
         ranks = [ranks[solver.name] for solver in solvers]
         return tf.argmin(tf.stack(ranks), output_type=tf.int32) if tf.is_tensor(sizes.rows) else ranks.index(min(ranks))
 

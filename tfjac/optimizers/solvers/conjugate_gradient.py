@@ -78,29 +78,40 @@ class _MatrixFree(ProductSystem):
             mass = damping * scaling + self.prior.precision
             gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
             square = self.linearisation.jacobian.square(self.linearisation.residual if residual is None else residual)
-            return finite_or_zeros(self._conjugate_gradients(gradient, square, mass, self.preconditioner.inverse(mass)))
+            product = lambda vector: self.linearisation.curvature(vector) + mass * vector  # noqa: E731
+            precondition = self.preconditioner.inverse(mass)
+            return finite_or_zeros(conjugate_gradients(product, -gradient, square, precondition, self.options))
 
         return solve
 
-    def _conjugate_gradients(self, gradient, square, mass, precondition):
-        """Hestenes & Stiefel 1952, preconditioned, on (JᵀJ + diag(mass)) p = −g from p = 0; `square` is ‖r‖²."""
-        first = precondition(-gradient)
-        energy = tf.tensordot(-gradient, first, 1)
-        limit = forcing_term(self.options.tolerance, energy, square) ** 2 * energy
 
-        def unfinished(count, step, residual, direction, energy):
-            return (count < self.options.max_iterations) & (energy > limit)
+def conjugate_gradients(product, right, square, precondition, options):
+    """Return x with A x = b, as well as it pays: Hestenes & Stiefel 1952, preconditioned, from x = 0.
 
-        def iterate(count, step, residual, direction, energy):
-            image = self.linearisation.curvature(direction) + mass * direction
-            length = energy / tf.tensordot(direction, image, 1)
-            step, residual = step + length * direction, residual - length * image
-            preconditioned = precondition(residual)
-            new_energy = tf.tensordot(residual, preconditioned, 1)
-            return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
+    Args:
+        product: function from v to A v, A positive definite.
+        right: b.
+        square: ‖r‖², the residuals' squares, which b is measured by.
+        precondition: function from s to P⁻¹s.
+        options: what has the `tolerance` and `max_iterations` of `ConjugateGradientSolver`.
+    """
+    first = precondition(right)
+    energy = tf.tensordot(right, first, 1)
+    limit = forcing_term(options.tolerance, energy, square) ** 2 * energy
 
-        start = (tf.constant(0), tf.zeros_like(first), -gradient, first, energy)
-        return tf.while_loop(unfinished, iterate, start)[1]
+    def unfinished(count, step, residual, direction, energy):
+        return (count < options.max_iterations) & (energy > limit)
+
+    def iterate(count, step, residual, direction, energy):
+        image = product(direction)
+        length = energy / tf.tensordot(direction, image, 1)
+        step, residual = step + length * direction, residual - length * image
+        preconditioned = precondition(residual)
+        new_energy = tf.tensordot(residual, preconditioned, 1)
+        return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
+
+    start = (tf.constant(0), tf.zeros_like(first), right, first, energy)
+    return tf.while_loop(unfinished, iterate, start)[1]
 
 
 def forcing_term(tolerance, gradient, residual):

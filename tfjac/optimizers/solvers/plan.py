@@ -13,6 +13,7 @@ _MATRICES = {
     "cg": "no matrix",
     "lsmr": "no matrix",
     "schur": "the Schur complement",
+    "schur_cg": "no matrix",
     "sparse": "JᵀJ, sparse",
 }
 
@@ -105,16 +106,16 @@ def _reason(auto, chosen, sizes):
     if chosen.name == "qr":
         return "few parameters in float64: J is factored rather than squared"
     if chosen.name == "schur":
-        found = sizes.elimination
-        return (
-            f"each example reads one of {found.rows:,} rows of {found.width}, which are eliminated: what is left is "
-            f"{found.remaining:,} × {found.remaining:,}"
-        )
+        return _eliminated(sizes)
     if chosen.name == "sparse":
         return "each example reads few rows of tables, which meet: JᵀJ is sparse"
-    if chosen.name == "cg":
-        rivals = [each for each in auto.possible(sizes) if each.name != "cg"]
+    if chosen.name in ("cg", "schur_cg"):
+        rivals = [each for each in auto.possible(sizes) if each.name != chosen.name]
         fitting = [each for each in rivals if each.cost(sizes).memory <= auto.memory_budget]
+        if chosen.name == "schur_cg":
+            fits = any(each.name == "schur" for each in fitting)
+            why = "would take several times as long to factor" if fits else "does not fit the memory budget"
+            return f"{_eliminated(sizes)}, which {why}"
         if not fitting:
             return "neither JᵀJ nor J·Jᵀ fits the memory budget"
         return f"a factorisation ({' or '.join(each.name for each in fitting)}) would take several times as long"
@@ -125,3 +126,11 @@ def _reason(auto, chosen, sizes):
         return "a regulariser weighs elements of a variable differently, which J·Jᵀ does not take"
     small = chosen.name == "cholesky" and columns <= SMALL
     return "few parameters" if small else "the smaller matrix does not fit the memory budget"
+
+
+def _eliminated(sizes):
+    found = sizes.elimination
+    return (
+        f"each example reads one of {found.rows:,} rows of {found.width}, which are eliminated: what is left is "
+        f"{found.remaining:,} × {found.remaining:,}"
+    )

@@ -45,7 +45,7 @@ class Preconditioner:
         return apply
 
 
-class _Diagonal:
+class Diagonal:
     """1 / (diag(JᵀJ) + mass), for one variable.
 
     Args:
@@ -59,23 +59,30 @@ class _Diagonal:
         return lambda vector: vector / (self._diagonal + mass)
 
 
-class _Block:
-    """(JᵀJ + mass)⁻¹ for one variable, the block formed and inverted."""
+class Block:
+    """(A + mass)⁻¹ for one variable, the block inverted.
 
-    def __init__(self, factors):
-        self._gram = tf.add_n([ops.jacobian_gram(*listed(factor))[0] for factor in factors])
+    Args:
+        gram: A `[size, size]`: JᵀJ, or what stands for it.
+    """
+
+    def __init__(self, gram):
+        self._gram = gram
 
     def inverse(self, mass):
         inverse = _inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
         return lambda vector: tf.linalg.matvec(inverse, vector)
 
 
-class _Rows:
-    """(JᵀJ + mass)⁻¹ for a table that is read by index, row by row: blocks of its columns, formed and inverted."""
+class Rows:
+    """(A + mass)⁻¹ for a table that is read by index, row by row: blocks of its columns, inverted.
 
-    def __init__(self, factors):
-        self._grams = row_grams(factors)
-        self._shape = self._grams.shape[:2]
+    Args:
+        grams: A `[rows, width, width]`: JᵀJ of each row, or what stands for it.
+    """
+
+    def __init__(self, grams):
+        self._grams, self._shape = grams, grams.shape[:2]
 
     def inverse(self, mass):
         diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
@@ -129,20 +136,22 @@ def _inverse(matrix):
 
 
 def _diagonal(factors, diagonal):
-    return _Diagonal(diagonal)
+    return Diagonal(diagonal)
 
 
 def _block_diagonal(factors, diagonal):
     if is_read_by_rows(factors):
-        return _Rows(factors)
+        return Rows(row_grams(factors))
     possible = factors and diagonal.shape[0] <= LARGEST_BLOCK and all(factor.has_outer_form for factor in factors)
-    return _Block(factors) if possible else _Diagonal(diagonal)
+    if not possible:
+        return Diagonal(diagonal)
+    return Block(tf.add_n([ops.jacobian_gram(*listed(factor))[0] for factor in factors]))
 
 
 def _kronecker(factors, diagonal):
     if is_read_by_rows(factors):
-        return _Rows(factors)
-    return _Kronecker(factors) if factors and _sides(factors) else _Diagonal(diagonal)
+        return Rows(row_grams(factors))
+    return _Kronecker(factors) if factors and _sides(factors) else Diagonal(diagonal)
 
 
 def _sides(factors):

@@ -46,14 +46,7 @@ class SchurSolver(Solver):
 
     def prepare(self, linearisation):
         """Take what each example touches, and JᵀJ of the variable that is eliminated."""
-        found = Elimination.of(linearisation.jacobian)
-        if found is None:
-            raise ValueError(
-                "solver='schur' eliminates a variable of which each example reads one row, by tf.gather(variable, "
-                f"index) or an embedding, of at most {WIDEST} elements, and that no equality couples; leave the solver "
-                "to 'auto', or use 'cg'. Received: residuals without one"
-            )
-        return _SchurSystem(linearisation, found)
+        return _SchurSystem(linearisation, elimination_of(linearisation, self.name))
 
 
 class _SchurSystem(System):
@@ -85,3 +78,19 @@ class _SchurSystem(System):
 
     def quadratic(self, step):
         return self._linearisation.quadratic(step)
+
+
+def elimination_of(linearisation, name):
+    """Return the `Elimination` of a `Linearisation` for the solver of that name.
+
+    Raises:
+        ValueError: where there is none.
+    """
+    found = Elimination.of(linearisation.jacobian)
+    if found is None:
+        raise ValueError(
+            f"solver={name!r} eliminates a variable of which each example reads one row, by tf.gather(variable, "
+            f"index) or an embedding, of at most {WIDEST} elements, and that no equality couples; leave the solver "
+            "to 'auto', or use 'cg'. Received: residuals without one"
+        )
+    return found

@@ -1,0 +1,96 @@
+"""Preconditioners of the equations that are left when a variable is eliminated: their blocks on the diagonal."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.factors.gather_factor import of_one_width, row_grams
+from tfjac.optimizers.linearisation.elimination import WIDEST, is_read_by_rows
+from tfjac.optimizers.linearisation.reduction import pulled_through
+from tfjac.optimizers.solvers.preconditioners import KINDS, Block, Rows
+
+KINDS_OF_BLOCKS = ("schur_jacobi", "block_jacobi")
+
+
+class SchurJacobi:
+    """An approximation of (Vᵀ(I − Q Qᵀ)V + diag(mass))⁻¹, variable by variable.
+
+    A table that is read by index has the block of each row, a variable of up to 32 elements its own; all else is
+    preconditioned as by `"cg"`, from VᵀV. Where several examples read the same row of a table and the same row that is
+    eliminated, each is taken by itself, which keeps what is positive definite so.
+
+    Args:
+        kind: `"schur_jacobi"`, or `"block_jacobi"` for blocks of VᵀV instead.
+        coupled: `Coupled`.
+        diagonal: diag(VᵀV).
+    """
+
+    def __init__(self, kind, coupled, diagonal):
+        self._coupled = coupled
+        make = {"schur_jacobi": _reduced, "block_jacobi": _whole}[kind]
+        self._parts = []
+        for index, part in enumerate(tf.split(diagonal, coupled.sizes) if coupled.sizes else []):
+            present = [(place, block.others[index]) for place, block in enumerate(coupled.blocks)]
+            self._parts.append(make([pair for pair in present if pair[1] is not None], part))
+
+    def inverse(self, whitened, mass):
+        """Return the function that multiplies a vector by the approximation, for a `Whitened` and a mass."""
+        sizes = self._coupled.sizes
+        owns = [block.own for block in whitened.blocks]
+        masses = tf.split(mass, sizes) if sizes else []
+        applied = [part.less(owns).inverse(each) for part, each in zip(self._parts, masses)]
+
+        def apply(vector):
+            parts = tf.split(vector, sizes) if sizes else []
+            products = [function(each) for function, each in zip(applied, parts)]
+            return self._coupled.only_free(tf.concat([*products, tf.zeros([0], vector.dtype)], axis=0))
+
+        return apply
+
+
+def _reduced(present, diagonal):
+    """Return what stands for one variable, from pairs of a block's place and its factor."""
+    factors = [factor for _, factor in present]
+    if is_read_by_rows(factors):
+        return _ReducedRows(present)
+    return _ReducedBlock(present) if factors and diagonal.shape[0] <= WIDEST else _whole(present, diagonal)
+
+
+def _whole(present, diagonal):
+    return _Whole(KINDS["kronecker"]([factor for _, factor in present], diagonal))
+
+
+class _Whole:
+    """A part of the preconditioner of `"cg"`, as it is."""
+
+    def __init__(self, part):
+        self._part = part
+
+    def less(self, owns):
+        return self._part
+
+
+class _ReducedRows:
+    """Blocks of the rows of a table."""
+
+    def __init__(self, present):
+        places, factors = zip(*present)
+        self._pairs = list(zip(places, of_one_width(factors)))
+        self._grams = row_grams([factor for _, factor in self._pairs])
+
+    def less(self, owns):
+        lost = [pulled_through(factor, owns[place]) for place, factor in self._pairs if owns[place] is not None]
+        return Rows(self._grams - row_grams(lost) if lost else self._grams)
+
+
+class _ReducedBlock:
+    """The block of a small variable that is read whole."""
+
+    def __init__(self, present):
+        self._rows = [(place, factor.dense()) for place, factor in present]
+        self._gram = tf.add_n([tf.einsum("nmk,nml->kl", rows, rows) for _, rows in self._rows])
+
+    def less(self, owns):
+        lost = [owns[place].adjoint_matmul(rows) for place, rows in self._rows if owns[place] is not None]
+        if not lost:
+            return Block(self._gram)
+        lost = tf.add_n(lost)
+        return Block(self._gram - tf.matmul(lost, lost, transpose_a=True))
