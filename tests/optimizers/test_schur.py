@@ -272,6 +272,24 @@ def test_auto_multiplies_where_what_is_left_does_not_fit(rng):
     np.testing.assert_allclose(np.concatenate([table, others]), expected, atol=1e-4)
 
 
+def test_steps_that_are_tried_again(rng):
+    """Several λ in one step, where TensorFlow rewrites sums of three in a loop into what may stand only once."""
+    table, weights, bias = (tf.Variable(rng.normal(size=size)) for size in ((300, 3), (3, 40), (40,)))
+    start, ids, y = [each.numpy() for each in (table, weights, bias)], np.arange(900) % 300, rng.normal(size=(900, 40))
+    ends = []
+    for solver in ("schur", "cholesky"):
+        for variable, value in zip((table, weights, bias), start):
+            variable.assign(value)
+        found = least_squares(
+            lambda: tf.tanh(tf.gather(table, ids) @ weights + bias) - y,
+            [table, weights, bias],
+            solver=solver,
+            max_steps=2,
+        )
+        ends.append(found.cost)
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+
+
 def test_options_of_the_iterative_one():
     options = {"tolerance": 0.1, "max_iterations": 7, "preconditioner": "block_jacobi"}
     assert IterativeSchurSolver.from_config(options).get_config() == options

@@ -59,11 +59,12 @@ class _SchurSystem(System):
     def solver(self, scaling):
         split, touched, columns = self._elimination.split, self._touched, self._elimination.remaining
         (scales, own_scales), (prior, own_prior) = split(scaling), split(self._linearisation.prior.precision)
+        own_diagonal = tf.linalg.diag_part(self._own) + own_prior
 
         def solve(damping, residual=None):
             gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
             others, own = split(-gradient)
-            matrix = tf.linalg.set_diag(self._own, tf.linalg.diag_part(self._own) + damping * own_scales + own_prior)
+            matrix = tf.linalg.set_diag(self._own, own_diagonal + damping * own_scales)
             complement, projected, known = ops.schur_complement(
                 touched.values, touched.columns, touched.block, touched.row, matrix, own, columns
             )
