@@ -91,7 +91,7 @@ def least_squares(
             parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
-            `"sparse"`, or a `Solver`.
+            `"schur_cg"`, `"sparse"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J

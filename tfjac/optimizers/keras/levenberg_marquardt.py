@@ -63,8 +63,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
     Args:
         damping: `"nielsen"`, `"multiplicative"`, `"trust_region"`, or a `Damping`.
         scaling: `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D.
-        solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"svd"`, `"cg"`, `"lsmr"`, `"schur"`, or a
-            `Solver`. What `"auto"` chose is `optimizer.solver_used` after the first step.
+        solver: `"auto"`, `"cholesky"`, `"kernel"`, `"qr"`, `"svd"`, `"cg"`, `"lsmr"`, `"schur"`,
+            `"schur_cg"`, or a `Solver`. What `"auto"` chose is `optimizer.solver_used` after the first step.
         max_attempts: at most so many attempts, with growing damping, in one step.
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J

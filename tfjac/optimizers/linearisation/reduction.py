@@ -15,7 +15,7 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.jacobians.shapes import axes
 
 
-class Block(typing.NamedTuple):
+class BlockFactors(typing.NamedTuple):
     """The factors of one block of residuals.
 
     Attributes:
@@ -45,7 +45,11 @@ class Coupled:
         for operator in linearisation.jacobian.operators:
             factors = list(operator.factors)
             own = factors.pop(index)
-            self.blocks.append(Block(factors, None if own is None else _times_rows(own, own_free)))
+            self.blocks.append(BlockFactors(factors, None if own is None else _times_rows(own, own_free)))
+
+    def split(self, vector):
+        """Return the parts of a vector of the variables that stay, one for each; of none, an empty list."""
+        return tf.split(vector, self.sizes) if self.sizes else []
 
     def only_free(self, vector):
         """Return a vector of the variables that stay with zeros for parameters that are held."""
@@ -74,9 +78,7 @@ class Whitened:
 
     def __init__(self, coupled, inverse):
         self._coupled, self._inverse = coupled, inverse
-        self.blocks = [
-            Block(block.others, block.own and _times_matrices(block.own, inverse)) for block in coupled.blocks
-        ]
+        self.blocks = [BlockFactors(block.others, self._of_own(block.own)) for block in coupled.blocks]
         self._moved = [block for block in self.blocks if any(factor is not None for factor in block.others)]
 
     def product(self, vector):
@@ -96,9 +98,13 @@ class Whitened:
         own -= tf.reshape(self._gathered(self._images(others)), tf.shape(own))
         return tf.linalg.matvec(self._inverse, own, transpose_a=True)
 
+    def _of_own(self, factor):
+        """Return Q of one block from its U."""
+        return None if factor is None else _times_matrices(factor, self._inverse)
+
     def _images(self, vector):
         """V v, a list of `[n, m, 1]`."""
-        parts = tf.split(vector[:, None], self._coupled.sizes)
+        parts = self._coupled.split(vector[:, None])
         return [_sum(f.matmul(part) for f, part in zip(block.others, parts) if f is not None) for block in self._moved]
 
     def _gathered(self, images):

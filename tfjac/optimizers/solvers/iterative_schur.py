@@ -24,7 +24,7 @@ class IterativeSchurSolver(Solver):
         preconditioner: `"schur_jacobi"`, the blocks of B − E M⁻¹ Eᵀ on the diagonal, one for each row of a table, or
             `"block_jacobi"`, those of B. See `SchurJacobi`.
 
-    Cost: 4·n·m·(k + o) multiply-adds per iteration, with k columns that an example touches and o of a row that is
+    Cost: 2·n·m·(k + o) multiply-adds per iteration, with k columns that an example touches and o of a row that is
     eliminated; n·m·(k·w + o²) for each λ, with w columns of a row that stays. Memory: n·m·o, and the blocks.
     Reference: S. Agarwal, N. Snavely, S. Seitz, R. Szeliski, "Bundle adjustment in the large", 2010.
     """
@@ -73,18 +73,20 @@ class _ReducedSystem(ProductSystem):
     def solver(self, scaling):
         split = self._elimination.split
         (scales, own_scales), (prior, own_prior) = split(scaling), split(self.prior.precision)
+        own_diagonal = tf.linalg.diag_part(self._own) + own_prior
 
         def solve(damping, residual=None):
             gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
             square = self.linearisation.jacobian.square(self.linearisation.residual if residual is None else residual)
             others, own = split(-gradient)
             mass = damping * scales + prior
-            matrix = tf.linalg.set_diag(self._own, tf.linalg.diag_part(self._own) + damping * own_scales + own_prior)
+            matrix = tf.linalg.set_diag(self._own, own_diagonal + damping * own_scales)
             whitened, known = self._coupled.whitened(matrix)
             others, own = whitened.right_hand_side(others, own)
-            product = lambda vector: whitened.product(vector) + mass * vector  # noqa: E731
-            precondition = self._preconditioner.inverse(whitened, mass)
-            others = conjugate_gradients(product, others, square, precondition, self._options)
+            if self._elimination.remaining:
+                product = lambda vector: whitened.product(vector) + mass * vector  # noqa: E731
+                precondition = self._preconditioner.inverse(whitened, mass)
+                others = conjugate_gradients(product, others, square, precondition, self._options)
             return finite_or_zeros(self._elimination.join(others, whitened.substituted(others, own)), known)
 
         return solve

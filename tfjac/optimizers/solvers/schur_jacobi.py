@@ -27,20 +27,17 @@ class SchurJacobi:
         self._coupled = coupled
         make = {"schur_jacobi": _reduced, "block_jacobi": _whole}[kind]
         self._parts = []
-        for index, part in enumerate(tf.split(diagonal, coupled.sizes) if coupled.sizes else []):
+        for index, part in enumerate(coupled.split(diagonal)):
             present = [(place, block.others[index]) for place, block in enumerate(coupled.blocks)]
             self._parts.append(make([pair for pair in present if pair[1] is not None], part))
 
     def inverse(self, whitened, mass):
         """Return the function that multiplies a vector by the approximation, for a `Whitened` and a mass."""
-        sizes = self._coupled.sizes
         owns = [block.own for block in whitened.blocks]
-        masses = tf.split(mass, sizes) if sizes else []
-        applied = [part.less(owns).inverse(each) for part, each in zip(self._parts, masses)]
+        applied = [part.less(owns).inverse(each) for part, each in zip(self._parts, self._coupled.split(mass))]
 
         def apply(vector):
-            parts = tf.split(vector, sizes) if sizes else []
-            products = [function(each) for function, each in zip(applied, parts)]
+            products = [function(each) for function, each in zip(applied, self._coupled.split(vector))]
             return self._coupled.only_free(tf.concat([*products, tf.zeros([0], vector.dtype)], axis=0))
 
         return apply
