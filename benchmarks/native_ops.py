@@ -92,6 +92,24 @@ def gram(n, sizes, n_in_double=None):
     return make
 
 
+def normal_equations(n, sizes):
+    """JᵀJ and Jᵀr from factors, against all that they take by way of the dense rows."""
+
+    def make(dtype):
+        a, d, layouts = mlp_factors(n, sizes, dtype)
+        residual = tf.constant(np.random.default_rng(1).standard_normal((n, sizes[-1])), dtype)
+
+        def reference():
+            jacobian = ops.jacobian_rows(a, d, layouts)
+            jacobian = tf.reshape(jacobian, [-1, jacobian.shape[-1]])
+            r = tf.reshape(residual, [-1, 1])
+            return tf.matmul(jacobian, jacobian, transpose_a=True), tf.matmul(jacobian, r, transpose_a=True)
+
+        return tf.function(lambda: ops.jacobian_gram(a, d, layouts, residual)), tf.function(reference)
+
+    return make
+
+
 def kernel(n, sizes):
     def make(dtype):
         a, d, _ = mlp_factors(n, sizes, dtype)
@@ -172,6 +190,15 @@ QUESTIONS = [
     Question("gram, one output, 61 parameters, 20,000 examples", None, "tf.matmul(J, J)", gram(20_000, (4, 10, 1))),
     Question(
         "gram, ten outputs, 784-16-10, 256 (float64: 64) examples", 0.1, "tf.matmul(J, J)", gram(256, (784, 16, 10), 64)
+    ),
+    *(
+        Question(
+            f"gram and gradient, {'-'.join(map(str, sizes))}, {n:,} examples",
+            aim,
+            "dense rows and tf.matmul",
+            normal_equations(n, sizes),
+        )
+        for n, sizes, aim in [(20_000, (1, 20, 1), 0.6), (8192, (8, 20, 20, 1), 0.5), (506, (13, 20, 20, 1), 0.5)]
     ),
     Question("kernel, 784-16-10, 256 examples", 0.5, "TensorFlow ops", kernel(256, (784, 16, 10))),
     Question("kernel, 784-1024-1024-10, 100 examples", 0.5, "TensorFlow ops", kernel(100, (784, 1024, 1024, 10))),
