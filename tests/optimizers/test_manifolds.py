@@ -121,7 +121,7 @@ def turned(quaternions, seen):
 READ = {
     "embedding": lambda q, s: turned(tf.nn.embedding_lookup(q, s.body), s),
     "gather_nd": lambda q, s: turned(tf.gather_nd(q, s.body[:, None]), s),
-    "rows": lambda q, s: turned(tf.stack([q[k] for k in s.body]), s),
+    "rows": lambda q, s: turned(tf.gather(tf.stack([q[k] for k in range(q.shape[0])]), s.body), s),
     "function": lambda q, s: tf.function(lambda: turned(tf.gather(q, s.body), s))(),
     "branch": lambda q, s: tf.cond(tf.norm(q) > 1, lambda: turned(tf.gather(q, s.body), s), lambda: 0 * s.images),
     "loop": lambda q, s: turned(tf.map_fn(lambda k: q[k], tf.constant(s.body), fn_output_signature=q.dtype), s),

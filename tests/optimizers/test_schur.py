@@ -159,10 +159,8 @@ def test_preconditioner_is_the_blocks_of_the_complement(rng):
 def ways():
     yield "plain", {}
     yield "jit", {"jit_compile": True}
-    yield "robust", {"loss": ["cauchy", None, "huber"], "loss_scale": 0.01}
-    yield "fixed", {"fixed": [None, None, True]}
-    yield "bounds", {"bounds": (None, [None, 1.2, None])}
-    yield "prior", {"prior": (0.0, [None, 0.2, None])}
+    yield "robust", {"loss": ["cauchy", None, "huber"], "loss_scale": 0.01, "fixed": [None, None, True]}
+    yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
     yield "geodesic", {"acceleration": "geodesic"}
     yield "trust region", {"damping": "trust_region", "scaling": "more"}
 
