@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfjac
 from tests.optimizers.gauss_newton import damped_step, first_step, flat_values
-from tfjac.optimizers import ConjugateGradientSolver, NielsenDamping
+from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt, NielsenDamping
 
 FEATURES, HIDDEN = 3, 4
 
@@ -80,7 +79,7 @@ def test_step(network, rng, solver, change):
 
 def test_one_trace_serves_both(network, rng):
     """Whether graphs are apart shows when a step runs: batches of any size, of either kind, go through one trace."""
-    optimizer = tfjac.LevenbergMarquardt(NielsenDamping(1e-2), solver="cholesky")
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-2), solver="cholesky")
     optimizer.build(network.trainable_variables)
     specs = {
         name: tf.TensorSpec([None, *value.shape[1:]], value.dtype) for name, value in batch_of_graphs(rng, [1]).items()
@@ -114,10 +113,39 @@ def test_fit(rng):
     weights = rng.uniform(0.5, 2.0, 40)
     batch = {name: np.float32(value) if value.dtype == np.float64 else value for name, value in batch.items()}
     model(batch)
-    model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
+    model.compile(optimizer=LevenbergMarquardt(), loss="mse")
     inputs = {name: tf.constant(value) for name, value in batch.items()}
     data = tf.data.Dataset.from_tensors((inputs, tf.constant(batch["target"]), tf.constant(weights, tf.float32)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         logs = model.fit(data.repeat(30), steps_per_epoch=1, epochs=30, verbose=0, shuffle=False).history
     assert logs["loss"][-1] < 0.02 * logs["loss"][0]
+
+
+def means(weights, x, ids, count):
+    return tf.math.unsorted_segment_mean(tf.tanh(x @ weights), ids, count) - 1.0
+
+
+def padded(weights, x, ids, count):
+    """Groups as rows of one tensor, as long as the longest: its size is a constant that the trial in a loop reads."""
+    rows = tf.RaggedTensor.from_value_rowids(tf.tanh(x @ weights), ids, count).to_tensor()
+    return tf.reduce_sum(tf.tanh(rows), axis=1) - 1.0
+
+
+@pytest.mark.parametrize("pooled", [means, padded])
+def test_a_weight_for_each_group_of_a_batch_of_any_size(pooled, rng):
+    weights, x = tf.Variable(rng.normal(size=(3, 2))), rng.normal(size=(6, 3))
+    ids, weight = np.array([0, 0, 1, 2, 2, 2], np.int32), np.array([0.5, 1.0, 2.0])
+    expected = damped_step(lambda: np.sqrt(weight)[:, None] * pooled(weights, x, ids, 3), [weights])
+    start, optimizer = weights.numpy(), LevenbergMarquardt(NielsenDamping(1e-2), solver="cholesky")
+    optimizer.build([weights])
+    specs = [tf.TensorSpec([None, 3], tf.float64), tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float64)]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def step(x, ids, weight):
+        squares = tf.square(tf.reshape(pooled(weights, x, ids, tf.size(weight)), [-1, 2]))
+        loss = optimizer.scale_loss(tf.reduce_sum(squares * weight[:, None]) / 2)
+        optimizer.apply(tf.gradients(loss, [weights]), [weights])
+
+    step(x, ids, weight)
+    np.testing.assert_allclose((weights.numpy() - start).ravel(), expected, rtol=1e-6)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.precision import floating
 from tfjac.graph import verification_wanted, verified
-from tfjac.optimizers import LevenbergMarquardt, least_squares
+from tfjac.optimizers import LevenbergMarquardt, Status, least_squares
 from tfjac.optimizers.linearisation import StackedJacobian
 
 RNG = np.random.default_rng(0)
@@ -122,3 +123,17 @@ def test_the_switch(monkeypatch):
         verification_wanted()
     with pytest.raises(TypeError, match="Received: verify='yes'"):
         LevenbergMarquardt(verify="yes")
+
+
+@pytest.mark.parametrize("size", [5.0, 25.0])
+def test_a_classifier_that_is_sure_of_itself(size):
+    """Where labels are met, what is left of them is rounding, beside which the gradient is small."""
+    labels = np.argmax(Y, axis=1)
+    x = np.eye(2)[labels] + 1e-3 * RNG.normal(size=Y.shape)
+    with floating("float64"):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+        model.layers[0].kernel.assign(size * np.eye(2))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=LevenbergMarquardt(verify=True), loss=loss)
+        model.fit(x, labels, batch_size=len(x), verbose=0)
+    assert model.optimizer.status == Status.RUNNING

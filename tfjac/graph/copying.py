@@ -14,6 +14,9 @@ from tfjac.ops._library import register_gradient
 _COPIED_LOOP, _UNTRACED = "TfjacCopiedLoop", "TfjacUntracedGradient"
 """Gradients of copies: of loops, and of ops whose custom gradient cannot be traced."""
 
+_SMALL = 16
+"""Elements of constants that stand for shapes, axes and the like."""
+
 custom_gradients.OWN.add(_COPIED_LOOP)
 
 
@@ -149,10 +152,18 @@ def copy_ops(ops, mapping, edit=None):
             those of a copy. It is asked inside of calls, and of loops and branches that are written anew, too.
     """
     for op in ops:
-        inputs = [mapping.get(tensor.ref(), tensor) for tensor in op.inputs]
+        inputs = [mapping[x.ref()] if x.ref() in mapping else _read_here(x) for x in op.inputs]
         copied = functools.partial(_copied, op, inputs, mapping, edit)
         for old, new in zip(op.outputs, copied() if edit is None else edit(op, inputs, copied)):
             mapping.setdefault(old.ref(), new)
+
+
+def _read_here(tensor):
+    """Return a tensor, or a copy of a small integer: shapes are told from it, and what is captured tells none."""
+    small = tensor.op.type == "Const" and tensor.dtype.is_integer and (tensor.shape.num_elements() or 0) <= _SMALL
+    if not small or tensor.graph is tf.compat.v1.get_default_graph():
+        return tensor
+    return _private.copy_op(tensor.op, []).outputs[0]
 
 
 def _copied(op, inputs, mapping, edit):

@@ -135,6 +135,11 @@ class WantedAxes:
         """Note that `op` broadcasts these together along the axis of the examples: pairs `(tensor, ExampleAxis)`."""
         self.meetings[op.name] = carriers
 
+    def assume(self, op, tensor, axis):
+        """Note that the rule of `op`, if that is on the path, holds where `tensor` has the examples along `axis`."""
+        if op.outputs[0].ref() in self.axes:
+            self.assumed.append((tensor, axis))
+
     def check_sizes(self, path, proved=(), resizing=()):
         """Add to what is assumed the sizes of what is broadcast together."""
         self.assumed += sizes_to_check(path, self, proved, {*self.insides, *resizing})

@@ -26,7 +26,7 @@ class SegmentAnalysis(ExampleAnalysis):
     """An `ExampleAnalysis` in which rows stand for examples.
 
     Attributes:
-        rows: for the `ref()` of each tensor on the path that carries rows, its `Rows`.
+        rows: for the `ref()` of each tensor that carries rows, on the path or assumed to, its `Rows`.
         agreements: pairs of an op and a boolean scalar tensor, whether no row there is part of two segments, for the
             caller to check when the graph runs.
     """
@@ -65,7 +65,8 @@ def analyse_segments(sources, targets, num_segments):
         wanted.propagate(op)
     wanted.check_sizes(path, resizing=wanted.moving)
     insides, axes = {}, (wanted.axes, wanted.input_axes, wanted.assumed)
-    return SegmentAnalysis(dependence, path, *axes, insides, wanted.rows, wanted.agreements)
+    rows = {**wanted.assumed_rows, **wanted.rows}
+    return SegmentAnalysis(dependence, path, *axes, insides, rows, wanted.agreements)
 
 
 class _WantedRows(WantedAxes):
@@ -73,7 +74,8 @@ class _WantedRows(WantedAxes):
 
     def __init__(self, dependence):
         super().__init__(dependence, None)
-        self.rows, self.moving, self.agreements, self._is_fed = {}, set(), [], Inherited(_depends_on_fed)
+        self.rows, self.assumed_rows, self.moving, self.agreements = {}, {}, set(), []
+        self._is_fed = Inherited(_depends_on_fed)
 
     def propagate(self, op):
         wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
@@ -114,6 +116,11 @@ class _WantedRows(WantedAxes):
         if known is not rows:
             self.rows[tensor.ref()], agree = merged(known, rows)
             self.must_agree(agree, tensor.op)
+
+    def assume(self, op, tensor, axis):
+        """The same, with rows of the output of `op` in place of examples."""
+        super().assume(op, tensor, axis)
+        self.assumed_rows[tensor.ref()] = self.rows.get(op.outputs[0].ref())
 
     def must_agree(self, agree, op):
         """Note that no segment depends on another only where all of `agree`, about rows at `op`, holds."""

@@ -80,7 +80,7 @@ def _check_not_broadcast(op, axis, wanted):
         raise NoRule("the axes it reduces over are unknown until it runs")
     operand = shape_of.inputs[0]
     if not wanted.by_value:
-        wanted.assumed.append((operand, axis.moved(axis.axis - op.inputs[0].shape.rank + operand.shape.rank)))
+        wanted.assume(op, operand, axis.moved(axis.axis - op.inputs[0].shape.rank + operand.shape.rank))
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp", "ReverseV2", "Roll")

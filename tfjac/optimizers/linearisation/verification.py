@@ -13,13 +13,14 @@ class VerifiedLinearisation(Linearisation):
         jacobian, residual, prior: as for `Linearisation`.
         gradients: list of tensors of the variables' shapes, TensorFlow's gradient.
         names: list of what the variables are called.
+        magnitude: how large r is, or the terms that cancel in it, a scalar tensor.
 
     Cost: the backward pass that TensorFlow's gradient takes, and the column norms of J.
     """
 
-    def __init__(self, jacobian, residual, prior, gradients, names):
+    def __init__(self, jacobian, residual, prior, gradients, names, magnitude):
         super().__init__(jacobian, residual, prior)
-        self._gradients, self._names = gradients, names
+        self._gradients, self._names, self._magnitude = gradients, names, magnitude
 
     def cast(self, dtype):
         """Return a `Linearisation` in another dtype; the comparison is in this one."""
@@ -39,7 +40,7 @@ class VerifiedLinearisation(Linearisation):
     def _compared(self, gradient):
         """Compare variable by variable, on the scale of ‖J_v‖·‖r‖, as the terms of Jᵀr may cancel."""
         ours, norms = self.columns.split(gradient), self.columns.split(tf.sqrt(self.diagonal()))
-        priors, length = self.columns.split(self.prior.gradient), _norm(self.residual)
+        priors, length = self.columns.split(self.prior.gradient), tf.maximum(self._magnitude, _norm(self.residual))
         parts = []
         for part, theirs, norm, prior, name in zip(ours, self._gradients, norms, priors, self._names):
             what = f"for variable {name}, the gradient from residuals differs from that of TensorFlow"

@@ -66,7 +66,8 @@ class Problem:
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
         verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
         names = [variable_name(variable) for variable in self.variables]
-        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names)
+        magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
+        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
 
     def second_derivative(self):
         """Return the function from a direction v `[p]` to d²r(w + t·v)/dt² `[rows]`, weights of the rows held.

@@ -16,8 +16,16 @@ import numpy as np
 import tensorflow as tf
 
 
+class Term:
+    """What all of them have."""
+
+    def magnitude(self):
+        """Return the length that r would have if nothing in it cancelled: rounding is relative to that."""
+        return tf.norm(self.rows()[1])
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class SquaredTerm:
+class SquaredTerm(Term):
     """One place in a loss where a square is taken.
 
     Attributes:
@@ -42,7 +50,7 @@ class SquaredTerm:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SeparableTerm:
+class SeparableTerm(Term):
     """A sum of functions of single numbers.
 
     Attributes:
@@ -69,7 +77,7 @@ class SeparableTerm:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CrossEntropyTerm:
+class CrossEntropyTerm(Term):
     """−Σ y·log softmax(z) over the last axis: with s = Σy and p = softmax(z), gradient s·p − y, H = s(diag p − ppᵀ).
 
     R = √s (I − p1ᵀ) diag √p has R Rᵀ = H, and r = (s·p − y)/√(s·p) has R r = s·p − y, also where p under the root and
@@ -87,12 +95,23 @@ class CrossEntropyTerm:
         """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
         if self.root.shape[-1] == 1:
             return tf.zeros_like(self.root), tf.zeros_like(self.root)
-        probability = tf.nn.softmax(tf.stop_gradient(self.root))
-        total = tf.reduce_sum(self.labels, -1, keepdims=True)
-        scale = tf.sqrt(total * tf.maximum(probability, _epsilon(probability)))
+        probability, total, scale = self._probability()
         mean = tf.reduce_sum(tf.math.multiply_no_nan(self.root, probability), -1, keepdims=True)
         rows = tf.math.multiply_no_nan(self.root - mean, tf.stop_gradient(scale))
         return rows, tf.math.divide_no_nan(total * probability - self.labels, scale)
+
+    def magnitude(self):
+        """Return ‖r‖ over the share of s·p + y that is left of s·p − y: where labels are met, both r and Rᵀz cancel."""
+        probability, total, scale = self._probability()
+        terms, left = total * probability + tf.abs(self.labels), total * probability - self.labels
+        lost = tf.reduce_max(tf.math.divide_no_nan(terms, tf.abs(left)))
+        return lost * tf.norm(tf.math.divide_no_nan(left, scale))
+
+    def _probability(self):
+        """p, s, and √(s·p)."""
+        probability = tf.nn.softmax(tf.stop_gradient(self.root))
+        total = tf.reduce_sum(self.labels, -1, keepdims=True)
+        return probability, total, tf.sqrt(total * tf.maximum(probability, _epsilon(probability)))
 
     def diagonal(self):
         """Return None: classes depend on one another."""
@@ -100,7 +119,7 @@ class CrossEntropyTerm:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DenseTerm:
+class DenseTerm(Term):
     """A function of vectors along the last axis, with their Hessians.
 
     With H = QΛQᵀ, R = Q√Λ and r = Λ^(−½)Qᵀ∇; negative eigenvalues count as none.
