@@ -54,7 +54,7 @@ from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable, source_in
 from tfjac.graph.vectorising import vectorised_map, vectorises
-from tfjac.graph.verification import verification_wanted, verified
+from tfjac.graph.verification import largest_of, verification_wanted, verified
 
 __all__ = [
     "SHARED",
@@ -112,6 +112,7 @@ __all__ = [
     "input_gradients",
     "is_taped",
     "is_variable",
+    "largest_of",
     "keep_with",
     "layer_calls",
     "layer_path",

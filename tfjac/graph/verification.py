@@ -15,8 +15,8 @@ from tfjac.graph.resolution import resolution_of
 SWITCH = "TFJAC_VERIFY"
 """The environment variable."""
 
-ROUNDING, LARGEST = 2048, 0.1
-"""What counts as rounding, in units of the precision of the dtype, and at most; relative to a scale."""
+ROUNDING, LARGEST, CANCELLED = 2048, 0.1, 32
+"""What counts as rounding: in units of the dtype's precision, and at most, relative to a scale; in what was lost."""
 
 _SMALLEST = {tf.float64: 2.0**-1022, tf.float16: 2.0**-14}
 """The smallest normal number where it is not that of float32 and bfloat16."""
@@ -55,7 +55,13 @@ def _checks_run():
     return not dropped
 
 
-def verified(ours, theirs, scale, what, resolution=None):
+def largest_of(tensor):
+    """Return the largest absolute value in a tensor, a scalar; zero of an empty one."""
+    size = tf.abs(tensor)
+    return tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
+
+
+def verified(ours, theirs, scale, what, resolution=None, lost=0.0):
     """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
 
     Where anything is not finite nothing is compared.
@@ -67,15 +73,17 @@ def verified(ours, theirs, scale, what, resolution=None):
         what: what differs, for the error, such as "for variable kernel, the gradient differs".
         resolution: ε, see `resolution_of`, of the coarsest dtype that either was computed in; where left out that of
             their own.
+        lost: scalar tensor, the rounding seen in either, of terms that cancelled before; 32 times that counts as
+            rounding too, while it is less than a tenth of the scale.
 
     Returns:
         `ours`. Where they differ, `tf.errors.InvalidArgumentError` is raised, saying `what`, and by how much.
     """
-    size = tf.abs(ours - theirs)
-    size = tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
+    size = largest_of(ours - theirs)
     resolution = resolution_of(size.dtype) if resolution is None else resolution
     scale, least = tf.cast(scale, size.dtype), _SMALLEST.get(size.dtype, 2.0**-126)
-    sound = size <= min(ROUNDING * resolution, LARGEST) * scale + ROUNDING * least
+    allowed = tf.minimum(ROUNDING * resolution * scale + CANCELLED * tf.cast(lost, size.dtype), LARGEST * scale)
+    sound = size <= allowed + ROUNDING * least
     sound |= ~(tf.math.is_finite(size) & tf.math.is_finite(scale))
     said = tf.strings.format(f"tfjac: {what} by {{}}, where the terms are of size {{}}", (size, scale))
     with tf.control_dependencies([tf.debugging.Assert(sound, [said])]):

@@ -9,7 +9,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import between, first_not_linear, is_variable, resolution_of, verification_wanted, verified
+from tfjac.graph import between, first_not_linear, is_variable, largest_of, resolution_of, verification_wanted, verified
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import axes, product
 
@@ -35,7 +35,7 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
     nor where TensorFlow's gradient raises, nor where a custom gradient is not linear in what flows back, as one that
     clips: no matrix J has both its rows and its Σ u·J. Warnings say so.
 
-    Cost: two backward passes, and two products with Jᵀ.
+    Cost: three backward passes, and two products with Jᵀ.
     """
     if not sources or not verification_wanted(verify):
         return
@@ -47,19 +47,21 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
         if copy is not y:
             what = f"the Jacobian is that of a copy of {y.name}, which differs"
             verified(copy, y, tf.reduce_max(tf.abs(y)), what, resolution)
-    for name, cotangents in (("all examples", _random(ys, False)), ("some examples", _random(ys, True))):
-        expected = _gradients_by_tensorflow(ys, sources, cotangents)
-        if expected is None:
-            return
+    every, some = _random(ys, False), _random(ys, True)
+    expected = [_gradients_by_tensorflow(ys, sources, u) for u in (every, some, [u / 3 for u in every])]
+    if any(gradients is None for gradients in expected):
+        return
+    lost = [largest_of(whole - 3 * third) for whole, _, third in zip(*expected)]
+    for name, cotangents, gradients in (("all examples", every, expected[0]), ("some examples", some, expected[1])):
         length = tf.add_n([tf.norm(tf.cast(u, tf.float64)) for u in cotangents])
         found = jacobian(cotangents)
         scales = [tf.cast(norm, tf.float64) * length for _, norm in found]
-        largest = tf.reduce_max(tf.stack(scales))
-        for (ours, _), theirs, scale, source, x in zip(found, expected, scales, sources, xs):
+        widest = tf.reduce_max(tf.stack(scales))
+        for (ours, _), theirs, scale, loss, source, x in zip(found, gradients, scales, lost, sources, xs):
             what = f"for {_described(x, source)}, Σ u·J of random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
-            scale += largest / 1000  # what cancels everywhere leaves rounding of others
-            verified(ours, theirs, scale, what, resolution)
+            scale += widest / 1000  # what cancels everywhere leaves rounding of others
+            verified(ours, theirs, scale, what, resolution, loss)
 
 
 def _dtypes(path, ys):
