@@ -12,6 +12,8 @@ from benchmarks.questions import Case, question
 from benchmarks.scipy_peer import FlatModel
 
 DAMPING = 1e-2
+STEPS = 10
+"""Taken in one call: the first of a training needs several attempts, later ones hardly."""
 
 
 def installed(package: str) -> bool:
@@ -26,9 +28,9 @@ def forward(weights, x):
     return tf.matmul(x, kernel) + bias
 
 
-def tfjac_step(model, x, y, jit_compile=False):
-    """One step from the starting point, with fresh damping: every call does the same work."""
-    optimizer = tfjac.LevenbergMarquardt()
+def tfjac_steps(model, x, y, steps=1, jit_compile=False):
+    """Steps from the starting point, with fresh damping: every call does the same work."""
+    optimizer = tfjac.LevenbergMarquardt(steps_per_batch=steps)
     optimizer.build(model.trainable_variables)
     state = [*models.values(model), *[v.value for v in optimizer.variables]]
     start = [tf.constant(v.numpy()) for v in state]
@@ -36,14 +38,15 @@ def tfjac_step(model, x, y, jit_compile=False):
     def step():
         for variable, value in zip(state, start, strict=True):
             variable.assign(value)
-        optimizer.minimize(lambda: model(x) - y, model.trainable_variables)
+        optimizer.scale_loss(tf.reduce_mean(tf.square(model(x) - y)))
+        optimizer.apply([None] * len(model.trainable_variables), model.trainable_variables)
         return [tf.identity(v) for v in models.values(model)]
 
     return tf.function(step, jit_compile=jit_compile)
 
 
-def tensorflow_graphics_step(model, x, y, jit_compile=False):
-    """One iteration of the peer, from the same starting point.
+def tensorflow_graphics_steps(model, x, y, steps, jit_compile=False):
+    """Iterations of the peer, from the same starting point.
 
     The package can be installed with `--no-deps`: its optimizer needs nothing beyond TensorFlow and six.
     """
@@ -55,13 +58,13 @@ def tensorflow_graphics_step(model, x, y, jit_compile=False):
         return forward(weights, x) - y
 
     def step():
-        return minimize(residuals, weights, max_iterations=1, regularizer=DAMPING)[1]
+        return minimize(residuals, weights, max_iterations=steps, regularizer=DAMPING)[1]
 
     return tf.function(step, jit_compile=jit_compile)
 
 
-def optimistix_step(model, x, y, linear_solver):
-    """One iteration of optimistix' Levenberg–Marquardt, compiled."""
+def optimistix_solver(model, x, y, steps, linear_solver):
+    """Iterations of optimistix' Levenberg–Marquardt, compiled."""
     import equinox
     import jax.numpy as jnp
     import optimistix
@@ -79,52 +82,57 @@ def optimistix_step(model, x, y, linear_solver):
     solver = optimistix.LevenbergMarquardt(rtol=1e-8, atol=1e-8, linear_solver=linear_solver)
 
     @equinox.filter_jit
-    def step(weights, data):
-        return optimistix.least_squares(residuals, solver, weights, args=data, max_steps=1, throw=False).value
+    def solve(weights, data):
+        return optimistix.least_squares(residuals, solver, weights, args=data, max_steps=steps, throw=False).value
 
-    return lambda: step(weights, data)
+    return lambda: solve(weights, data)
 
 
-def optimistix_steps(model, x, y) -> dict:
+def optimistix_steps(model, x, y, steps) -> dict:
     """The peer with its default solver, QR of the stacked Jacobian, and with Cholesky of the normal equations."""
     import lineax
 
     solvers = {"QR": lineax.QR(), "Cholesky": lineax.Normal(lineax.Cholesky())}
-    return {f"optimistix (JAX), {name}": optimistix_step(model, x, y, solver) for name, solver in solvers.items()}
+    return {
+        f"optimistix (JAX), {name}": optimistix_solver(model, x, y, steps, solver) for name, solver in solvers.items()
+    }
 
 
-STEPS = [((1, 20, 1), 1000), ((1, 20, 20, 1), 1000), ((8, 20, 20, 1), 8192), ((8, 50, 50, 1), 1000)]
-STEPS_IN_DOUBLE = [((8, 20, 20, 1), 8192), ((8, 20, 20, 1), 506)]
+WAYS = {"": False, ", XLA": True}
+NETWORKS = [((1, 20, 1), 1000), ((1, 20, 20, 1), 1000), ((8, 20, 20, 1), 8192), ((8, 50, 50, 1), 1000)]
+NETWORKS_IN_DOUBLE = [((8, 20, 20, 1), 8192), ((8, 20, 20, 1), 506)]
 
 
 @question("lm-step")
 def lm_step(quick: bool):
-    """One Levenberg–Marquardt step of a perceptron against tensorflow-graphics and optimistix."""
-    for layers, examples in STEPS[:1] if quick else STEPS:
+    """Ten Levenberg–Marquardt steps of a perceptron, from the same start, against other packages."""
+    for layers, examples in NETWORKS[:1] if quick else NETWORKS:
         yield _lm_step(layers, examples, "float32")
-    for layers, examples in [] if quick else STEPS_IN_DOUBLE:
+    for layers, examples in [] if quick else NETWORKS_IN_DOUBLE:
         yield _lm_step(layers, examples, "float64")
 
 
 def _lm_step(layers, examples, dtype) -> Case:
     model, x = models.mlp(layers, dtype), models.inputs(examples, layers[0], dtype=dtype)
     y = tf.reduce_sum(tf.sin(2 * x), axis=1, keepdims=True)
-    candidates = {"tfjac": tfjac_step(model, x, y), "tfjac, XLA": tfjac_step(model, x, y, jit_compile=True)}
+    candidates = {f"tfjac{suffix}": tfjac_steps(model, x, y, STEPS, jit) for suffix, jit in WAYS.items()}
     if installed("tensorflow_graphics"):
-        candidates["tensorflow-graphics"] = tensorflow_graphics_step(model, x, y)
-        candidates["tensorflow-graphics, XLA"] = tensorflow_graphics_step(model, x, y, jit_compile=True)
+        candidates |= {
+            f"tensorflow-graphics{suffix}": tensorflow_graphics_steps(model, x, y, STEPS, jit)
+            for suffix, jit in WAYS.items()
+        }
     if installed("optimistix") and model.count_params() < 500 and dtype == "float32":  # beyond, half a minute a step
-        candidates |= optimistix_steps(model, x, y)
+        candidates |= optimistix_steps(model, x, y, STEPS)
     if torch_peers.HAS_TORCH_LEVENBERG_MARQUARDT:
-        candidates["torch-levenberg-marquardt"] = torch_peers.levenberg_marquardt(model, x, y, steps=1)
+        candidates["torch-levenberg-marquardt"] = torch_peers.levenberg_marquardt(model, x, y, STEPS)
     title = f"{'-'.join(map(str, layers))}, {examples:,} examples" + (", float64" if dtype == "float64" else "")
-    return Case(title, candidates, step_floor(model, examples), tolerance=None)
+    return Case(title, candidates, step_floor(model, examples, STEPS), tolerance=None)
 
 
-def step_floor(model, rows: int) -> Floor:
-    """A forward and a backward pass, and the factorisation of the smaller of JᵀJ and J·Jᵀ."""
+def step_floor(model, rows: int, steps: int = 1) -> Floor:
+    """Forward and backward passes, and factorisations of the smaller of JᵀJ and J·Jᵀ."""
     size = min(rows, model.count_params())
-    return Floor(bytes_written=4 * size**2, flops=size**3 / 3 + 6 * rows * model.count_params())
+    return Floor(bytes_written=4 * size**2 * steps, flops=steps * (size**3 / 3 + 6 * rows * model.count_params()))
 
 
 @question("lm-step-large")
@@ -135,7 +143,7 @@ def lm_step_large(quick: bool):
     y = models.inputs(examples, layers[-1])
     yield Case(
         f"{'-'.join(map(str, layers))}, {examples} examples",
-        {"tfjac": tfjac_step(model, x, y)},
+        {"tfjac": tfjac_steps(model, x, y)},
         step_floor(model, examples * layers[-1]),
         tolerance=None,
     )
@@ -155,7 +163,7 @@ def lm_step_graphs(quick: bool):
 def graph_step(network, batch):
     """One step from the starting point, with fresh damping, of the squares of the network's outputs."""
     network(batch)
-    return tfjac_step(network, batch, tf.ones([batch["graphs"], 1]))
+    return tfjac_steps(network, batch, tf.ones([batch["graphs"], 1]))
 
 
 def graph_gradient(network, batch):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import harness, jacobians, least_squares, models, report, run
+from benchmarks import forms, harness, jacobians, least_squares, models, report, run
 from benchmarks.floors import Floor, Machine
 from benchmarks.harness import Timing, measure, ratio
 from benchmarks.questions import Case, all_questions, disagreement, wrong_answers
@@ -139,6 +139,18 @@ def test_quick_run(tmp_path, capsys, monkeypatch):
             assert tfjac["error"] is None and tfjac["seconds"] > 0
             assert not any("differs_by" in row for row in entry["candidates"].values())
         assert (tmp_path / f"{name}.png").exists()
+
+
+def test_forms_that_are_chosen_are_held_against_the_faster_ones(tmp_path):
+    program = tmp_path / "program"
+    case = {"op": "gram", "dtype": "float32", "n": 8, "m": 1, "t": 1, "widths": [3, 2], "pairs": 2e-3}
+    lines = [json.dumps(case | {"chosen": chosen, "rows": 1e-3}) for chosen in (1e-3, 2e-3, 0.9e-3)]
+    program.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    program.chmod(0o755)
+    cases = forms.measured(program)
+    assert [round(case["behind"], 3) for case in cases] == [2, 1, 1]
+    assert forms.summary(cases) == {"gram": {"cases": 3, "missed": 1, "median": 1, "worst": 2}}
+    assert "2.00 times behind" in forms.line_of(cases[0])
 
 
 def test_unknown_question_is_refused(capsys):

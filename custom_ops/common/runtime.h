@@ -1,4 +1,4 @@
-// What a CPU kernel may ask of its surroundings: threads and scratch memory. Free of TensorFlow, so that the kernels run
+// What a CPU kernel may ask of its surroundings: threads, scratch memory, and what to do. Free of TensorFlow, so that the kernels run
 // under the sanitizers without it. OpRuntime (op/support.h) makes one from an OpKernelContext, CallRuntime (xla/call.h)
 // from XLA's pool of threads.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_RUNTIME_H_
@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
+
+#include "custom_ops/common/forms.h"
 
 namespace tfjac {
 
@@ -16,6 +18,8 @@ struct Runtime {
   void (*run)(void* self, int64_t workers, void (*body)(void* state, int64_t worker), void* state);
   // Memory aligned to 64 bytes that lives until the op is done; nullptr where there is none left.
   void* (*allocate)(void* self, int64_t bytes);
+  // Whatever is said here is computed in this form, where it can be: to measure what the other one costs.
+  Form form = Form::kCheaper;
 };
 
 // Work, in floating-point operations, below which a second thread costs more than it brings.

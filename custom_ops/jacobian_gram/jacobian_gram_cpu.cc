@@ -102,7 +102,7 @@ bool MakePlan(const Runtime& runtime, Plan<T>* plan) {
     const Factor<T>& f = factors.factor[k];
     plan->nests[k] = NestOf(f);
     plan->by_rows = plan->by_rows || f.t != 1;
-    if (!PairsPay(f, factors.m)) continue;
+    if (!PairsPay(runtime, factors, f)) continue;
     AddBlocks(begin, f.column, -1, plan);
     begin = f.column + Columns(f);
     AddBlocks(f.column, begin, k, plan);
@@ -271,9 +271,9 @@ bool GramByPairs(const Runtime& runtime, const Plan<T>& plan, Scratch<T>* scratc
   T *memory = nullptr, *folded = nullptr;
   int64_t folded_room = 0;
   for (int64_t k = 0; k < factors.count; ++k) {
-    if (!PairsPay(factors.factor[k], factors.m)) continue;
+    if (!PairsPay(runtime, factors, factors.factor[k])) continue;
     for (int64_t l = factors.m > 1 ? 0 : k; l <= k; ++l) {
-      if (!PairsPay(factors.factor[l], factors.m)) continue;
+      if (!PairsPay(runtime, factors, factors.factor[l])) continue;
       const PairBlock<T> block(factors, factors.factor[k], factors.factor[l]);
       memory = scratch_memory->Get(runtime.threads * room);
       if (memory == nullptr) return false;
@@ -329,7 +329,7 @@ bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residu
 template <typename T>
 bool JacobianGram(const Runtime& runtime, const Factors<T>& given, const T* residual, T* gram, T* gradient) {
   Factors<T> factors = given;
-  if (!Balance(runtime, [&](const Factor<T>& f) { return PairsPay(f, given.m); }, &factors)) return false;
+  if (!Balance(runtime, [&](const Factor<T>& f) { return PairsPay(runtime, given, f); }, &factors)) return false;
   Plan<T> plan{factors, nullptr, nullptr};
   Scratch<T> scratch(runtime);
   return MakePlan(runtime, &plan) &&

@@ -1,13 +1,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
 
-// The comparison of tfjac/ops/jacobian_gram.py: multiply-adds per example and per g·o·h·q of the block of two factors.
 bool FoldingPays(const XlaFactor& k, const XlaFactor& l) {
-  return k.t == 1 && l.t == 1 && k.m + k.i + k.i * l.i < k.m * k.i * l.i;
+  return k.t == 1 && l.t == 1 && GramCostsByContraction(SizesOf(k, k.n, k.m), SizesOf(l, l.n, l.m)).Pairs();
 }
 
 // The block with the residuals summed before the product.

@@ -7,6 +7,7 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/gpu/libraries.h"
 #include "custom_ops/common/gpu/product.h"
 #include "custom_ops/common/gpu/sources.h"
@@ -136,10 +137,10 @@ int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace
 template <typename T>
 static inline bool FoldingPays(const Factors<T>& factors, const Factor<T>& f) {
   if (f.t != 1 || f.g != 1 || f.i < 2 || factors.m < 1) return false;
-  const double x = static_cast<double>(TriangleSize(f.i)), y = static_cast<double>(TriangleSize(f.o));
-  const double p = static_cast<double>(Columns(f)), n = static_cast<double>(factors.n);
-  const double rows = static_cast<double>(factors.m) * p * p / 2, limit = 2147483647;
-  return x * y < 0.8 * rows && n * (rows - x * y) > kWorthFolding && x < limit && y < limit;
+  constexpr int64_t kLimit = 2147483647;
+  const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
+  return costs.Pairs() && static_cast<double>(factors.n) * (costs.rows - costs.pairs) > kWorthFolding &&
+         TriangleSize(f.i) < kLimit && TriangleSize(f.o) < kLimit;
 }
 
 }  // namespace tfjac

@@ -12,6 +12,7 @@
 #include "custom_ops/common/cpu/symmetric.h"
 #include "custom_ops/common/cpu/tiles.h"
 #include "custom_ops/common/factors.h"
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/runtime.h"
 
 namespace tfjac::TFJAC_ISA {
@@ -195,17 +196,11 @@ class PairBlock {
   const int64_t across_;          // tiles that the pairs of outputs take
 };
 
-// Whether a factor's own block costs clearly less this way than through its rows, by multiply-adds per example. Writing a
-// product of two numbers costs about four times what using it in a product of tiles does.
+// Whether a factor's own block is made this way.
 template <typename T>
-static inline bool PairsPay(const Factor<T>& f, int64_t m_size) {
-  if (f.t != 1 || f.g != 1 || f.i < 2 || m_size < 1) return false;
-  const double x = TriangleSize(f.i), y = TriangleSize(f.o), m = m_size, p = Columns(f);
-  if (m_size == 1 ? x * y < 4 * kTile * kTile : p < 64) return false;
-  const double narrowest = 16;  // a tile with fewer columns takes no less time
-  const double product = (x > narrowest ? x : narrowest) * (y > narrowest ? y : narrowest);
-  const double writing = x * (1 + y / kTile) + m * y * (m_size > 1 ? 1 : 1 + x / kTile);
-  return product + 4 * writing < 0.8 * m * p * p / 2;
+static inline bool PairsPay(const Runtime& runtime, const Factors<T>& factors, const Factor<T>& f) {
+  return f.t == 1 && f.g == 1 && f.i > 1 && factors.n > 0 && factors.m > 0 &&
+         GramCostsOnCpu(SizesOf(f, factors.n, factors.m), kTile).Pairs(runtime.form);
 }
 
 }  // namespace tfjac::TFJAC_ISA

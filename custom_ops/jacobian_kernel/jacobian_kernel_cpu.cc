@@ -12,20 +12,18 @@ namespace {
 
 constexpr int64_t kSide = 192;  // rows and columns of a tile: two of them stay in the cache; a multiple of what Eigen computes at a time
 
-// The three forms of a factor's part of the kernel.
-enum class Form {
+// How a factor's part of the kernel is computed.
+enum class Way {
   kHadamard,  // t = 1: (a aᵀ) ∘ (d dᵀ)
   kGhost,     // positions against positions, pair by pair of examples
   kRows,      // the factor's rows, formed some columns at a time
 };
 
-// The cheapest form, by multiply-adds per pair of examples.
+// The form of a factor; products of one position are taken for all factors with the same d at once, and always pay.
 template <typename T>
-Form FormOf(const Factor<T>& f, int64_t m_size) {
-  if (f.t == 1) return Form::kHadamard;
-  const double t = f.t, g = f.g, i = f.i, o = f.o, m = m_size;
-  const double rows = m * m * g * i * o;
-  return t * g * (t * i + t * m * o + m * m * o) < rows ? Form::kGhost : Form::kRows;
+Way WayOf(const Runtime& runtime, const Factors<T>& factors, const Factor<T>& f) {
+  if (f.t == 1) return runtime.form == Form::kRows ? Way::kRows : Way::kHadamard;
+  return KernelCostsOnCpu(SizesOf(f, factors.n, factors.m)).Pairs(runtime.form) ? Way::kGhost : Way::kRows;
 }
 
 // The tiles on and below the diagonal, in the order of TriangleIndex.
@@ -101,6 +99,7 @@ void AddGhost(const Factor<T>& f, int64_t m_size, const Area& area, const Scratc
   const Examples down = ExamplesOf(area.row, area.rows, m_size);
   const Examples across = ExamplesOf(area.column, area.columns, m_size);
   const int64_t lda = f.g * f.i, ldd = f.g * f.o;
+  const int64_t step = f.g == 1 ? f.t : 1;  // positions that stand side by side in d
   T* const pairs = scratch.ghost;                         // [t, s]
   T* const spread = scratch.ghost + scratch.ghost_pairs;  // [t, o]
   for (int64_t x = across.begin; x < across.begin + across.count; ++x) {
@@ -116,8 +115,9 @@ void AddGhost(const Factor<T>& f, int64_t m_size, const Area& area, const Scratc
           for (int64_t m = 0; m < m_size; ++m) {
             const int64_t r = n * m_size + m - area.row;
             if (r < 0 || r >= area.rows) continue;
+            const T* const d = RowOfD(f, m_size, n, m, 0, g);
             T sum = 0;
-            for (int64_t t = 0; t < f.t; ++t) sum += Dot(spread + t * f.o, RowOfD(f, m_size, n, m, t, g), f.o);
+            for (int64_t t = 0; t < f.t; t += step) sum += Dot(spread + t * f.o, d + t * ldd, step * f.o);
             scratch.tile[r * area.columns + c] += sum;
           }
         }
@@ -162,7 +162,7 @@ bool AddAllRows(const Runtime& runtime, const Factors<T>& factors, int64_t worke
   int64_t widest = 0;
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
-    if (FormOf(f, factors.m) != Form::kRows) continue;
+    if (WayOf(runtime, factors, f) != Way::kRows) continue;
     const int64_t width = Smaller(f.i, 1 + (kSliceColumns - 1) / (f.o + 1)) * f.o;
     if (width > widest) widest = width;
   }
@@ -173,22 +173,22 @@ bool AddAllRows(const Runtime& runtime, const Factors<T>& factors, int64_t worke
   std::memset(kernel, 0, size * size * sizeof(T));
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
-    if (FormOf(f, factors.m) == Form::kRows) AddRows(runtime, factors, f, workers, slice, kSliceColumns, kernel);
+    if (WayOf(runtime, factors, f) == Way::kRows) AddRows(runtime, factors, f, workers, slice, kSliceColumns, kernel);
   }
   return true;
 }
 
 // Add the factors of the other forms to one tile.
 template <typename T>
-void AddToTile(const Factors<T>& factors, const Area& area, const Scratch<T>& scratch) {
+void AddToTile(const Runtime& runtime, const Factors<T>& factors, const Area& area, const Scratch<T>& scratch) {
   const Factor<T>* const end = factors.factor + factors.count;
   for (const Factor<T>* f = factors.factor; f != end;) {
     const Factor<T>* next = f + 1;
-    const Form form = FormOf(*f, factors.m);
-    if (form == Form::kHadamard) {
+    const Way way = WayOf(runtime, factors, *f);
+    if (way == Way::kHadamard) {
       while (next != end && next->t == 1 && next->d == f->d && next->g == f->g && next->o == f->o) ++next;
       AddHadamard(f, next, factors.m, area, scratch);
-    } else if (form == Form::kGhost) {
+    } else if (way == Way::kGhost) {
       AddGhost(*f, factors.m, area, scratch);
     }
     f = next;
@@ -200,7 +200,7 @@ void AddToTile(const Factors<T>& factors, const Area& area, const Scratch<T>& sc
 template <typename T>
 bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) {
   Factors<T> factors = given;
-  const auto by_products = [&](const Factor<T>& f) { return FormOf(f, given.m) != Form::kRows; };
+  const auto by_products = [&](const Factor<T>& f) { return WayOf(runtime, given, f) != Way::kRows; };
   if (!Balance(runtime, by_products, &factors)) return false;
   const int64_t size = factors.n * factors.m;
   const int64_t tasks = TriangleSize(Ceiling(size, kSide));
@@ -209,7 +209,7 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) 
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
     cost += static_cast<double>(f.g * f.o * f.t) + static_cast<double>(f.g * f.i * f.t) / factors.m;
-    if (FormOf(f, factors.m) != Form::kGhost) continue;
+    if (WayOf(runtime, factors, f) != Way::kGhost) continue;
     if (f.t * f.t > ghost_pairs) ghost_pairs = f.t * f.t;
     if (f.t * f.o > ghost_spread) ghost_spread = f.t * f.o;
   }
@@ -236,7 +236,7 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) 
         std::memset(row, 0, area.columns * sizeof(T));
       }
     }
-    AddToTile(factors, area, scratch);
+    AddToTile(runtime, factors, area, scratch);
     if (stream) {
       StreamTile(scratch.tile, area, size, scratch.products, kernel);
     } else {

@@ -1,14 +1,15 @@
 #include "absl/strings/str_cat.h"
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
 
-// [n, m, n, m]; the forms and their costs as in tfjac/ops/jacobian_kernel.py.
+// [n, m, n, m], in the form of the twin.
 xla::XlaOp KernelOf(const XlaFactor& given) {
   const XlaFactor f = Balanced(given);
-  const int64_t rows_cost = f.m * f.m * f.g * f.i * f.o;
-  if (f.t == 1 && f.g * (f.i + f.m * f.m * (f.o + 1)) < rows_cost) {
+  const bool pairs = KernelCostsByContraction(SizesOf(f, f.n, f.m)).Pairs();
+  if (pairs && f.t == 1) {
     const xla::XlaOp a = OnlyPositionOfA(f), d = OnlyPositionOfD(f);
     if (f.g > 1) {
       return FullEinsum(FullEinsum(a, a, "ngi,xgi->nxg"), FullEinsum(d, d, "nmgo,xygo->nmxyg"), "nxg,nmxyg->nmxy");
@@ -17,7 +18,7 @@ xla::XlaOp KernelOf(const XlaFactor& given) {
     const xla::XlaOp spread = xla::BroadcastInDim(products, {f.n, f.m, f.n, f.m}, {0, 2});
     return spread * FullEinsum(d, d, "nmgo,xygo->nmxy");
   }
-  if (f.t > 1 && f.t * f.g * (f.t * f.i + f.t * f.m * f.o + f.m * f.m * f.o) < rows_cost) {
+  if (pairs) {
     const xla::XlaOp products = FullEinsum(f.a, f.a, "ntgi,xsgi->ntxsg");
     return FullEinsum(f.d, FullEinsum(products, f.d, "ntxsg,xysgo->ntxygo"), "nmtgo,ntxygo->nmxy");
   }

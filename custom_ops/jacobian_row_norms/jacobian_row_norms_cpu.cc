@@ -52,16 +52,8 @@ void AddNormsOfRows(const Factor<T>& f, int64_t m_size, int64_t n, int64_t g, T*
   }
 }
 
-// Multiply-adds per example and group of the two forms for several positions of use.
 template <typename T>
-bool GhostIsCheaper(const Factor<T>& f, int64_t m) {
-  const double t = f.t, i = f.i, o = f.o;
-  return t * t * (i + m * o + m) < m * i * o * (t + 1);
-}
-
-template <typename T>
-void AddNormsOfFactor(const Factor<T>& f, int64_t m_size, int64_t n, T* scratch, T* norms) {
-  const bool ghost = GhostIsCheaper(f, m_size);
+void AddNormsOfFactor(const Factor<T>& f, bool ghost, int64_t m_size, int64_t n, T* scratch, T* norms) {
   for (int64_t g = 0; g < f.g; ++g) {
     if (f.t == 1) {
       const T* const a = RowOfA(f, n, 0, g);
@@ -84,7 +76,9 @@ void AddNormsOfFactor(const Factor<T>& f, int64_t m_size, int64_t n, T* scratch,
 template <typename T>
 bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& given, T* norms) {
   Factors<T> factors = given;
-  const auto ghost = [&](const Factor<T>& f) { return f.t != 1 && GhostIsCheaper(f, given.m); };
+  const auto ghost = [&](const Factor<T>& f) {
+    return f.t != 1 && NormCostsOnCpu(SizesOf(f, given.n, given.m)).Pairs(runtime.form);
+  };
   if (!Balance(runtime, ghost, &factors)) return false;
   double cost = 0;  // per example
   bool needs_scratch = false;
@@ -110,7 +104,8 @@ bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& given, T* norms)
       T* const out = norms + n * factors.m;
       std::memset(out, 0, factors.m * sizeof(T));
       for (int64_t k = 0; k < factors.count; ++k) {
-        AddNormsOfFactor(factors.factor[k], factors.m, n, room ? scratch + worker * room : nullptr, out);
+        const Factor<T>& f = factors.factor[k];
+        AddNormsOfFactor(f, ghost(f), factors.m, n, room ? scratch + worker * room : nullptr, out);
       }
     }
   });

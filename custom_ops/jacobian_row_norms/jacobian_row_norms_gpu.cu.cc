@@ -1,5 +1,6 @@
 #include "custom_ops/jacobian_row_norms/jacobian_row_norms_gpu.h"
 
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/gpu/factor_table.h"
 #include "custom_ops/common/gpu/launch.h"
 #include "custom_ops/common/gpu/sources.h"
@@ -55,13 +56,6 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (lane == 0) norms[row] = sum + (add ? norms[row] : T(0));
   }
-}
-
-// Multiply-adds per row and group: through pairs of positions t² (i + o) / 2, through the row t i o.
-template <typename T>
-TFJAC_HOST_DEVICE bool PairsAreCheaper(const Factor<T>& f) {
-  const double t = static_cast<double>(f.t), i = static_cast<double>(f.i), o = static_cast<double>(f.o);
-  return t * (i + o) < 2 * i * o;
 }
 
 // A thread's part of sum_t sum_s (a_t · a_s) (d_t · d_s).
@@ -121,7 +115,7 @@ __global__ void __launch_bounds__(kThreads)
       const Factor<T>& f = table.factor[k];
       for (int64_t g = 0; g < f.g; ++g) {
         const T *a = RowOfA(f, n, 0, g), *d = RowOfD(f, m_size, n, m, 0, g);
-        sum += PairsAreCheaper(f) ? NormOverPairs(f, a, d, &panels) : NormOfRow(f, a, d, &panels);
+        sum += NormCostsOnGpu(SizesOf(f, 1, m_size)).Pairs() ? NormOverPairs(f, a, d, &panels) : NormOfRow(f, a, d, &panels);
       }
     }
     sum = SumOverBlock(sum, shared);

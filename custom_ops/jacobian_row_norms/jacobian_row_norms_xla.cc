@@ -1,9 +1,10 @@
+#include "custom_ops/common/forms.h"
 #include "custom_ops/common/xla/support.h"
 
 namespace tfjac {
 namespace {
 
-// [n, m]; the forms and their costs as in tfjac/ops/jacobian_row_norms.py.
+// [n, m], in the form of the twin.
 xla::XlaOp NormsOf(const XlaFactor& given, xla::PrimitiveType type) {
   if (given.t == 1) {  // nothing but the reading of a and d: balancing them would take several times as long
     const xla::XlaOp a = xla::ConvertElementType(OnlyPositionOfA(given), xla::F64);
@@ -12,7 +13,7 @@ xla::XlaOp NormsOf(const XlaFactor& given, xla::PrimitiveType type) {
     return xla::ConvertElementType(norms, type);
   }
   const XlaFactor f = Balanced(given);
-  if (f.t * f.t * (f.i + f.m * f.o + f.m) < f.m * f.i * f.o * (f.t + 1)) {
+  if (NormCostsByContraction(SizesOf(f, f.n, f.m)).Pairs()) {
     const xla::XlaOp a = FullEinsum(f.a, f.a, "ntgi,nsgi->ntsg");
     return FullEinsum(a, FullEinsum(f.d, f.d, "nmtgo,nmsgo->nmtsg"), "ntsg,nmtsg->nm");
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "custom_ops/damped_solve/damped_solve.h"
@@ -27,7 +28,8 @@ int failures = 0;
 
 // A runtime with real threads; scratch memory in exact pieces.
 struct TestRuntime {
-  explicit TestRuntime(int64_t threads) : runtime{this, threads, &Run, &Allocate} {}
+  explicit TestRuntime(int64_t threads, Form form = Form::kCheaper)
+      : runtime{this, threads, &Run, &Allocate, form} {}
 
   static void Run(void*, int64_t workers, void (*body)(void*, int64_t), void* state) {
     std::vector<std::thread> threads;
@@ -133,8 +135,9 @@ void CheckFactors(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
   const Problem<T> problem(n, m, blocks);
   const Factors<T>& f = problem.factors;
   const std::vector<double> expected = problem.Rows();
-  for (int64_t threads : {1, 3}) {
-    TestRuntime test(threads);
+  const std::pair<int64_t, Form> ways[] = {{1, Form::kCheaper}, {3, Form::kCheaper}, {1, Form::kRows}, {3, Form::kPairs}};
+  for (const auto& [threads, form] : ways) {
+    TestRuntime test(threads, form);
     std::vector<T> rows(n * m * f.p), gram(f.p * f.p), gradient(f.p), kernel(n * m * n * m), norms(n * m);
     if (!rows.empty()) {
       TFJAC_ISA::JacobianRows<T>(test.runtime, f, rows.data());

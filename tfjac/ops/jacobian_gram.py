@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
 
 _RENAMED = str.maketrans("gio", "hjq")  # axis letters of the second factor of a pair
@@ -77,14 +77,9 @@ def twin(a, d, layouts, residual=None):
 
 
 def _folding_pays(a, d, k, other):
-    """Compare the multiply-adds of the two forms of the pair k, other, per example and per g·o·h·q.
-
-    Through rows: m·i·j. Folded: m to sum over the residuals, i to multiply a_k in, i·j for the product.
-    """
     first, second = _factors.sizes(a[k], d[k]), _factors.sizes(a[other], d[other])
-    if not (first.known and second.known and first.t == second.t == 1):
-        return False
-    return first.m + first.i + first.i * second.i < first.m * first.i * second.i
+    one_position = first.known and second.known and first.t == second.t == 1
+    return one_position and _forms.gram_costs(first, second).pairs_pay
 
 
 def _gram_by_pairs(a, d, layouts, rows):

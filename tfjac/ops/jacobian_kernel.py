@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
 
 
@@ -45,21 +45,14 @@ def twin(a, d, layouts=None):
 
 
 def _kernel_of_factor(a, d):
-    """Give `[n,m,n,m]` in the cheapest of three forms, by multiply-adds per pair of examples.
-
-    rows:     m²·g·i·o                                      expand, then one product
-    hadamard: g·(i + m²·(o + 1))                            t = 1: (a aᵀ) ∘ (d dᵀ)
-    ghost:    t²·g·i + t²·m·g·o + m²·t·g·o                  t > 1: positions against positions
-    """
+    """Give `[n,m,n,m]` in the cheaper form."""
     a, d = _factors.balanced(a, d)
     s = _factors.sizes(a, d)
-    if s.known:
-        rows = s.m**2 * s.g * s.i * s.o
-        if s.t == 1 and s.g * (s.i + s.m**2 * (s.o + 1)) < rows:
+    if s.known and _forms.kernel_costs(s).pairs_pay:
+        if s.t == 1:
             return _hadamard(a[:, 0], d[:, :, 0])
-        if s.t > 1 and s.t * s.g * (s.t * s.i + s.t * s.m * s.o + s.m**2 * s.o) < rows:
-            products = tf.einsum("ntgi,xsgi->ntxsg", a, a)
-            return tf.einsum("nmtgo,ntxygo->nmxy", d, tf.einsum("ntxsg,xysgo->ntxygo", products, d))
+        products = tf.einsum("ntgi,xsgi->ntxsg", a, a)
+        return tf.einsum("nmtgo,ntxygo->nmxy", d, tf.einsum("ntxsg,xysgo->ntxygo", products, d))
     rows = _factors.expand(a, d, "gio")
     return tf.einsum("nmp,xyp->nmxy", rows, rows)
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
 
 
@@ -42,15 +42,12 @@ def twin(a, d):
 
 
 def _norms_of_factor(a, d):
-    """Give `[n,m]` in the cheaper form, by multiply-adds per example.
-
-    ghost: t²·g·i + m·t²·g·o + m·t²·g                       rows: m·t·g·i·o + m·g·i·o
-    """
+    """Give `[n,m]` in the cheaper form."""
     a, d = _factors.balanced(a, d)
     s = _factors.sizes(a, d)
     if s.t == 1:
         return tf.einsum("ng,nmg->nm", tf.reduce_sum(a[:, 0] ** 2, -1), tf.reduce_sum(d[:, :, 0] ** 2, -1))
-    if s.known and s.t**2 * (s.i + s.m * s.o + s.m) < s.m * s.i * s.o * (s.t + 1):
+    if s.known and _forms.norm_costs(s).pairs_pay:
         return tf.einsum("ntsg,nmtsg->nm", tf.einsum("ntgi,nsgi->ntsg", a, a), tf.einsum("nmtgo,nmsgo->nmtsg", d, d))
     return tf.reduce_sum(_factors.expand(a, d, "gio") ** 2, axis=-1)
 

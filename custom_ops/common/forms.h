@@ -1,0 +1,106 @@
+// In which of two forms a factor's part of a result is computed, by what each costs: the one place that decides it, for all
+// ops, on the CPU, on the GPU and by XLA. tfjac/ops/_forms.py says the same to the twins.
+//
+//   rows    the rows of J are formed, some at a time, and multiplied with one another
+//   pairs   products of a with a and of d with d, and no row: for one position of use, t = 1, they factor; for more, each
+//           position meets each
+//
+// A cost is a number of multiply-adds, per group and per whatever both forms have in common. On the CPU a call for a small
+// product, and a number that is written, take as long as so many of them as stands here: fitted to times by
+// `python -m benchmarks.forms`, which measures both forms over a grid of sizes, and how far what is chosen falls behind.
+// Contractions, by XLA or by the twins' einsum, are counted as they are.
+#ifndef TFJAC_CUSTOM_OPS_COMMON_FORMS_H_
+#define TFJAC_CUSTOM_OPS_COMMON_FORMS_H_
+
+#include <cstdint>
+
+#include "custom_ops/common/factors.h"
+
+namespace tfjac {
+
+enum class Form { kCheaper, kRows, kPairs };
+
+struct FormCosts {
+  double rows, pairs;
+
+  // Whether pairs are taken, if not `wanted` says so.
+  TFJAC_HOST_DEVICE bool Pairs(Form wanted = Form::kCheaper) const {
+    return wanted == Form::kCheaper ? pairs < rows : wanted == Form::kPairs;
+  }
+};
+
+// Sizes of a factor; see factors.h.
+struct FactorSizes {
+  double n, m, t, i, o;
+};
+
+template <typename F>
+TFJAC_HOST_DEVICE static inline FactorSizes SizesOf(const F& f, int64_t n, int64_t m) {
+  return {static_cast<double>(n), static_cast<double>(m), static_cast<double>(f.t), static_cast<double>(f.i),
+          static_cast<double>(f.o)};
+}
+
+TFJAC_HOST_DEVICE static inline double PairsWithinSize(double size) { return size * (size + 1) / 2; }
+
+// ---- J Jᵀ, of two examples. In pairs: (a aᵀ) ∘ (d dᵀ) for t = 1; for t > 1 the products of a are taken with d of one example,
+// and that with d of the other.
+
+static inline FormCosts KernelCostsByContraction(const FactorSizes& f) {
+  const double squares = f.m * f.m;
+  return {squares * f.i * f.o,
+          f.t == 1 ? f.i + squares * (f.o + 1) : f.t * (f.t * f.i + f.t * f.m * f.o + squares * f.o)};
+}
+
+// For t > 1.
+static inline FormCosts KernelCostsOnCpu(const FactorSizes& f) {
+  const double squares = f.m * f.m, used = f.i + f.m * f.o;
+  const double forming = f.m * f.i * f.o * (100 + f.t) / f.n;
+  return {squares * (f.i * f.o + 12) + forming,
+          4000 + 1300 * squares + f.t * (80 + 1.5 * f.t) * used + 2 * squares * f.t * f.o};
+}
+
+// ---- Norms of the rows, of one example, for t > 1. In pairs: each position with each.
+
+static inline FormCosts NormCostsByContraction(const FactorSizes& f) {
+  return {f.m * f.i * f.o * (f.t + 1), f.t * f.t * (f.i + f.m * f.o + f.m)};
+}
+
+// Calling for a product [side, depth] times [depth, side]; Eigen does not rearrange the smallest before it computes.
+static inline double CallOfProduct(double side, double depth) { return 2 * side + depth < 20 ? 600 : 1800; }
+
+static inline FormCosts NormCostsOnCpu(const FactorSizes& f) {
+  const double used = f.i + f.m * f.o;
+  return {f.m * (1400 + f.i * f.o * (5 + 0.8 * f.t) + 8 * f.t * (f.i + f.o)),
+          CallOfProduct(f.t, f.i) + f.m * CallOfProduct(f.t, f.o) + (120 + f.t * (20 + 0.5 * f.t)) * used +
+              15 * f.t * f.t * f.m};
+}
+
+// Each row is by itself on a GPU, and pairs of positions are taken once.
+TFJAC_HOST_DEVICE static inline FormCosts NormCostsOnGpu(const FactorSizes& f) {
+  return {f.t * f.i * f.o, f.t * f.t * (f.i + f.o) / 2};
+}
+
+// ---- JᵀJ, of one example, for t = 1. In pairs: those of the inputs times those of the outputs, the residuals summed.
+
+// The block of two factors, divided by the product of their outputs: one a is multiplied in, then the other.
+static inline FormCosts GramCostsByContraction(const FactorSizes& f, const FactorSizes& other) {
+  return {f.m * f.i * other.i, f.m + f.i + f.i * other.i};
+}
+
+// A factor's own block, where both forms know that it is symmetric, and tiles of `tile` columns are multiplied. Results in pairs
+// are scattered to their places, once, and faster where a tile holds all pairs of outputs.
+static inline FormCosts GramCostsOnCpu(const FactorSizes& f, double tile) {
+  const double x = PairsWithinSize(f.i), y = PairsWithinSize(f.o), p = f.i * f.o;
+  const double writing = 70 * x * (1 + y / tile) + 8 * f.m * y * (f.m > 1 ? 1 : 1 + x / tile);
+  return {f.m * p * p / 2 + 60 * f.m * p, x * y + writing + 2500 + (y <= tile ? 12 : 40) * p * p / f.n};
+}
+
+// What saves less than a fifth is left alone.
+static inline FormCosts GramCostsOnGpu(const FactorSizes& f) {
+  const double p = f.i * f.o;
+  return {0.8 * f.m * p * p / 2, PairsWithinSize(f.i) * PairsWithinSize(f.o)};
+}
+
+}  // namespace tfjac
+
+#endif  // TFJAC_CUSTOM_OPS_COMMON_FORMS_H_
