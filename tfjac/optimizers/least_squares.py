@@ -35,6 +35,7 @@ def least_squares(
     checkpoint=None,
     batch_dims=0,
     chunk_size=None,
+    devices=None,
     **options,
 ):
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
@@ -83,6 +84,8 @@ def least_squares(
             `window`.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
+        devices: with `batch_dims`, a list of devices that share the fits, such as `["GPU:0", "GPU:1"]`: each has a
+            part of its own, `chunk_size` of which are under way at once. None for where TensorFlow places them.
         loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
             squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
@@ -124,7 +127,14 @@ def least_squares(
             "time_limit": time_limit, "checkpoint": checkpoint,
         }  # fmt: skip
         options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
-        return batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, others, options)
+        return batched_least_squares(
+            residuals, variables, max_steps, args, bounds, fixed, chunk_size, devices, others, options
+        )
+    if devices is not None:
+        raise ValueError(
+            "devices is for batch_dims=1: many fits are shared out among them. For one problem, use "
+            f"tf.distribute.MirroredStrategy and LevenbergMarquardt. Received: devices={devices!r}"
+        )
     if chunk_size is not None:
         raise ValueError(
             f"chunk_size is for batch_dims=1: how many of many fits are under way. Received: chunk_size={chunk_size!r}"

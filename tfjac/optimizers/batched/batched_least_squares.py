@@ -10,6 +10,7 @@ from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.batched.linearisation import FitProblem
 from tfjac.optimizers.batched.pool import FitData, Pool
 from tfjac.optimizers.batched.residuals import BatchedResiduals
+from tfjac.optimizers.batched.shards import Shards, checked_devices
 from tfjac.optimizers.minimisation.implicit import without_derivatives
 from tfjac.optimizers.minimisation.settings import Settings
 from tfjac.optimizers.options import positive_integer
@@ -23,11 +24,16 @@ from tfjac.optimizers.tracing.traces import TraceCache
 _BYTES = 2**23
 """Of the residuals and J of the fits that are under way at once, unless told otherwise."""
 
+_HOW_FOR_SOME = (
+    "make them a function of the variables and of args, where those with as many rows as there are fits hold what is "
+    "each fit's own, and of which none goes by its place or their number."
+)
+
 _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
 
 
-def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, others, options):
+def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, devices, others, options):
     """Minimise ½‖r‖² of each of B fits; the arguments are those of `least_squares`, of which it is a part.
 
     Args:
@@ -46,11 +52,12 @@ def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, 
     batch = BatchedResiduals(residuals, variables, args)
     settings = Settings.of(flat, None, options, num_parameters=batch.columns.total)
     chunk_size = None if chunk_size is None else positive_integer("chunk_size", chunk_size)
+    devices = checked_devices(devices)
 
     def minimiser():
-        return BatchedMinimiser(batch, settings, chunk_size)
+        return BatchedMinimiser(batch, settings, chunk_size, devices)
 
-    recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size)
+    recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size, devices)
     owners = flat if batch.reads_variables else []
     kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
     values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
@@ -75,29 +82,37 @@ class BatchedMinimiser:
     Args:
         residuals: `BatchedResiduals`.
         settings: `Settings`.
-        chunk_size: how many fits are under way at once, or None.
+        chunk_size: how many fits are under way at once on a device, or None.
+        devices: what `checked_devices` returned.
+
+    Raises:
+        ValueError: for several devices and residuals that can be evaluated for all fits only.
     """
 
-    def __init__(self, residuals, settings, chunk_size):
+    def __init__(self, residuals, settings, chunk_size, devices):
         residuals.check()
         any_number = residuals.for_any
         if settings.jit_compile:
             residuals.for_all.traced.check_compiles()
         self._settings, self._placed = settings, any_number or residuals.for_all
         in_turn, size = any_number is not None, residuals.columns.count
+        self._shards = Shards(size, devices)
+        if self._shards.several and not in_turn:
+            raise ValueError(
+                "These residuals can be evaluated for all fits only, so that devices cannot share them: "
+                f"{_HOW_FOR_SOME} Received: devices={list(devices)} for {size} fits"
+            )
         if chunk_size is not None and chunk_size < size and not in_turn:
             warnings.warn(
-                "tfjac: these residuals can be evaluated for all fits only, so that chunk_size has no effect: make "
-                "them a function of the variables and of args, where those with as many rows as there are fits hold "
-                "what is each fit's own, and of which none goes by its place or their number. "
-                f"Received: chunk_size={chunk_size} for {size} fits",
+                "tfjac: these residuals can be evaluated for all fits only, so that chunk_size has no effect: "
+                f"{_HOW_FOR_SOME} Received: chunk_size={chunk_size} for {size} fits",
                 stacklevel=4,
             )
-        self._at_once = min(size, chunk_size or self._default_size(residuals)) if in_turn else size
+        self._at_once = (chunk_size or self._default_size(residuals)) if in_turn else size
         self._shrinks = in_turn and tf.executing_eagerly()
         self._problem = FitProblem(self._placed, settings.losses, settings.jit_compile)
         self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
-        self._ended = tf.function(self._linearise_all, autograph=False)
+        self._ended = tf.function(self._linearise, autograph=False)
 
     @staticmethod
     def _default_size(residuals):
@@ -118,17 +133,25 @@ class BatchedMinimiser:
             return [part.numpy() for part in self._ended(values, data)]
 
     def _minimise(self, values, data, box, max_steps):
-        pool = Pool(self._problem, FitData(data, self._placed.own), values, box, self._shrinks)
-        return pool.minimise(self._at_once, self._settings.method, self._settings.limits, max_steps)
+        method, limits = self._settings.method, self._settings.limits
 
-    def _linearise_all(self, values, data):
-        data, (size, p) = FitData(data, self._placed.own), values.shape
+        def minimised(values, data, box):
+            pool = Pool(self._problem, data, values, box, self._shrinks)
+            return pool.minimise(min(values.shape[0], self._at_once), method, limits, max_steps)
 
-        def some(index):
-            return list(self._problem.at_the_end(tf.gather(values, index), data.among_shared(data.rows(index))))
+        return self._shards.mapped(minimised, values, FitData(data, self._placed.own), box)
 
-        specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
-        return in_chunks(some, size, specs, self._at_once)
+    def _linearise(self, values, data):
+        def linearised(values, data, box):
+            size, p = values.shape
+
+            def some(index):
+                return list(self._problem.at_the_end(tf.gather(values, index), data.of(index).tensors))
+
+            specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
+            return in_chunks(some, size, specs, self._at_once)
+
+        return self._shards.mapped(linearised, values, FitData(data, self._placed.own))
 
 
 def _refuse(given):

@@ -43,6 +43,10 @@ class FitData(NamedTuple):
         rows = iter(rows)
         return [next(rows) if its_own else given for given, its_own in zip(self.tensors, self.own)]
 
+    def of(self, index):
+        """Return the `FitData` of some fits alone."""
+        return self._replace(tensors=self.among_shared(self.rows(index)))
+
 
 class Pool:
     """Fits to be minimised.
