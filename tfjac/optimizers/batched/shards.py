@@ -5,6 +5,8 @@ The parts are in one graph and independent of each other, so that TensorFlow run
 
 import tensorflow as tf
 
+from tfjac.optimizers.steps.bounds import Box
+
 _HERE = tf.DeviceSpec(job="localhost", replica=0, task=0)
 
 
@@ -80,8 +82,9 @@ class Shards:
             return function(values, data, box)
         traced_once, found = tf.function(function, autograph=False), []  # for all parts of a size
         for device, start, end in zip(self._devices, self._starts, self._starts[1:]):
-            values_here, box_here = tf.nest.map_structure(lambda all_of_them: all_of_them[start:end], (values, box))
-            data_here = data.of(tf.range(start, end))
+            index = tf.range(start, end)
+            box_here = box and Box(*(tf.gather(side, index) for side in box))
+            values_here, data_here = tf.gather(values, index), data.of(index)
             with tf.device(device):
                 found.append(traced_once(values_here, data_here, box_here))
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *found)
