@@ -56,16 +56,20 @@ def fit(count, devices, names=FIELDS + ERRORS, **options):
 results["8 fits"] = [fit(8, None), fit(8, THREE, chunk_size=2)]
 results["1 fit"] = [fit(1, each, FIELDS) for each in (None, THREE)]
 
-# two fits for three devices, and where their loops are
+# two fits for three devices, where their loops are, and what the parts wait for
 one = fit(2, None)
 context.enable_run_metadata()
 results["2 fits"] = [one, fit(2, THREE)]
-graphs = [part for graph in context.export_run_metadata().function_graphs for part in graph.partition_graphs]
+graphs = context.export_run_metadata().function_graphs
 context.disable_run_metadata()
-results["loops"] = [node.device[-5:] for graph in graphs for node in graph.node if node.op == "LoopCond"]
+loops = [node for graph in graphs for part in graph.partition_graphs for node in part.node if node.op == "LoopCond"]
+results["loops"] = [loop.device[-5:] for loop in loops]
+calls = [node for graph in graphs for node in graph.pre_optimization_graph.node if "PartitionedCall" in node.op]
+results["waiting"] = [[name for name in call.input if name.startswith("^")] for call in calls if call.device]
 
 # a nest of variables, some of them fixed, and outliers, in a graph, compiled in parts or as a whole
 measured = noisy()
+PAIR = ["CPU:2", "CPU:0"]
 x = {"rate": tf.Variable(np.ones(8)), "size": tf.Variable(np.full([8, 1], 2.0))}
 fixed = {"rate": np.arange(8) == 2, "size": False}
 
@@ -87,7 +91,7 @@ for case, options in {
     "compiled": {"whole": False, "jit_compile": True},
     "compiled as a whole": {"whole": True},
 }.items():
-    results[case] = [in_a_graph(devices, **options) for devices in (None, ["CPU:2", "CPU:0"])]
+    results[case] = [in_a_graph(devices, **options) for devices in (None, PAIR)]
 
 x = started(8)
 try:
@@ -137,6 +141,11 @@ def test_each_loop_is_where_its_share_was_put(results):
     """Of all loops that ran, as many on each of the first two devices, and none anywhere else."""
     first, second = (results["loops"].count(device) for device in ("CPU:2", "CPU:0"))
     assert first == second == len(results["loops"]) / 2 > 0
+
+
+def test_no_part_waits_for_another(results):
+    """Neither of the fits nor of their errors: two parts each. An assertion in each would have them go one by one."""
+    assert results["waiting"] == [[], [], [], []]
 
 
 def test_residuals_of_all_fits_only_are_refused(results):

@@ -12,6 +12,7 @@ from tfjac.graph._private import (
     input_gradients,
     is_taped,
     keep_with,
+    run_side_by_side,
     set_gradient,
 )
 from tfjac.graph.assignments import check_not_assigned_since
@@ -127,6 +128,7 @@ __all__ = [
     "registering",
     "replay",
     "resolution_of",
+    "run_side_by_side",
     "set_gradient",
     "shape_only",
     "source_in",

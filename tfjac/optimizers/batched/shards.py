@@ -5,6 +5,7 @@ The parts are in one graph and independent of each other, so that TensorFlow run
 
 import tensorflow as tf
 
+from tfjac.graph import run_side_by_side
 from tfjac.optimizers.steps.bounds import Box
 
 _HERE = tf.DeviceSpec(job="localhost", replica=0, task=0)
@@ -87,4 +88,5 @@ class Shards:
             values_here, data_here = tf.gather(values, index), data.of(index)
             with tf.device(device):
                 found.append(traced_once(values_here, data_here, box_here))
+        run_side_by_side({tensor.op for part in found for tensor in tf.nest.flatten(part)})
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *found)
