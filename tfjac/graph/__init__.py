@@ -12,7 +12,6 @@ from tfjac.graph._private import (
     input_gradients,
     is_taped,
     keep_with,
-    run_side_by_side,
     set_gradient,
 )
 from tfjac.graph.assignments import check_not_assigned_since
@@ -46,6 +45,7 @@ from tfjac.graph.resolution import resolution_of
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
+from tfjac.graph.side_by_side import run_side_by_side
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.static_values import static_value
 from tfjac.graph.taped import warn_of_loops_under_a_tape

@@ -330,19 +330,6 @@ def after_effects(compute):
         return [result if result is None else tf.identity(result) for result in results]
 
 
-def run_side_by_side(calls):
-    """Let ops of the current graph run at once, although each may do something besides: none waits for another.
-
-    A `tf.function` has them run in the order in which they were made otherwise, if there is but one assertion in each.
-
-    Args:
-        calls: ops, such as calls of functions.
-    """
-    order = getattr(tf.compat.v1.get_default_graph(), "experimental_acd_manager", None)
-    for call in calls if order is not None else ():
-        order.run_independently(call)
-
-
 def forget_with(gradient, name):
     """Have TensorFlow's registry forget the gradient registered as `name` with the last that refers to it elsewhere.
 
