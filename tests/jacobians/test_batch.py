@@ -48,6 +48,41 @@ def test_through_a_loop(limits, rng):
         assert_all_close(compute(x), expected, 1e-12)
 
 
+GATE = tf.Variable(1.0)
+# Functions of one example alone, through branches and loops; they read nothing else of its size.
+OF_ONE = {
+    "branches": lambda x: tf.cond(GATE > 0, lambda: tf.sin(x), lambda: 2.0 * x),
+    "branches of what is computed": lambda x: tf.cond(GATE > 0, lambda: tf.sin(x), lambda: 2.0 * x) * tf.exp(x),
+    "a row by index": lambda x: tf.cond(GATE > 0, lambda: tf.gather(x, [0]) ** 2, lambda: tf.gather(x, [0])),
+    "a loop": lambda x: tf.while_loop(lambda k, h: k < 2, lambda k, h: (k + 1, tf.sin(h + x)), (0, tf.ones_like(x)))[1],
+}
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("name", OF_ONE)
+def test_one_example(name, eager, rng):
+    """TensorFlow captures small eager tensors as constants."""
+    function, x = OF_ONE[name], tf.constant(rng.normal(size=(1, 3)))
+    (expected,) = full_jacobian(lambda: function(x), [x])
+    found = [
+        derivative(lambda: function(x), x) if eager else tf.function(lambda x, d=derivative: d(function(x), x))(x)
+        for derivative in (tfjac.jacobian, tfjac.batch_jacobian)
+    ]
+    assert_all_close(found, [expected, expected[:, :, 0]], 1e-12)
+
+
+@pytest.mark.parametrize("features", [2, 4])
+def test_outputs_of_another_precision(features, rng):
+    """Forward and reverse, of a batch of open size."""
+    x, w = tf.constant(rng.normal(size=(4, 3))), tf.constant(rng.normal(size=(3, features)), tf.float32)
+    compute = tf.function(
+        lambda x: tfjac.batch_jacobian(tf.cast(x, tf.float32) @ w, x),
+        input_signature=[tf.TensorSpec((None, 3), tf.float64)],
+    )
+    assert compute(x).dtype == tf.float64
+    assert_all_close(compute(x), np.tile(np.transpose(w), (4, 1, 1)), 1e-6)
+
+
 def test_permuted_batch_permutes(rng):
     model = networks.mlp()
     x = tf.constant(rng.normal(size=(5, 3)))

@@ -121,7 +121,7 @@ class WantedAxes:
 
     def __init__(self, dependence, num_examples):
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
-        self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(_made_of_no_data)
+        self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
         self.assumed, self.meetings = [], {}
 
@@ -213,6 +213,14 @@ class WantedAxes:
         captured = _private.captured_constants(tensor.graph)
         return self.depends_on_no_data(tensor) and not any(op.name in captured for op in ancestors([tensor]))
 
+    def _made_of_no_data(self, op, inputs_are):
+        """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are.
+
+        A tensor that is differentiated with respect to is data, a constant too, as which TensorFlow captures small ones.
+        """
+        leaf = op.outputs[0].dtype == tf.resource or (op.type == "Const" and not self.reaches(op.outputs[0]))
+        return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]
+
     def want(self, op, tensor, axis):
         """Note that `op` uses `tensor` this way."""
         known = self.axes.setdefault(tensor.ref(), axis)
@@ -241,9 +249,3 @@ def _takes_rows(op):
 def describe(axis):
     """Say in words how a tensor is used."""
     return "whole, for all examples" if axis is SHARED else f"per example along axis {axis.axis}"
-
-
-def _made_of_no_data(op, inputs_are):
-    """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are."""
-    leaf = op.type == "Const" or op.outputs[0].dtype == tf.resource
-    return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]

@@ -90,6 +90,8 @@ def example_blocks(y, sources, limits):
     except ExamplesMix:
         if not alone:
             raise
+        analysis = None
+    if alone and (analysis is None or any(analysis.axis(source) is SHARED for source in sources)):
         return _examples_first(over_basis(pull_back([y], sources), y, sources, y, at_once), y, sources)
     checks = []
     if not alone:
@@ -128,7 +130,7 @@ def _pushed_forward(forward, y, sources, at_once):
         (stack,) = in_chunks(columns, sum(sizes), [spec], at_once if forward.vectorises() else 1)
         parts = tf.split(tf.transpose(stack, [*range(1, y.shape.rank + 1), 0]), sizes, axis=-1)
         shaped = [[n, *outputs, *inputs] for n, *inputs in map(axes, sources)]  # with rows that y lacks, this fails
-        return [tf.reshape(part, shape) for part, shape in zip(parts, shaped)]
+        return [tf.cast(tf.reshape(*part), source.dtype) for *part, source in zip(parts, shaped, sources)]
 
     shapes = [[n, *outputs, *axes(source)[1:]] for source in sources]
     return unless_empty(y, compute, shapes, [source.dtype for source in sources])
