@@ -135,6 +135,11 @@ def switch(x, w, v):
     return tf.switch_case(tf.shape(x)[1] - 2, ways) + 0.1 * tf.matmul(x, w)
 
 
+def dense_of_rank_three(x, w):
+    """In a batch of open size the graph forgets how many columns `w` has."""
+    return tf.cond(w[0, 0] > 0, lambda: tf.sin(tf.tensordot(x, w, 1)), lambda: tf.tensordot(x, w, 1) ** 2)
+
+
 def scan(x, w):
     return tf.scan(lambda h, row: tf.tanh(tf.matmul(row + h, w)), tf.transpose(x, [1, 0, 2]), tf.zeros_like(x[:, 0]))[
         -1
@@ -166,6 +171,7 @@ FUNCTIONS = {
     "tf.cond": (conditional, (N, 3), (3, 4), (4, 4), (4,)),
     "tf.cond in a loop": (conditional_in_loop, (N, 3), (3, 3), (3, 3), (3,)),
     "tf.switch_case": (switch, (N, 3), (3, 3), (3, 3)),
+    "tf.tensordot in branches": (dense_of_rank_three, (N, T, 3), (3, 2)),
     "tf.scan": (scan, (N, T, 3), (3, 3)),
     "tf.map_fn over time": (mapped_over_time, (N, T, 3), (3, 3)),
 }

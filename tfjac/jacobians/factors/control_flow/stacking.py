@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.graph import handle_shape
 from tfjac.jacobians.factors.control_flow.states import step_array
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.shapes import axes, product
@@ -47,9 +48,9 @@ def of_static_columns(factor, weight):
 
     Args:
         factor: `Factor` of the columns of `weight`.
-        weight: tensor.
+        weight: tensor, or handle of a variable.
     """
-    columns = None if weight.dtype == tf.resource else weight.shape.num_elements()
+    columns = (handle_shape(weight) if weight.dtype == tf.resource else weight.shape).num_elements()
     named = factor.sizes_of_tensors()
     sizes = {name: size for each in named for name, size in each.items() if name in ("g", "i", "o", "q")}
     lost = [name for name, size in sizes.items() if size is None]
