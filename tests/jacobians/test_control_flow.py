@@ -195,6 +195,30 @@ def test_users_own_control_flow_under_xla(name, rng):
     assert_by_rule(model, x, model.variables, batch=N, jit_compile=True)
 
 
+OF_TWO_RESULTS = {
+    "branches": lambda x, w, v: tf.cond(w[0, 0] > 0, lambda: (x * v, x @ w), lambda: (x + v, tf.sin(x @ w)))[1],
+    "loop": lambda x, w, v: tf.while_loop(lambda k, *_: k < 2, lambda k, a, b: (k + 1, a * v, b @ w), (0, x, x))[2],
+}
+
+
+@pytest.mark.parametrize("chunk_size", [None, 2])
+@pytest.mark.parametrize("name", OF_TWO_RESULTS)
+def test_variables_of_results_that_are_not_used(name, chunk_size, rng):
+    """Their derivative is zero, as TensorFlow's is; of one alone, too."""
+    x, w, v = (
+        tf.constant(rng.normal(size=(N, 3))),
+        tf.Variable(rng.normal(size=(3, 3))),
+        tf.Variable(rng.normal(size=3)),
+    )
+    ys = lambda: OF_TWO_RESULTS[name](x, w, v)  # noqa: E731
+    expected = rows_one_at_a_time(lambda x: OF_TWO_RESULTS[name](x, w, v), x, [w])[0]
+    found = tfjac.per_example_jacobian(ys, [v, w], chunk_size=chunk_size)
+    np.testing.assert_allclose(found[1], expected, atol=1e-12)
+    np.testing.assert_array_equal(found[0], np.zeros((N, 3, 3)))
+    np.testing.assert_array_equal(tfjac.per_example_jacobian(ys, v), np.zeros((N, 3, 3)))
+    np.testing.assert_array_equal(tfjac.jacobian(ys, [w, v])[1], np.zeros((N, 3, 3)))
+
+
 def test_embedding_gathered_in_a_loop(rng):
     def model(ids, table, w):
         def step(t, h):

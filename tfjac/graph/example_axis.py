@@ -149,7 +149,7 @@ class WantedAxes:
         axes = example_rules.own_input_axes(tensor.op, axis, self)
         if any(met is tensor for met, _ in self.meetings.get(tensor.op.name, ())):  # it may have more rows than these
             return []
-        return [(given, found) for given, found in zip(tensor.op.inputs, axes) if found is not SHARED]
+        return [(given, found) for given, found in zip(tensor.op.inputs, axes) if found not in (None, SHARED)]
 
     def analyse_body(self, sources, targets, axes):
         """`analyse_examples` for the body of an op of this graph."""

@@ -102,7 +102,8 @@ def _loop(op, outputs, wanted):
     _check_can_run_again(body)
     _check_can_run_again(condition)
     wanted.insides[op.name] = LoopInside(body, condition, state, writes, invariant)
-    return [state.get(k, invariant.get(k, SHARED)) for k in range(len(op.inputs))]
+    unused = {k: None for k in reached}  # for the results that are asked for
+    return [state.get(k, invariant.get(k, unused.get(k, SHARED))) for k in range(len(op.inputs))]
 
 
 def _reached_in_loop(op, body, same, wanted):
@@ -166,4 +167,5 @@ def _conditional(op, outputs, wanted):
     ):
         raise NoRule("a TensorArray goes through it")
     wanted.insides[op.name] = insides
-    return [SHARED] + [inputs.get(k, SHARED) for k in range(len(op.inputs) - 1)]
+    unused = {k: None for k in reached}  # for the results that are asked for
+    return [SHARED] + [inputs.get(k, unused.get(k, SHARED)) for k in range(len(op.inputs) - 1)]

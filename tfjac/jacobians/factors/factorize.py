@@ -175,10 +175,17 @@ def _by_rules(ys, variables, analysis, uses, chunk_size):
 
 def _by_sweep(ys, variables, analysis, n, chunk_size):
     """Where loops or conditionals are on the way: one walk backwards, or one for each chunk of the outputs."""
+    m, sources = sum(product(axes(y)[1:]) for y in ys), analysis.dependence.sources
 
     def factors_of(outputs=None):
-        parts = swept_factors(ys, analysis, n, factor_by_rule, outputs)
-        return [joined(factors) for factors in parts]
+        parts, rows = (
+            swept_factors(ys, analysis, n, factor_by_rule, outputs),
+            m if outputs is None else axes(outputs)[0],
+        )
+        return [
+            joined(factors) if factors or analysis.axis(source) is not None else _zero_factor(n, rows, variable)
+            for factors, source, variable in zip(parts, sources, variables)
+        ]
 
     if chunk_size is None:
         return factors_of()
@@ -186,8 +193,12 @@ def _by_sweep(ys, variables, analysis, n, chunk_size):
     def rows(outputs):
         return [in_dtype_of(factor, v).dense() for factor, v in zip(factors_of(outputs), variables)]
 
-    m = sum(product(axes(y)[1:]) for y in ys)
     return [DenseFactor(block) for block in in_chunks(rows, m, _specs(ys, variables), chunk_size, axis=1)]
+
+
+def _zero_factor(n, m, variable):
+    """The factor of a variable that only such results of a loop or branch depend on as ys are not computed from."""
+    return DenseFactor(tf.zeros([n, m, product(axes(like(variable)))], like(variable).dtype))
 
 
 def _specs(ys, variables):
