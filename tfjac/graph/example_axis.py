@@ -216,7 +216,7 @@ class WantedAxes:
     def _made_of_no_data(self, op, inputs_are):
         """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are.
 
-        A tensor that is differentiated with respect to is data, a constant too, as which TensorFlow captures small ones.
+        A tensor that is differentiated with respect to is data, also as a constant: TensorFlow captures small ones so.
         """
         leaf = op.outputs[0].dtype == tf.resource or (op.type == "Const" and not self.reaches(op.outputs[0]))
         return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]
