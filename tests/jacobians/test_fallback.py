@@ -54,3 +54,15 @@ def test_a_variable_whose_number_of_rows_may_change(name, rng):
     fixed, changing = tf.Variable(values), tf.Variable(values, shape=[None, 4])
     (expected,) = full_jacobian(lambda: tf.sin(READ[name](fixed) * x), [fixed])
     assert_all_close(tfjac.per_example_jacobian(lambda: tf.sin(READ[name](changing) * x), changing), expected, 1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:tfjac. no factor")
+def test_channels_of_an_open_number(rng):
+    x, kernel = tf.constant(rng.normal(size=(3, 4, 2))), tf.Variable(rng.normal(size=(2, 2, 3)))
+    (expected,) = full_jacobian(lambda: tf.nn.conv1d(x, kernel, 1, "SAME"), [kernel])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None], x.dtype)])
+    def compute(x):
+        return tfjac.per_example_jacobian(tf.nn.conv1d(x, kernel, 1, "SAME"), kernel)
+
+    assert_all_close(compute(x), expected, 1e-12)

@@ -12,6 +12,8 @@ from tfjac.jacobians.shapes import axes, product
 def _convolution(use):
     """Kernel [*k, c_in/g, c_out]: i = (k, c_in/g), o = c_out/g."""
     x, kernel = use.op.inputs
+    if x.shape[-1] is None:
+        raise NoFactor("the number of channels is open")
     groups = x.shape[-1] // kernel.shape[-2]
     a = _patches_by_position(use)
     n, t, k, c_in = axes(a)
