@@ -161,11 +161,15 @@ class OuterFactor(Factor):
         weights = tf.einsum(f"{self.layout}r->gior", tf.reshape(x, [*self._sizes(), r]))
         moved = tf.matmul(inputs_by_group(self.a), tf.reshape(weights, [g, i, o * r]))
         moved = tf.transpose(tf.reshape(moved, [g, n, t, o, r]), [1, 2, 0, 3, 4])
-        return tf.matmul(self._cotangents(), tf.reshape(moved, [n, t * g * o, r]))
+        moved = tf.reshape(moved, [n, t * g * o, r])
+        if self.d.shape[1] == 1:  # one output: many products of tiny matrices take longer
+            return tf.reduce_sum(self._only_cotangent() * moved, axis=1, keepdims=True)
+        return tf.matmul(self._cotangents(), moved)
 
     def adjoint_matmul(self, u):
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(u)[-1]
-        pulled = tf.matmul(self._cotangents(), u, transpose_a=True)
+        one_output = self.d.shape[1] == 1
+        pulled = self._only_cotangent() * u if one_output else tf.matmul(self._cotangents(), u, transpose_a=True)
         pulled = tf.transpose(tf.reshape(pulled, [n, t, g, o, r]), [2, 0, 1, 3, 4])
         result = tf.matmul(inputs_by_group(self.a), tf.reshape(pulled, [g, n * t, o * r]), transpose_a=True)
         result = tf.einsum(f"gior->{self.layout}r", tf.reshape(result, [g, i, o, r]))
@@ -176,11 +180,19 @@ class OuterFactor(Factor):
         n, m, t, g, o = axes(self.d)
         return tf.reshape(self.d, [n, m, t * g * o])
 
+    def _only_cotangent(self):
+        """d of one output as columns `[n, t·g·o, 1]`."""
+        n, _, t, g, o = axes(self.d)
+        return tf.reshape(self.d, [n, t * g * o, 1])
+
     def squared_column_norms(self):
         if self.a.shape[1] != 1:
             return super().squared_column_norms()
-        summed = tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
-        return tf.reshape(tf.einsum(f"ngi,ngo->{self.layout}", tf.square(self.a[:, 0]), summed), [-1])
+        inputs, outputs = tf.square(self.a[:, 0]), tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
+        if self.a.shape[2] != 1:
+            return tf.reshape(tf.einsum(f"ngi,ngo->{self.layout}", inputs, outputs), [-1])
+        first, second = sorted(((inputs, "i"), (outputs, "o")), key=lambda each: self.layout.index(each[1]))
+        return tf.reshape(tf.matmul(first[0][:, 0], second[0][:, 0], transpose_a=True), [-1])
 
     def real(self):
         """Re(a·d) = Re a · Re d - Im a · Im d: twice the positions."""
