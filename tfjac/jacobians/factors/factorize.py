@@ -178,10 +178,8 @@ def _by_sweep(ys, variables, analysis, n, chunk_size):
     m, sources = sum(product(axes(y)[1:]) for y in ys), analysis.dependence.sources
 
     def factors_of(outputs=None):
-        parts, rows = (
-            swept_factors(ys, analysis, n, factor_by_rule, outputs),
-            m if outputs is None else axes(outputs)[0],
-        )
+        parts = swept_factors(ys, analysis, n, factor_by_rule, outputs)
+        rows = m if outputs is None else axes(outputs)[0]
         return [
             joined(factors) if factors or analysis.axis(source) is not None else _zero_factor(n, rows, variable)
             for factors, source, variable in zip(parts, sources, variables)
