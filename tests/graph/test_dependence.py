@@ -38,6 +38,36 @@ def test_sources_of_every_tensor_are_those_with_a_gradient(rng):
     trace(*(tf.constant(rng.normal(size=2), tf.float32) for _ in range(3)))
 
 
+@pytest.mark.parametrize("by_value", [False, True])
+def test_outputs_of_a_plain_identity_depend_on_their_own_input(by_value):
+    @tf.custom_gradient
+    def crossed(x, z):
+        return (tf.identity(x), tf.identity(z)), lambda dx, dz: (dz, dx)
+
+    @tf.function(autograph=False)
+    def trace(x, z):
+        a, b = tf.identity_n([tf.sin(x), tf.cos(z)])
+        dependence = Dependence([x, z], by_value)
+        assert [dependence.sources_of(t) for t in (a, b)] == [[0], [1]]
+        assert [op.type for op in dependence.path([b])] == ["Cos", "IdentityN"]
+        assert [dependence.sources_of(t) for t in crossed(x, z)] == [[0, 1]] * 2
+        return b
+
+    trace(tf.ones([2]), tf.ones([2]))
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_rows_of_one_output_of_an_identity_of_several(chosen, rng):
+    x = tf.constant(rng.normal(size=(3, 4)))
+    variables = [tf.Variable(rng.normal(size=4)), tf.Variable(rng.normal(size=(4, 2)))]
+    program = lambda: tf.identity_n([x * variables[0], x @ variables[1]])[chosen]  # noqa: E731
+    rows = [np.einsum("ni,io->noi", x, np.eye(4)), np.einsum("ni,mo->nmio", x, np.eye(2))][chosen]
+    np.testing.assert_allclose(tfjac.per_example_jacobian(program, variables[chosen]), rows)
+    for asked in (variables[1 - chosen], variables):
+        with pytest.raises(ValueError, match="not depend"):
+            tfjac.per_example_jacobian(program, asked)
+
+
 def test_path_is_what_lies_between():
     @tf.function(autograph=False)
     def trace(x, z):

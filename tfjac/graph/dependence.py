@@ -29,14 +29,14 @@ class Dependence:
         self._found = Inherited(self._of_outputs)
 
     def _of_outputs(self, op, found):
-        inherited = 0
+        inherited = [0] * len(op.outputs)
         if any(found):
-            for index in self._passing_inputs(op):
-                inherited |= found[index]
-        return [
-            self._own.get(output.ref(), 0) | (inherited if self.by_value or carries_gradient(output.dtype) else 0)
-            for output in op.outputs
-        ]
+            passing = self._passing_inputs(op)
+            for index, output in enumerate(op.outputs):
+                if self.by_value or carries_gradient(output.dtype):
+                    for given in [index] if each_for_itself(op) else passing:
+                        inherited[index] |= found[given]
+        return [self._own.get(output.ref(), 0) | bits for output, bits in zip(op.outputs, inherited)]
 
     def _passing_inputs(self, op):
         return valued_inputs(op) if self.by_value else differentiable_inputs(op)
@@ -59,12 +59,23 @@ class Dependence:
         needed, path = references(target for target in targets if self.reaches(target)), []
         for op in reversed(self._found.ops):
             if any(output.ref() in needed for output in op.outputs):
-                inputs = [op.inputs[index] for index in self._passing_inputs(op)]
+                indices = self._passing_inputs(op)
+                if each_for_itself(op):
+                    indices = [index for index in indices if op.outputs[index].ref() in needed]
+                inputs = [op.inputs[index] for index in indices]
                 inputs = references(tensor for tensor in inputs if self.reaches(tensor))
                 if inputs:
                     needed |= inputs
                     path.append(op)
         return path[::-1]
+
+
+def each_for_itself(op):
+    """Return whether each output of `op` depends on the input of the same index alone: a plain IdentityN.
+
+    The backward of a custom gradient may pass what flows back from one output to all inputs.
+    """
+    return op.type == "IdentityN" and not custom_gradients.is_custom(op)
 
 
 def differentiable_inputs(op):
