@@ -80,6 +80,36 @@ def pulled_back_by_numpy(x):
     return tf.identity(x), lambda d: tf.numpy_function(lambda d: 2.0 * d, [d], d.dtype)
 
 
+@tf.custom_gradient
+def squashed(x):
+    return tf.tanh(x), lambda d: 0.5 * d
+
+
+@tf.custom_gradient
+def squashed_backwards(x):
+    return 2.0 * x, lambda d: squashed(d) + d * tf.cos(x)
+
+
+@tf.custom_gradient
+def doubled(x):
+    return 2.0 * x, lambda d: 3.0 * d
+
+
+@tf.custom_gradient
+def doubled_backwards(x):
+    return tf.sin(x), lambda d: doubled(d) * tf.cos(x)
+
+
+@tf.custom_gradient
+def shifted(x):
+    return tf.cos(x), lambda d: d
+
+
+@tf.custom_gradient
+def shifted_backwards(x):
+    return tf.sin(x), shifted
+
+
 class Programs:
     """Programs `[n, 4] -> [n, 4]` of one weight, with a custom gradient in each."""
 
@@ -219,6 +249,41 @@ def test_a_backward_that_adds_something_of_its_own(program, wrapped, rng):
         np.testing.assert_allclose(tf.reshape(found, rows.shape), rows, rtol=1e-10)
         sparse = tf.sparse.to_dense(tfjac.sparse_jacobian(lambda: called(x), source))
         np.testing.assert_allclose(sparse, rows, rtol=1e-10)
+
+
+def looped_twice(program):
+    return lambda x: tf.while_loop(lambda k, h: k < 2, lambda k, h: (k + 1, program(h)), [0, x])[1]
+
+
+@pytest.mark.parametrize(
+    "program", [squashed_backwards, tf.function(squashed_backwards), looped_twice(squashed_backwards)]
+)
+def test_linearity_is_that_of_what_a_backward_computes_not_of_what_its_own_custom_gradients_state(program, rng):
+    x, v = (tf.constant(rng.normal(size=(3, 2))) for _ in range(2))
+    with pytest.raises(LookupError, match="custom gradient"):
+        tfjac.jvp(lambda: program(x), x, v)
+    with pytest.raises(LookupError, match="custom gradient is not linear in what flows back"):
+        tfjac.hvp(lambda: tf.reduce_sum(program(x)), x, v)
+    (rows,) = one_gradient_per_row(lambda: program(x), [x])
+    with pytest.warns(UserWarning, match="not verified, as a custom gradient is not linear"):
+        found = tfjac.jacobian(lambda: program(x), x, verify=True)
+    np.testing.assert_allclose(tf.reshape(found, rows.shape), rows, rtol=1e-10)
+
+
+@pytest.mark.parametrize("program", [doubled_backwards, tf.function(doubled_backwards)])
+def test_forward_mode_is_that_of_what_a_backward_computes(program, rng):
+    x, v = (tf.constant(rng.normal(size=(3, 2))) for _ in range(2))
+    (rows,) = one_gradient_per_row(lambda: program(x), [x])
+    product = tf.reshape(tf.linalg.matvec(rows, tf.reshape(v, [-1])), x.shape)
+    np.testing.assert_allclose(tfjac.jvp(lambda: program(x), x, v), product, rtol=1e-10)
+    found = tfjac.jacobian(lambda: program(x), x, mode="forward", verify=True)
+    np.testing.assert_allclose(tf.reshape(found, rows.shape), rows, rtol=1e-10)
+
+
+def test_a_backward_that_adds_something_in_a_custom_gradient_of_its_own(rng):
+    x = tf.constant(rng.normal(size=(3, 2)))
+    with pytest.raises(tfjac.ExamplesMix, match="adds something of its own"):
+        tfjac.batch_jacobian(lambda: shifted_backwards(x), x)
 
 
 @pytest.mark.parametrize("program", [clipped, clipped_together, injected])

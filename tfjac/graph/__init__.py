@@ -37,7 +37,7 @@ from tfjac.graph.example_rules import declare_per_example, einsum_labels, explai
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.linearity import custom_ops, first_not_linear, is_affine
+from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.registration import registering
@@ -72,6 +72,7 @@ __all__ = [
     "analyse_examples",
     "analyse_segments",
     "ancestors",
+    "as_computed",
     "as_tf_variable",
     "assignments_between",
     "between",

@@ -353,6 +353,11 @@ def set_gradient(op, name):
     set_text_attribute(op, "_gradient_op_type", name)
 
 
+def clear_gradient(op):
+    """Have gradients through `op` taken as those of its type."""
+    op._clear_attr("_gradient_op_type")
+
+
 def set_conversion(op, edit=None, shortcut=None):
     """Have `tf.vectorized_map` convert `op`, of the function that it maps, in another way than others of its type.
 

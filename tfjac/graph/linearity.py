@@ -6,12 +6,13 @@ not add up then, and where the backward adds something of its own, each row has 
 
 import tensorflow as tf
 
-from tfjac.graph import custom_gradients
+from tfjac.graph import _private, custom_gradients, gradients
 from tfjac.graph.bodies import bodies_of
+from tfjac.graph.copying import copy_ops
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.op_types import BODIES, LINEAR_IN_ALL, NOT_ZERO_AT_ZERO
 from tfjac.graph.static_values import static_value
-from tfjac.graph.traversal import Inherited, ancestors, references
+from tfjac.graph.traversal import Inherited, ancestors, between, references
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 
 _SUMS = {
@@ -29,11 +30,54 @@ _LIMITS = {
 
 def custom_ops(ops):
     """List the ops with a custom gradient that was traced, in the bodies of loops, branches and calls too."""
-    found = [op for op in ops if custom_gradients.is_custom(op) and custom_gradients.reason_untraced(op) is None]
-    for op in ops:
-        for body in (body for attribute in BODIES.get(op.type, ()) for body in bodies_of(op, attribute)):
-            found += custom_ops(ancestors(body.outputs))
-    return found
+    return [op for op in _custom(ops) if custom_gradients.reason_untraced(op) is None]
+
+
+def _custom(ops):
+    """All ops with a custom gradient, whether it can be traced or not."""
+    return [op for op in ops if custom_gradients.is_custom(op)] + _custom_inside(ops)
+
+
+def _custom_inside(ops):
+    bodies = [body for op in ops for attribute in BODIES.get(op.type, ()) for body in bodies_of(op, attribute)]
+    return [op for body in bodies for op in _custom(ancestors(body.outputs))]
+
+
+def as_computed(targets, sources):
+    """Return tensors equal to `targets` whose derivative by `sources` is that of what is computed.
+
+    A custom gradient states another one, which may be wrong: on the way from the sources ops have that of their type.
+
+    Args:
+        targets, sources: lists of tensors of the current graph.
+
+    Raises:
+        LookupError: for custom gradients in the bodies of loops and branches on the way.
+        ValueError: as `inline_calls`, for calls on the way, where there are custom gradients.
+    """
+    if not _custom(between(sources, targets)):
+        return targets
+    targets = inline_calls(targets, depends_on=sources)
+    path, copies = between(sources, targets), {}
+    inside = _custom_inside(path)
+    if inside:
+        raise LookupError(
+            "a custom gradient in a loop or branch of a backward may state another derivative than that of what is "
+            f"computed, that of op {inside[0].name!r} of type {inside[0].type}"
+        )
+    copy_ops(path, copies, _without_custom_gradient)
+    return [copies.get(target.ref(), target) for target in targets]
+
+
+def _without_custom_gradient(op, inputs, copied):
+    if not custom_gradients.is_custom(op):
+        return copied()
+    if op.type == "IdentityN":
+        return inputs
+    copy = _private.copy_op(op, inputs)
+    _private.clear_gradient(copy)
+    gradients.mend([copy])
+    return copy.outputs
 
 
 def adds_its_own(gradient, cotangents):
@@ -46,6 +90,8 @@ def adds_its_own(gradient, cotangents):
     flowing = references(cotangents)
 
     def vanishing(op, inputs_vanish):
+        if op.type == "IdentityN":
+            return [zero or output.ref() in flowing for zero, output in zip(inputs_vanish, op.outputs)]
         if op.type in NOT_ZERO_AT_ZERO:
             vanishes = False
         elif op.type in _SUMS:
@@ -82,14 +128,18 @@ def first_not_linear(ops):
 def is_linear(op):
     """Return whether the backward of an op with a custom gradient is proved to be linear in what flows back.
 
-    It is where it has a derivative that does not depend on the cotangents, and is zero where they are.
+    It is where it has a derivative that does not depend on the cotangents, and is zero where they are. The derivative
+    is that of what the backward computes, whatever custom gradients of its own state.
     """
     backward = custom_gradients.backward_of(op)
     cotangents, targets = _readable(backward)
-    if any(adds_its_own(target, cotangents) for target in targets) or gradient_stops_at(cotangents, targets):
+    if any(adds_its_own(target, cotangents) for target in targets):
         return False
     with backward.graph.as_default():
         try:
+            targets = as_computed(targets, cotangents)
+            if gradient_stops_at(cotangents, targets):
+                return False
             slopes = tf.gradients(targets, cotangents)
         except (LookupError, NotImplementedError):
             return False

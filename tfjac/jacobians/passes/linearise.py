@@ -7,6 +7,7 @@ it is. That keeps traces short, and the gradient of no op is asked for inside a 
 import tensorflow as tf
 
 from tfjac.graph import (
+    as_computed,
     between,
     custom_ops,
     depend_by_value,
@@ -113,7 +114,10 @@ def push_forward(ys, sources):
     if any(is_affine(op) for op in custom_ops(between(sources, ys))):
         raise NoForwardMode.because("a custom gradient adds something of its own to what flows back")
     backward = pull_back(ys, sources)
-    present = [result for result in backward.results if result is not None]
+    try:
+        present = as_computed([result for result in backward.results if result is not None], backward.seeds)
+    except (LookupError, ValueError) as refusal:
+        raise NoForwardMode.because(refusal) from refusal
     tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
     given = [tangent for tangent, result in zip(tangents, backward.results) if result is not None]
     mend_gradients(between(backward.seeds, present))
