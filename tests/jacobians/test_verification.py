@@ -114,6 +114,32 @@ def test_rounding_in_half_precision_is_no_error(rng):
     tfjac.per_example_jacobian(ys, weight, verify=True)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_cancels_everywhere_in_half_precision_is_no_error(seed):
+    """A normalisation of two channels leaves their signs: all that lies before has derivatives of rounding alone."""
+    keras.utils.set_random_seed(seed)
+    convolution = keras.layers.Conv1D(2, 2, dtype="bfloat16")
+    normalised = keras.Sequential([keras.Input((4, 2)), convolution, keras.layers.LayerNormalization(dtype="bfloat16")])
+    x = tf.constant(np.random.default_rng(seed).normal(size=(1, 4, 2)), tf.bfloat16)
+    tfjac.per_example_jacobian(lambda: normalised(x), normalised.trainable_variables, verify=True)
+
+
+@pytest.mark.unverified("first it computes what is broken")
+def test_a_broken_rule_is_found_in_half_precision(model, x, monkeypatch):
+    rule, half = registry._RULES["MatMul"], tf.bfloat16
+    monkeypatch.setitem(registry._RULES, "MatMul", lambda use: rule(use).scaled(2.0))
+    weights = [tf.Variable(tf.cast(v, half)) for v in model.trainable_variables if len(v.shape) == 2]
+
+    def ys():
+        hidden = tf.cast(x, half)
+        for weight in weights:
+            hidden = tf.tanh(hidden @ weight)
+        return hidden
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differs from the gradient by TensorFlow"):
+        tfjac.per_example_jacobian(ys, weights, verify=True)
+
+
 @pytest.mark.unverified("it counts what verification adds")
 def test_nothing_is_added_where_it_is_not_wanted(model, x):
     variables = model.trainable_variables

@@ -15,8 +15,9 @@ from tfjac.graph.resolution import resolution_of
 SWITCH = "TFJAC_VERIFY"
 """The environment variable."""
 
-ROUNDING, LARGEST, CANCELLED = 2048, 0.1, 32
-"""What counts as rounding: in units of the dtype's precision, and at most, relative to a scale; in what was lost."""
+ROUNDING, LARGEST, CANCELLED, ELSEWHERE = 2048, 0.1, 32, 2
+"""What counts as rounding: in units of the dtype's precision, and at most, relative to a scale; in what was lost; in
+units of the precision again, relative to the largest scale of all."""
 
 _SMALLEST = {tf.float64: 2.0**-1022, tf.float16: 2.0**-14}
 """The smallest normal number where it is not that of float32 and bfloat16."""
@@ -61,7 +62,7 @@ def largest_of(tensor):
     return tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
 
 
-def verified(ours, theirs, scale, what, resolution=None, lost=0.0):
+def verified(ours, theirs, scale, what, resolution=None, lost=0.0, elsewhere=0.0):
     """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
 
     Where anything is not finite nothing is compared.
@@ -75,6 +76,8 @@ def verified(ours, theirs, scale, what, resolution=None, lost=0.0):
             their own.
         lost: scalar tensor, the rounding seen in either, of terms that cancelled before; 32 times that counts as
             rounding too, while it is less than a tenth of the scale.
+        elsewhere: scalar tensor, the largest scale of what else was computed along: 2·ε of it is rounding always, as
+            where all terms cancel, and the scale itself is of rounding.
 
     Returns:
         `ours`. Where they differ, `tf.errors.InvalidArgumentError` is raised, saying `what`, and by how much.
@@ -83,6 +86,7 @@ def verified(ours, theirs, scale, what, resolution=None, lost=0.0):
     resolution = resolution_of(size.dtype) if resolution is None else resolution
     scale, least = tf.cast(scale, size.dtype), _SMALLEST.get(size.dtype, 2.0**-126)
     allowed = tf.minimum(ROUNDING * resolution * scale + CANCELLED * tf.cast(lost, size.dtype), LARGEST * scale)
+    allowed = tf.maximum(allowed, ELSEWHERE * resolution * tf.cast(elsewhere, size.dtype))
     sound = size <= allowed + ROUNDING * least
     sound |= ~(tf.math.is_finite(size) & tf.math.is_finite(scale))
     said = tf.strings.format(f"tfjac: {what} by {{}}, where the terms are of size {{}}", (size, scale))

@@ -61,7 +61,7 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
             what = f"for {_described(x, source)}, Σ u·J of random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
             scale += widest / 1000  # what cancels everywhere leaves rounding of others
-            verified(ours, theirs, scale, what, resolution, loss)
+            verified(ours, theirs, scale, what, resolution, loss, widest)
 
 
 def _dtypes(path, ys):
