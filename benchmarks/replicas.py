@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks import report
-from benchmarks.processes import trained_alone
+from benchmarks.processes import fastest, trained_alone
 
 EXAMPLES = 6_000
 HIDDEN = {"small": (20, 10), "large": (60, 40)}
@@ -75,11 +75,6 @@ def train(size, replicas):
     }
 
 
-def best(rows):
-    """Return the row with the fastest step; one that failed, where one did."""
-    return next((row for row in rows if "error" in row), None) or min(rows, key=lambda row: row["seconds_per_step"])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the small size on one and two; results are not kept")
@@ -92,7 +87,7 @@ def main():
     rounds = 1 if options.quick else ROUNDS
     cases = [{"size": size, "replicas": replicas} for size in sizes for replicas in counts]
     runs = [[trained_alone("replicas", **case) for case in cases] for _ in range(rounds)]
-    rows = [best(same) for same in zip(*runs)]
+    rows = [fastest(same, "seconds_per_step") for same in zip(*runs)]
     print("| weights | replicas | seconds a step | MB sent | loss |\n| --- | --- | --- | --- | --- |")
     for row in rows:
         figures = row.get("error") or "{seconds_per_step:.3g} | {megabytes_per_step:.3g} | {loss:.6g}".format(**row)

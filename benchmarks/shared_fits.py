@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks import peak_fits, report
-from benchmarks.processes import trained_alone
+from benchmarks.processes import fastest, trained_alone
 
 FITS = 20_000
 DEVICES = (1, 2, 3)
@@ -58,11 +58,6 @@ def train(fits, devices, threads):
     }
 
 
-def best(rows):
-    """Return the row with the fastest call; one that failed, where one did."""
-    return next((row for row in rows if "error" in row), None) or min(rows, key=lambda row: row["seconds"])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few fits on one and two; results are not kept")
@@ -75,7 +70,7 @@ def main():
     fits, counts, rounds = (50, DEVICES[:2], 1) if options.quick else (FITS, DEVICES, ROUNDS)
     cases = [{"fits": fits, "devices": devices, "threads": threads} for threads in THREADS for devices in counts]
     runs = [[trained_alone("shared_fits", **case) for case in cases] for _ in range(rounds)]
-    rows = [best(same) for same in zip(*runs)]
+    rows = [fastest(same, "seconds") for same in zip(*runs)]
     print("| fits | devices | threads of an op | seconds | processor seconds | first call |\n" + "| --- " * 6 + "|")
     for row in rows:
         figures = row.get("error") or "{seconds:.3g} | {processor_seconds:.3g} | {first_call:.3g}".format(**row)

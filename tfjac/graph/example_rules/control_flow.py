@@ -102,8 +102,7 @@ def _loop(op, outputs, wanted):
     _check_can_run_again(body)
     _check_can_run_again(condition)
     wanted.insides[op.name] = LoopInside(body, condition, state, writes, invariant)
-    unused = {k: None for k in reached}  # for the results that are asked for
-    return [state.get(k, invariant.get(k, unused.get(k, SHARED))) for k in range(len(op.inputs))]
+    return _axes_of_inputs({**invariant, **state}, reached, len(op.inputs))
 
 
 def _reached_in_loop(op, body, same, wanted):
@@ -167,5 +166,9 @@ def _conditional(op, outputs, wanted):
     ):
         raise NoRule("a TensorArray goes through it")
     wanted.insides[op.name] = insides
-    unused = {k: None for k in reached}  # for the results that are asked for
-    return [SHARED] + [inputs.get(k, unused.get(k, SHARED)) for k in range(len(op.inputs) - 1)]
+    return [SHARED, *_axes_of_inputs(inputs, reached, len(op.inputs) - 1)]
+
+
+def _axes_of_inputs(known, reached, count):
+    """The axis of each input: None where what is differentiated by enters only results that are not asked for."""
+    return [known.get(k, None if k in reached else SHARED) for k in range(count)]
