@@ -94,13 +94,22 @@ def test_bounds_and_fixed_parameters_of_each(rng, jit_compile):
     np.testing.assert_allclose(found.x[1], by_scipy(measured[1], [2.0, 1.0]).x, rtol=1e-6)
 
 
-def test_a_start_outside_of_its_bounds_harms_no_other(rng):
-    """That fit is INFEASIBLE, and stays; the others go on."""
-    x = started()
-    x.assign(np.where(np.arange(COUNT)[:, None] == 4, 9.0, x.numpy()))
-    found = least_squares(residuals_of, x, args=(decays(rng),), bounds=(0.0, 5.0), batch_dims=1)
-    assert Status(found.status[4]) == Status.INFEASIBLE and found.success.sum() == COUNT - 1
-    np.testing.assert_array_equal(found.x[4], [9.0, 9.0])
+@pytest.mark.parametrize("outside, chunk_size", [([4], None), ([4], 1), (range(9), 3), (range(COUNT), None)])
+def test_a_start_outside_of_its_bounds_harms_no_other(rng, outside, chunk_size):
+    """These fits are INFEASIBLE, and stay; the others go on, also where nothing else is under way."""
+    x, measured, is_outside = started(), decays(rng), np.isin(np.arange(COUNT), outside)
+    x.assign(np.where(is_outside[:, None], 9.0, x.numpy()))
+    found = least_squares(
+        residuals_of, x, args=(measured,), bounds=(0.0, 5.0), batch_dims=1, chunk_size=chunk_size, xtol=1e-12
+    )
+    np.testing.assert_array_equal(found.status == Status.INFEASIBLE, is_outside)
+    np.testing.assert_array_equal(found.success, ~is_outside)
+    np.testing.assert_array_equal(found.x, x.numpy())
+    np.testing.assert_array_equal(found.x[is_outside], 9.0)
+    squares = (9.0 * np.exp(-9.0 * T) - measured[is_outside]) ** 2
+    np.testing.assert_allclose(found.cost[is_outside], squares.sum(axis=1) / 2)
+    for k in np.flatnonzero(~is_outside)[::5]:
+        np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0], bounds=(0, 5)).x, rtol=1e-5)
 
 
 def test_errors_respect_masks_and_weights(rng):

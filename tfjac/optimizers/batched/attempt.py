@@ -2,7 +2,8 @@
 
 It is the step of `steps.step`, taken apart: there, a step linearises once and tries again until an attempt is kept;
 here, all fits make one attempt at a time, each in the step that it has come to, and are linearised wherever they try.
-What a fit does depends on no other. A fit that has just begun is linearised where it is.
+What a fit does depends on no other. A fit that has just begun is linearised where it is, and ends there if that is
+outside of its bounds: none ends before.
 """
 
 from typing import Any, NamedTuple
@@ -64,8 +65,6 @@ class Fits(NamedTuple):
         """
         here, none, count = Linearised.nowhere(values), tf.zeros_like(values[:, 0]), tf.zeros_like(index)
         status = tf.where(exist, int(Status.RUNNING), int(Status.NO_RESIDUALS))
-        if box:
-            status = tf.where(box.contains(values) | ~exist, status, int(Status.INFEASIBLE))
         state = State(tuple(none for _ in state_names), tf.zeros_like(values))
         outcome = Outcome((), none, none, status, count, count, count, none)
         trial = Trial.none_yet(none, state.damping)
@@ -91,6 +90,7 @@ def attempt(fits, linearise, method, limits, max_steps):
     point = _point(fits, here, method)
     damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
     proposal, end, promise, predicted = _proposed(fits, here, point, damping, method)
+    end = chosen(fits.fresh, fits.values, end)
     there, unit = linearise(end, fits.data, fits.unit, fits.fresh)
     slope = tf.reduce_sum(here.gradient * (end - fits.values), axis=1)
     verdict = judge(here.cost - there.cost, predicted, slope, proposal.solved, method.min_gain)
@@ -108,6 +108,10 @@ def attempt(fits, linearise, method, limits, max_steps):
     report = report_of(trial, point, here.cost, fits.values, here.gradient, 0, tf.zeros_like(cost))
     first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
     after = outcome_after(fits.outcome, ended, report, status_after(report, limits, first_cost), max_steps)
+    outcome = chosen(ended, after, fits.outcome)
+    if fits.box:
+        outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
+        outcome = outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
     kept = tried & trial.accepted
     here = chosen(kept | fits.fresh, there, fits.here)
     return fits._replace(
@@ -117,7 +121,7 @@ def attempt(fits, linearise, method, limits, max_steps):
         here=here,
         state=state,
         trial=chosen(ended | fits.fresh, Trial.none_yet(here.cost, state.damping), trial),
-        outcome=chosen(ended, after, fits.outcome),
+        outcome=outcome,
         first_cost=first_cost,
     )
 
