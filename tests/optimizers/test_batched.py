@@ -1,5 +1,8 @@
 """Many fits at once against each of them alone: by SciPy, and by `least_squares` itself, step for step."""
 
+import functools
+import warnings
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -302,6 +305,26 @@ def test_nests_of_variables_in_a_graph(rng):
         tf.function(lambda y: tf.gradients(fit.python_function(y)[0].cost, y))(tf.constant(measured))
 
 
+@pytest.mark.parametrize("given", ["argument", "captured tensor", "captured variable"])
+def test_data_with_an_open_number_of_rows(rng, given):
+    """There may be a row for each fit: all fits are evaluated at once, in a graph and eagerly."""
+    x, measured, options = started(5), decays(rng, 5), {"batch_dims": 1, "chunk_size": 3}
+    spec = tf.TensorSpec([None, T.size], tf.float64)
+    if given == "captured variable":
+        data = tf.Variable(measured, shape=spec.shape)
+        fit = lambda: least_squares(lambda p: residuals_of(p, data), x, **options).x  # noqa: E731
+    elif given == "captured tensor":
+        of_data = lambda y: least_squares(lambda p: residuals_of(p, y), x, **options).x  # noqa: E731
+        fit = functools.partial(tf.function(of_data, input_signature=[spec]), measured)
+    else:
+        of_data = lambda y: least_squares(residuals_of, x, args=(y,), **options).x  # noqa: E731
+        fit = functools.partial(tf.function(of_data, input_signature=[spec]), measured)
+    with pytest.warns(UserWarning, match="chunk_size has no effect"):
+        found = fit()
+    for k in range(5):
+        np.testing.assert_allclose(found[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
+
+
 def test_residuals_of_any_scale(rng):
     """In single precision, squares of what is measured would be zero, or infinite; each fit has a unit of its own."""
     measured = decays(rng, 5)
@@ -397,9 +420,16 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
         problem(residuals_of, x, batch_dims=1)
 
 
-def test_a_start_at_infinity_is_not_finite(rng):
-    """Where residuals do not see it: their gradient is zero there, which is no minimum."""
-    x = started(3)
+def test_a_start_and_a_cost_at_infinity(rng):
+    """A start that residuals do not see has a gradient of zero, but is no minimum; neither fit has errors."""
+    x, measured = started(3), decays(rng, 3)
     x.assign([[2.0, 1.0], [2.0, np.inf], [2.0, 1.0]])
-    found = least_squares(lambda p, y: p[:, :1] / (1 + tf.exp(p[:, 1:])) - y, x, args=(decays(rng, 3),), batch_dims=1)
+    measured[2, 4] = 1e160
+    found = least_squares(
+        lambda p, y: p[:, :1] / (1 + tf.exp(p[:, 1:])) - y,
+        x, args=(measured,), batch_dims=1, fixed=np.arange(6).reshape(3, 2) == 5,
+    )  # fmt: skip
     assert Status(found.status[1]) == Status.NOT_FINITE and not found.success[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(found.standard_errors()[1:]).all()

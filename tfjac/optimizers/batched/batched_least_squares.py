@@ -25,8 +25,9 @@ _BYTES = 2**23
 """Of the residuals and J of the fits that are under way at once, unless told otherwise."""
 
 _HOW_FOR_SOME = (
-    "make them a function of the variables and of args, where those with as many rows as there are fits hold what is "
-    "each fit's own, and of which none goes by its place or their number."
+    "make them a function of the variables and of args, all of a number of rows that is known while tracing, where "
+    "those with as many rows as there are fits hold what is each fit's own, and of which none goes by its place or "
+    "their number."
 )
 
 _TRACES = TraceCache()

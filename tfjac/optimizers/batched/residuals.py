@@ -175,14 +175,17 @@ class BatchedResiduals:
                 raise _mixing(f"all fits use {value.name!r} of shape {value.shape}")
 
     def _own_data(self, values, data, tensors):
-        """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not."""
+        """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not.
+
+        None, too, where data have rows whose number is not known while tracing: there may be one for each fit.
+        """
         arguments = tf.nest.flatten(self._args)
-        if any(not tf.is_tensor(argument) for argument in arguments):
+        if any(not tf.is_tensor(argument) for argument in arguments) or any(map(_has_open_rows, data)):
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
     def _is_own(self, given, values, tensors):
-        if given.shape.rank in (0, None) or given.shape[0] != self.columns.count:
+        if given.shape.rank == 0 or given.shape[0] != self.columns.count:
             return False
         return True if _is_apart([*values, given], tensors) else None
 
@@ -231,6 +234,10 @@ class PlacedResiduals:
             if position is not None:
                 held[position] = value
         return self.traced.place_at(data, [], held)
+
+
+def _has_open_rows(tensor):
+    return tensor.shape.rank is None or (tensor.shape.rank > 0 and tensor.shape[0] is None)
 
 
 def _spec(leaf, rows):

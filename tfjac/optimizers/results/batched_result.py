@@ -159,9 +159,9 @@ class BatchedLeastSquaresResult:
                 "With batch_dims=1 there are errors of sums of squares alone: fit one at a time for those of robust "
                 "losses. Received: a robust loss"
             )
-        freedom = np.maximum(self.degrees_of_freedom, 1)
-        covariance = (2 * self.cost / freedom).astype(np.float64)[:, None, None] * self._inverse[0]
-        return np.where(self.determined()[:, None, None], covariance, np.nan)
+        cost = np.where(self.determined(), self.cost, np.nan).astype(np.float64)
+        variance = 2 * cost / np.maximum(self.degrees_of_freedom, 1)
+        return variance[:, None, None] * self._inverse[0]
 
     def standard_errors(self):
         """Return the standard deviations of the parameters, in the nest of `x`; NaN as in `covariance`."""
