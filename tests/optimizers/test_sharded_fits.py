@@ -164,6 +164,7 @@ REFUSED = {
     "any of a kind": (ValueError, {"devices": ["CPU"]}, "that there are"),
     "twice": (ValueError, {"devices": ["CPU:0", "/device:CPU:0"]}, "each device once"),
     "a string": (TypeError, {"devices": "CPU:0"}, "a list of names"),
+    "a device": (TypeError, {"devices": tf.config.LogicalDevice("/device:CPU:0", "CPU")}, "a list of names"),
     "numbers": (TypeError, {"devices": [0, 1]}, "a list of names"),
 }
 

@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import itertools
+import sys
 import threading
 import types
 import weakref
@@ -247,3 +248,34 @@ def test_threads():
     for (k, repeat), found in results.items():
         np.testing.assert_allclose(found, (np.mean(OLD) + k + repeat, error))
     assert len(results) == 9
+
+
+def many_fits():
+    x = tf.Variable(np.ones([3, 1]))
+    return tfjac.least_squares(lambda b, y: b - y, x, args=(np.ones([3, 2]),), batch_dims=1).standard_errors()
+
+
+def band():
+    fit = tfjac.curve_fit(lambda x, a: a * x, np.arange(4.0), np.array([0.1, 0.9, 2.0, 3.1]))
+    return fit.prediction_band(np.arange(2.0))
+
+
+def posterior():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    x = np.eye(2, dtype="float32")
+    return tfjac.laplace(model, x, x[:, :1], likelihood="gaussian").predict(x)
+
+
+def gradients_of_nodes():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="last")])
+    return tfjac.node_gradients(lambda: model(np.eye(2)), "last")
+
+
+@pytest.mark.parametrize("call", [many_fits, band, posterior, gradients_of_nodes])
+def test_first_calls_are_not_called_retracing(call, monkeypatch):
+    """TensorFlow counts traces by the code that is traced: objects that are each traced once are not traced anew."""
+    warned, counting = [], sys.modules["tensorflow.python.eager.polymorphic_function.polymorphic_function"]
+    monkeypatch.setattr(counting, "FREQUENT_TRACING_WARNING_THRESHOLD", 1)
+    monkeypatch.setattr(counting.logging, "warning", lambda message, *_: warned.append(message))
+    call()
+    assert not warned

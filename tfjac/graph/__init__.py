@@ -40,6 +40,7 @@ from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.quiet import quiet_function
 from tfjac.graph.registration import registering
 from tfjac.graph.resolution import resolution_of
 from tfjac.graph.row_rules import moves_rows
@@ -124,6 +125,7 @@ __all__ = [
     "mend_gradients",
     "moves_rows",
     "passes_to_bodies",
+    "quiet_function",
     "read_graph",
     "references",
     "registering",

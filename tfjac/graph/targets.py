@@ -8,6 +8,7 @@ from tfjac.graph import _private
 from tfjac.graph.callables import call_converted
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
+from tfjac.graph.quiet import quiet_function
 
 
 def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
@@ -28,7 +29,7 @@ def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
         TypeError: for what is neither callable nor a floating-point tensor.
     """
     traced = _tracing(compute, ys, may_be_complex, xs, tapped)
-    return tf.function(traced, autograph=False)() if callable(ys) and tf.executing_eagerly() else traced()
+    return quiet_function(traced)() if callable(ys) and tf.executing_eagerly() else traced()
 
 
 def read_graph(read, ys, xs=None):

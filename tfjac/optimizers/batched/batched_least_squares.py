@@ -5,7 +5,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, quiet_function
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.batched.linearisation import FitProblem
 from tfjac.optimizers.batched.pool import FitData, Pool
@@ -113,7 +113,7 @@ class BatchedMinimiser:
         self._shrinks = in_turn and tf.executing_eagerly()
         self._problem = FitProblem(self._placed, settings.losses, settings.jit_compile)
         self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
-        self._ended = tf.function(self._linearise, autograph=False)
+        self._ended = quiet_function(self._linearise)
 
     @staticmethod
     def _default_size(residuals):

@@ -20,6 +20,7 @@ from tfjac.graph import (
     as_tf_variable,
     bodies_of,
     inline_calls,
+    quiet_function,
 )
 from tfjac.optimizers.batched.columns import FitColumns
 from tfjac.optimizers.problem.dependence import check_dependence
@@ -114,8 +115,8 @@ class BatchedResiduals:
         index = tf.range(self.columns.count - 1, 0, -max(1, self.columns.count // _TRIED))[:_TRIED]
         values, data = [as_tf_variable(variable).read_value() for variable in self._flat], self.data()
         own = [tf.gather(given, index) if its_own else given for given, its_own in zip(data, placed.own)]
-        some = tf.function(placed.tensors, autograph=False)([tf.gather(value, index) for value in values], own)
-        among_all = tf.function(self.for_all.tensors, autograph=False)(values, data)
+        some = quiet_function(placed.tensors)([tf.gather(value, index) for value in values], own)
+        among_all = quiet_function(self.for_all.tensors)(values, data)
         return not all(_are_near(*pair) for pair in zip(some, [tf.gather(each, index) for each in among_all]))
 
     # -------------------------------------------------------------- tracing

@@ -23,7 +23,8 @@ def checked_devices(devices):
     """
     if devices is None:
         return None
-    listed = list(devices) if isinstance(devices, (list, tuple)) else [None]
+    is_list = isinstance(devices, (list, tuple)) and not isinstance(devices, tf.config.LogicalDevice)
+    listed = list(devices) if is_list else [None]
     names = [given.name if isinstance(given, tf.config.LogicalDevice) else given for given in listed]
     if not all(isinstance(name, str) for name in names):
         raise TypeError(

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import quiet_function
 from tfjac.jacobians import jacobian_operator
 
 MOST = 256
@@ -28,11 +29,10 @@ class NetworkCurvature:
         self._from_logits, self._chunk = from_logits, chunk
         specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
         weighed = tf.TensorSpec([None], tf.float32)
-        traced = {"reduce_retracing": False, "autograph": False}
-        self._latent = tf.function(self._trace_latent, input_signature=[specs], **traced)
-        self._gram = tf.function(self._trace_gram, input_signature=[specs], **traced)
-        self._rows = tf.function(self._trace_rows, input_signature=[specs], **traced)
-        self._kernel = tf.function(self._trace_kernel, input_signature=[specs, weighed], **traced)
+        self._latent = quiet_function(self._trace_latent, input_signature=[specs])
+        self._gram = quiet_function(self._trace_gram, input_signature=[specs])
+        self._rows = quiet_function(self._trace_rows, input_signature=[specs])
+        self._kernel = quiet_function(self._trace_kernel, input_signature=[specs, weighed])
 
     def latent(self, x):
         """Return z, `[n, ...]`, float64."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -134,12 +135,11 @@ class CurveFitResult(LeastSquaresResult):
     def _curve(self):
         """A function of x and the parameters, to the curve and its derivatives `[…, p]`."""
 
-        @tf.function(autograph=False, reduce_retracing=True)
         def curve(x, parameters):
             values = tf.convert_to_tensor(self.f(x, *tf.unstack(parameters)), tf.float64)
             return values, jacobian(values, parameters)
 
-        return curve
+        return quiet_function(curve, reduce_retracing=True)
 
 
 def _like(x, data):
