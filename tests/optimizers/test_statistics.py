@@ -96,6 +96,24 @@ def test_what_is_not_determined_is_said_and_the_rest_known():
     assert table.count("not determined") == 2 and "rank 2" in table and repr(result) == str(result) == table
 
 
+def test_rows_are_those_of_one_tensor_after_the_other():
+    """Also where tensors share their examples, whose rows are next to each other in the system that is solved."""
+    b = tf.Variable([1.0, 1.0, 0.0], dtype=tf.float64)
+
+    def residuals():
+        error = decay(X, *tf.unstack(b)) - Y
+        return {"a": error, "b": {"pairs": tf.stack([2.0 * error, error + b[0]], axis=1), "rate": b[1] - 3.0}, "c": b}
+
+    result = least_squares(residuals, b, loss="soft_l1")
+    error, slopes = (decay(X, *result.x) - Y).numpy(), gradients(result.x)
+    pairs = np.stack([2 * error, error + result.x[0]], axis=1)
+    rows = np.stack([2 * slopes, slopes + [1, 0, 0]], axis=1)
+    expected = [error, pairs.ravel(), [result.x[1] - 3], result.x]
+    np.testing.assert_allclose(result.residuals(), np.concatenate(expected), rtol=1e-9, atol=1e-12)
+    expected = [slopes, rows.reshape(-1, 3), [[0, 1, 0]], np.eye(3)]
+    np.testing.assert_allclose(result.jacobian(), np.concatenate(expected), rtol=1e-9, atol=1e-12)
+
+
 def test_float32_has_statistics_in_float64():
     b, x, y = tf.Variable([1.0, 1.0, 0.0]), tf.constant(X, tf.float32), tf.constant(Y, tf.float32)
     result = least_squares(lambda: decay(x, b[0], b[1], b[2]) - y, b)

@@ -69,6 +69,14 @@ class Problem:
         magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
         return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
 
+    def places_of_rows(self):
+        """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""
+        tensors, places, before = [tensor for tensor, _ in self.rows], [], 0
+        for tensor in tensors:
+            places.append(before + tf.reshape(tf.range(tf.size(tensor)), tf.shape(tensor)))
+            before += tf.size(tensor)
+        return stacked_rows(list(zip(tensors, places)), self._sources)
+
     def second_derivative(self):
         """Return the function from a direction v `[p]` to d²r(w + t·v)/dt² `[rows]`, weights of the rows held.
 

@@ -32,7 +32,7 @@ class FrozenModel:
         self._variables, self._traces = None, {}
 
     def __call__(self, data, drawn, values):
-        """Return J `[rows, p]`, r `[rows]`, and the pair Σψ² and Σψ′, or None for squares; NumPy.
+        """Return J `[rows, p]`, r `[rows]`, tensor by tensor, and the pair Σψ² and Σψ′, or None for squares; NumPy.
 
         Args:
             data: list of tensors like `residuals.specs`.
@@ -72,16 +72,22 @@ class FrozenModel:
         def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]
             tensors = residuals.place(data, drawn, handles)
-            return compute(tensors, problem_of_residuals(tensors, moved).linearise())
+            return compute(tensors, problem_of_residuals(tensors, moved))
 
         trace = tf.function(linearised, autograph=False)
         return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
 
-    def _dense(self, tensors, linearisation):
-        return linearisation.jacobian.to_dense(), linearisation.residual, self._influence(tensors)
+    def _dense(self, tensors, problem):
+        linearisation = problem.linearise()
+        jacobian, residual = linearisation.jacobian.to_dense(), linearisation.residual
+        if len(tensors) > 1:
+            order = tf.argsort(problem.places_of_rows())
+            jacobian, residual = tf.gather(jacobian, order), tf.gather(residual, order)
+        return jacobian, residual, self._influence(tensors)
 
     @staticmethod
-    def _of_rows(tensors, linearisation):
+    def _of_rows(tensors, problem):
+        linearisation = problem.linearise()
         factors = linearisation.jacobian.factors()
         return [row_grams(own) if is_read_by_rows(own) else tf.zeros([0], linearisation.dtype) for own in factors]
 

@@ -123,6 +123,8 @@ class LeastSquaresResult:
     def jacobian(self):
         """Return the Jacobian of the residuals `[rows, p]`, NumPy, at the values found and for the data then.
 
+        Its rows are the elements of what `residuals` returned, one tensor after the other.
+
         Raises:
             ValueError: where J would take more than 8 GiB.
 
