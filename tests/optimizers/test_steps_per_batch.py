@@ -30,6 +30,19 @@ def test_steps_in_one_call(solver, jit_compile, eight_steps):
     assert int(model.optimizer.iterations) == 8 and losses[1] < losses[0]
 
 
+@pytest.mark.parametrize("loss", ["huber", "log_cosh"])
+def test_a_loss_is_the_same_function_in_every_step(loss):
+    """What curvature it has follows from its constants, such as the width of Huber's, which are around the loop."""
+    ends = []
+    with floating("float64"):
+        for steps in (1, 3):
+            model = mlp()
+            model.compile(LevenbergMarquardt(steps_per_batch=steps), loss=loss)
+            model.fit(X, 5 * Y, batch_size=len(X), epochs=3 // steps, verbose=0)
+            ends.append(weights(model))
+    np.testing.assert_allclose(*ends, rtol=1e-7)
+
+
 def test_an_epoch_of_steps(eight_steps):
     with floating("float64"):
         model = compiled(mlp(), steps_per_execution=4)

@@ -20,6 +20,10 @@ _SMALL = 16
 custom_gradients.OWN.add(_COPIED_LOOP)
 
 
+_SMALL = 128
+"""Elements of a constant that is copied rather than captured."""
+
+
 def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
@@ -51,8 +55,28 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     ops = between(changed, targets, custom_gradients.inputs_read, constant=constant)
     for op in ops:
         statefulness.check_runs_again(op)
+    if tf.compat.v1.get_default_graph() is not targets[0].graph:
+        ops = _small_constants(ops, mapping) + ops
     copy_ops(ops, mapping)
     return [mapping.get(target.ref(), target) for target in targets]
+
+
+def _small_constants(ops, mapping):
+    """List the ops by which what `ops` read is computed from small constants alone.
+
+    A loop body would capture it, and nothing that reads its graph could tell what it is.
+    """
+    fixed = {}
+
+    def is_fixed(tensor):
+        if tensor.ref() not in fixed:
+            op, size = tensor.op, tensor.shape.num_elements()
+            small = size is not None and size <= _SMALL and tensor.ref() not in mapping
+            computed = op.inputs and not op.op_def.is_stateful and not holds_bodies(op)
+            fixed[tensor.ref()] = small and (op.type == "Const" or bool(computed) and all(map(is_fixed, op.inputs)))
+        return fixed[tensor.ref()]
+
+    return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])
 
 
 def transplant(targets, values, edit=None):
