@@ -72,8 +72,8 @@ def _small_constants(ops, mapping):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
-            computed = op.inputs and not op.op_def.is_stateful and not holds_bodies(op)
-            fixed[tensor.ref()] = small and (op.type == "Const" or bool(computed) and all(map(is_fixed, op.inputs)))
+            computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
+            fixed[tensor.ref()] = small and (op.type == "Const" or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]
 
     return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])
