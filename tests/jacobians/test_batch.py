@@ -38,6 +38,29 @@ def test_open_and_empty_batch(rng):
     assert compute(x[:0]).shape == (0, 2, 3)
 
 
+@pytest.mark.parametrize("n", [None, 4])
+def test_through_a_vectorised_map(n, rng):
+    """Of an open batch it gathers the rows by their numbers; numbers that a flag may all set to 0 are none of these."""
+    shift = tf.Variable(rng.normal(size=3))
+    x = tf.constant(rng.normal(size=(4, 3)))
+
+    def mapped(x):
+        return tf.vectorized_map(lambda row: tf.sin(row * shift) * tf.reduce_sum(row), x)
+
+    def chosen(x):
+        return tf.gather(x, tf.where(tf.reduce_sum(shift) > 1e3, tf.range(tf.shape(x)[0]), 0)) * shift
+
+    def compute(model, x):
+        jacobian = tf.function(lambda x: tfjac.batch_jacobian(model(x), x))
+        return jacobian.get_concrete_function(tf.TensorSpec([n, 3], tf.float64))(x)
+
+    assert_all_close(compute(mapped, x), diagonal(mapped, x), 1e-12)
+    if n is None:
+        assert_all_close(compute(mapped, x[:1]), diagonal(mapped, x[:1]), 1e-12)
+    with pytest.raises(ValueError, match="x is used by all examples at once"):
+        compute(chosen, x)
+
+
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 1}])
 def test_through_a_loop(limits, rng):
     cell = tf.keras.layers.GRU(2, dtype="float64")

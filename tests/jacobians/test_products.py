@@ -67,6 +67,21 @@ def test_jvp_through_a_loop(rng):
     assert_all_close(compute(x), expected, 1e-10)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_jvp_through_branches_of_different_values(sign, rng):
+    """What one branch keeps for its gradient, the other has other values for: no backward reads what flows back."""
+    scale, sign = tf.Variable(rng.normal(size=3)), tf.Variable(sign, dtype=tf.float64)
+    x, v = rng.normal(size=(4, 3)), rng.normal(size=3)
+
+    def rows(x):
+        return tf.cond(sign > 0, lambda: tf.tile(scale[None], [tf.shape(x)[0], 1]), lambda: tf.sin(x * scale))
+
+    compute = tf.function(lambda x: tfjac.jvp(rows(x), scale, v))
+    compute = compute.get_concrete_function(tf.TensorSpec([None, 3], tf.float64))
+    slopes = 1 if sign > 0 else x * np.cos(x * scale.numpy())
+    assert_all_close(compute(x), np.broadcast_to(slopes * v, [4, 3]), 1e-12)
+
+
 def test_nests_and_unconnected(x, rng):
     weight, unused = tf.Variable(rng.normal(size=3)), tf.Variable(1.0, dtype=tf.float64)
     tangents = {"w": np.ones(3), "unused": np.ones(())}

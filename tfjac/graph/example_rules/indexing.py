@@ -3,6 +3,32 @@
 from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
 from tfjac.graph.static_values import static_value
 
+_SIZES = (2, 1_000_003)
+"""Any two: what comes down to each of them where a size is that, is the size."""
+
+
+@rule("GatherV2", "ResourceGather")
+def _gather(op, axis, wanted):
+    """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
+    params, indices = op.inputs[:2]
+    batch_dims = op.get_attr("batch_dims")
+    along = 0 if op.type == "ResourceGather" else static_value(op.inputs[2])
+    if along is None or indices.shape.rank is None:
+        raise NoRule("the axis it gathers along is unknown until it runs")
+    rest = [SHARED] * (len(op.inputs) - 2)
+    along = int(along) % (params.shape.rank or 1) if op.type == "GatherV2" else 0
+    if axis.axis < batch_dims:
+        return [axis, axis, *rest]
+    if along == axis.axis == 0 and not wanted.depends_on_no_data(params) and _counts_all_rows(indices, params):
+        return [axis, SHARED, *rest]
+    if along <= axis.axis < along + indices.shape.rank - batch_dims:
+        return [SHARED, axis.moved(axis.axis - along + batch_dims), *rest]
+    return [
+        axis.moved(axis.axis if axis.axis < along else axis.axis - indices.shape.rank + batch_dims + 1),
+        SHARED,
+        *rest,
+    ]
+
 
 @rule("GatherNd", "ResourceGatherNd")
 def _gather_nd(op, axis, wanted):
@@ -44,11 +70,32 @@ def _counts_rows(indices):
     """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: row k reads from row k."""
     if indices.op.type != "Pack":
         return False
-    first = indices.op.inputs[0].op
-    if indices.op.get_attr("axis") % 2 != 1 or first.type != "Range":
+    return indices.op.get_attr("axis") % 2 == 1 and _counts(indices.op.inputs[0])
+
+
+def _counts(indices):
+    """Whether the indices are those of a `tf.range(n)`."""
+    if indices.op.type != "Range":
         return False
-    start, step = static_value(first.inputs[0]), static_value(first.inputs[2])
-    return start == 0 and step == 1
+    start, _, step = indices.op.inputs
+    return static_value(start) == 0 and static_value(step) == 1
+
+
+def _counts_all_rows(indices, params):
+    """Whether the indices are `tf.range(tf.shape(params)[0])`, as of a `tf.vectorized_map` of an open batch."""
+    if params.shape.rank is None:
+        return False
+    shapes = [op.outputs[0].ref() for op in params.consumers() if op.type == "Shape"]
+    sizes = _SIZES if params.shape[0] is None else [params.shape[0]]
+    return all(_counts_to(size, indices, dict.fromkeys(shapes, [size] * params.shape.rank)) for size in sizes)
+
+
+def _counts_to(size, indices, given):
+    if indices.op.type == "SelectV2" and indices.op.inputs[0].op.type == "Greater":  # 0 where there is one row alone
+        several, indices, _ = indices.op.inputs
+        if not static_value(several, given=given):
+            return False
+    return _counts(indices) and static_value(indices.op.inputs[1], given=given) == size
 
 
 @rule("XlaDynamicUpdateSlice")

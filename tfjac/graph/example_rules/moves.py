@@ -1,4 +1,4 @@
-"""Ops that move elements: reshape, transpose, concat, slice, gather."""
+"""Ops that move elements: reshape, transpose, concat, slice."""
 
 import math
 
@@ -236,27 +236,6 @@ def _whole_range(entry, begin, end, strides, masks, size):
     from_start = masks["begin"] >> entry & 1 or (begin is not None and begin[entry] == 0)
     to_end = masks["end"] >> entry & 1 or (end is not None and size is not None and end[entry] >= size)
     return strides[entry] == 1 and from_start and to_end
-
-
-@rule("GatherV2", "ResourceGather")
-def _gather(op, axis, wanted):
-    """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
-    params, indices = op.inputs[:2]
-    batch_dims = op.get_attr("batch_dims")
-    along = 0 if op.type == "ResourceGather" else static_value(op.inputs[2])
-    if along is None or indices.shape.rank is None:
-        raise NoRule("the axis it gathers along is unknown until it runs")
-    rest = [SHARED] * (len(op.inputs) - 2)
-    along = int(along) % (params.shape.rank or 1) if op.type == "GatherV2" else 0
-    if axis.axis < batch_dims:
-        return [axis, axis, *rest]
-    if along <= axis.axis < along + indices.shape.rank - batch_dims:
-        return [SHARED, axis.moved(axis.axis - along + batch_dims), *rest]
-    return [
-        axis.moved(axis.axis if axis.axis < along else axis.axis - indices.shape.rank + batch_dims + 1),
-        SHARED,
-        *rest,
-    ]
 
 
 @rule("SpaceToBatchND")
