@@ -53,6 +53,7 @@ SAMPLES = {
     "SqrtGrad": ((3, 2), lambda u: raw.SqrtGrad(y=KERNEL[0, :, 1, :2], dy=u)),
     "TanhGrad": ((3, 2), lambda u: raw.TanhGrad(y=KERNEL[0, :, 1, :2], dy=u)),
     "Max": ((3, 2, 4), lambda u: raw.Max(input=u, axis=[0, -1])),
+    "MatMul": ((3, 2), lambda u: raw.MatMul(a=u, b=KERNEL[0, :, 0], transpose_a=True)),
     "Mean": ((3, 2, 4), lambda u: raw.Mean(input=u, axis=1)),
     "Min": ((3, 2, 4), lambda u: raw.Min(input=u, axis=[2], keep_dims=True)),
     "Prod": ((3, 2, 4), lambda u: raw.Prod(input=u, axis=[1, 0])),
@@ -88,3 +89,24 @@ def test_as_slice_by_slice(op_type, open_size, rng, monkeypatch):
     found = together(stack)
     assert taken == [True] or open_size
     np.testing.assert_allclose(found, [function(tf.constant(u)) for u in stack], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("open_size", [False, True])
+@pytest.mark.parametrize("rows, inner, columns", [(3, 2, 4), (0, 2, 4), (3, 0, 4), (3, 2, 0)])
+@pytest.mark.parametrize("of_the_left", [True, False])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_of_matrices_of_any_size(rows, inner, columns, of_the_left, transposed, open_size, rng):
+    """TensorFlow's vectoriser leaves one size open, and makes an empty product one of another shape."""
+    a, b = rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns))
+    a, b = (x.T if flipped else x for x, flipped in zip((a, b), transposed))
+    stack = rng.normal(size=(2, *(a if of_the_left else b).shape))
+
+    def product(u):
+        return tf.linalg.matmul(*((u, b) if of_the_left else (a, u)), *transposed)
+
+    @tf.function(input_signature=[tf.TensorSpec([None] * 3 if open_size else stack.shape, tf.float64)])
+    def together(stack):
+        return vectorised_map(lambda u: [product(u)], [stack])[0]
+
+    expected = np.stack([product(tf.constant(u)) for u in stack])
+    np.testing.assert_allclose(together(stack), expected, rtol=1e-13, atol=1e-13, strict=True)

@@ -173,6 +173,26 @@ def test_empty_batch(x):
         assert [tuple(block.shape) for block in compute(x[:0])] == shapes
 
 
+def test_a_mask_that_nothing_passes(rng):
+    """Matrices of no rows behind two products: a size that TensorFlow's vectoriser cannot tell from them."""
+    x, first, second = (tf.constant(rng.normal(size=size)) for size in ((4, 3), (3, 5), (5, 2)))
+
+    @tf.function
+    def compute(x, bound):
+        y = tf.sin(tf.boolean_mask(x, x[:, 0] > bound) @ first) @ second
+        return y, tfjac.jacobian(y, x)
+
+    for bound in (-9.0, 9.0):
+        y, block = compute(x, tf.constant(bound, tf.float64))
+        assert block.shape == (*y.shape, 4, 3)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            rows = tf.reshape(tf.sin(tf.boolean_mask(x, x[:, 0] > bound) @ first) @ second, [-1])
+            rows = [rows[k] for k in range(len(rows))]
+        expected = [tape.gradient(row, x).numpy() for row in rows]
+        np.testing.assert_allclose(tf.reshape(block, [-1, 4, 3]), np.reshape(expected, [-1, 4, 3]), atol=1e-12)
+
+
 def test_mixing_examples(x):
     """Nothing is assumed of examples here: training-mode batch normalisation is as good as anything."""
     model = networks.normalised()

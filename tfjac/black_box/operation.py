@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.black_box.results import ResultSpec
-from tfjac.graph import compiled_by_xla, declare_per_example, explain_mixing
-from tfjac.jacobians.shapes import axes, product, wide_dtype
+from tfjac.graph import axes, compiled_by_xla, declare_per_example, explain_mixing
+from tfjac.jacobians.shapes import product, wide_dtype
 
 
 class Operation:

@@ -47,6 +47,7 @@ from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.side_by_side import run_side_by_side
+from tfjac.graph.sizes import axes
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.static_values import static_value
 from tfjac.graph.taped import warn_of_loops_under_a_tape
@@ -75,6 +76,7 @@ __all__ = [
     "ancestors",
     "as_computed",
     "as_tf_variable",
+    "axes",
     "assignments_between",
     "between",
     "bodies_of",

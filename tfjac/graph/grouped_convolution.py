@@ -9,6 +9,7 @@ where a group is a single channel one depthwise convolution of all.
 import tensorflow as tf
 
 from tfjac.graph.gradients.registry import gradient, mend
+from tfjac.graph.sizes import axes
 
 CONVOLUTIONS = {"Conv2D": tf.raw_ops.Conv2D, "Conv3D": tf.raw_ops.Conv3D}
 
@@ -54,7 +55,7 @@ def convolve_by_groups(op, x, kernel):
         for part, weight in zip(_apart(x, axis, groups), _apart(kernel, kernel.shape.rank - 1, groups))
     ]
     stacked = tf.stack(parts, axis=axis)
-    sizes = _sizes(stacked)
+    sizes = axes(stacked)
     return tf.reshape(stacked, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]])
 
 
@@ -89,13 +90,6 @@ def _channel_axis(op):
 
 
 def _apart(tensor, axis, groups):
-    sizes = _sizes(tensor)
+    sizes = axes(tensor)
     split = [*sizes[:axis], groups, sizes[axis] // groups, *sizes[axis + 1 :]]
     return tf.unstack(tf.reshape(tensor, split), groups, axis=axis)
-
-
-def _sizes(tensor):
-    if tensor.shape.is_fully_defined():
-        return tensor.shape.as_list()
-    dynamic = tf.shape(tensor)
-    return [dynamic[k] if size is None else size for k, size in enumerate(tensor.shape)]

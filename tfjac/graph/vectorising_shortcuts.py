@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.registration import registering
+from tfjac.graph.sizes import axes
 from tfjac.graph.static_values import static_value
 
 SHORTCUTS = {}
@@ -35,6 +36,24 @@ def _folded_into_the_batch(op, inputs, stacked):
     sizes = tf.cast(tf.stack([rows, *result]), sizes.dtype)
     (output,) = _private.op_like(op, [sizes, *shared, folded])
     return [tf.reshape(output, [-1 if c is None else c, -1 if n is None else n, *result])]
+
+
+@shortcut("MatMul")
+def _as_one_product(op, inputs, stacked):
+    """All slices below one another, or side by side. TensorFlow leaves a size open that no empty matrix tells."""
+    a, b = inputs
+    if all(stacked):
+        return None
+    if op.get_attr("transpose_a"):
+        a = tf.linalg.matrix_transpose(a)
+    if op.get_attr("transpose_b"):
+        b = tf.linalg.matrix_transpose(b)
+    if stacked[0]:
+        c, rows, inner = axes(a)
+        return [tf.reshape(tf.reshape(a, [c * rows, inner]) @ b, [c, rows, axes(b)[1]])]
+    c, inner, columns = axes(b)
+    side_by_side = tf.reshape(tf.transpose(b, [1, 0, 2]), [inner, c * columns])
+    return [tf.transpose(tf.reshape(a @ side_by_side, [axes(a)[0], c, columns]), [1, 0, 2])]
 
 
 _COTANGENT = {

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
+from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph, inline_calls
 from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
@@ -10,7 +10,7 @@ from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.verification import verify_blocks
-from tfjac.jacobians.shapes import after, axes, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run, product
 
 
 @tf.autograph.experimental.do_not_convert

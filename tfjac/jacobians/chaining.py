@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.jacobians.shapes import axes, product
+from tfjac.graph import axes
+from tfjac.jacobians.shapes import product
 
 
 def chain(outer, inner, node_rank=1, batch_dims=0):

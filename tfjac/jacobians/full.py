@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, in_graph, inline_calls
+from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph, inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.factors.factorize import factors_by_rules, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
@@ -10,7 +10,6 @@ from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.verification import verify_blocks
-from tfjac.jacobians.shapes import axes
 
 MODES = ("auto", "reverse", "forward")
 

@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.graph import in_graph
+from tfjac.graph import axes, in_graph
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 class JacobianOperator(tf.linalg.LinearOperator):

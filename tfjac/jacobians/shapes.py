@@ -4,15 +4,7 @@ import math
 
 import tensorflow as tf
 
-from tfjac.graph import compiled_by_xla
-
-
-def axes(tensor):
-    """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
-    if tensor.shape.is_fully_defined():
-        return tensor.shape.as_list()
-    dynamic = tf.shape(tensor)
-    return [dynamic[k] if size is None else size for k, size in enumerate(tensor.shape)]
+from tfjac.graph import axes, compiled_by_xla
 
 
 def product(sizes):

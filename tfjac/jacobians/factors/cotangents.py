@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 def stacked_cotangents(ys, tensors):

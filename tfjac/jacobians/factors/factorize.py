@@ -8,6 +8,7 @@ from tfjac.graph import (
     Dependence,
     ExamplesMix,
     analyse_examples,
+    axes,
     compiled_by_xla,
     examples_mix_at,
     inline_calls,
@@ -26,7 +27,7 @@ from tfjac.jacobians.passes.connectedness import check_connected
 from tfjac.jacobians.passes.linearise import over_basis, pull_back
 from tfjac.jacobians.passes.nests import check_real, like
 from tfjac.jacobians.passes.verification import verify_factors
-from tfjac.jacobians.shapes import after, axes, check_when_run, product, wide_dtype
+from tfjac.jacobians.shapes import after, check_when_run, product, wide_dtype
 
 EXAMPLES_MIX = ("error", "full")
 

@@ -10,7 +10,8 @@ import abc
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.jacobians.shapes import axes, product, widened
+from tfjac.graph import axes
+from tfjac.jacobians.shapes import product, widened
 
 
 class Factor(tf.experimental.ExtensionType):

@@ -4,8 +4,9 @@ import typing
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import Factor
-from tfjac.jacobians.shapes import axes, widened
+from tfjac.jacobians.shapes import widened
 
 
 def row_grams(factors):

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 class Grouping:

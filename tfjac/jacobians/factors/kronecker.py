@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import inputs_by_group
-from tfjac.jacobians.shapes import axes
 
 
 def kronecker_product(factor):

@@ -2,14 +2,14 @@
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix, analyse_segments, examples_mix_at
+from tfjac.graph import ExamplesMix, analyse_segments, axes, examples_mix_at
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
 from tfjac.jacobians.factors.forms import joined
 from tfjac.jacobians.factors.grouping import Grouping, in_segments
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import after, axes, check_when_run, has_whole_rows
+from tfjac.jacobians.shapes import after, check_when_run, has_whole_rows
 
 
 class SegmentFactors:

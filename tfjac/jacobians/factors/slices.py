@@ -4,9 +4,8 @@ import typing
 
 import tensorflow as tf
 
-from tfjac.graph import replay
+from tfjac.graph import axes, replay
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.shapes import axes
 
 _HOLDS = {tf.float64: 2**53, tf.float32: 2**24}
 """Integers that a dtype holds exactly."""

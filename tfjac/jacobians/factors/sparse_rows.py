@@ -4,8 +4,8 @@ import typing
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.shapes import axes
 
 
 class SparseRows(typing.NamedTuple):

@@ -6,11 +6,11 @@ read from such a table is that of the table, times the Jacobian of each row, of 
 
 import tensorflow as tf
 
-from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples
+from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, axes
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import after, axes, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run, product
 
 
 def factors_before_rows(factor, weight, dependence):

@@ -4,14 +4,14 @@ import math
 
 import tensorflow as tf
 
-from tfjac.graph import handle_shape, references
+from tfjac.graph import axes, handle_shape, references
 from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import axes, wide_dtype
+from tfjac.jacobians.shapes import wide_dtype
 
 # Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a
 # complex weight is among them: its own columns are real.

@@ -4,8 +4,8 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, vectorised_map
-from tfjac.jacobians.shapes import axes, product
+from tfjac.graph import Dependence, axes, vectorised_map
+from tfjac.jacobians.shapes import product
 
 
 def stacked(function, count, specs, chunk_size=None, vectorised=True):

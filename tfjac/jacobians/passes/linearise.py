@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfjac.graph import (
     as_computed,
+    axes,
     between,
     calls_functions,
     custom_ops,
@@ -23,7 +24,7 @@ from tfjac.graph import (
     warn_of_loops_under_a_tape,
 )
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 class LinearMap:

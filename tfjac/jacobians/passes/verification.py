@@ -9,9 +9,18 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import between, first_not_linear, is_variable, largest_of, resolution_of, verification_wanted, verified
+from tfjac.graph import (
+    axes,
+    between,
+    first_not_linear,
+    is_variable,
+    largest_of,
+    resolution_of,
+    verification_wanted,
+    verified,
+)
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 _NO_GRADIENT = (LookupError, NotImplementedError, TypeError, ValueError)
 """What TensorFlow raises where it cannot differentiate: no gradient, not this case of it, a tensor of another graph."""
@@ -60,7 +69,6 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
         for (ours, _), theirs, scale, loss, source, x in zip(found, gradients, scales, lost, sources, xs):
             what = f"for {_described(x, source)}, Σ u·J of random u for {name} differs from the gradient by TensorFlow"
             ours = tf.cast(tf.reshape(ours, tf.shape(theirs)), theirs.dtype)
-            scale += widest / 1000  # what cancels everywhere leaves rounding of others
             verified(ours, theirs, scale, what, resolution, loss, widest)
 
 

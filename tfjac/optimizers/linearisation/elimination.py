@@ -9,9 +9,9 @@ import typing
 import tensorflow as tf
 
 from tfjac import ops
+from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor, of_one_width
 from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
-from tfjac.jacobians.shapes import axes
 
 WIDEST = 32
 """Columns of a row that is eliminated: systems of so few unknowns are solved side by side."""

@@ -11,8 +11,8 @@ import typing
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
-from tfjac.jacobians.shapes import axes
 
 
 class BlockFactors(typing.NamedTuple):

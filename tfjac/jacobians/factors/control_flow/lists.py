@@ -4,8 +4,8 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.control_flow.sweep import handler
-from tfjac.jacobians.shapes import axes
 
 
 @dataclasses.dataclass

@@ -11,14 +11,14 @@ the loop, whatever is asked of the Jacobian.
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, analyse_examples, check_not_assigned_since, transplant
+from tfjac.graph import SHARED, Dependence, analyse_examples, axes, check_not_assigned_since, transplant
 from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians.factors.control_flow.lists import ListCotangent
 from tfjac.jacobians.factors.control_flow.stacking import Stack
 from tfjac.jacobians.factors.control_flow.states import Loop, recorded_states, step_array
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import after, axes, check_when_run
+from tfjac.jacobians.shapes import after, check_when_run
 
 
 @handler(*LOOPS)

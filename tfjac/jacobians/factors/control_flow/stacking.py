@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import handle_shape
+from tfjac.graph import axes, handle_shape
 from tfjac.jacobians.factors.control_flow.states import step_array
 from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 class Stack:

@@ -3,13 +3,13 @@ their registered gradient: loops, conditionals, lists of tensors."""
 
 import tensorflow as tf
 
-from tfjac.graph import registering
+from tfjac.graph import axes, registering
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import after, axes, check_when_run, product
+from tfjac.jacobians.shapes import after, check_when_run, product
 
 _HANDLERS = {}
 

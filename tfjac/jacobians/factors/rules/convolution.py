@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import OuterFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 @rule("Conv2D", "Conv3D")

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import copy_op
+from tfjac.graph import axes, copy_op
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_examples, widened
+from tfjac.jacobians.shapes import product, split_examples, widened
 
 
 @rule("BiasAdd")

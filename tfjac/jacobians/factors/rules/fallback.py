@@ -4,11 +4,11 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import handle_shape, input_gradients
+from tfjac.graph import axes, handle_shape, input_gradients
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, factor_of
 from tfjac.jacobians.passes.linearise import LinearMap
-from tfjac.jacobians.shapes import axes, inner_size, product
+from tfjac.jacobians.shapes import inner_size, product
 
 
 def factor_by_rule(use):

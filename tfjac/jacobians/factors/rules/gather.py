@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, handle_shape
+from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
 from tfjac.jacobians.factors.slices import sliced
-from tfjac.jacobians.shapes import axes, product
+from tfjac.jacobians.shapes import product
 
 
 @rule("GatherV2")

@@ -4,10 +4,10 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, einsum_labels
+from tfjac.graph import SHARED, ExampleAxis, axes, einsum_labels
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.rules.registry import NoFactor, rule
-from tfjac.jacobians.shapes import axes, product, split_labels, widened
+from tfjac.jacobians.shapes import product, split_labels, widened
 
 
 @rule("MatMul")
