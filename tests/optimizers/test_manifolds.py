@@ -102,7 +102,7 @@ def test_derivatives_where_formulas_have_none(manifold, rng):
         np.testing.assert_allclose(along[:, :, k], (ends[0] - ends[1]) / 2e-6, atol=1e-8)
 
 
-SOLVERS = ["auto", "cholesky", "qr", "schur", "sparse", "cg", "lsmr", "kernel"]
+SOLVERS = ["auto", "schur", "cg", "lsmr", "kernel"]  # `sparse` below
 
 
 @pytest.mark.parametrize("kind, solver", [*(("quaternion", name) for name in SOLVERS), ("vector", "auto")])
@@ -122,9 +122,7 @@ READ = {
     "embedding": lambda q, s: turned(tf.nn.embedding_lookup(q, s.body), s),
     "gather_nd": lambda q, s: turned(tf.gather_nd(q, s.body[:, None]), s),
     "rows": lambda q, s: turned(tf.gather(tf.stack([q[k] for k in range(q.shape[0])]), s.body), s),
-    "function": lambda q, s: tf.function(lambda: turned(tf.gather(q, s.body), s))(),
     "branch": lambda q, s: tf.cond(tf.norm(q) > 1, lambda: turned(tf.gather(q, s.body), s), lambda: 0 * s.images),
-    "loop": lambda q, s: turned(tf.map_fn(lambda k: q[k], tf.constant(s.body), fn_output_signature=q.dtype), s),
     "loop with a function": lambda q, s: turned(
         tf.map_fn(tf.function(lambda k: q[k]), tf.constant(s.body), fn_output_signature=q.dtype), s
     ),
@@ -142,10 +140,8 @@ def test_however_it_is_read(name, rng):
 
 
 WAYS = {
-    "damping": {"damping": "nielsen"},
-    "scaling": {"scaling": "identity"},
+    "damping, scaling and window": {"damping": "nielsen", "scaling": "identity", "window": 5},
     "accelerated": {"acceleration": "geodesic"},
-    "window": {"window": 5},
     "xla": {"jit_compile": True},
     "robust": {"loss": "huber", "loss_scale": 1.0},
 }
@@ -225,11 +221,13 @@ def test_a_manifold_of_ones_own(rng):
         place = tf.stack([cosine * x + sine * y, cosine * y - sine * x], axis=1) - ahead[:, :2]
         return [place, turn[:, None], poses[:1] - 0.5, 0.1 * (poses[3:, :2] - poses[:-3, :2])]
 
+    @tf.function
     def flat(x):
-        return np.concatenate([np.ravel(part) for part in residuals(tf.constant(x.reshape(8, 3)))])
+        return tf.concat([tf.reshape(part, [-1]) for part in residuals(tf.reshape(x, [8, 3]))], axis=0)
 
+    start, exactly = poses.numpy().ravel(), {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12}
     found = least_squares(residuals, poses, manifolds=Manifold(plus, 3, 3), solver="sparse")
-    other = scipy.optimize.least_squares(flat, poses.numpy().ravel(), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+    other = scipy.optimize.least_squares(lambda x: flat(x).numpy(), start, **exactly)
     assert found.success and abs(found.cost - other.cost) < 1e-6 * other.cost
 
 

@@ -157,12 +157,10 @@ def test_preconditioner_is_the_blocks_of_the_complement(rng):
 
 
 def ways():
-    yield "plain", {}
     yield "jit", {"jit_compile": True}
     yield "robust", {"loss": ["cauchy", None, "huber"], "loss_scale": 0.01, "fixed": [None, None, True]}
     yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
-    yield "geodesic", {"acceleration": "geodesic"}
-    yield "trust region", {"damping": "trust_region", "scaling": "more"}
+    yield "geodesic", {"acceleration": "geodesic", "damping": "trust_region", "scaling": "more"}
 
 
 @pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in ways()])

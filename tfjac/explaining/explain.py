@@ -11,6 +11,7 @@ from tfjac.graph import (
     Scratch,
     ancestors,
     assignments_between,
+    call_converted,
     handle_in,
     is_variable,
     layer_path,
@@ -23,7 +24,6 @@ from tfjac.graph import (
 from tfjac.jacobians.passes.nests import like, sources_of
 
 
-@tf.autograph.experimental.do_not_convert
 def explain_gradient(ys, xs):
     """Explain whether ys have a gradient with respect to each x, and if not, where it is lost and what to do.
 
@@ -77,7 +77,7 @@ class _Made:
             return variable
 
         with tf.variable_creator_scope(creator):
-            return self._function()
+            return call_converted(self._function)
 
 
 def _paths(ys, xs, names, made):

@@ -9,7 +9,6 @@ from tfjac.graph import Scratch, ancestors, read_graph, references
 from tfjac.jacobians.passes.nests import sources_of
 
 
-@tf.autograph.experimental.do_not_convert
 def count_flops(ys, xs, measure=False):
     """Count the floating-point operations of computing ys, and of the gradient of Σ ys with respect to xs.
 

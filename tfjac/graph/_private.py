@@ -7,6 +7,7 @@ release can be followed by reading one page. Checked on TensorFlow 2.21.
 import weakref
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import config as _autograph
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
@@ -21,6 +22,10 @@ from tensorflow.python.ops import while_v2 as _while_v2
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 from tfjac.graph.op_types import PIECEWISE_CONSTANT
+
+# AutoGraph would translate every function of this package that a `tf.function` comes to: seconds at the first call.
+# `tf.autograph.experimental.do_not_convert` is for single functions, and is lost where one is an argument's default.
+_autograph.CONVERSION_RULES = (_autograph.DoNotConvert(__name__.partition(".")[0]), *_autograph.CONVERSION_RULES)
 
 
 def handle_shape(handle):
@@ -181,11 +186,6 @@ def trace(function, specs):
 def gradient_name(op):
     """Return the name under which the gradient of `op` is registered, where that is not its type; else None."""
     return text_attribute(op, "_gradient_op_type")
-
-
-def is_marked(op):
-    """Return whether `op` has attributes of this package, such as the name of a tap."""
-    return any(name.startswith("_tfjac") for name in op.node_def.attr)
 
 
 def integers_attribute(op, name):

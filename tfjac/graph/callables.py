@@ -5,13 +5,13 @@ import functools
 import tensorflow as tf
 
 
-def call_converted(function):
-    """Return `function()`, converted by AutoGraph, so that `if` and `for` on tensors work in it, traced in place.
+def call_converted(function, *args, **kwargs):
+    """Return what a function of the user's returns, converted by AutoGraph: `if` and `for` on tensors work in it.
 
-    AutoGraph passes over what is called by functions that it leaves alone, as it does those of this package. In place,
+    AutoGraph passes over the functions of this package, and over all that they call in any other way. Traced in place,
     rather than as a `tf.function` of its own: the derivatives of control flow are then those of the graph being traced.
     """
-    return _caller()(function)
+    return _caller()(function, args, kwargs)
 
 
 @functools.cache
@@ -19,5 +19,5 @@ def _caller():
     return tf.autograph.to_graph(_call)
 
 
-def _call(function):
-    return function()
+def _call(function, args, kwargs):
+    return function(*args, **kwargs)

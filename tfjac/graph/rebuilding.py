@@ -76,6 +76,11 @@ def _rebuilt_branches(op, inputs, copied):
 
 def _behind_identities(tensor):
     """What `tensor` is passed on from unchanged; one that has a name, and may be edited, counts as a change."""
-    while tensor.op.type == "Identity" and not _private.is_marked(tensor.op):
+    while tensor.op.type == "Identity" and not _is_marked(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor
+
+
+def _is_marked(op):
+    """Return whether `op` has attributes of this package, such as the name of a tap."""
+    return any(name.startswith("_tfjac") for name in op.node_def.attr)

@@ -8,7 +8,6 @@ from tfjac.interception.intercept import python_function
 from tfjac.jacobians.passes.linearise import dense
 
 
-@tf.autograph.experimental.do_not_convert
 def nodes(fn, *args, **kwargs):
     """List the nodes of `fn(*args, **kwargs)`: every tensor that its results are computed from.
 
@@ -30,7 +29,7 @@ def nodes(fn, *args, **kwargs):
         positional, named = tf.nest.map_structure(
             lambda x: next(given) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
         )
-        traced = trace(lambda: python_function(fn)(*positional, **named))
+        traced = trace(python_function(fn), *positional, **named)
         traced.losses.restore()
         found.append(nodes_in(traced.graph, traced.graph.outputs))
         kept.append(traced)
@@ -45,7 +44,6 @@ def _as_tensor(x):
     return tf.convert_to_tensor(x) if hasattr(x, "__array__") and not isinstance(x, tf.Variable) else x
 
 
-@tf.autograph.experimental.do_not_convert
 def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradients="none"):
     """Return the gradients of Σ ys with respect to nodes inside of the graph, all from one backward pass.
 
@@ -99,13 +97,12 @@ def values_at(fn, nodes):
         A function that returns a nest like `nodes`; a list where a selector selects several.
     """
 
-    @tf.autograph.experimental.do_not_convert
     def read(*args, **kwargs):
         return (traced if tf.executing_eagerly() else in_place)(*args, **kwargs)
 
     def in_place(*args, **kwargs):
         with layers_tapped():
-            results = call_converted(lambda: python_function(fn)(*args, **kwargs))
+            results = call_converted(python_function(fn), *args, **kwargs)
         ys = [tensor for tensor in tf.nest.flatten(results, expand_composites=True) if tf.is_tensor(tensor)]
         chosen, _ = resolved(nodes, ys, draw_again=True)
         return packed_by_selector(nodes, chosen, _values(tensor for group in chosen for tensor in group))

@@ -80,7 +80,6 @@ class Intercepted:
             )
         return value
 
-    @tf.autograph.experimental.do_not_convert
     def __call__(self, *args, **kwargs):
         """Call the function with the edits."""
         if not tf.executing_eagerly() and not is_taped():
@@ -93,7 +92,7 @@ class Intercepted:
 
     def _in_graph(self, *args, **kwargs):
         """Return what the function returns, and for each of `_layers` its losses, None where it was not called."""
-        traced = trace(lambda: python_function(self.fn)(*args, **kwargs))
+        traced = trace(python_function(self.fn), *args, **kwargs)
         nodes = nodes_in(traced.graph, traced.graph.outputs)
         changes, edited, backwards = Changes(), [], []
         for selector, edit in self._edits.items():

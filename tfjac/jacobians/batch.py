@@ -13,7 +13,6 @@ from tfjac.jacobians.passes.verification import verify_blocks
 from tfjac.jacobians.shapes import after, check_when_run, product
 
 
-@tf.autograph.experimental.do_not_convert
 def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian of each example's results with respect to its own inputs.
 

@@ -8,7 +8,6 @@ from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_
 from tfjac.jacobians.products import pulled, pushed
 
 
-@tf.autograph.experimental.do_not_convert
 def hvp(losses, xs, vectors, unconnected_gradients="none"):
     """Return the Hessian-vector product H·v of the sum of `losses` with respect to xs.
 
@@ -62,7 +61,6 @@ def _check_is_a_hessian(sources, losses):
         )
 
 
-@tf.autograph.experimental.do_not_convert
 def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
     """Return the product of the generalised Gauss-Newton matrix with v.
 

@@ -14,7 +14,6 @@ from tfjac.jacobians.passes.verification import verify_blocks
 MODES = ("auto", "reverse", "forward")
 
 
-@tf.autograph.experimental.do_not_convert
 def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
     """Return the full Jacobian ∂y/∂x, with the axes of y first.
 

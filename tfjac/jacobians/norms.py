@@ -12,7 +12,6 @@ from tfjac.jacobians.products import pulled
 from tfjac.jacobians.shapes import wide_dtype
 
 
-@tf.autograph.experimental.do_not_convert
 def per_example_gradient_norms(losses, variables, verify=None):
     """Return the norm of each example's gradient with respect to all variables together.
 
@@ -46,7 +45,6 @@ def per_example_gradient_norms(losses, variables, verify=None):
     return in_graph(compute, losses, xs=variables)
 
 
-@tf.autograph.experimental.do_not_convert
 def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=None):
     """Return the sum of the per-example gradients, each scaled down to a norm of at most `clip_norm`.
 
@@ -89,7 +87,6 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=N
     return in_graph(compute, losses, xs=variables)
 
 
-@tf.autograph.experimental.do_not_convert
 def weighted_gradients(losses, variables, weights):
     """Return the sum of the per-example gradients, each with a factor of its own.
 

@@ -117,7 +117,6 @@ class JacobianOperator(tf.linalg.LinearOperator):
         return tf.reshape(ops.jacobian_rows(*self._listed()), [self.num_rows, self.num_parameters])
 
 
-@tf.autograph.experimental.do_not_convert
 def jacobian_operator(ys, variables, examples_mix="error", verify=None):
     """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
 

@@ -7,7 +7,6 @@ from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_li
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
 
 
-@tf.autograph.experimental.do_not_convert
 def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
@@ -43,7 +42,6 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
-@tf.autograph.experimental.do_not_convert
 def per_example_gradients(losses, variables, examples_mix="error", verify=None):
     """Return the gradient of each example's loss with respect to each variable.
 

@@ -8,7 +8,6 @@ from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.per_example import of_rank_one
 
 
-@tf.autograph.experimental.do_not_convert
 def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
     """Return the Jacobian of each segment's outputs with respect to each variable: ∂y[s,...]/∂v.
 
@@ -50,7 +49,6 @@ def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
-@tf.autograph.experimental.do_not_convert
 def per_segment_gradients(losses, variables, max_rows=None, verify=None):
     """Return the gradient of each segment's loss with respect to each variable.
 
@@ -75,7 +73,6 @@ def per_segment_gradients(losses, variables, max_rows=None, verify=None):
     return in_graph(compute, losses, xs=variables)
 
 
-@tf.autograph.experimental.do_not_convert
 def segment_operator(ys, variables, max_rows=None, verify=None):
     """Return the Jacobian of `per_segment_jacobian` as a linear operator that is kept as factors.
 

@@ -7,7 +7,6 @@ from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 
 
-@tf.autograph.experimental.do_not_convert
 def jvp(ys, xs, tangents, unconnected_gradients="none"):
     """Return the Jacobian-vector product Σ_x ∂y/∂x · v_x: how y moves as all xs move along their tangents at once.
 
@@ -59,7 +58,6 @@ def pushed(ys, sources, vectors):
     return results
 
 
-@tf.autograph.experimental.do_not_convert
 def vjp(ys, xs, cotangents=None, unconnected_gradients="none"):
     """Return the vector-Jacobian product Σ_y u_y · ∂y/∂x: cotangents at several nodes, pulled back at once.
 

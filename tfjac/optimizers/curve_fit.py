@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import call_converted
 from tfjac.optimizers.least_squares import least_squares
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations
 
 
-@tf.autograph.experimental.do_not_convert
 def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=True, **options):
     """Fit f(xdata, *parameters) to ydata by least squares: `popt, pcov = curve_fit(f, x, y)`, as in SciPy.
 
@@ -90,7 +90,7 @@ def _parameter_names(f, p0):
 
 def _model(f, x, parameters, shape):
     """Return f(x, *parameters), of the shape of the data."""
-    values = f(x, *parameters)
+    values = call_converted(f, x, *parameters)
     if not tf.is_tensor(values) and not isinstance(values, tf.Variable):
         raise TypeError(
             "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp). "

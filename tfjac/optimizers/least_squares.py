@@ -14,7 +14,6 @@ from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 
 
-@tf.autograph.experimental.do_not_convert
 def least_squares(
     residuals,
     variables,
@@ -211,7 +210,6 @@ class LeastSquaresProblem:
         **options: as for `least_squares`.
     """
 
-    @tf.autograph.experimental.do_not_convert
     def __init__(self, residuals, variables, max_steps=1000, ftol=None, xtol=None, gtol=None, **options):
         check_known(options, *_ARGUMENTS)
         limits = {name: options.pop(name) for name in _ARGUMENTS if name in options}
@@ -223,7 +221,6 @@ class LeastSquaresProblem:
         self._residuals, self._function = residuals, None
         self._minimisers = {}
 
-    @tf.autograph.experimental.do_not_convert
     def solve(self, *args):
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
 
@@ -236,7 +233,6 @@ class LeastSquaresProblem:
         minimiser, args = self._minimiser(args)
         return self._limits.run(minimiser, minimiser.residuals.data(args))
 
-    @tf.autograph.experimental.do_not_convert
     def plan(self, *args):
         """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
 

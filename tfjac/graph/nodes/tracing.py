@@ -50,11 +50,11 @@ class Traced:
         )
 
 
-def trace(function):
-    """Trace `function()` into a graph of its own, in which what Keras layers return is tapped.
+def trace(function, *args, **kwargs):
+    """Trace `function(*args, **kwargs)` into a graph of its own, in which what Keras layers return is tapped.
 
     Args:
-        function: callable without arguments; it may use tensors of the graph around.
+        function: callable of args and kwargs; it may use tensors of the graph around.
 
     Returns:
         A `Traced`.
@@ -62,7 +62,7 @@ def trace(function):
     structure = []
 
     def traced():
-        structure.append(call_converted(function))
+        structure.append(call_converted(function, *args, **kwargs))
         returned = [x for x in tf.nest.flatten(structure[-1], expand_composites=True) if tf.is_tensor(x)]
         return returned + losses.in_graph(tf.compat.v1.get_default_graph())
 

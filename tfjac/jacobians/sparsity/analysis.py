@@ -15,7 +15,6 @@ from tfjac.jacobians.sparsity.pattern import SparsityPattern
 from tfjac.jacobians.sparsity.propagation import Propagation
 
 
-@tf.autograph.experimental.do_not_convert
 def sparsity(ys, xs):
     """Return where the Jacobian ∂ys/∂xs may differ from zero, from the graph alone.
 

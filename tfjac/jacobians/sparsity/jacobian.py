@@ -12,7 +12,6 @@ from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
 
 
-@tf.autograph.experimental.do_not_convert
 def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None, verify=None):
     """Return the Jacobian ∂ys/∂xs as a sparse matrix, from as many products as it has colours.
 

@@ -19,6 +19,7 @@ from tfjac.graph import (
     ancestors,
     as_tf_variable,
     bodies_of,
+    call_converted,
     inline_calls,
     quiet_function,
 )
@@ -135,7 +136,7 @@ class BatchedResiduals:
         return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, own)
 
     def _of_values(self, values, *data):
-        return self._function(tf.nest.pack_sequence_as(self._variables, values), *data)
+        return call_converted(self._function, tf.nest.pack_sequence_as(self._variables, values), *data)
 
     def _in_graph(self, read, placed, count):
         """Return what `read(values, data, tensors)` says of `PlacedResiduals` of `count` fits, in their own graph."""

@@ -171,7 +171,6 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
 
     # -------------------------------------------------------------- a step
 
-    @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss):
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
@@ -189,7 +188,6 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         if self._summing is not None:
             self._summing.end_fit()
 
-    @tf.autograph.experimental.do_not_convert
     def apply(self, grads, trainable_variables=None):
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
 
@@ -246,7 +244,6 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
-    @tf.autograph.experimental.do_not_convert
     def minimize(self, residuals, variables, args=()):
         """Take one step on ½‖residuals(*args)‖².
 

@@ -56,7 +56,6 @@ def refuse_learning_rate(value):
     )
 
 
-@tf.autograph.experimental.do_not_convert
 def check_callbacks():
     """Raise ValueError where the `fit` that is tracing a step has a callback that sets the learning rate at a plateau.
 

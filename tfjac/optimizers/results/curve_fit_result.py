@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import quiet_function
+from tfjac.graph import call_converted, quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.options import positive
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -136,7 +136,7 @@ class CurveFitResult(LeastSquaresResult):
         """A function of x and the parameters, to the curve and its derivatives `[…, p]`."""
 
         def curve(x, parameters):
-            values = tf.convert_to_tensor(self.f(x, *tf.unstack(parameters)), tf.float64)
+            values = tf.convert_to_tensor(call_converted(self.f, x, *tf.unstack(parameters)), tf.float64)
             return values, jacobian(values, parameters)
 
         return quiet_function(curve, reduce_retracing=True)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, call_converted
 from tfjac.optimizers.linearisation import Columns
 
 
@@ -27,9 +27,9 @@ def function_of_data(residuals, variables, args):
     """
     if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
         functions = [function_of_data(each, variables, args) for each in residuals]
-        return lambda *data: [function(*data) for function in functions]
+        return lambda *data: [call_converted(function, *data) for function in functions]
     of_values = function_of_values(residuals, variables, args)
-    return residuals if of_values is None else lambda *data: of_values(variables, *data)
+    return residuals if of_values is None else lambda *data: call_converted(of_values, variables, *data)
 
 
 def function_of_values(residuals, variables, args):
@@ -43,11 +43,11 @@ def function_of_values(residuals, variables, args):
     """
     if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
         functions = [function_of_values(each, variables, args) for each in residuals]
-        return None if None in functions else lambda *given: [function(*given) for function in functions]
+        return None if None in functions else lambda *given: [call_converted(each, *given) for each in functions]
     if not callable(residuals) or isinstance(residuals, keras.layers.Layer) or _takes(residuals, args):
         return None
     if isinstance(variables, (list, tuple)) and _takes(residuals, [*variables, *args]):
-        return lambda values, *data: residuals(*values, *data)
+        return lambda values, *data: call_converted(residuals, *values, *data)
     return residuals if _takes(residuals, [variables, *args]) else None
 
 

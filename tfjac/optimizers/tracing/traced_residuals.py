@@ -1,7 +1,5 @@
 """The residuals as a graph of their own: the user's function called once, and its graph placed where it is needed."""
 
-import functools
-
 import tensorflow as tf
 
 from tfjac.graph import (
@@ -38,7 +36,7 @@ def called(function, variables, args, is_part=False):
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     with explained():
-        tensors = residual_tensors(call_converted(functools.partial(function, *args)), variables, is_part)
+        tensors = residual_tensors(call_converted(function, *args), variables, is_part)
     _check_not_assigned(
         graph.get_operations()[before:], variables, [handle_in(graph, variable) for variable in variables]
     )
