@@ -90,7 +90,6 @@ def need_native(request):
 @pytest.fixture(scope="module")
 def others_frozen():
     """Let the module's collections look at what its own tests make: what all before them have left takes seconds."""
-    gc.collect()
     gc.freeze()
 
 

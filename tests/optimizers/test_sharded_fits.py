@@ -54,7 +54,6 @@ def fit(count, devices, names=FIELDS + ERRORS, **options):
 
 
 results["8 fits"] = [fit(8, None), fit(8, THREE, chunk_size=2)]
-results["1 fit"] = [fit(1, each, FIELDS) for each in (None, THREE)]
 
 # two fits for three devices, where their loops are, and what the parts wait for
 one = fit(2, None)
@@ -67,7 +66,7 @@ results["loops"] = [loop.device[-5:] for loop in loops]
 calls = [node for graph in graphs for node in graph.pre_optimization_graph.node if "PartitionedCall" in node.op]
 results["waiting"] = [[name for name in call.input if name.startswith("^")] for call in calls if call.device]
 
-# a nest of variables, some of them fixed, and outliers, in a graph, compiled in parts or as a whole
+# a nest of variables, some of them fixed, and outliers, in a graph, and compiled with it
 measured = noisy()
 PAIR = ["CPU:2", "CPU:0"]
 x = {"rate": tf.Variable(np.ones(8)), "size": tf.Variable(np.full([8, 1], 2.0))}
@@ -88,8 +87,7 @@ def in_a_graph(devices, whole, **options):
 
 for case, options in {
     "graph": {"whole": False},
-    "compiled": {"whole": False, "jit_compile": True},
-    "compiled as a whole": {"whole": True},
+    "compiled": {"whole": True},
 }.items():
     results[case] = [in_a_graph(devices, **options) for devices in (None, PAIR)]
 
@@ -107,7 +105,7 @@ def results():
     return run_alone(SCRIPT)
 
 
-@pytest.mark.parametrize("case", ["8 fits", "2 fits", "1 fit", "graph", "compiled", "compiled as a whole"])
+@pytest.mark.parametrize("case", ["8 fits", "2 fits", "graph", "compiled"])
 def test_as_on_one_device(results, case):
     """Shares of three and two fits, in chunks; fewer fits than devices; graphs and XLA: all fits, in their order."""
     one, three = results[case]
