@@ -229,15 +229,49 @@ def pairs(h, graph, num_graphs):
     return tf.math.unsorted_segment_prod(both[:, 0] * tf.cos(both[:, 1]), graph["graph_of_node"], num_graphs)
 
 
-@pytest.mark.parametrize("pool", [ragged, neighbours, chosen, picked, pairs])
-def test_ways_to_move_rows(pool, rng):
+def against_the_edges(h, graph, num_graphs):
+    """From receivers to senders, by the transposed adjacency matrix, nodes below their features and features aside."""
+    count = tf.shape(h)[0]
+    edges = tf.cast(tf.stack([graph["receivers"], graph["senders"]], 1), tf.int64)
+    adjacency = tf.SparseTensor(edges, graph["edges"][:, 0], tf.cast([count, count], tf.int64))
+    sent = tf.sparse.sparse_dense_matmul(adjacency, h, adjoint_a=True)
+    both = tf.concat([tf.gather(sent, [2, 0, 2], axis=1), tf.sin(h)[:, :3]], -2)
+    of_both = tf.tile(graph["graph_of_node"], [2])
+    return tf.math.unsorted_segment_sum(both**2, of_both, num_graphs)
+
+
+def both_ends(h, graph, num_graphs):
+    """All senders, then all receivers, gathered at once."""
+    ends = tf.reshape(tf.gather(h, tf.concat([graph["senders"], graph["receivers"]], 0)), [2, -1, HIDDEN])
+    of_edge = tf.gather(graph["graph_of_node"], graph["senders"])
+    return tf.math.unsorted_segment_sum(ends[0] * tf.sin(ends[1]), of_edge, num_graphs)
+
+
+def features_moved(h, graph, num_graphs):
+    """What moves rows elsewhere moves features, where nodes run along the last axis."""
+    features = tf.gather(tf.transpose(h), [4, 2, 0, 1, 2, 3])
+    features = tf.concat([tf.math.unsorted_segment_sum(features, [0, 1, 0, 1, 0, 1], 2), features**2], 0)
+    features = tf.scatter_nd([[0], [2], [3], [1], [0], [0], [1], [2]], features, [4, tf.shape(h)[0]])
+    return tf.math.segment_sum(tf.transpose(features), graph["graph_of_node"])
+
+
+WAYS = [ragged, neighbours, chosen, picked, pairs, against_the_edges, both_ends, features_moved]
+
+
+@pytest.mark.parametrize("pool", WAYS)
+@pytest.mark.parametrize("sizes_open", [False, True], ids=["known sizes", "open sizes"])
+def test_ways_to_move_rows(pool, sizes_open, rng):
     layer, batch = dense(HIDDEN), batch_of_graphs(rng)
 
     def outputs(graph, num_graphs):
         return pool(layer(graph["nodes"]), graph, num_graphs)
 
+    def rows(graph):
+        return tfjac.per_segment_jacobian(lambda: outputs(graph, len(SIZES)), layer.trainable_variables)
+
     outputs(batch, len(SIZES))
-    found = tfjac.per_segment_jacobian(lambda: outputs(batch, len(SIZES)), layer.trainable_variables)
+    rows = tf.function(rows, input_signature=[open_shapes(batch)]) if sizes_open else rows
+    found = rows({key: tf.constant(value) for key, value in batch.items()})
     one = tf.function(lambda graph: outputs(graph, 1), input_signature=[open_shapes(batch)])
     for graph in range(len(SIZES)):
         with tf.GradientTape(persistent=True) as tape:
@@ -281,8 +315,9 @@ def test_too_many_rows_are_refused(rng):
     [
         lambda h: h - tf.reduce_mean(h, 0),
         lambda h: tf.while_loop(lambda k, h: k < 2, lambda k, h: (k + 1, h[::-1]), [0, h])[1],
+        lambda h: tf.gather_nd(h, [[node, 0] for node in range(sum(SIZES))])[:, None],
     ],
-    ids=["mean over all nodes", "loop"],
+    ids=["mean over all nodes", "loop", "entries"],
 )
 def test_other_mixing_is_refused(mix, rng):
     layer, batch = dense(HIDDEN), batch_of_graphs(rng)

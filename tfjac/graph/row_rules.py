@@ -52,7 +52,7 @@ row_rule = registering(_RULES)
 
 
 def moves_rows(op):
-    """Return whether `op` takes rows of its inputs to other places."""
+    """Return whether `op` takes what is along axis 0 of its inputs to other places."""
     return op.type in _RULES and op.type not in (*LOOPS, *CHOICES)
 
 
@@ -62,12 +62,11 @@ def input_rows(op, axis, rows, wanted):
     Raises:
         NoRule: for a use of such an op that is not covered.
     """
-    if op.type not in _RULES:
+    if op.type not in _RULES or (moves_rows(op) and axis.axis != 0):
         return None
-    found = _RULES[op.type](op, rows, wanted)
-    if found is not None and (axis.axis != 0 or axis.outer != 1):
-        raise NoRule(f"it moves rows, which run along axis {axis.axis} of its output; only axis 0 is covered")
-    return found
+    if axis.outer != 1:  # all rows, and once more
+        rows = Rows(tf.tile(rows.ids, [axis.outer]))
+    return _RULES[op.type](op, rows, wanted)
 
 
 SEGMENT_OPS = """
