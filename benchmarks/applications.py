@@ -42,7 +42,10 @@ FAMILIES = {
 
 IMAGES, OUTPUTS = 2, 2
 AIM = 3.0
-"""The first call, over the time that TensorFlow takes to trace the model and the gradients of all weights."""
+"""The first call, over the time that TensorFlow takes to trace the model and the gradients of all weights.
+
+Tracing alone: TensorFlow's own first call, which optimises that graph and runs it, is measured beside it.
+"""
 
 
 def seconds(function):
@@ -95,7 +98,8 @@ def measure(family: str, check: bool) -> dict:
     def norms():
         return tfjac.jacobian_operator(model(images, training=False), weights).row_norms()
 
-    theirs, _ = seconds(tf.function(gradients, autograph=False).get_concrete_function)
+    theirs, traced = seconds(tf.function(gradients, autograph=False).get_concrete_function)
+    their_run, _ = seconds(traced)
     ours, traced = seconds(tf.function(norms, autograph=False).get_concrete_function)
     run, _ = seconds(traced)
     later, _ = seconds(traced)
@@ -104,6 +108,7 @@ def measure(family: str, check: bool) -> dict:
         "side": FAMILIES[family],
         "variables": len(weights),
         "gradients_trace": theirs,
+        "gradients_first_call": theirs + their_run,
         "trace": ours,
         "first_call": ours + run,
         "later_call": later,
@@ -115,9 +120,15 @@ def measure(family: str, check: bool) -> dict:
 
 def print_table(entries: list[dict], console: Console) -> None:
     """Print one line per family."""
-    table = Table("family", "variables", "tf.gradients", "first call", "later call", "ratio", f"≤ {AIM:g}", "off by")
+    kinds = {
+        "tf.gradients' trace": "gradients_trace",
+        "its first call": "gradients_first_call",
+        "first call": "first_call",
+        "later call": "later_call",
+    }
+    table = Table("family", "variables", *kinds, "ratio", f"≤ {AIM:g}", "off by")
     for entry in entries:
-        times = [report.duration(entry[key]) for key in ("gradients_trace", "first_call", "later_call")]
+        times = [report.duration(entry[key]) for key in kinds.values()]
         verdict = "reached" if entry["reached"] else "missed"
         off = "" if entry["difference"] is None else f"{entry['difference']:.0e}"
         table.add_row(entry["family"], str(entry["variables"]), *times, f"{entry['ratio']:.2f}", verdict, off)
