@@ -99,6 +99,11 @@ def test_in_a_graph_with_derivatives_and_contradictions():
     np.testing.assert_allclose(gradient[7], (moved(1e-4) - moved(-1e-4)) / 2e-4, rtol=1e-3)
 
     x = tf.Variable([1.0, 2.0])
+    free = tf.function(lambda equality: least_squares(lambda: x - tf.constant([3.0, 1.0]), x, equality=equality).x)
+    np.testing.assert_allclose(free(([1, 1], 3)), [2.5, 0.5], rtol=1e-6)
+    x.assign([1.0, 2.0])
+    np.testing.assert_allclose(free(lambda: tf.reduce_sum(x) - 3.0), [2.5, 0.5], rtol=1e-6)
+    x.assign([1.0, 2.0])
     held = tf.function(lambda: least_squares(lambda: x - 3.0, x, equality=([1, 1], 4), fixed=True))
     assert int(held().status) == Status.INFEASIBLE and (x.numpy() == [1, 2]).all()
     with pytest.raises(ValueError, match=r"contradict.*Received: 1 equations"):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linearisation.elimination import is_read_by_rows
 from tfjac.optimizers.problem.residuals import problem_of_residuals
@@ -65,7 +66,8 @@ class FrozenModel:
     def _traced(self, compute):
         residuals, specs = self._residuals, self._residuals.handle_specs
         if self._variables is None:
-            self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
+            with eager_creation():
+                self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
         handles = [variable.handle for variable in self._variables]
         moved = [self._variables[position] for position in self._positions]
 

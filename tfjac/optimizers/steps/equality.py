@@ -79,7 +79,8 @@ class GivenEquality:
         return tf.norm(gap) / (1 + tf.norm(target))
 
     def _check_agreement(self, target):
-        gap = float(self._disagreement(tf.constant(target)))
+        with tf.init_scope():  # known while a function is being traced, too
+            gap = float(self._disagreement(tf.constant(target)))
         if gap > _ROUNDING:
             raise ValueError(
                 "The equations of equality contradict one another, or what is fixed: no point fulfils all of them. "
