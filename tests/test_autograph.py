@@ -1,5 +1,6 @@
 """AutoGraph translates the functions of users, whoever calls them, and none of this package's."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -105,3 +106,64 @@ def test_nothing_of_the_package_is_translated(monkeypatch):
 
     np.testing.assert_allclose(tf.squeeze(compute(x)[0]), np.cos(X))
     assert translated and not [module for module in translated if module.startswith("tfjac")]
+
+
+def halved(tensor):
+    """Half of a tensor, by a branch that TensorFlow has to run."""
+    return halved_by_rule(None, tensor)
+
+
+def halved_by_rule(op, gradient):
+    if tf.reduce_sum(tf.abs(gradient)) > 1e9:
+        return gradient
+    return gradient / 2
+
+
+def product(operation, at):
+    """The gradient of Σ operation(at)."""
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        y = operation(at)
+    return tape.gradient(y, at)
+
+
+@pytest.mark.parametrize("called", [lambda compute: compute(), lambda compute: tf.function(compute)()])
+def test_edits_rules_and_losses(called):
+    x, w = tf.constant([1.0, -2.0, 3.0], tf.float64), tf.Variable([1.0, 2.0, 3.0], dtype=tf.float64)
+    triple = lambda x: 3 * tf.nn.relu(tfjac.tap(x, "in"))  # noqa: E731
+    edited, ruled = tfjac.intercept(triple, {"in": halved}), tfjac.intercept(triple, rules={"Relu": halved_by_rule})
+    np.testing.assert_allclose(called(lambda: product(edited, x)), [1.5, 0.0, 1.5])
+    np.testing.assert_allclose(called(lambda: product(ruled, x)), [1.5, 1.5, 1.5])
+    patched = tfjac.intercept(triple, {"in": tfjac.Edit(forward=halved)})
+    np.testing.assert_allclose(called(lambda: patched(x)), [1.5, 0.0, 4.5])
+
+    layer = keras.layers.Activation("relu", dtype="float64")
+    layer.build([3])
+    with tfjac.hook(layer, backward=halved):
+        np.testing.assert_allclose(called(lambda: product(layer, x)), [0.5, 0.0, 0.5])
+
+    losses = lambda z: halved(z**2)  # noqa: E731
+    np.testing.assert_allclose(called(lambda: tfjac.ggnvp(lambda: x * w, losses, w, tf.ones_like(x))), x**2)
+
+
+def twice(y, z):
+    return halved(tf.fill(tf.shape(z), 4.0))
+
+
+@pytest.mark.parametrize("given", [{}, {"hessian": twice}])
+def test_declared_losses(given):
+    loss = tfjac.register_curvature(lambda y, z: halved(2 * tf.square(z - y)), **given)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(optimizer=LevenbergMarquardt(), loss=loss)
+    x = np.linspace(-1, 1, 8, dtype="float32")[:, None]
+    model.fit(x, 3 * x + 1, batch_size=8, epochs=8, verbose=0)
+    np.testing.assert_allclose(np.ravel(model.get_weights()[0]), [3.0], rtol=1e-3)
+
+
+def test_manifolds():
+    def plus(x, delta):
+        return x if tf.reduce_sum(x) > 1e9 else x + tf.concat([delta, -delta], axis=-1)
+
+    x = tf.Variable([1.0, 1.0], dtype=tf.float64)
+    least_squares(lambda: x - tf.constant([3.0, 1.0], tf.float64), x, manifolds=tfjac.Manifold(plus, 2, 1))
+    np.testing.assert_allclose(x, [2.0, 0.0], atol=1e-6)  # the nearest with a sum of two

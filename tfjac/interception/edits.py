@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac.graph import after_effects, custom_gradient
+from tfjac.graph import after_effects, call_converted, custom_gradient
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ def as_edit(edit):
 def edited(value, edit, node):
     """Return what stands for `value`, a tensor of the graph being traced, under an `Edit` at `node`."""
     if edit.forward is not None:
-        value = _checked(edit.forward(value), value, f"The forward edit of {node}")
+        value = _checked(call_converted(edit.forward, value), value, f"The forward edit of {node}")
     if edit.backward is None:
         return value
     if not (value.dtype.is_floating or value.dtype.is_complex):
@@ -74,7 +74,7 @@ def with_backward(value, handler, node):
 
 def handled(handler, gradient, value, node):
     """Call a handler with as many of these as it has positional parameters without a default."""
-    return handler(*(gradient, value, node)[: _number_of_parameters(handler)])
+    return call_converted(handler, *(gradient, value, node)[: _number_of_parameters(handler)])
 
 
 def _checked(result, like, who):

@@ -4,7 +4,7 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import after_effects, forget_with, keep_with, set_gradient
+from tfjac.graph import after_effects, call_converted, forget_with, keep_with, set_gradient
 
 _numbers = itertools.count()
 
@@ -37,7 +37,7 @@ class Rule:
         return after_effects(lambda: self._called(op, output_gradients))
 
     def _called(self, op, output_gradients):
-        given = self._function(op, *output_gradients)
+        given = call_converted(self._function, op, *output_gradients)
         gradients = list(given) if isinstance(given, (list, tuple)) else [given]
         if len(gradients) != len(op.inputs):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import between, first_not_linear, in_graph, inline_calls
+from tfjac.graph import between, call_converted, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.products import pulled, pushed
@@ -98,7 +98,7 @@ def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
     def compute(tensors, xs):
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
-        given = losses(tensors) if callable(losses) else losses
+        given = call_converted(losses, tensors) if callable(losses) else losses
         z = tf.nest.flatten(tensors if callable(losses) else outputs)
         present = [source for source in sources if source is not None]
         inlined = inline_calls(tf.nest.flatten(tensors), depends_on=present)

@@ -5,7 +5,7 @@ import functools
 
 import tensorflow as tf
 
-from tfjac.graph import curvature_mark, mark_curvature, replay
+from tfjac.graph import call_converted, curvature_mark, mark_curvature, replay
 from tfjac.optimizers.problem.terms import DenseTerm, SeparableTerm
 
 
@@ -51,13 +51,13 @@ def register_curvature(function=None, *, hessian=None, hessian_root=None):
 
     @functools.wraps(function)
     def marked(*args, **kwargs):
-        value = tf.convert_to_tensor(function(*args, **kwargs))
+        value = tf.convert_to_tensor(call_converted(function, *args, **kwargs))
         if not tf.is_symbolic_tensor(value) or not args:
             return value
         point = tf.convert_to_tensor(args[-1])
-        curvature = [] if hessian is None else [tf.convert_to_tensor(hessian(*args, **kwargs))]
+        curvature = [] if hessian is None else [tf.convert_to_tensor(call_converted(hessian, *args, **kwargs))]
         if hessian_root is not None:
-            root = tf.convert_to_tensor(hessian_root(*args, **kwargs))
+            root = tf.convert_to_tensor(call_converted(hessian_root, *args, **kwargs))
             curvature = [tf.matmul(root, root, transpose_b=True)]
         for given in curvature:
             _check_shape(given, point)

@@ -9,6 +9,7 @@ state representations through encapsulation of manifolds", 2013.
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import call_converted
 from tfjac.optimizers.options import positive_integer
 
 _SMALL_SQUARE = 1e-4
@@ -44,7 +45,7 @@ class Manifold:
 
     def plus(self, x, delta):
         """Return x ⊕ δ, `[n, size]`, for x `[n, size]` and δ `[n, tangent_size]`."""
-        return self._plus(x, delta)
+        return call_converted(self._plus, x, delta)
 
     def move(self, x, delta):
         """Return x ⊕ δ for x `[..., size]` and δ `[..., tangent_size]`, of the shape of x."""
