@@ -271,7 +271,13 @@ def gradients_of_nodes():
     return tfjac.node_gradients(lambda: model(np.eye(2)), "last")
 
 
-@pytest.mark.parametrize("call", [many_fits, band, posterior, gradients_of_nodes])
+def nodes_changed_and_read():
+    for _ in range(3):
+        tfjac.intercept(lambda x: tfjac.tap(x, "in"), {"in": tfjac.handlers.reverse()})(np.eye(2))
+        tfjac.values_at(lambda x: tfjac.tap(x, "in"), "in")(np.eye(2))
+
+
+@pytest.mark.parametrize("call", [many_fits, band, posterior, gradients_of_nodes, nodes_changed_and_read])
 def test_first_calls_are_not_called_retracing(call, monkeypatch):
     """TensorFlow counts traces by the code that is traced: objects that are each traced once are not traced anew."""
     warned, counting = [], sys.modules["tensorflow.python.eager.polymorphic_function.polymorphic_function"]

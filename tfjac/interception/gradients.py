@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import call_converted, handle_spec, in_graph, warn_of_loops_under_a_tape
+from tfjac.graph import call_converted, handle_spec, in_graph, quiet_function, warn_of_loops_under_a_tape
 from tfjac.graph.nodes import layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
 from tfjac.jacobians.passes.linearise import dense
@@ -107,7 +107,7 @@ def values_at(fn, nodes):
         chosen, _ = resolved(nodes, ys, draw_again=True)
         return packed_by_selector(nodes, chosen, _values(tensor for group in chosen for tensor in group))
 
-    traced = tf.function(in_place, autograph=False)
+    traced = quiet_function(in_place)
     return read
 
 

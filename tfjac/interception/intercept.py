@@ -5,7 +5,7 @@ import types
 import keras
 import tensorflow as tf
 
-from tfjac.graph import is_taped
+from tfjac.graph import is_taped, quiet_function
 from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
 from tfjac.interception.copying import Changes
 from tfjac.interception.edits import as_edit
@@ -64,7 +64,7 @@ class Intercepted:
         self._edits = {selector: as_edit(edit) for selector, edit in edits.items()}
         self._rules = {selector: Rule(rule) for selector, rule in rules.items()}
         self._layers = []
-        self._traced = tf.function(self._in_graph, autograph=False)
+        self._traced = quiet_function(self._in_graph)
         self.__name__, self.__doc__ = getattr(fn, "__name__", type(fn).__name__), getattr(fn, "__doc__", None)
 
     def __getattr__(self, name):
