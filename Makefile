@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.tfjac-installed
-PYTEST_FLAGS ?= -n 2 --dist loadfile
+PYTEST_FLAGS ?= -n 3 --dist loadfile
 
 # With a compiler at hand, native ops that do not build are a failure, not a reason to test less.
 NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)

@@ -43,8 +43,6 @@ LAYERS = {
     "LSTM encoder and decoder": encoder_decoder,
     "GRU": lambda: two_outputs(layers.GRU(3)),
     "GRU reset before": lambda: two_outputs(layers.GRU(2, reset_after=False)),
-    "GRU backwards": lambda: two_outputs(layers.GRU(2, go_backwards=True)),
-    "Bidirectional LSTM": lambda: two_outputs(layers.Bidirectional(layers.LSTM(2))),
     "Bidirectional GRU sum, LSTM": lambda: sequential(
         layers.Bidirectional(layers.GRU(2, return_sequences=True), merge_mode="sum"), layers.LSTM(2), shape=(T, 3)
     ),

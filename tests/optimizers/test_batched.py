@@ -255,7 +255,6 @@ def by_a_branch_on_the_number(p, y):
     [
         (by_slices, False),
         (by_ranges, True),
-        (by_counting, False),
         (by_counting, True),
         (by_the_number, False),
         (by_a_branch_on_the_number, True),

@@ -15,5 +15,5 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_random_starts(name):
     starts, rng = RandomStarts(*mgh.PROBLEMS[name], KINDS[name]), np.random.default_rng(len(name))
-    for spread in (1.0, 3.0, 10.0, 100.0):
+    for spread in (1.0, 10.0, 100.0):
         starts.run(spread, rng)

@@ -107,7 +107,7 @@ def test_step_of_the_normal_equations(solver, examples, prior):
     np.testing.assert_allclose(other_step[0], expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=label)
+@pytest.mark.parametrize("solver", [*EXACT, ITERATIVE[0], ITERATIVE[-1]], ids=label)
 def test_prior_on_both_variables_compiled_by_xla(solver):
     """One that differs within a variable, where the solver takes it; XLA, where it keeps the solver's digits."""
     problem = Linear(5, (0.3, 0.7), elementwise=solver.name != "kernel")

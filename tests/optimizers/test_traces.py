@@ -55,7 +55,7 @@ by_minimize.optimizers = {}
 
 @pytest.mark.parametrize(
     "place, minimum",
-    zip(PLACES, itertools.cycle([by_least_squares, *[by_minimize] * 4])),  # both come to their traces by the same way
+    zip(PLACES, itertools.cycle([by_least_squares, *[by_minimize] * 10])),  # both come to their traces by the same way
     ids=[place.__name__ for place in PLACES],
 )
 def test_data_are_those_of_now(place, minimum):
