@@ -96,8 +96,8 @@ import concurrent.futures, json
 import numpy as np
 import tensorflow as tf
 from tfjac import ops
-tf.config.threading.set_intra_op_parallelism_threads({threads})
-tf.config.threading.set_inter_op_parallelism_threads({threads})
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
 rng = np.random.default_rng(0)
 a, d = [tf.constant(rng.normal(size=(900, 1, 1, 30)))], [tf.constant(rng.normal(size=(900, 1, 1, 1, 20)))]
 
@@ -116,6 +116,5 @@ print(json.dumps(float(np.abs(found[0] - right).max())))
 """
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_many_calls_on_few_threads(threads):
-    assert json.loads(run(ONE_THREAD.replace("{threads}", str(threads)))) < 1e-10
+def test_many_calls_on_one_thread():
+    assert json.loads(run(ONE_THREAD)) < 1e-10

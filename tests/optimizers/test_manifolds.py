@@ -140,10 +140,8 @@ def test_however_it_is_read(name, rng):
 
 
 WAYS = {
-    "damping, scaling and window": {"damping": "nielsen", "scaling": "identity", "window": 5},
-    "accelerated": {"acceleration": "geodesic"},
-    "xla": {"jit_compile": True},
-    "robust": {"loss": "huber", "loss_scale": 1.0},
+    "accelerated": {"acceleration": "geodesic", "damping": "nielsen", "scaling": "identity", "window": 5},
+    "robust under xla": {"loss": "huber", "loss_scale": 1.0, "jit_compile": True},
 }
 
 

@@ -160,7 +160,6 @@ def ways():
     yield "jit", {"jit_compile": True}
     yield "robust", {"loss": ["cauchy", None, "huber"], "loss_scale": 0.01, "fixed": [None, None, True]}
     yield "bounds", {"bounds": (None, [None, 1.2, None]), "prior": (0.0, [None, 0.2, None])}
-    yield "geodesic", {"acceleration": "geodesic", "damping": "trust_region", "scaling": "more"}
 
 
 @pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in ways()])

@@ -66,30 +66,26 @@ results["loops"] = [loop.device[-5:] for loop in loops]
 calls = [node for graph in graphs for node in graph.pre_optimization_graph.node if "PartitionedCall" in node.op]
 results["waiting"] = [[name for name in call.input if name.startswith("^")] for call in calls if call.device]
 
-# a nest of variables, some of them fixed, and outliers, in a graph, and compiled with it
+# a nest of variables, some of them fixed, and outliers, in a graph that is compiled
 measured = noisy()
 PAIR = ["CPU:2", "CPU:0"]
 x = {"rate": tf.Variable(np.ones(8)), "size": tf.Variable(np.full([8, 1], 2.0))}
 fixed = {"rate": np.arange(8) == 2, "size": False}
 
 
-def in_a_graph(devices, whole, **options):
-    @tf.function(jit_compile=whole)
+def compiled(devices):
+    @tf.function(jit_compile=True)
     def fit(y):
         x["rate"].assign(tf.ones(8, tf.float64))
         x["size"].assign(tf.fill([8, 1], tf.constant(2.0, tf.float64)))
         residuals = lambda x, y: x["size"] * tf.exp(-x["rate"][:, None] * np.linspace(0, 4, 12)) - y
         given = {"args": (y,), "batch_dims": 1, "fixed": fixed, "loss": "soft_l1", "loss_scale": 0.1}
-        return least_squares(residuals, x, devices=devices, **given, **options)
+        return least_squares(residuals, x, devices=devices, **given)
 
     return told(fit(tf.constant(measured)), FIELDS)
 
 
-for case, options in {
-    "graph": {"whole": False},
-    "compiled": {"whole": True},
-}.items():
-    results[case] = [in_a_graph(devices, **options) for devices in (None, PAIR)]
+results["compiled"] = [compiled(devices) for devices in (None, PAIR)]
 
 x = started(8)
 try:
@@ -105,9 +101,9 @@ def results():
     return run_alone(SCRIPT)
 
 
-@pytest.mark.parametrize("case", ["8 fits", "2 fits", "graph", "compiled"])
+@pytest.mark.parametrize("case", ["8 fits", "2 fits", "compiled"])
 def test_as_on_one_device(results, case):
-    """Shares of three and two fits, in chunks; fewer fits than devices; graphs and XLA: all fits, in their order."""
+    """Shares of three and two fits, in chunks; fewer fits than devices; under XLA: all fits, in their order."""
     one, three = results[case]
     assert one.keys() == three.keys()
     for name, expected in one.items():

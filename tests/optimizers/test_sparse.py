@@ -48,8 +48,7 @@ WAYS = {
     "plain": {},
     "robust": {"loss": ["huber", None, "cauchy"], "loss_scale": 0.05},
     "bounds": {"bounds": (None, 4.0)},
-    "prior": {"prior": (0.0, 3.0)},
-    "more": {"damping": "trust_region", "scaling": "more"},
+    "prior": {"prior": (0.0, 3.0), "damping": "trust_region", "scaling": "more"},
 }
 
 
