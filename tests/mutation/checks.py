@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from tests.graph import test_custom_gradients, test_example_axis
+from tests.graph import test_custom_gradients, test_example_axis, test_open_products
 from tests.jacobians import (
     test_complex,
     test_control_flow,
@@ -15,6 +15,7 @@ from tests.jacobians import (
     test_segments,
     test_sizes_of_one,
     test_tables,
+    test_vectorized_map,
     test_weight_paths,
 )
 from tests.rules.cases import APART, MIXING
@@ -23,12 +24,14 @@ from tests.rules.running import check, check_mixes
 MODULES = [
     test_custom_gradients,
     test_example_axis,
+    test_open_products,
     test_complex,
     test_control_flow,
     test_fallback,
     test_segments,
     test_sizes_of_one,
     test_tables,
+    test_vectorized_map,
     test_weight_paths,
 ]
 RUNS = [(check, APART), (check_mixes, MIXING)]

@@ -37,6 +37,7 @@ SPECIAL = {
     "Angle": lambda x: tf.math.angle(complex_of(x)),
     "Cast": lambda x: tf.math.real(tf.cast(x, tf.complex128) ** 2),
     "CheckNumerics": lambda x: tf.debugging.check_numerics(x, "a message"),
+    "CheckNumericsV2": lambda x: tf.raw_ops.CheckNumericsV2(tensor=x, message="a message"),
     "ComplexAbs": lambda x: tf.abs(complex_of(x)),
     "Conj": lambda x: tf.math.imag(tf.math.conj(complex_of(x)) * complex_of(x) ** 2),
     "EnsureShape": lambda x: tf.ensure_shape(x, x.shape),

@@ -45,8 +45,26 @@ def diagonal(x):
     return tf.raw_ops.MatrixDiagV3(diagonal=x, k=0, num_rows=-1, num_cols=-1, padding_value=tf.constant(0.0, x.dtype))
 
 
+def eigenvalues(x):
+    return both_parts(tf.raw_ops.Eig(input=definite(x), Tout=tf.complex128, compute_v=False).e)
+
+
+def third(x):
+    return tf.raw_ops.NthElement(input=x, n=2)[..., None]
+
+
+def isotonic(x):
+    values = tf.reshape(x, [-1, x.shape[-1]])
+    return tf.reshape(tf.nn.isotonic_regression(values)[0], x.shape)
+
+
+def hue(x):
+    return tf.image.rgb_to_hsv(tf.sigmoid(x[..., :3]))
+
+
 MATRICES = {
     "Cholesky": lambda x: tf.linalg.cholesky(definite(x)),
+    "Eig": eigenvalues,
     "LogMatrixDeterminant": lambda x: tf.linalg.slogdet(square(x))[1][..., None],
     "MatrixBandPart": lambda x: tf.linalg.band_part(x, 1, 0),
     "MatrixDeterminant": lambda x: tf.linalg.det(square(x))[..., None],
@@ -63,6 +81,8 @@ VECTORS = {
     "MatrixDiagV3": diagonal,
     "TopKV2": top,
     "Cross": cross,
+    "NthElement": third,
+    "RGBToHSV": hue,
     **{name.upper(): transform(name) for name in ("fft", "ifft", "rfft", "irfft")},
 }
 VOLUMES = {name.upper(): transform(name) for name in ("fft3d", "ifft3d")}
@@ -78,10 +98,30 @@ def banded(matrix, right):
     return tf.raw_ops.BandedTriangularSolve(matrix=matrix[..., :2, :] + 2.0, rhs=right, lower=True)
 
 
+def diagonals(matrix):
+    """Those below, on and above the main diagonal, of a matrix that is far from singular."""
+    return 0.1 * matrix[..., :3, :] + tf.constant([[0.0], [4.0], [0.0]], matrix.dtype)
+
+
+def tridiagonal(matrix, right):
+    return tf.linalg.tridiagonal_solve(diagonals(matrix), right)
+
+
+def tridiagonal_product(matrix, right):
+    return tf.linalg.tridiagonal_matmul(diagonals(matrix), right)
+
+
+def least_squares(matrix, right):
+    return tf.raw_ops.MatrixSolveLs(matrix=matrix, rhs=right, l2_regularizer=0.1)
+
+
 SOLVERS = {
     "MatrixSolve": tf.linalg.solve,
     "MatrixTriangularSolve": tf.linalg.triangular_solve,
     "BandedTriangularSolve": banded,
+    "MatrixSolveLs": least_squares,
+    "TridiagonalSolve": tridiagonal,
+    "TridiagonalMatMul": tridiagonal_product,
 }
 
 APART = [
@@ -105,6 +145,7 @@ APART = [
         variables=((2, 4, 4),),
         refused=True,
     ),
+    Case("IsotonicRegression", isotonic, single=True),
     Case(
         "MatrixTriangularSolve of one system for all", lambda x: tf.linalg.triangular_solve(TRIANGLE[None], x), (4, 2)
     ),
@@ -114,9 +155,10 @@ MIXING = [
     *(
         Case(name, last(function), (4, 2))
         for name, function in VECTORS.items()
-        if name not in ("Cross", "MatrixDiagV3")
+        if name not in ("Cross", "MatrixDiagV3", "NthElement")
     ),
     Case("Cross", last(lambda x: tf.linalg.cross(x, tf.sin(x)))),
+    Case("NthElement", lambda x: third(tf.transpose(x))[:N] + x),
     Case("MatrixDiagV3", lambda x: tf.linalg.diag(tf.reduce_sum(tf.roll(x, 1, 0), 1))),
     *(
         Case(name, function, (N,))

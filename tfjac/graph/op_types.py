@@ -43,10 +43,11 @@ function must be a pure one. None of these may be taken for a constant where its
 UNARY = {
     "Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "BesselI0", "BesselI0e", "BesselI1", "BesselI1e",
     "BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e", "BesselY0", "BesselY1", "Cast", "Ceil",
-    "CheckNumerics", "ComplexAbs", "Conj", "Cos", "Cosh", "Dawsn", "Digamma", "Elu", "EnsureShape", "Erf", "Erfc",
-    "Erfinv", "Exp", "Expint", "Expm1", "Floor", "FresnelCos", "FresnelSin", "Imag", "Inv", "LeakyRelu", "Lgamma",
-    "Log", "Log1p", "Ndtri", "Neg", "Real", "Reciprocal", "Relu", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sigmoid",
-    "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Spence", "Sqrt", "Square", "StopGradient", "Tan", "Tanh",
+    "CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Conj", "Cos", "Cosh", "Dawsn", "Digamma", "Elu", "EnsureShape",
+    "Erf", "Erfc", "Erfinv", "Exp", "Expint", "Expm1", "FakeQuantWithMinMaxArgs", "Floor", "FresnelCos", "FresnelSin",
+    "Imag", "Inv", "LeakyRelu", "Lgamma", "Log", "Log1p", "Ndtri", "Neg", "Real", "Reciprocal", "Relu", "Relu6", "Rint",
+    "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Spence", "Sqrt", "Square",
+    "StopGradient", "Tan", "Tanh",
 }  # fmt: skip
 
 SEVERAL_INPUTS = {
@@ -104,9 +105,9 @@ COPYING = {
 # -------------------------------------------------------------- linearity
 
 LINEAR_IN_FIRST = {
-    "AvgPool", "AvgPool3D", "BroadcastTo", "Cast", "CheckNumerics", "Cumsum", "Div", "DivNoNan", "EnsureShape",
-    "ExpandDims", "GatherNd", "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv", "Reshape",
-    "ReverseV2", "SegmentMean", "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile",
+    "AvgPool", "AvgPool3D", "BroadcastTo", "Cast", "CheckNumerics", "CheckNumericsV2", "Cumsum", "Div", "DivNoNan",
+    "EnsureShape", "ExpandDims", "GatherNd", "GatherV2", "Identity", "Mean", "MirrorPad", "Neg", "Pad", "RealDiv",
+    "Reshape", "ReverseV2", "SegmentMean", "SegmentSum", "Slice", "Snapshot", "Squeeze", "StridedSlice", "Sum", "Tile",
     "Transpose", "Unpack", "UnsortedSegmentSum",
 }  # fmt: skip
 """Linear in the first input, the others (axes, shapes, indices, divisors) fixed."""

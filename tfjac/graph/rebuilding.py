@@ -48,7 +48,7 @@ def _rebuilt_loop(op, inputs, copied):
 
     def step(*states):
         mapping = copied([body.outputs[k] for k in changing], values_in(body, dict(zip(changing, states))))
-        return [mapping[body.outputs[k].ref()] for k in changing]
+        return [_of_shape(mapping[body.outputs[k].ref()], shape) for k, shape in zip(changing, shapes)]
 
     limit = tf.get_static_value(inputs[1]) if inputs[1].dtype == tf.int32 else -1
     shapes = [body.inputs[k].shape for k in changing]
@@ -57,6 +57,11 @@ def _rebuilt_loop(op, inputs, copied):
     )
     found = dict(zip(changing, results))
     return [found.get(k, outer) for k, outer in enumerate(inputs)]
+
+
+def _of_shape(tensor, shape):
+    """What a step ends with, in the shape in which it begins; steps that `tf.vectorized_map` made forget some of it."""
+    return tensor if tensor.shape.is_subtype_of(shape) else tf.ensure_shape(tensor, shape)
 
 
 def _rebuilt_branches(op, inputs, copied):

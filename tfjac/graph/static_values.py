@@ -25,6 +25,8 @@ _ARITHMETIC = {
     "Pack": lambda *parts: np.stack(parts),
     "Prod": lambda value, axes: np.prod(value, axis=tuple(np.reshape(axes, -1))),
     "Range": np.arange,
+    "Select": np.where,
+    "SelectV2": np.where,
     "Sub": np.subtract,
     "ZerosLike": np.zeros_like,
 }

@@ -45,6 +45,7 @@ COMPARED = {*f"{INEQUALITIES} {EQUALITIES} LogicalAnd LogicalNot LogicalOr IsFin
 ELEMENTWISE = {
     "unary": Case(row_by_row(*raw(UNARY)), shape=(len(UNARY.split()), 2)),
     "unary below one": Case(row_by_row(*raw(BELOW_ONE)), shape=(5, 2), low=0.1, high=0.9),
+    "checked": Case(lambda x: RAW.CheckNumericsV2(tensor=tf.sin(x), message="a message")),
     "unary above one": Case(tf.acosh, low=1.1),
     "binary": Case(of_pairs(BINARY), shape=(len(BINARY.split()), 2)),
     "either": Case(of_pairs("Maximum Minimum FloorMod"), shape=(3, 2), larger="either may count"),

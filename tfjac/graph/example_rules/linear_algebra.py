@@ -2,13 +2,13 @@
 
 from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
 
-VECTORS = "FFT IFFT RFFT IRFFT MatrixDiagV3 TopKV2 Cross"
+VECTORS = "Cross FFT IFFT IRFFT IsotonicRegression MatrixDiagV3 NthElement RFFT RGBToHSV TopKV2"
 MATRICES = """
-    Cholesky FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant MatrixBandPart MatrixDeterminant MatrixDiagPartV3
+    Cholesky Eig FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant MatrixBandPart MatrixDeterminant MatrixDiagPartV3
     MatrixInverse MatrixSetDiagV3 MatrixSquareRoot Qr SelfAdjointEigV2 Svd
 """
 VOLUMES = "FFT3D IFFT3D"
-NUMBERS = {"fft_length", "k", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}
+NUMBERS = {"fft_length", "k", "n", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}
 KEPT_APART = "it combines slices along the axis of the examples"
 
 
@@ -28,12 +28,23 @@ rule(*MATRICES.split())(_trailing(2))
 rule(*VOLUMES.split())(_trailing(3))
 
 
-@rule("MatrixSolve", "MatrixTriangularSolve", "BandedTriangularSolve")
+@rule("MatrixSolve", "MatrixSolveLs", "MatrixTriangularSolve", "BandedTriangularSolve", "TridiagonalSolve")
 def _solve(op, axis, wanted):
     """[..., rows, rows] and [..., rows, columns]: examples are in a leading axis, broadcast, or in the columns."""
-    out = known_shape(wanted, op.outputs[0])
-    if axis.axis == len(out) - 1:
-        return [SHARED, axis.moved(len(known_shape(wanted, op.inputs[1])) - 1)]
-    if axis.axis == len(out) - 2:
-        raise NoRule("the examples are the unknowns of a system of equations")
-    return aligned(op, axis, op.inputs, out, wanted)
+    regularizer = [SHARED] * (len(op.inputs) - 2)
+    if _in_columns(op, axis, wanted):
+        return [SHARED, axis.moved(len(known_shape(wanted, op.inputs[1])) - 1), *regularizer]
+    return aligned(op, axis, op.inputs[:2], known_shape(wanted, op.outputs[0]), wanted) + regularizer
+
+
+@rule("TridiagonalMatMul")
+def _tridiagonal_product(op, axis, wanted):
+    """Three diagonals [..., 1, rows] by [..., rows, columns]: examples as in a system of equations."""
+    return [SHARED] * 3 + [axis] if _in_columns(op, axis, wanted) else [axis] * 4
+
+
+def _in_columns(op, axis, wanted):
+    rank = len(known_shape(wanted, op.outputs[0]))
+    if axis.axis == rank - 2:
+        raise NoRule("the examples are the rows of a matrix")
+    return axis.axis == rank - 1

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule, undoes_broadcast
+from tfjac.graph.open_products import Size, product
 from tfjac.graph.static_values import static_value
 
 
@@ -41,17 +42,18 @@ def _regrouped(op, axis, wanted):
     Where sizes are open, examples that run outermost stay outermost, and how many rows each takes is left open.
     """
     out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
-    before = _times(axis.outer, out[: axis.axis])
-    after = _times(axis.inner, out[axis.axis + 1 :])
+    sizes, sizes_behind = _sizes(wanted, op.inputs[0], shape), _sizes(wanted, op.outputs[0], out)
+    before = product([Size(axis.outer), *sizes_behind[: axis.axis]])
+    after = None if axis.inner is None else product([Size(axis.inner), *sizes_behind[axis.axis + 1 :]])
     fitting = []
     for position, size in enumerate(shape):
-        outer = _quotient(before, shape[:position])
-        inner = _quotient(after, shape[position + 1 :])
+        outer = _number(before.over(product(sizes[:position])))
+        inner = after and _number(after.over(product(sizes[position + 1 :])))
         if outer and inner and _divides(outer * inner, size, wanted.num_examples):
             fitting.append(ExampleAxis(position, outer, inner))
     if fitting:
         return min(fitting, key=lambda axis: _implausible(axis, shape[axis.axis], wanted.num_examples))
-    if before == 1 and (after is None or None in shape[1:]) and shape[0] is None:
+    if before == Size() and (after is None or after.open or None in shape[1:]) and shape[0] is None:
         return ExampleAxis(0, 1, None)
     raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
 
@@ -63,16 +65,16 @@ def _implausible(axis, size, num_examples):
     return size is not None, size == 1
 
 
-def _times(factor, dims):
-    return None if factor is None or any(dim is None for dim in dims) else factor * math.prod(dims)
+def _sizes(wanted, tensor, shape):
+    """The sizes of `tensor`, some of which `shape` may know by number."""
+    if None not in shape:
+        return [Size(size) for size in shape]
+    return [named if size is None else Size(size) for size, named in zip(shape, wanted.open_sizes.sizes(tensor))]
 
 
-def _quotient(total, dims):
-    """`total / prod(dims)` where it is known and whole, else 0."""
-    if total is None or any(dim is None for dim in dims):
-        return 0
-    size = math.prod(dims)
-    return total // size if size and total % size == 0 else 0
+def _number(size):
+    """The number that a `Size` is, 0 where it is open or None."""
+    return 0 if size is None or size.open else size.number
 
 
 def _divides(block, size, num_examples):
@@ -83,7 +85,7 @@ def _divides(block, size, num_examples):
 
 @rule("Transpose", "ConjugateTranspose")
 def _transpose(op, axis, wanted):
-    permutation = static_value(op.inputs[1])
+    permutation = wanted.open_sizes.permutation(op)
     if permutation is None:
         raise NoRule("its permutation is unknown until it runs")
     return [axis.moved(int(permutation[axis.axis])), SHARED]
@@ -99,10 +101,10 @@ def _pad(op, axis, wanted):
 
 @rule("Tile")
 def _tile(op, axis, wanted):
-    shape, multiples = known_shape(wanted, op.inputs[0]), tf.get_static_value(op.inputs[1], partial=True)
+    shape, multiples = known_shape(wanted, op.inputs[0]), wanted.open_sizes.entries(op.inputs[1])
     if shape[axis.axis] == 1 and op.outputs[0].shape[axis.axis] != 1:
         return [SHARED, SHARED]
-    if multiples is None or multiples[axis.axis] != 1:
+    if multiples is None or multiples[axis.axis] != Size():
         raise NoRule("it repeats examples")
     return [axis, SHARED]
 

@@ -10,10 +10,9 @@ COMPARISONS = """
     ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr
     NotEqual
 """
-FURTHER = "FakeQuantWithMinMaxArgs"
 
 
-@value_rule(*UNARY, *SEVERAL_INPUTS, *GRADIENTS, *COMPARISONS.split(), *FURTHER.split())
+@value_rule(*UNARY, *SEVERAL_INPUTS, *GRADIENTS, *COMPARISONS.split())
 def _elementwise(step):
     return [union([broadcast(step, k) for k in step.carriers])]
 
