@@ -192,3 +192,31 @@ def test_shared_weights_are_shared_also_with_a_static_batch_of_one():
         return x
 
     trace(tf.ones([1, 4]), tf.ones([4]))
+
+
+def regrouped_by_sizes(x, *order):
+    """Merge the first two axes, split them again in some order, and bring the examples to the front."""
+    size = tf.shape(x)
+    split = tf.reshape(tf.reshape(x, [-1, size[2]]), [*(size[k] for k in order), size[2]])
+    return split if order == (0, 1) else tf.transpose(split, [1, 0, 2])
+
+
+@pytest.mark.parametrize("order, apart", [((0, 1), True), ((1, 0), False)])
+def test_regrouping_with_all_sizes_open(order, apart):
+    """Which axis is split off first decides whether examples keep together; no size is known by number."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None])])
+    def trace(x):
+        y = regrouped_by_sizes(x, *order)
+        if apart:
+            assert analyse_examples([x], [y]).axis(x) == ExampleAxis(0, inner=None)
+        else:
+            with pytest.raises(ExamplesMix, match="cannot be told apart"):
+                analyse_examples([x], [y])
+        return y
+
+    x = np.random.default_rng(3).normal(size=(N, 4, 5)).astype("float32")
+    if apart:
+        np.testing.assert_array_equal(trace(tf.constant(x)), x)
+    else:
+        np.testing.assert_array_equal(trace(tf.constant(x)), x.reshape(4, N, 5).transpose(1, 0, 2))

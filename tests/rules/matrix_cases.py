@@ -86,6 +86,7 @@ VECTORS = {
     **{name.upper(): transform(name) for name in ("fft", "ifft", "rfft", "irfft")},
 }
 VOLUMES = {name.upper(): transform(name) for name in ("fft3d", "ifft3d")}
+ABOVE = constant(1, 4)
 RIGHT, TRIANGLE = constant(4, 2), tf.linalg.band_part(constant(4, 4), -1, 0) + SHIFT
 
 
@@ -137,6 +138,12 @@ APART = [
         "MatrixSolve of columns by a weight",
         last(lambda x, w: tf.linalg.solve(square(w), x)),
         variables=((4, 4),),
+        refused=True,
+    ),
+    Case(
+        "TridiagonalMatMul of columns by a weight",
+        last(lambda x, w: tf.raw_ops.TridiagonalMatMul(superdiag=ABOVE, maindiag=w, subdiag=ABOVE, rhs=x)),
+        variables=((1, 4),),
         refused=True,
     ),
     Case(
