@@ -38,27 +38,46 @@ def test_open_and_empty_batch(rng):
     assert compute(x[:0]).shape == (0, 2, 3)
 
 
+def batch_jacobian_traced(model, n, x):
+    jacobian = tf.function(lambda x: tfjac.batch_jacobian(model(x), x))
+    return jacobian.get_concrete_function(tf.TensorSpec([n, 3], tf.float64))(x)
+
+
+MAPPED = {
+    "one": lambda x: tf.vectorized_map(lambda row: tf.sin(row) * tf.reduce_sum(row), x),
+    "a pair": lambda x: tf.vectorized_map(lambda rows: rows[0] * tf.reduce_sum(rows[1]), (x, tf.sin(x))),
+}
+
+
 @pytest.mark.parametrize("n", [None, 4])
-def test_through_a_vectorised_map(n, rng):
-    """Of an open batch it gathers the rows by their numbers; numbers that a flag may all set to 0 are none of these."""
-    shift = tf.Variable(rng.normal(size=3))
-    x = tf.constant(rng.normal(size=(4, 3)))
+@pytest.mark.parametrize("name", MAPPED)
+def test_through_a_vectorised_map(name, n, rng):
+    """Of an open batch it gathers the rows by their numbers."""
+    model, x = MAPPED[name], tf.constant(rng.normal(size=(4, 3)))
+    for part in (x, x[:1]) if n is None else (x,):
+        assert_all_close(batch_jacobian_traced(model, n, part), diagonal(model, part), 1e-12)
 
-    def mapped(x):
-        return tf.vectorized_map(lambda row: tf.sin(row * shift) * tf.reduce_sum(row), x)
 
-    def chosen(x):
-        return tf.gather(x, tf.where(tf.reduce_sum(shift) > 1e3, tf.range(tf.shape(x)[0]), 0)) * shift
+def numbers(x):
+    return tf.range(tf.shape(x)[0])
 
-    def compute(model, x):
-        jacobian = tf.function(lambda x: tfjac.batch_jacobian(model(x), x))
-        return jacobian.get_concrete_function(tf.TensorSpec([n, 3], tf.float64))(x)
 
-    assert_all_close(compute(mapped, x), diagonal(mapped, x), 1e-12)
-    if n is None:
-        assert_all_close(compute(mapped, x[:1]), diagonal(mapped, x[:1]), 1e-12)
+NOT_ALL_ROWS = {
+    "all set to 0 by a flag": lambda x: tf.where(tf.reduce_sum(x) > 1e3, numbers(x), 0),
+    "set to 0 where there are two": lambda x: tf.where(tf.shape(x)[0] > 2, numbers(x), 0),
+    "set to 0 by the number of columns": lambda x: tf.where(tf.shape(x)[1] > 1, numbers(x), 0),
+    "as many as something else has": lambda x: numbers(tf.boolean_mask(x, x[:, 0] < 1e3)),
+    "from the second on": lambda x: tf.range(1, tf.shape(x)[0] + 1) - 1,
+}
+
+
+@pytest.mark.parametrize("name", NOT_ALL_ROWS)
+def test_rows_by_other_numbers(name, rng):
+    """Though here they come to the same, what they depend on does not say so."""
     with pytest.raises(ValueError, match="x is used by all examples at once"):
-        compute(chosen, x)
+        batch_jacobian_traced(
+            lambda x: tf.gather(x, NOT_ALL_ROWS[name](x)) * 2.0, None, tf.constant(rng.normal(size=(4, 3)))
+        )
 
 
 @pytest.mark.parametrize("limits", [{}, {"chunk_size": 1}])

@@ -3,9 +3,6 @@
 from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
 from tfjac.graph.static_values import static_value
 
-_SIZES = (2, 1_000_003)
-"""Any two: what comes down to each of them where a size is that, is the size."""
-
 
 @rule("GatherV2", "ResourceGather")
 def _gather(op, axis, wanted):
@@ -19,7 +16,11 @@ def _gather(op, axis, wanted):
     along = int(along) % (params.shape.rank or 1) if op.type == "GatherV2" else 0
     if axis.axis < batch_dims:
         return [axis, axis, *rest]
-    if along == axis.axis == 0 and not wanted.depends_on_no_data(params) and _counts_all_rows(indices, params):
+    if (
+        along == axis.axis == 0
+        and not wanted.depends_on_no_data(params)
+        and _counts_all_rows(indices, params, wanted.open_sizes)
+    ):
         return [axis, SHARED, *rest]
     if along <= axis.axis < along + indices.shape.rank - batch_dims:
         return [SHARED, axis.moved(axis.axis - along + batch_dims), *rest]
@@ -81,21 +82,21 @@ def _counts(indices):
     return static_value(start) == 0 and static_value(step) == 1
 
 
-def _counts_all_rows(indices, params):
-    """Whether the indices are `tf.range(tf.shape(params)[0])`, as of a `tf.vectorized_map` of an open batch."""
+def _counts_all_rows(indices, params, known):
+    """Whether the indices are `tf.range(tf.shape(params)[0])`, as of a `tf.vectorized_map` of an open batch.
+
+    There they are a choice between these and 0, for all of which there is one row alone.
+    """
     if params.shape.rank is None:
         return False
-    shapes = [op.outputs[0].ref() for op in params.consumers() if op.type == "Shape"]
-    sizes = _SIZES if params.shape[0] is None else [params.shape[0]]
-    return all(_counts_to(size, indices, dict.fromkeys(shapes, [size] * params.shape.rank)) for size in sizes)
-
-
-def _counts_to(size, indices, given):
-    if indices.op.type == "SelectV2" and indices.op.inputs[0].op.type == "Greater":  # 0 where there is one row alone
+    rows = known.sizes(params)[:1]
+    if indices.op.type == "SelectV2":
         several, indices, _ = indices.op.inputs
-        if not static_value(several, given=given):
+        if several.op.type != "Greater" or static_value(several.op.inputs[1]) != 1:
             return False
-    return _counts(indices) and static_value(indices.op.inputs[1], given=given) == size
+        if known.entries(several.op.inputs[0]) != rows:
+            return False
+    return _counts(indices) and known.entries(indices.op.inputs[1]) == rows
 
 
 @rule("XlaDynamicUpdateSlice")
