@@ -45,6 +45,7 @@ CONVOLUTIONS = {
     "Conv2D, everywhere": (lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"), IMAGE, (3, 3, 2, 3)),
     "Conv2D of one place": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), IMAGE, (1, 1, 2, 3)),
     "Conv2D of one place, strided": (lambda x, k: tf.nn.conv2d(x, k, 2, "VALID"), IMAGE, (1, 1, 2, 3)),
+    "Conv2D of two places": (lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), IMAGE, (1, 2, 2, 3)),
     "Conv2D, padded": (lambda x, k: tf.nn.conv2d(x, k, [1, 2], [[0, 0], [1, 0], [0, 1], [0, 0]]), IMAGE, (2, 2, 2, 3)),
     "Conv3D": (lambda x, k: tf.nn.conv3d(x, k, [1, 1, 2, 1, 1], "SAME"), (2, 4, 4, 2), (2, 2, 3, 2, 3)),
     "DepthwiseConv2dNative": (lambda x, k: tf.nn.depthwise_conv2d(x, k, [1, 2, 2, 1], "SAME"), IMAGE, (2, 2, 2, 3)),
