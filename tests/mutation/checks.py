@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from tests.graph import test_custom_gradients, test_example_axis, test_open_products
+from tests.graph import test_custom_gradients, test_example_axis, test_symbolic_sizes
 from tests.jacobians import (
     test_complex,
     test_control_flow,
@@ -24,7 +24,7 @@ from tests.rules.running import check, check_mixes
 MODULES = [
     test_custom_gradients,
     test_example_axis,
-    test_open_products,
+    test_symbolic_sizes,
     test_complex,
     test_control_flow,
     test_fallback,

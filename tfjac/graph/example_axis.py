@@ -14,8 +14,8 @@ from tfjac.graph import _private, example_rules
 from tfjac.graph.bodies import calls_functions
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
-from tfjac.graph.open_products import OpenSizes
 from tfjac.graph.open_sizes import sizes_to_check
+from tfjac.graph.symbolic_sizes import SymbolicSizes
 from tfjac.graph.traversal import Inherited, ancestors
 
 __all__ = [
@@ -118,14 +118,14 @@ class WantedAxes:
         by_value: whether all dependence counts, not only that of gradients.
         reaches: function from a tensor to whether the sources reach it in the way that counts.
         depends_on_no_data: function from a tensor to whether it is computed from variables and constants alone.
-        open_sizes: what the graph knows of sizes that the trace leaves open.
+        symbolic_sizes: what the graph knows of sizes that the trace leaves open.
     """
 
     def __init__(self, dependence, num_examples):
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
-        self.assumed, self.meetings, self.open_sizes = [], {}, OpenSizes()
+        self.assumed, self.meetings, self.symbolic_sizes = [], {}, SymbolicSizes()
 
     def shape(self, tensor):
         """Static shape of `tensor` as a list, with what its consumers imply filled in; None where unknown."""

@@ -19,7 +19,7 @@ def _gather(op, axis, wanted):
     if (
         along == axis.axis == 0
         and not wanted.depends_on_no_data(params)
-        and _counts_all_rows(indices, params, wanted.open_sizes)
+        and _counts_all_rows(indices, params, wanted.symbolic_sizes)
     ):
         return [axis, SHARED, *rest]
     if along <= axis.axis < along + indices.shape.rank - batch_dims:
@@ -87,16 +87,16 @@ def _counts_all_rows(indices, params, known):
 
     There they are a choice between these and 0, for all of which there is one row alone.
     """
-    if params.shape.rank is None:
-        return False
-    rows = known.sizes(params)[:1]
+    sizes = []
     if indices.op.type == "SelectV2":
         several, indices, _ = indices.op.inputs
         if several.op.type != "Greater" or static_value(several.op.inputs[1]) != 1:
             return False
-        if known.entries(several.op.inputs[0]) != rows:
-            return False
-    return _counts(indices) and known.entries(indices.op.inputs[1]) == rows
+        sizes = [several.op.inputs[0]]
+    if params.shape.rank is None or not _counts(indices):
+        return False
+    rows = known.sizes(params)[:1]
+    return all(known.entries(size) == rows for size in [*sizes, indices.op.inputs[1]])
 
 
 @rule("XlaDynamicUpdateSlice")

@@ -5,8 +5,8 @@ import math
 import tensorflow as tf
 
 from tfjac.graph.example_rules.registry import SHARED, ExampleAxis, NoRule, known_shape, rule, undoes_broadcast
-from tfjac.graph.open_products import Size, product
 from tfjac.graph.static_values import static_value
+from tfjac.graph.symbolic_sizes import Size, product
 
 
 @rule("Reshape")
@@ -69,7 +69,7 @@ def _sizes(wanted, tensor, shape):
     """The sizes of `tensor`, some of which `shape` may know by number."""
     if None not in shape:
         return [Size(size) for size in shape]
-    return [named if size is None else Size(size) for size, named in zip(shape, wanted.open_sizes.sizes(tensor))]
+    return [named if size is None else Size(size) for size, named in zip(shape, wanted.symbolic_sizes.sizes(tensor))]
 
 
 def _number(size):
@@ -85,7 +85,7 @@ def _divides(block, size, num_examples):
 
 @rule("Transpose", "ConjugateTranspose")
 def _transpose(op, axis, wanted):
-    permutation = wanted.open_sizes.permutation(op)
+    permutation = wanted.symbolic_sizes.permutation(op)
     if permutation is None:
         raise NoRule("its permutation is unknown until it runs")
     return [axis.moved(int(permutation[axis.axis])), SHARED]
@@ -101,7 +101,7 @@ def _pad(op, axis, wanted):
 
 @rule("Tile")
 def _tile(op, axis, wanted):
-    shape, multiples = known_shape(wanted, op.inputs[0]), wanted.open_sizes.entries(op.inputs[1])
+    shape, multiples = known_shape(wanted, op.inputs[0]), wanted.symbolic_sizes.entries(op.inputs[1])
     if shape[axis.axis] == 1 and op.outputs[0].shape[axis.axis] != 1:
         return [SHARED, SHARED]
     if multiples is None or multiples[axis.axis] != Size():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfjac.graph.open_products import OpenSizes, Size, product
+from tfjac.graph.symbolic_sizes import Size, SymbolicSizes, product
 
 A, B = (Size(open=frozenset([(name, 1)])) for name in "ab")
 
@@ -160,7 +160,7 @@ def test_sizes_are_those_at_run_time(name):
     with tf.Graph().as_default() as graph:
         x, chosen = tf.compat.v1.placeholder(tf.float64, [None, None, 3]), tf.compat.v1.placeholder(tf.bool, [])
         y = WRITTEN[name](x) if name in WRITTEN else MISLEADING[name](x, chosen)
-        found = OpenSizes().sizes(y)
+        found = SymbolicSizes().sizes(y)
         shapes = {ref: tf.shape(ref.deref()) for size in found for (ref, _), _ in size.open}
         fetched = tf.shape(y), shapes
     assert name in MISLEADING or set(shapes) <= {x.ref()}
@@ -196,7 +196,7 @@ def test_what_does_not_swap_sizes(name):
     with tf.Graph().as_default():
         x, chosen = tf.compat.v1.placeholder(tf.float64, [None, None, 3]), tf.compat.v1.placeholder(tf.bool, [])
         permutation = PERMUTATIONS[name](x, chosen)
-        assert OpenSizes().permutation(reshaped_as_swapped(x, permutation).op.inputs[0].op) is None
+        assert SymbolicSizes().permutation(reshaped_as_swapped(x, permutation).op.inputs[0].op) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_is_read_before_it_is_reshaped_as_swapped(reshaped):
         x = tf.compat.v1.placeholder(tf.float64, [None, None, 3] if reshaped else None)
         y = tf.transpose(x, unless(one_is(1, x)))
         reshaped_as_swapped(x, unless(one_is(1, x))) if reshaped is None else reshaped(y, x)
-        assert OpenSizes().permutation(y.op) is None
+        assert SymbolicSizes().permutation(y.op) is None
 
 
 def test_what_cannot_be_followed_has_its_own_name():
@@ -216,7 +216,7 @@ def test_what_cannot_be_followed_has_its_own_name():
         kept = tf.boolean_mask(x, mask)
         either = x + tf.compat.v1.placeholder(tf.float64, [None, 3])
         unread = tf.reshape(x, tf.compat.v1.placeholder(tf.int32, [2]))
-        known = OpenSizes()
+        known = SymbolicSizes()
         for tensor in (kept, either, unread):
             assert known.sizes(tensor)[0] == Size.of(tensor, 0)
 
@@ -224,4 +224,4 @@ def test_what_cannot_be_followed_has_its_own_name():
 def test_numbers_are_kept():
     with tf.Graph().as_default():
         x = tf.ensure_shape(tf.compat.v1.placeholder(tf.float64, [None, None]), [4, None])
-        assert OpenSizes().sizes(x) == [Size(4), Size.of(x.op.inputs[0], 1)]
+        assert SymbolicSizes().sizes(x) == [Size(4), Size.of(x.op.inputs[0], 1)]

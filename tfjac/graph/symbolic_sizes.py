@@ -51,19 +51,18 @@ def product(sizes):
     return math.prod(sizes, start=Size())
 
 
-class OpenSizes:
-    """What is known of the sizes of tensors, and of the numbers in small vectors of sizes."""
+class SymbolicSizes:
+    """What is known of the sizes of tensors, and of the numbers in small vectors of sizes.
+
+    Attributes:
+        sizes: function from a tensor to a list of `Size`, one per axis, None for an unknown rank. What cannot be
+            followed has its own name.
+        entries: function from a vector, or a scalar as a vector of one, to its entries as a list of `Size`, None where
+            they are unknown.
+    """
 
     def __init__(self):
-        self._sizes, self._entries = Inherited(self._sizes_of_outputs), Inherited(self._entries_of_outputs)
-
-    def sizes(self, tensor):
-        """Return a list of `Size`, one per axis of a tensor of known rank. What cannot be followed has its own name."""
-        return list(self._sizes(tensor))
-
-    def entries(self, tensor):
-        """Return the entries of a vector, or of a scalar as a list of one, as `Size`; None where they are unknown."""
-        return self._entries(tensor)
+        self.sizes, self.entries = Inherited(self._sizes_of_outputs), Inherited(self._entries_of_outputs)
 
     def permutation(self, op):
         """Return the permutation of a Transpose, None where it is unknown.
@@ -127,7 +126,7 @@ class OpenSizes:
         source = output.op.inputs[output.value_index]
         if source.op.type == "Transpose" and static_value(source.op.inputs[1]) is None:
             return None  # it is swapped only behind the reshape
-        sizes = self._sizes(source)
+        sizes = self.sizes(source)
         return [product(sizes)] if sizes and output.op.type == "Size" else sizes
 
 
