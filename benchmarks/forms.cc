@@ -147,7 +147,7 @@ void TimeAll(const char* dtype) {
           const Layers<T> layers(n, m, t, widths);
           std::vector<T> kernel(n * m * n * m);
           Time("jacobian_kernel", dtype, n, m, t, widths, [&](const Runtime& runtime) {
-            return TFJAC_ISA::JacobianKernel(runtime, layers.factors(), kernel.data());
+            return TFJAC_ISA::JacobianKernel(runtime, Blocks<T>{1, &layers.factors()}, kernel.data());
           });
         }
         if (t > 1) {

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.gpu_harness import Bench
-from tests.gpu.launchers import Systems
+from tests.gpu.launchers import Systems, blocks_of
 from tests.gpu.problems import Problem
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -77,9 +77,9 @@ def gram(bench, problem, dtype):
 
 def kernel(bench, problem, dtype):
     on_device, size = bench.launchers.problem(problem, dtype), problem.n * problem.m
-    out = bench.empty((size, size), dtype)
-    workspace = bench.workspace("jacobian_kernel", dtype, on_device.factors)
-    ours = bench.launch("jacobian_kernel", dtype, on_device.factors, out, workspace)
+    out, blocks = bench.empty((size, size), dtype), blocks_of(on_device)
+    workspace = bench.workspace("jacobian_kernel", dtype, blocks)
+    ours = bench.launch("jacobian_kernel", dtype, blocks, out, workspace)
     factors = [
         (bench.arrays.put(a[:, 0, 0].astype(dtype)), bench.arrays.put(d[:, :, 0, 0].astype(dtype)))
         for a, d in zip(problem.a, problem.d)

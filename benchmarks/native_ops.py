@@ -23,6 +23,8 @@ import tensorflow as tf
 
 from benchmarks.harness import measure
 from tfjac import ops
+from tfjac.jacobians.factors.blocks import kernel_of_blocks
+from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "native_ops.json"
 
@@ -131,6 +133,40 @@ def kernel(n, sizes):
     return make
 
 
+def dual_step(dense, outer, sizes):
+    """Jᵀ(JJᵀ + λI)⁻¹r for two blocks of rows: of a second-order equation, dense, and of a network itself."""
+
+    def make(dtype):
+        random, shapes = np.random.default_rng(0), list(itertools.pairwise(sizes))
+        numbers = [count for i, o in shapes for count in (i * o, o)]
+        equation = [DenseFactor(tf.constant(random.standard_normal((dense, 1, q)), dtype)) for q in numbers]
+        a, d, _ = mlp_factors(outer, sizes, dtype)
+        border = [OuterFactor(x, y) for x, y in zip(a, d)]
+        residual = tf.constant(random.standard_normal(dense + outer), dtype)
+        ones, damping = tf.ones_like(residual), tf.constant(0.1, dtype)
+
+        def adjoint(u):
+            of_blocks = zip(equation, border)
+            parts = [tf.reshape(part, [-1, 1, 1]) for part in tf.split(u, [dense, outer])]
+            return tf.concat([sum(f.adjoint_matmul(x) for f, x in zip(pair, parts)) for pair in of_blocks], 0)
+
+        def ours():
+            kernel = kernel_of_blocks([equation, border], [(dense, 1), (outer, 1)], dtype)
+            return adjoint(ops.damped_solve(kernel, residual, ones, damping)[0])
+
+        def reference():
+            blocks = (equation, border)
+            rows = tf.concat([tf.concat([f.dense()[:, 0] for f in block], 1) for block in blocks], 0)
+            kernel = tf.matmul(rows, rows, transpose_b=True)
+            factor = tf.linalg.cholesky(tf.linalg.set_diag(kernel, tf.linalg.diag_part(kernel) + damping))
+            weights = tf.linalg.cholesky_solve(factor, residual[:, None])
+            return tf.matmul(rows, weights, transpose_a=True)
+
+        return tf.function(ours), tf.function(reference)
+
+    return make
+
+
 def row_norms(n, sizes):
     def make(dtype):
         a, d, _ = mlp_factors(n, sizes, dtype)
@@ -202,6 +238,12 @@ QUESTIONS = [
     ),
     Question("kernel, 784-16-10, 256 examples", 0.5, "TensorFlow ops", kernel(256, (784, 16, 10))),
     Question("kernel, 784-1024-1024-10, 100 examples", 0.5, "TensorFlow ops", kernel(100, (784, 1024, 1024, 10))),
+    Question(
+        "dual step, 900 and 120 rows, 2-64-64-48-48-1",
+        0.5,
+        "dense rows, tf.matmul and tf.linalg.cholesky",
+        dual_step(900, 120, (2, 64, 64, 48, 48, 1)),
+    ),
     Question("row norms, 784-1024-1024-10, 500 examples", 1.5, "reading once", row_norms(500, (784, 1024, 1024, 10))),
     Question("damped solve, p = 3,000", 0.45, "tf.linalg.cholesky and cholesky_solve", damped_solve(3000, 1)),
     Question(

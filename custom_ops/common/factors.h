@@ -37,6 +37,22 @@ struct Factors {
   const Factor<T>* factor;  // [count]; in host memory, also where a and d are on a device
 };
 
+// Blocks of rows, one below the other: each with examples and residuals of its own, all with the same columns. Factor k has
+// the same g, i and o in all blocks; its t may differ, and is 0 in a block that does not depend on these columns.
+template <typename T>
+struct Blocks {
+  int64_t count;
+  const Factors<T>* block;  // [count]; in host memory
+};
+
+// Number of rows of all blocks together.
+template <typename T>
+static inline int64_t RowsOf(const Blocks<T>& blocks) {
+  int64_t rows = 0;
+  for (int64_t b = 0; b < blocks.count; ++b) rows += blocks.block[b].n * blocks.block[b].m;
+  return rows;
+}
+
 // Number of columns of one factor.
 template <typename T>
 TFJAC_HOST_DEVICE static inline int64_t Columns(const Factor<T>& f) {

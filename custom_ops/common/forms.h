@@ -45,10 +45,12 @@ TFJAC_HOST_DEVICE static inline double PairsWithinSize(double size) { return siz
 // ---- J Jᵀ, of two examples. In pairs: (a aᵀ) ∘ (d dᵀ) for t = 1; for t > 1 the products of a are taken with d of one example,
 // and that with d of the other.
 
-static inline FormCosts KernelCostsByContraction(const FactorSizes& f) {
-  const double squares = f.m * f.m;
-  return {squares * f.i * f.o,
-          f.t == 1 ? f.i + squares * (f.o + 1) : f.t * (f.t * f.i + f.t * f.m * f.o + squares * f.o)};
+// `other` is the same factor where the other example is of another block.
+static inline FormCosts KernelCostsByContraction(const FactorSizes& f, const FactorSizes& other) {
+  const double squares = f.m * other.m;
+  return {squares * f.i * f.o, f.t == 1 && other.t == 1
+                                   ? f.i + squares * (f.o + 1)
+                                   : f.t * (other.t * (f.i + other.m * f.o) + squares * f.o)};
 }
 
 // For t > 1.

@@ -329,7 +329,8 @@ bool Gradient(const Runtime& runtime, const Factors<T>& factors, const T* residu
 template <typename T>
 bool JacobianGram(const Runtime& runtime, const Factors<T>& given, const T* residual, T* gram, T* gradient) {
   Factors<T> factors = given;
-  if (!Balance(runtime, [&](const Factor<T>& f) { return PairsPay(runtime, given, f); }, &factors)) return false;
+  const auto in_pairs = [&](int64_t k) { return PairsPay(runtime, given, given.factor[k]); };
+  if (!Balance(runtime, in_pairs, &factors)) return false;
   Plan<T> plan{factors, nullptr, nullptr};
   Scratch<T> scratch(runtime);
   return MakePlan(runtime, &plan) &&

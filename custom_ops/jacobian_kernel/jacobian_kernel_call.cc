@@ -5,11 +5,11 @@ namespace tfjac {
 
 template <xla::ffi::DataType D, typename T = xla::ffi::NativeType<D>>
 xla::ffi::Error CallJacobianKernel(xla::ffi::ThreadPool pool, xla::ffi::RemainingArgs operands,
-                                   xla::ffi::ResultBuffer<D> kernel, int64_t count) {
+                                   xla::ffi::ResultBuffer<D> kernel, int64_t count, int64_t blocks) {
   OpFactors<T> factors;
-  ReadCallFactors(operands, count, "", &factors);
+  ReadCallFactors(operands, count, "", &factors, blocks);
   CallRuntime runtime(pool);
-  return CallStatus(TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), factors.view, kernel->typed_data()),
+  return CallStatus(TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), factors.blocks(), kernel->typed_data()),
                     "JacobianKernel");
 }
 
@@ -19,7 +19,8 @@ auto JacobianKernelBinding() {
       .Ctx<xla::ffi::ThreadPool>()
       .RemainingArgs()
       .Ret<xla::ffi::Buffer<D>>()
-      .template Attr<int64_t>("count");
+      .template Attr<int64_t>("count")
+      .template Attr<int64_t>("blocks");
 }
 
 TFJAC_DEFINE_XLA_CALL(jacobian_kernel_f32, CallJacobianKernel<xla::ffi::F32>, JacobianKernelBinding<xla::ffi::F32>());

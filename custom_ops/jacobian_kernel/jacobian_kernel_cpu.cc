@@ -19,17 +19,92 @@ enum class Way {
   kRows,      // the factor's rows, formed some columns at a time
 };
 
-// The form of a factor; products of one position are taken for all factors with the same d at once, and always pay.
+// What is computed, and how. Tiles are pairs of strips, of which none has rows of two blocks.
 template <typename T>
-Way WayOf(const Runtime& runtime, const Factors<T>& factors, const Factor<T>& f) {
-  if (f.t == 1) return runtime.form == Form::kRows ? Way::kRows : Way::kHadamard;
-  return KernelCostsOnCpu(SizesOf(f, factors.n, factors.m)).Pairs(runtime.form) ? Way::kGhost : Way::kRows;
+struct Plan {
+  Blocks<T> blocks;
+  int64_t factors;  // in each block
+  int64_t size;     // rows of the kernel
+  int64_t strips;
+  Way* way;         // [factors]
+
+  const Factors<T>& block(int64_t b) const { return blocks.block[b]; }
+  const Factor<T>& factor(int64_t k) const { return blocks.block[0].factor[k]; }  // for its g, i and o
+};
+
+// Sizes of factor k, those that differ from block to block averaged over the examples.
+template <typename T>
+FactorSizes MeanSizes(const Blocks<T>& blocks, int64_t k) {
+  const Factor<T>& f = blocks.block[0].factor[k];
+  FactorSizes mean{0, 0, 0, static_cast<double>(f.i), static_cast<double>(f.o)};
+  for (int64_t b = 0; b < blocks.count; ++b) {
+    const FactorSizes sizes = SizesOf(blocks.block[b].factor[k], blocks.block[b].n, blocks.block[b].m);
+    mean.n += sizes.n;
+    mean.m += sizes.n * sizes.m;
+    mean.t += sizes.n * sizes.t;
+  }
+  mean.m /= mean.n;
+  mean.t /= mean.n;
+  return mean;
+}
+
+// The form of factor k; products of one position are taken for all factors with the same d at once, and always pay.
+template <typename T>
+Way WayOf(const Runtime& runtime, const Blocks<T>& blocks, int64_t k) {
+  bool once = true;
+  for (int64_t b = 0; b < blocks.count; ++b) once = once && blocks.block[b].factor[k].t <= 1;
+  if (once) return runtime.form == Form::kRows ? Way::kRows : Way::kHadamard;
+  return KernelCostsOnCpu(MeanSizes(blocks, k)).Pairs(runtime.form) ? Way::kGhost : Way::kRows;
+}
+
+// The plan, for factors that are balanced where they are multiplied with one another. False where there is no memory.
+template <typename T>
+bool MakePlan(const Runtime& runtime, const Blocks<T>& given, Plan<T>* plan) {
+  *plan = Plan<T>{given, given.block[0].count, RowsOf(given), 0, nullptr};
+  plan->way = static_cast<Way*>(runtime.allocate(runtime.self, plan->factors * sizeof(Way)));
+  Factors<T>* const blocks =
+      static_cast<Factors<T>*>(runtime.allocate(runtime.self, given.count * sizeof(Factors<T>)));
+  if (plan->way == nullptr || blocks == nullptr) return false;
+  for (int64_t k = 0; k < plan->factors; ++k) plan->way[k] = WayOf(runtime, given, k);
+  for (int64_t b = 0; b < given.count; ++b) {
+    blocks[b] = given.block[b];
+    plan->strips += Ceiling(blocks[b].n * blocks[b].m, kSide);
+    if (!Balance(runtime, [&](int64_t k) { return plan->way[k] != Way::kRows; }, &blocks[b])) return false;
+  }
+  plan->blocks.block = blocks;
+  return true;
+}
+
+// Up to kSide rows of one block: a side of a tile.
+template <typename T>
+struct Strip {
+  const Factors<T>* block;
+  int64_t row, rows;  // in the block
+  int64_t place;      // of the first one in the kernel
+};
+template <typename T>
+Strip<T> StripOf(const Plan<T>& plan, int64_t index) {
+  int64_t place = 0;
+  for (const Factors<T>* block = plan.blocks.block;; ++block) {
+    const int64_t rows = block->n * block->m, strips = Ceiling(rows, kSide), row = index * kSide;
+    if (index < strips) return Strip<T>{block, row, Smaller(kSide, rows - row), place + row};
+    index -= strips;
+    place += rows;
+  }
 }
 
 // The tiles on and below the diagonal, in the order of TriangleIndex.
-static Area TileOf(int64_t index, int64_t size) {
-  const int64_t x = TriangleRow(index), y = index - TriangleIndex(x, 0);
-  return Area{x * kSide, Smaller(kSide, size - x * kSide), y * kSide, Smaller(kSide, size - y * kSide)};
+template <typename T>
+struct Tile {
+  Strip<T> down, across;
+
+  Area area() const { return Area{down.place, down.rows, across.place, across.rows}; }
+  bool on_diagonal() const { return down.place == across.place; }
+};
+template <typename T>
+Tile<T> TileOf(const Plan<T>& plan, int64_t index) {
+  const int64_t x = TriangleRow(index);
+  return Tile<T>{StripOf(plan, x), StripOf(plan, index - TriangleIndex(x, 0))};
 }
 
 // Scratch memory of one worker.
@@ -39,86 +114,115 @@ struct Scratch {
   T* products;  // [kSide, kSide] d dᵀ
   T* weights;   // [kSide + 2, kSide + 2] a aᵀ, by examples
   T* row;       // [kSide] one row of a aᵀ, by columns of the tile
-  T* ghost;     // [largest t², then largest m t o]
+  T* ghost;     // [largest t², then largest t o]
   int64_t ghost_pairs;
 };
 
-// The examples that an interval of rows touches.
+// The examples that a strip touches.
 struct Examples {
   int64_t begin, count;
 };
-static Examples ExamplesOf(int64_t row, int64_t rows, int64_t m_size) {
-  const int64_t begin = row / m_size;
-  return Examples{begin, (row + rows - 1) / m_size + 1 - begin};
+template <typename T>
+Examples ExamplesOf(const Strip<T>& strip) {
+  const int64_t m_size = strip.block->m, begin = strip.row / m_size;
+  return Examples{begin, (strip.row + strip.rows - 1) / m_size + 1 - begin};
 }
 
-// tile += (a aᵀ) ∘ (d dᵀ) for the factors [first, last), which share d: their a aᵀ are summed first.
+// What factors with one position each have in common, in both blocks of a tile.
+enum class Shared { kNothing, kA, kD };
+
+// The factors [first, last), which share a or d.
+struct Run {
+  int64_t first, last;
+  Shared shared;
+};
+
+// scratch.weights = a aᵀ of the examples of a tile, or the sum of these; g is the group.
 template <typename T>
-void AddHadamard(const Factor<T>* first, const Factor<T>* last, int64_t m_size, const Area& area,
-                 const Scratch<T>& scratch) {
-  const Examples down = ExamplesOf(area.row, area.rows, m_size);
-  const Examples across = ExamplesOf(area.column, area.columns, m_size);
-  const int64_t o = first->o, ldd = first->g * first->o;
-  for (int64_t g = 0; g < first->g; ++g) {
-    std::memset(scratch.weights, 0, down.count * across.count * sizeof(T));
-    for (const Factor<T>* f = first; f != last; ++f) {
-      AddProduct(down.count, across.count, f->i, T(1), RowOfA(*f, down.begin, 0, g), f->g * f->i,
-                 RowOfA(*f, across.begin, 0, g), f->g * f->i, scratch.weights, across.count);
-    }
-    std::memset(scratch.products, 0, area.rows * area.columns * sizeof(T));
-    const T* const left = first->d + area.row * ldd + g * o;
-    const T* const right = first->d + area.column * ldd + g * o;
-    if (area.row == area.column) {  // on the diagonal, what lies above it is not used
-      AddSquare(area.rows, o, T(1), left, ldd, scratch.products, area.columns);
+void ComputeWeights(const Run& run, int64_t g, const Tile<T>& tile, const Scratch<T>& scratch) {
+  const Examples left = ExamplesOf(tile.down), right = ExamplesOf(tile.across);
+  std::memset(scratch.weights, 0, left.count * right.count * sizeof(T));
+  for (int64_t k = run.first; k < (run.shared == Shared::kA ? run.first + 1 : run.last); ++k) {
+    const Factor<T>&x = tile.down.block->factor[k], &y = tile.across.block->factor[k];
+    const int64_t lda = x.g * x.i;
+    AddProduct(left.count, right.count, x.i, T(1), RowOfA(x, left.begin, 0, g), lda, RowOfA(y, right.begin, 0, g), lda,
+               scratch.weights, right.count);
+  }
+}
+
+// scratch.products = d dᵀ of the rows of a tile, or the sum of these; on the diagonal, what lies above it is not used.
+template <typename T>
+void ComputeProducts(const Run& run, int64_t g, const Tile<T>& tile, const Scratch<T>& scratch) {
+  const Strip<T>&down = tile.down, &across = tile.across;
+  std::memset(scratch.products, 0, down.rows * across.rows * sizeof(T));
+  for (int64_t k = run.first; k < (run.shared == Shared::kA ? run.last : run.first + 1); ++k) {
+    const Factor<T>&x = down.block->factor[k], &y = across.block->factor[k];
+    const int64_t o = x.o, ldd = x.g * x.o;
+    const T* const of_down = x.d + down.row * ldd + g * o;
+    if (tile.on_diagonal()) {
+      AddSquare(down.rows, o, T(1), of_down, ldd, scratch.products, across.rows);
     } else {
-      AddProduct(area.rows, area.columns, o, T(1), left, ldd, right, ldd, scratch.products, area.columns);
-    }
-    int64_t expanded = -1;  // the example whose row of weights stands in scratch.row
-    for (int64_t r = 0; r < area.rows; ++r) {
-      const int64_t n = (area.row + r) / m_size - down.begin;
-      if (n != expanded) {
-        const T* const weights = scratch.weights + n * across.count;
-        int64_t x = 0, m = area.column % m_size;
-        for (int64_t c = 0; c < area.columns; ++c) {
-          scratch.row[c] = weights[x];
-          if (++m == m_size) m = 0, ++x;
-        }
-        expanded = n;
-      }
-      const T* __restrict const weights = scratch.row;
-      const T* __restrict const products = scratch.products + r * area.columns;
-      T* __restrict const tile = scratch.tile + r * area.columns;
-      for (int64_t c = 0; c < area.columns; ++c) tile[c] += weights[c] * products[c];
+      const T* const of_across = y.d + across.row * ldd + g * o;
+      AddProduct(down.rows, across.rows, o, T(1), of_down, ldd, of_across, ldd, scratch.products, across.rows);
     }
   }
 }
 
-// tile += sum_t sum_s (a_t · a_s) (d_t · d_s), pair by pair of examples.
+// tile += (a aᵀ) ∘ (d dᵀ), where the a aᵀ of factors that share d are summed first, or the d dᵀ of those that share a.
 template <typename T>
-void AddGhost(const Factor<T>& f, int64_t m_size, const Area& area, const Scratch<T>& scratch) {
-  const Examples down = ExamplesOf(area.row, area.rows, m_size);
-  const Examples across = ExamplesOf(area.column, area.columns, m_size);
-  const int64_t lda = f.g * f.i, ldd = f.g * f.o;
-  const int64_t step = f.g == 1 ? f.t : 1;  // positions that stand side by side in d
-  T* const pairs = scratch.ghost;                         // [t, s]
+void AddHadamard(const Run& run, const Tile<T>& tile, const Scratch<T>& scratch) {
+  const Strip<T>&down = tile.down, &across = tile.across;
+  const Examples left = ExamplesOf(down), right = ExamplesOf(across);
+  for (int64_t g = 0; g < down.block->factor[run.first].g; ++g) {
+    ComputeWeights(run, g, tile, scratch);
+    ComputeProducts(run, g, tile, scratch);
+    int64_t expanded = -1;  // the example whose row of weights stands in scratch.row
+    for (int64_t r = 0; r < down.rows; ++r) {
+      const int64_t n = (down.row + r) / down.block->m - left.begin;
+      if (n != expanded) {
+        const T* const weights = scratch.weights + n * right.count;
+        int64_t example = 0, m = across.row % across.block->m;
+        for (int64_t c = 0; c < across.rows; ++c) {
+          scratch.row[c] = weights[example];
+          if (++m == across.block->m) m = 0, ++example;
+        }
+        expanded = n;
+      }
+      const T* __restrict const weights = scratch.row;
+      const T* __restrict const products = scratch.products + r * across.rows;
+      T* __restrict const sums = scratch.tile + r * across.rows;
+      for (int64_t c = 0; c < across.rows; ++c) sums[c] += weights[c] * products[c];
+    }
+  }
+}
+
+// tile += sum_t sum_s (a_t · a_s) (d_t · d_s) for factor k, pair by pair of examples.
+template <typename T>
+void AddGhost(int64_t k, const Tile<T>& tile, const Scratch<T>& scratch) {
+  const Strip<T>&down = tile.down, &across = tile.across;
+  const Examples left = ExamplesOf(down), right = ExamplesOf(across);
+  const Factor<T>&f = down.block->factor[k], &other = across.block->factor[k];
+  const int64_t lda = f.g * f.i, ldd = f.g * f.o, m_down = down.block->m, m_across = across.block->m;
+  const int64_t step = f.g == 1 ? f.t : 1;                // positions that stand side by side in d
+  T* const pairs = scratch.ghost;                         // [s, t]
   T* const spread = scratch.ghost + scratch.ghost_pairs;  // [t, o]
-  for (int64_t x = across.begin; x < across.begin + across.count; ++x) {
-    for (int64_t n = down.begin; n < down.begin + down.count; ++n) {
+  for (int64_t x = right.begin; x < right.begin + right.count; ++x) {
+    for (int64_t n = left.begin; n < left.begin + left.count; ++n) {
       for (int64_t g = 0; g < f.g; ++g) {
-        std::memset(pairs, 0, f.t * f.t * sizeof(T));
-        AddProduct(f.t, f.t, f.i, T(1), RowOfA(f, x, 0, g), lda, RowOfA(f, n, 0, g), lda, pairs, f.t);
-        for (int64_t y = 0; y < m_size; ++y) {
-          const int64_t c = x * m_size + y - area.column;
-          if (c < 0 || c >= area.columns) continue;
+        std::memset(pairs, 0, other.t * f.t * sizeof(T));
+        AddProduct(other.t, f.t, f.i, T(1), RowOfA(other, x, 0, g), lda, RowOfA(f, n, 0, g), lda, pairs, f.t);
+        for (int64_t y = 0; y < m_across; ++y) {
+          const int64_t c = x * m_across + y - across.row;
+          if (c < 0 || c >= across.rows) continue;
           std::memset(spread, 0, f.t * f.o * sizeof(T));  // spread[t] = sum_s (a_s · a_t) d_s
-          AddTransposedProduct(f.t, f.o, f.t, pairs, f.t, RowOfD(f, m_size, x, y, 0, g), ldd, spread, f.o);
-          for (int64_t m = 0; m < m_size; ++m) {
-            const int64_t r = n * m_size + m - area.row;
-            if (r < 0 || r >= area.rows) continue;
-            const T* const d = RowOfD(f, m_size, n, m, 0, g);
+          AddTransposedProduct(f.t, f.o, other.t, pairs, f.t, RowOfD(other, m_across, x, y, 0, g), ldd, spread, f.o);
+          for (int64_t m = 0; m < m_down; ++m) {
+            const int64_t r = n * m_down + m - down.row;
+            if (r < 0 || r >= down.rows) continue;
+            const T* const d = RowOfD(f, m_down, n, m, 0, g);
             T sum = 0;
             for (int64_t t = 0; t < f.t; t += step) sum += Dot(spread + t * f.o, d + t * ldd, step * f.o);
-            scratch.tile[r * area.columns + c] += sum;
+            scratch.tile[r * across.rows + c] += sum;
           }
         }
       }
@@ -126,99 +230,135 @@ void AddGhost(const Factor<T>& f, int64_t m_size, const Area& area, const Scratc
   }
 }
 
-// kernel += rows rowsᵀ of one factor, on and below the diagonal tiles; some columns of the rows at a time.
+// kernel += rows rowsᵀ of factor k, on and below the diagonal tiles; some columns of the rows at a time.
 template <typename T>
-bool AddRows(const Runtime& runtime, const Factors<T>& factors, const Factor<T>& f, int64_t workers, T* slice,
-             int64_t slice_columns, T* kernel) {
-  const int64_t size = factors.n * factors.m;
-  const int64_t inputs = Smaller(f.i, 1 + (slice_columns - 1) / (f.o + 1));  // input features at a time
-  const int64_t row_tasks = Ceiling(size, kSide);
-  for (int64_t g = 0; g < f.g; ++g) {
-    for (int64_t i = 0; i < f.i; i += inputs) {
-      const int64_t count = Smaller(inputs, f.i - i), width = count * f.o;
-      ForEach(runtime, workers, row_tasks, [&](int64_t task, int64_t) {
-        for (int64_t row = task * kSide; row < Smaller(size, (task + 1) * kSide); ++row) {
-          const int64_t n = row / factors.m, m = row % factors.m;
-          std::memset(slice + row * width, 0, width * sizeof(T));
-          AddTransposedProduct(count, f.o, f.t, RowOfA(f, n, 0, g) + i, f.g * f.i, RowOfD(f, factors.m, n, m, 0, g),
-                               f.g * f.o, slice + row * width, f.o);
+void AddRows(const Runtime& runtime, const Plan<T>& plan, int64_t k, int64_t workers, T* slice, int64_t slice_columns,
+             T* kernel) {
+  const Factor<T>& sizes = plan.factor(k);
+  const int64_t inputs = Smaller(sizes.i, 1 + (slice_columns - 1) / (sizes.o + 1));  // input features at a time
+  for (int64_t g = 0; g < sizes.g; ++g) {
+    for (int64_t i = 0; i < sizes.i; i += inputs) {
+      const int64_t count = Smaller(inputs, sizes.i - i), width = count * sizes.o;
+      ForEach(runtime, workers, plan.strips, [&](int64_t task, int64_t) {
+        const Strip<T> strip = StripOf(plan, task);
+        const Factor<T>& f = strip.block->factor[k];
+        for (int64_t r = 0; r < strip.rows; ++r) {
+          const int64_t n = (strip.row + r) / strip.block->m, m = (strip.row + r) % strip.block->m;
+          T* const row = slice + (strip.place + r) * width;
+          std::memset(row, 0, width * sizeof(T));
+          AddTransposedProduct(count, f.o, f.t, RowOfA(f, n, 0, g) + i, f.g * f.i, RowOfD(f, strip.block->m, n, m, 0, g),
+                               f.g * f.o, row, f.o);
         }
       });
-      ForEach(runtime, workers, TriangleSize(row_tasks), [&](int64_t task, int64_t) {
-        const Area area = TileOf(task, size);
+      ForEach(runtime, workers, TriangleSize(plan.strips), [&](int64_t task, int64_t) {
+        const Area area = TileOf(plan, task).area();
         AddProduct(area.rows, area.columns, width, T(1), slice + area.row * width, width, slice + area.column * width,
-                   width, kernel + area.row * size + area.column, size);
+                   width, kernel + area.row * plan.size + area.column, plan.size);
       });
     }
   }
-  return true;
 }
 
 // All factors of the form `kRows`; the kernel must be zero. Returns through `some` whether there are any.
 template <typename T>
-bool AddAllRows(const Runtime& runtime, const Factors<T>& factors, int64_t workers, T* kernel, bool* some) {
+bool AddAllRows(const Runtime& runtime, const Plan<T>& plan, int64_t workers, T* kernel, bool* some) {
   constexpr int64_t kSliceColumns = 1024;
-  const int64_t size = factors.n * factors.m;
   int64_t widest = 0;
-  for (int64_t k = 0; k < factors.count; ++k) {
-    const Factor<T>& f = factors.factor[k];
-    if (WayOf(runtime, factors, f) != Way::kRows) continue;
+  for (int64_t k = 0; k < plan.factors; ++k) {
+    const Factor<T>& f = plan.factor(k);
+    if (plan.way[k] != Way::kRows) continue;
     const int64_t width = Smaller(f.i, 1 + (kSliceColumns - 1) / (f.o + 1)) * f.o;
     if (width > widest) widest = width;
   }
   *some = widest > 0;
   if (!*some) return true;
-  T* const slice = static_cast<T*>(runtime.allocate(runtime.self, size * widest * sizeof(T)));
+  T* const slice = static_cast<T*>(runtime.allocate(runtime.self, plan.size * widest * sizeof(T)));
   if (slice == nullptr) return false;
-  std::memset(kernel, 0, size * size * sizeof(T));
-  for (int64_t k = 0; k < factors.count; ++k) {
-    const Factor<T>& f = factors.factor[k];
-    if (WayOf(runtime, factors, f) == Way::kRows) AddRows(runtime, factors, f, workers, slice, kSliceColumns, kernel);
+  std::memset(kernel, 0, plan.size * plan.size * sizeof(T));
+  for (int64_t k = 0; k < plan.factors; ++k) {
+    if (plan.way[k] == Way::kRows) AddRows(runtime, plan, k, workers, slice, kSliceColumns, kernel);
   }
   return true;
 }
 
+// What factors k and `next` share in a block. What stands in the same memory, in the same shape, is the same.
+template <typename T>
+Shared SharedBy(const Factors<T>& block, int64_t k, int64_t next) {
+  const Factor<T>&f = block.factor[k], &other = block.factor[next];
+  if (other.t != f.t || other.g != f.g) return Shared::kNothing;
+  if (other.d == f.d && other.o == f.o) return Shared::kD;
+  return other.a == f.a && other.i == f.i ? Shared::kA : Shared::kNothing;
+}
+
+// The factors from k on that can be added to a tile at once; k has one position in both of its blocks.
+template <typename T>
+Run RunFrom(int64_t k, const Plan<T>& plan, const Tile<T>& tile) {
+  Run run{k, k + 1, Shared::kNothing};
+  for (; run.last < plan.factors && plan.way[run.last] == Way::kHadamard; ++run.last) {
+    const Shared down = SharedBy(*tile.down.block, k, run.last), across = SharedBy(*tile.across.block, k, run.last);
+    if (down != across || down == Shared::kNothing || (run.last > k + 1 && down != run.shared)) break;
+    run.shared = down;
+  }
+  return run;
+}
+
 // Add the factors of the other forms to one tile.
 template <typename T>
-void AddToTile(const Runtime& runtime, const Factors<T>& factors, const Area& area, const Scratch<T>& scratch) {
-  const Factor<T>* const end = factors.factor + factors.count;
-  for (const Factor<T>* f = factors.factor; f != end;) {
-    const Factor<T>* next = f + 1;
-    const Way way = WayOf(runtime, factors, *f);
-    if (way == Way::kHadamard) {
-      while (next != end && next->t == 1 && next->d == f->d && next->g == f->g && next->o == f->o) ++next;
-      AddHadamard(f, next, factors.m, area, scratch);
-    } else if (way == Way::kGhost) {
-      AddGhost(*f, factors.m, area, scratch);
+void AddToTile(const Plan<T>& plan, const Tile<T>& tile, const Scratch<T>& scratch) {
+  const Factors<T>&down = *tile.down.block, &across = *tile.across.block;
+  for (int64_t k = 0, next; k < plan.factors; k = next) {
+    next = k + 1;
+    if (down.factor[k].t == 0 || across.factor[k].t == 0) continue;
+    if (plan.way[k] == Way::kHadamard) {
+      const Run run = RunFrom(k, plan, tile);
+      AddHadamard(run, tile, scratch);
+      next = run.last;
+    } else if (plan.way[k] == Way::kGhost) {
+      AddGhost(k, tile, scratch);
     }
-    f = next;
   }
+}
+
+// Numbers of scratch memory for the pairs of positions of two examples, and for d spread over them.
+template <typename T>
+void GhostRoom(const Plan<T>& plan, int64_t* pairs, int64_t* spread) {
+  *pairs = *spread = 0;
+  for (int64_t k = 0; k < plan.factors; ++k) {
+    if (plan.way[k] != Way::kGhost) continue;
+    for (int64_t b = 0; b < plan.blocks.count; ++b) {
+      const Factor<T>& f = plan.block(b).factor[k];
+      if (f.t * f.t > *pairs) *pairs = f.t * f.t;
+      if (f.t * f.o > *spread) *spread = f.t * f.o;
+    }
+  }
+}
+
+// Floating-point operations for a number of the kernel, about.
+template <typename T>
+double CostOfNumber(const Plan<T>& plan) {
+  double cost = 0;
+  for (int64_t k = 0; k < plan.factors; ++k) {
+    const FactorSizes sizes = MeanSizes(plan.blocks, k);
+    cost += plan.factor(k).g * sizes.t * (sizes.o + sizes.i / sizes.m);
+  }
+  return cost;
 }
 
 }  // namespace
 
 template <typename T>
-bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) {
-  Factors<T> factors = given;
-  const auto by_products = [&](const Factor<T>& f) { return WayOf(runtime, given, f) != Way::kRows; };
-  if (!Balance(runtime, by_products, &factors)) return false;
-  const int64_t size = factors.n * factors.m;
-  const int64_t tasks = TriangleSize(Ceiling(size, kSide));
-  double cost = 0;  // per element of the result
-  int64_t ghost_pairs = 0, ghost_spread = 0;
-  for (int64_t k = 0; k < factors.count; ++k) {
-    const Factor<T>& f = factors.factor[k];
-    cost += static_cast<double>(f.g * f.o * f.t) + static_cast<double>(f.g * f.i * f.t) / factors.m;
-    if (WayOf(runtime, factors, f) != Way::kGhost) continue;
-    if (f.t * f.t > ghost_pairs) ghost_pairs = f.t * f.t;
-    if (f.t * f.o > ghost_spread) ghost_spread = f.t * f.o;
-  }
-  const double tile = static_cast<double>(Smaller(size, kSide));
-  const int64_t workers = Workers(runtime, tasks, cost * tile * tile);
+bool JacobianKernel(const Runtime& runtime, const Blocks<T>& blocks, T* kernel) {
+  Plan<T> plan;
+  if (!MakePlan(runtime, blocks, &plan)) return false;
+  const int64_t size = plan.size, tasks = TriangleSize(plan.strips);
+  const double tile_side = static_cast<double>(Smaller(size, kSide));
+  const int64_t workers = Workers(runtime, tasks, CostOfNumber(plan) * tile_side * tile_side);
   bool started = false;
-  if (!AddAllRows(runtime, factors, workers, kernel, &started)) return false;
+  if (!AddAllRows(runtime, plan, workers, kernel, &started)) return false;
 
   const int64_t square = (kSide + 2) * (kSide + 2);
+  int64_t ghost_pairs, ghost_spread;
+  GhostRoom(plan, &ghost_pairs, &ghost_spread);
   const int64_t room = 3 * square + kSide + ghost_pairs + ghost_spread;
   T* const memory = static_cast<T*>(runtime.allocate(runtime.self, workers * room * sizeof(T)));
   if (memory == nullptr) return false;
@@ -227,7 +367,8 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) 
     T* const mine = memory + worker * room;
     const Scratch<T> scratch{mine,         mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kSide,
                              ghost_pairs};
-    const Area area = TileOf(task, size);
+    const Tile<T> tile = TileOf(plan, task);
+    const Area area = tile.area();
     for (int64_t r = 0; r < area.rows; ++r) {
       T* const row = scratch.tile + r * area.columns;
       if (started) {
@@ -236,7 +377,7 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) 
         std::memset(row, 0, area.columns * sizeof(T));
       }
     }
-    AddToTile(runtime, factors, area, scratch);
+    AddToTile(plan, tile, scratch);
     if (stream) {
       StreamTile(scratch.tile, area, size, scratch.products, kernel);
     } else {
@@ -246,7 +387,7 @@ bool JacobianKernel(const Runtime& runtime, const Factors<T>& given, T* kernel) 
   return true;
 }
 
-#define INSTANTIATE(T) template bool JacobianKernel(const Runtime&, const Factors<T>&, T*);
+#define INSTANTIATE(T) template bool JacobianKernel(const Runtime&, const Blocks<T>&, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -11,9 +11,9 @@ namespace {
 // (weights[n,x]) ∘ (d dᵀ)
 template <typename T>
 struct Term {
-  const T* d;  // [n·m, depth], ld numbers between rows
+  const T *down, *across;  // d of both sides, [rows, depth], ld numbers between rows
   int64_t ld, depth;
-  const T* weights;  // [n, n], of which the lower triangle is read; null: ones
+  const T* weights;  // [n down, n across], of which the lower triangle is read on the diagonal; null: ones
 };
 
 template <typename T>
@@ -22,35 +22,57 @@ struct Terms {
   int count = 0;
 };
 
-// kernel = the sum of the terms, or kernel += it; both triangles.
+// Where the products of rows of one block with rows of another go: out[r * ld + c], and mirror[c * ld + r].
+template <typename T>
+struct Target {
+  T *out, *mirror;
+  int64_t ld;
+};
+
+// The part of the kernel that belongs to two blocks of rows, or to one with itself.
+template <typename T>
+struct Part {
+  ProductShape shape;  // triangular on the diagonal
+  Divider m_down, m_across;
+  int64_t n_across;
+  Target<T> target;
+};
+
+// out = the sum of the terms, or out += it; the mirror image as well.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    KernelTilesKernel(const __grid_constant__ Terms<T> terms, int64_t n_size, Divider m_size, bool add, T* kernel) {
+    KernelTilesKernel(const __grid_constant__ Terms<T> terms, const __grid_constant__ Part<T> part, bool add) {
   __shared__ Panels<T> panels;
-  const int64_t size = n_size * m_size.divisor;
-  for (int64_t task = FirstTask(); task < TriangleSize(CeilingOf(size, kTileSide)); task += TaskStep()) {
-    const int64_t tile_row = TriangleRow(task);
-    const int64_t x = tile_row * kTileSide, y = (task - TriangleIndex(tile_row, 0)) * kTileSide;
+  const ProductShape& shape = part.shape;
+  const Target<T>& target = part.target;
+  const int64_t across = LargerOf(shape.tiles_across(), 1);
+  for (int64_t task = FirstTask(); task < shape.tiles(); task += TaskStep()) {
+    const int64_t tile_row = shape.triangular ? TriangleRow(task) : task / across;
+    const int64_t x = tile_row * kTileSide;
+    const int64_t y = (task - (shape.triangular ? TriangleIndex(tile_row, 0) : tile_row * across)) * kTileSide;
     const uint32_t row = static_cast<uint32_t>(x + TilePart<T>::row());
     const uint32_t column = static_cast<uint32_t>(y + TilePart<T>::column());
+    const auto inside = [&](uint32_t r, uint32_t c) {
+      return r < shape.rows && c < shape.columns && (c <= r || !shape.triangular);
+    };
     TilePart<T> sum;
     sum.Clear();
     for (int k = 0; k < terms.count; ++k) {
       const Term<T>& term = terms.term[k];
-      const StoredColumns<T> d{term.d, term.ld, size};
-      TilePart<T> part;
-      part.Clear();
-      AddTileProduct(d, x, d, y, 0, term.depth, &panels, &part);
+      const StoredColumns<T> down{term.down, term.ld, shape.rows}, right{term.across, term.ld, shape.columns};
+      TilePart<T> products;
+      products.Clear();
+      AddTileProduct(down, x, right, y, 0, term.depth, &panels, &products);
 #pragma unroll
       for (int u = 0; u < kPerThread; ++u) {
 #pragma unroll
         for (int v = 0; v < kPerThread; ++v) {
-          const bool inside = row + u < size && column + v <= row + u;
-          const T weight = !inside ? T(0)
+          const T weight = !inside(row + u, column + v) ? T(0)
                            : term.weights == nullptr
                                ? T(1)
-                               : term.weights[Divide(row + u, m_size) * n_size + Divide(column + v, m_size)];
-          sum.value[u][v] += weight * part.value[u][v];
+                               : term.weights[Divide(row + u, part.m_down) * part.n_across +
+                                              Divide(column + v, part.m_across)];
+          sum.value[u][v] += weight * products.value[u][v];
         }
       }
     }
@@ -59,47 +81,53 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int v = 0; v < kPerThread; ++v) {
         const int64_t r = row + u, c = column + v;
-        if (r >= size || c > r) continue;
-        const T value = sum.value[u][v] + (add ? kernel[r * size + c] : T(0));
-        kernel[r * size + c] = value;
-        kernel[c * size + r] = value;
+        if (!inside(row + u, column + v)) continue;
+        const T value = sum.value[u][v] + (add ? target.out[r * target.ld + c] : T(0));
+        target.out[r * target.ld + c] = value;
+        target.mirror[c * target.ld + r] = value;
       }
     }
   }
 }
 
-// Walks over the factors, collecting terms and launching them some at a time. Made without memory it tells how large
-// the workspace must be.
+// Walks over the factors of two blocks of rows, or of one twice, collecting terms and launching them some at a time. Made
+// without memory it tells how large the workspace must be.
 template <typename T>
 class Walk {
  public:
-  Walk(void* stream, const Factors<T>& factors, T* kernel, void* workspace)
-      : stream_(stream), factors_(factors), kernel_(kernel), arena_(workspace) {
-    ProductShape products{factors.n, factors.n, 0, true};
-    for (int64_t k = 0; k < factors.count; ++k) {
-      if (factors.factor[k].t != 1) continue;
-      products.depth = LargerOf(products.depth, factors.factor[k].i);
-      weights_wanted_ += factors.factor[k].g;
+  Walk(void* stream, const Factors<T>& down, const Factors<T>& across, const Target<T>& target, void* workspace)
+      : stream_(stream),
+        down_(down),
+        across_(across),
+        part_{ProductShape{down.n * down.m, across.n * across.m, 0, &down == &across}, DividerBy(down.m),
+              DividerBy(across.m), across.n, target},
+        arena_(workspace) {
+    ProductShape products = WeightsShape(0);
+    for (int64_t k = 0; k < down.count; ++k) {
+      if (!Once(k)) continue;
+      products.depth = LargerOf(products.depth, down.factor[k].i);
+      weights_wanted_ += down.factor[k].g;
     }
-    const int64_t square = factors.n * factors.n;
+    const int64_t square = down.n * across.n;
     const int64_t affordable = LargerOf(1, kPanelBytes / LargerOf(1, square * static_cast<int64_t>(sizeof(T))));
     weights_room_ = SmallerOf(SmallerOf(weights_wanted_, affordable), kFactorsPerLaunch);
     weights_ = arena_.Take<T>(weights_room_ * square);
     scratch_ = arena_.Take<T>(weights_room_ > 0 ? products.scratch() : 0);
-    rows_ = arena_.Take<T>(factors.n * factors.m * WidestSlice());
+    const int64_t widest = WidestSlice();
+    rows_down_ = arena_.Take<T>(part_.shape.rows * widest);
+    rows_across_ = OnDiagonal() ? rows_down_ : arena_.Take<T>(part_.shape.columns * widest);
   }
 
   int Run() {
-    const Factor<T>* const end = factors_.factor + factors_.count;
-    for (const Factor<T>* f = factors_.factor; f != end;) {
-      const Factor<T>* next = f + 1;
-      if (f->t == 1) {
-        while (next != end && next->t == 1 && next->d == f->d && next->g == f->g && next->o == f->o) ++next;
-        TFJAC_RETURN_IF_ERROR(AddGroups(f, next));
+    for (int64_t k = 0, next; k < down_.count; k = next) {
+      next = k + 1;
+      if (Absent(k)) continue;
+      if (Once(k)) {
+        while (next < down_.count && Once(next) && SharesD(down_, k, next) && SharesD(across_, k, next)) ++next;
+        TFJAC_RETURN_IF_ERROR(AddGroups(k, next));
       } else {
-        TFJAC_RETURN_IF_ERROR(AddSlices(*f));
+        TFJAC_RETURN_IF_ERROR(AddSlices(k));
       }
-      f = next;
     }
     return terms_.count > 0 || !started_ ? Flush() : 0;
   }
@@ -107,58 +135,75 @@ class Walk {
   int64_t bytes() const { return arena_.used(); }
 
  private:
+  bool OnDiagonal() const { return part_.shape.triangular; }
+  bool Once(int64_t k) const { return down_.factor[k].t == 1 && across_.factor[k].t == 1; }
+  bool Absent(int64_t k) const { return down_.factor[k].t == 0 || across_.factor[k].t == 0; }
+  static bool SharesD(const Factors<T>& block, int64_t k, int64_t next) {
+    const Factor<T>&f = block.factor[k], &other = block.factor[next];
+    return other.d == f.d && other.g == f.g && other.o == f.o;
+  }
+  ProductShape WeightsShape(int64_t depth) const { return {down_.n, across_.n, depth, OnDiagonal()}; }
+
   // Inputs of a factor with several positions of use whose columns are formed at a time.
   int64_t SliceOf(const Factor<T>& f) const {
-    const int64_t line = LargerOf(1, factors_.n * factors_.m * f.o * static_cast<int64_t>(sizeof(T)));
+    const int64_t rows = part_.shape.rows + (OnDiagonal() ? 0 : part_.shape.columns);
+    const int64_t line = LargerOf(1, rows * f.o * static_cast<int64_t>(sizeof(T)));
     return SmallerOf(f.i, LargerOf(1, kPanelBytes / line));
   }
   int64_t WidestSlice() const {
     int64_t widest = 0;
-    for (int64_t k = 0; k < factors_.count; ++k) {
-      const Factor<T>& f = factors_.factor[k];
-      if (f.t != 1) widest = LargerOf(widest, SliceOf(f) * f.o);
+    for (int64_t k = 0; k < down_.count; ++k) {
+      const Factor<T>& f = down_.factor[k];
+      if (!Once(k) && !Absent(k)) widest = LargerOf(widest, SliceOf(f) * f.o);
     }
     return widest;
   }
 
   // A term for each group of the factors [first, last), which share d.
-  int AddGroups(const Factor<T>* first, const Factor<T>* last) {
-    for (int64_t g = 0; g < first->g; ++g) {
+  int AddGroups(int64_t first, int64_t last) {
+    const Factor<T>&x = down_.factor[first], &y = across_.factor[first];
+    for (int64_t g = 0; g < x.g; ++g) {
       if (weights_used_ == weights_room_ || terms_.count == kFactorsPerLaunch) TFJAC_RETURN_IF_ERROR(Flush());
-      T* const weights = weights_ + weights_used_++ * factors_.n * factors_.n;
-      for (const Factor<T>* f = first; f != last; ++f) {
-        const StoredColumns<T> a{RowOfA(*f, 0, 0, g), f->g * f->i, factors_.n};
-        TFJAC_RETURN_IF_ERROR(LaunchProduct(stream_, ProductShape{factors_.n, factors_.n, f->i, true}, a, a,
-                                            ProductTarget<T>{weights, factors_.n, f != first, scratch_}));
+      T* const weights = weights_ + weights_used_++ * down_.n * across_.n;
+      for (int64_t k = first; k < last; ++k) {
+        const Factor<T>&f = down_.factor[k], &other = across_.factor[k];
+        const StoredColumns<T> left{RowOfA(f, 0, 0, g), f.g * f.i, down_.n};
+        const StoredColumns<T> right{RowOfA(other, 0, 0, g), f.g * f.i, across_.n};
+        TFJAC_RETURN_IF_ERROR(LaunchProduct(stream_, WeightsShape(f.i), left, right,
+                                            ProductTarget<T>{weights, across_.n, k != first, scratch_}));
       }
-      const T* const d = RowOfD(*first, factors_.m, 0, 0, 0, g);
-      terms_.term[terms_.count++] = Term<T>{d, first->g * first->o, first->o, weights};
+      const T *const left = RowOfD(x, down_.m, 0, 0, 0, g), *const right = RowOfD(y, across_.m, 0, 0, 0, g);
+      terms_.term[terms_.count++] = Term<T>{left, right, x.g * x.o, x.o, weights};
     }
     return 0;
   }
 
   // A term for each slice of the rows of a factor with several positions of use.
-  int AddSlices(const Factor<T>& factor) {
-    const int64_t slice = SliceOf(factor);
-    for (int64_t g = 0; g < factor.g; ++g) {
-      for (int64_t i = 0; i < factor.i; i += slice) {
-        const int64_t count = SmallerOf(slice, factor.i - i), width = count * factor.o;
+  int AddSlices(int64_t k) {
+    const Factor<T>& f = down_.factor[k];
+    const int64_t slice = SliceOf(f);
+    for (int64_t g = 0; g < f.g; ++g) {
+      for (int64_t i = 0; i < f.i; i += slice) {
+        const int64_t count = SmallerOf(slice, f.i - i), width = count * f.o;
         if (terms_.count == kFactorsPerLaunch) TFJAC_RETURN_IF_ERROR(Flush());
-        Factor<T> f = factor;
-        f.stride_g = 0, f.stride_i = f.o, f.stride_o = 1;
-        const Expansion<T> expansion{f, g, 1, i, count, rows_, width};
-        TFJAC_RETURN_IF_ERROR(LaunchExpansion(stream_, factors_.n, factors_.m, expansion));
-        terms_.term[terms_.count++] = Term<T>{rows_, width, width, nullptr};
+        TFJAC_RETURN_IF_ERROR(FormRows(down_, k, g, i, count, rows_down_));
+        if (!OnDiagonal()) TFJAC_RETURN_IF_ERROR(FormRows(across_, k, g, i, count, rows_across_));
+        terms_.term[terms_.count++] = Term<T>{rows_down_, rows_across_, width, width, nullptr};
         TFJAC_RETURN_IF_ERROR(Flush());  // the next slice takes the same place
       }
     }
     return 0;
   }
 
+  // The columns of the inputs [i, i + count) of one group, for all rows of a block.
+  int FormRows(const Factors<T>& block, int64_t k, int64_t g, int64_t i, int64_t count, T* rows) {
+    Factor<T> f = block.factor[k];
+    f.stride_g = 0, f.stride_i = f.o, f.stride_o = 1;
+    return LaunchExpansion(stream_, block.n, block.m, Expansion<T>{f, g, 1, i, count, rows, count * f.o});
+  }
+
   int Flush() {
-    const int64_t tiles = TriangleSize(CeilingOf(factors_.n * factors_.m, kTileSide));
-    TFJAC_RETURN_IF_ERROR(
-        Launch(stream_, tiles, KernelTilesKernel<T>, terms_, factors_.n, DividerBy(factors_.m), started_, kernel_));
+    TFJAC_RETURN_IF_ERROR(Launch(stream_, part_.shape.tiles(), KernelTilesKernel<T>, terms_, part_, started_));
     started_ = true;
     terms_.count = 0;
     weights_used_ = 0;
@@ -166,40 +211,65 @@ class Walk {
   }
 
   void* const stream_;
-  const Factors<T>& factors_;
-  T* const kernel_;
+  const Factors<T>&down_, &across_;
+  const Part<T> part_;
   Arena arena_;
   int64_t weights_wanted_ = 0, weights_room_ = 0, weights_used_ = 0;
-  T *weights_, *scratch_, *rows_;
+  T *weights_, *scratch_, *rows_down_, *rows_across_;
   Terms<T> terms_;
   bool started_ = false;
 };
 
-template <typename T>
-int JacobianKernel(void* stream, const Factors<T>& factors, T* kernel, void* workspace) {
-  if (factors.n == 0 || factors.m == 0) return 0;
-  return Walk<T>(stream, factors, kernel, workspace).Run();
+// Call body(down, row, across, column) for each two blocks that have rows, and each of them with itself, with the places of
+// their first rows in the kernel.
+template <typename T, typename Body>
+int ForEachPair(const Blocks<T>& blocks, const Body& body) {
+  int64_t row = 0;
+  for (int64_t x = 0; x < blocks.count; ++x) {
+    const Factors<T>& down = blocks.block[x];
+    int64_t column = 0;
+    for (int64_t y = 0; y <= x; ++y) {
+      const Factors<T>& across = blocks.block[y];
+      const bool rows = down.n * down.m > 0 && across.n * across.m > 0;
+      if (rows) TFJAC_RETURN_IF_ERROR(body(down, row, across, column));
+      column += across.n * across.m;
+    }
+    row += down.n * down.m;
+  }
+  return 0;
 }
 
 template <typename T>
-int Workspace(void* stream, const Factors<T>& factors, int64_t* bytes) {
-  *bytes = Walk<T>(stream, factors, nullptr, nullptr).bytes();
-  return 0;
+int JacobianKernel(void* stream, const Blocks<T>& blocks, T* kernel, void* workspace) {
+  const int64_t size = RowsOf(blocks);
+  return ForEachPair(blocks, [&](const Factors<T>& down, int64_t row, const Factors<T>& across, int64_t column) {
+    const Target<T> target{kernel + row * size + column, kernel + column * size + row, size};
+    return Walk<T>(stream, down, across, target, workspace).Run();
+  });
+}
+
+template <typename T>
+int Workspace(void* stream, const Blocks<T>& blocks, int64_t* bytes) {
+  *bytes = 0;
+  return ForEachPair(blocks, [&](const Factors<T>& down, int64_t, const Factors<T>& across, int64_t) {
+    *bytes = LargerOf(*bytes, Walk<T>(stream, down, across, Target<T>{}, nullptr).bytes());
+    return 0;
+  });
 }
 
 }  // namespace
 }  // namespace tfjac
 
-int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Factors<float>* factors, int64_t* bytes) {
-  return tfjac::Workspace(stream, *factors, bytes);
+int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Blocks<float>* blocks, int64_t* bytes) {
+  return tfjac::Workspace(stream, *blocks, bytes);
 }
-int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Factors<double>* factors, int64_t* bytes) {
-  return tfjac::Workspace(stream, *factors, bytes);
+int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Blocks<double>* blocks, int64_t* bytes) {
+  return tfjac::Workspace(stream, *blocks, bytes);
 }
-int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Factors<float>* factors, float* kernel, void* workspace) {
-  return tfjac::JacobianKernel(stream, *factors, kernel, workspace);
+int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Blocks<float>* blocks, float* kernel, void* workspace) {
+  return tfjac::JacobianKernel(stream, *blocks, kernel, workspace);
 }
-int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Factors<double>* factors, double* kernel,
+int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Blocks<double>* blocks, double* kernel,
                                    void* workspace) {
-  return tfjac::JacobianKernel(stream, *factors, kernel, workspace);
+  return tfjac::JacobianKernel(stream, *blocks, kernel, workspace);
 }

@@ -1,10 +1,10 @@
 // JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/gpu/api.h for what
 // launchers share.
 //
-// The kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile by tile of its lower triangle, many terms in one
-// pass. For a factor with one position of use the terms are its groups, and the weights a aᵀ, over examples only;
-// factors that share d share a term. For several positions of use the term is a part of the factor's rows, formed in
-// the workspace, without weights.
+// What two blocks of rows, or one with itself, have in the kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile
+// by tile, of one block its lower triangle, many terms in one pass. For a factor with one position of use the terms are
+// its groups, and the weights a aᵀ, over examples only; factors that share d share a term. For several positions of use
+// the term is a part of the factor's rows, formed in the workspace, without weights.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 
@@ -12,30 +12,30 @@
 #include "custom_ops/common/gpu/api.h"
 
 // Bytes of workspace. Reads sizes only, besides comparing the pointers d.
-TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Factors<float>* factors,
+TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f32(void* stream, const tfjac::Blocks<float>* blocks,
                                                        int64_t* bytes);
-TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Factors<double>* factors,
+TFJAC_API int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Blocks<double>* blocks,
                                                        int64_t* bytes);
 
-// kernel: [n·m, n·m]; n·m below 2^31.
-TFJAC_API int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Factors<float>* factors, float* kernel,
+// kernel: [rows, rows]; rows below 2^31.
+TFJAC_API int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Blocks<float>* blocks, float* kernel,
                                              void* workspace);
-TFJAC_API int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Factors<double>* factors, double* kernel,
+TFJAC_API int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Blocks<double>* blocks, double* kernel,
                                              void* workspace);
 
 namespace tfjac {
 
-inline int JacobianKernelWorkspace(void* stream, const Factors<float>& factors, int64_t* bytes) {
-  return tfjac_cuda_jacobian_kernel_workspace_f32(stream, &factors, bytes);
+inline int JacobianKernelWorkspace(void* stream, const Blocks<float>& blocks, int64_t* bytes) {
+  return tfjac_cuda_jacobian_kernel_workspace_f32(stream, &blocks, bytes);
 }
-inline int JacobianKernelWorkspace(void* stream, const Factors<double>& factors, int64_t* bytes) {
-  return tfjac_cuda_jacobian_kernel_workspace_f64(stream, &factors, bytes);
+inline int JacobianKernelWorkspace(void* stream, const Blocks<double>& blocks, int64_t* bytes) {
+  return tfjac_cuda_jacobian_kernel_workspace_f64(stream, &blocks, bytes);
 }
-inline int LaunchJacobianKernel(void* stream, const Factors<float>& factors, float* kernel, void* workspace) {
-  return tfjac_cuda_jacobian_kernel_f32(stream, &factors, kernel, workspace);
+inline int LaunchJacobianKernel(void* stream, const Blocks<float>& blocks, float* kernel, void* workspace) {
+  return tfjac_cuda_jacobian_kernel_f32(stream, &blocks, kernel, workspace);
 }
-inline int LaunchJacobianKernel(void* stream, const Factors<double>& factors, double* kernel, void* workspace) {
-  return tfjac_cuda_jacobian_kernel_f64(stream, &factors, kernel, workspace);
+inline int LaunchJacobianKernel(void* stream, const Blocks<double>& blocks, double* kernel, void* workspace) {
+  return tfjac_cuda_jacobian_kernel_f64(stream, &blocks, kernel, workspace);
 }
 
 }  // namespace tfjac

@@ -10,9 +10,9 @@ class JacobianKernelCpuOp : public JacobianKernelOp<T> {
   using JacobianKernelOp<T>::JacobianKernelOp;
 
  private:
-  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* kernel) override {
+  void Run(tensorflow::OpKernelContext* context, const Blocks<T>& blocks, T* kernel) override {
     OpRuntime runtime(context);
-    OP_REQUIRES(context, TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), factors, kernel),
+    OP_REQUIRES(context, TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), blocks, kernel),
                 OutOfScratch("JacobianKernel"));
   }
 };

@@ -10,14 +10,14 @@ class JacobianKernelGpuOp : public JacobianKernelOp<T> {
   using JacobianKernelOp<T>::JacobianKernelOp;
 
  private:
-  void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* kernel) override {
+  void Run(tensorflow::OpKernelContext* context, const Blocks<T>& blocks, T* kernel) override {
     void* const stream = StreamOf(context);
     int64_t bytes = 0;
-    OP_REQUIRES_OK(context, StatusOfLaunch("JacobianKernel", JacobianKernelWorkspace(stream, factors, &bytes)));
+    OP_REQUIRES_OK(context, StatusOfLaunch("JacobianKernel", JacobianKernelWorkspace(stream, blocks, &bytes)));
     GpuWorkspace workspace;
     OP_REQUIRES_OK(context, workspace.Allocate(context, bytes));
     OP_REQUIRES_OK(context, StatusOfLaunch("JacobianKernel",
-                                           LaunchJacobianKernel(stream, factors, kernel, workspace.data())));
+                                           LaunchJacobianKernel(stream, blocks, kernel, workspace.data())));
   }
 };
 

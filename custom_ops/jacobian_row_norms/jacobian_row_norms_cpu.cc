@@ -79,7 +79,7 @@ bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& given, T* norms)
   const auto ghost = [&](const Factor<T>& f) {
     return f.t != 1 && NormCostsOnCpu(SizesOf(f, given.n, given.m)).Pairs(runtime.form);
   };
-  if (!Balance(runtime, ghost, &factors)) return false;
+  if (!Balance(runtime, [&](int64_t k) { return ghost(given.factor[k]); }, &factors)) return false;
   double cost = 0;  // per example
   bool needs_scratch = false;
   for (int64_t k = 0; k < factors.count; ++k) {

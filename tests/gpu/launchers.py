@@ -30,7 +30,11 @@ class Systems(ctypes.Structure):
     ]
 
 
-class Blocks(ctypes.Structure):
+class _Blocks(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_int64), ("block", ctypes.POINTER(_Factors))]
+
+
+class ExampleBlocks(ctypes.Structure):
     """The sizes and inputs of ExampleGrams, as C++ sees them."""
 
     _fields_ = [
@@ -79,6 +83,11 @@ class DeviceProblem:
         self.factors.kept = shared, self._residual  # whoever has the pointers has the arrays
 
 
+def blocks_of(*problems):
+    """Give problems of the same columns as blocks of rows, as C++ sees them."""
+    return _Blocks(len(problems), (_Factors * len(problems))(*(problem.factors for problem in problems)))
+
+
 class Launchers:
     """The launchers of one library, on arrays of one kind."""
 
@@ -112,12 +121,12 @@ class Launchers:
         workspace.read()
         return gram.read(), gradient.read()
 
-    def jacobian_kernel(self, problem):
-        """Give J Jᵀ as `[n·m, n·m]`."""
-        kernel = Guarded(self.arrays, (problem.n * problem.m,) * 2, problem.dtype)
-        workspace = self.workspace("jacobian_kernel", problem.dtype, problem.factors)
-        pointers = (kernel.pointer, workspace.pointer)
-        self.call("jacobian_kernel", problem.dtype, ctypes.byref(problem.factors), *pointers)
+    def jacobian_kernel(self, *problems):
+        """Give J Jᵀ as `[rows, rows]`, J being the rows of the problems, one below the other."""
+        dtype, rows = problems[0].dtype, sum(problem.n * problem.m for problem in problems)
+        kernel, blocks = Guarded(self.arrays, (rows, rows), dtype), blocks_of(*problems)
+        workspace = self.workspace("jacobian_kernel", dtype, blocks)
+        self.call("jacobian_kernel", dtype, ctypes.byref(blocks), kernel.pointer, workspace.pointer)
         workspace.read()
         return kernel.read()
 
@@ -131,7 +140,7 @@ class Launchers:
         """Give (gram `[n, p, p]`, gradient `[n, p]`)."""
         inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (jacobian, residual)]
         n, _, p = np.shape(jacobian)
-        blocks = Blocks(*np.shape(jacobian), *(self.arrays.pointer(x) for x in inputs))
+        blocks = ExampleBlocks(*np.shape(jacobian), *(self.arrays.pointer(x) for x in inputs))
         gram, gradient = (Guarded(self.arrays, shape, np.dtype(dtype)) for shape in ((n, p, p), (n, p)))
         self.call("example_grams", dtype, ctypes.byref(blocks), gram.pointer, gradient.pointer)
         return gram.read(), gradient.read()

@@ -62,6 +62,22 @@ CASES = {
 }
 
 
+# name -> ((g, i, o, layout) of each factor, (n, m, t of each factor) of each block)
+STACKS = {
+    "once": ([(1, 9, 5, "gio"), (1, 1, "=", "gio"), (1, 4, 3, "oig")], [(70, 1, (1, 1, 1)), (9, 3, (1, 1, 1))]),
+    "equation_and_border": ([(1, 11, 7, "gio"), (1, 1, 7, "gio")], [(33, 1, (3, 1)), (70, 2, (1, 1))]),
+    "absent": ([(1, 3, 2, "gio"), (1, 4, 3, "gio")], [(5, 1, (1, 0)), (40, 2, (0, 3)), (3, 1, (2, 1))]),
+    "nothing_in_common": ([(1, 3, 2, "gio"), (1, 4, 3, "gio")], [(5, 1, (1, 0)), (4, 2, (0, 1))]),
+    "groups": ([(2, 3, 2, "igo"), (3, 2, 4, "ogi")], [(9, 2, (3, 1)), (2, 1, (1, 1))]),
+    "no_examples": ([(1, 3, 2, "gio")], [(0, 2, (1,)), (3, 1, (1,)), (2, 0, (4,))]),
+}
+
+
+def stack_of(rng, factors, blocks):
+    """Give one `Problem` for each block of rows, all of the same columns."""
+    return [Problem(rng, n, m, [(t, *sizes) for t, sizes in zip(positions, factors)]) for n, m, positions in blocks]
+
+
 def random_case(rng):
     """Draw a problem of random sizes, also beyond a tile."""
     blocks = []

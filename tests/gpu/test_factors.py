@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.launchers import ALWAYS_LIBRARY, NEVER_LIBRARY
-from tests.gpu.problems import CASES, Problem, random_case, tolerance
+from tests.gpu.problems import CASES, STACKS, Problem, random_case, stack_of, tolerance
 
 USES = {"own": NEVER_LIBRARY, "library": ALWAYS_LIBRARY}
 
@@ -20,6 +20,15 @@ def check(launchers, problem, dtype):
     for name, value in found.items():
         np.testing.assert_allclose(value, expected[name], **tolerance(dtype), err_msg=name)
     np.testing.assert_array_equal(found["kernel"], found["kernel"].T)
+
+
+@pytest.mark.parametrize("case", STACKS)
+def test_kernel_of_several_blocks(case, launchers, dtype, rng):
+    stack = stack_of(rng, *STACKS[case])
+    found = launchers.jacobian_kernel(*(launchers.problem(problem, dtype) for problem in stack))
+    rows = np.concatenate([problem.rows() for problem in stack])
+    np.testing.assert_allclose(found, rows @ rows.T, **tolerance(dtype))
+    np.testing.assert_array_equal(found, found.T)
 
 
 def check_gram(launchers, problem, dtype):

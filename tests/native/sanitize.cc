@@ -154,7 +154,7 @@ void CheckFactors(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
       Compare("gradient", gradient, transposed);
     }
     if (!kernel.empty()) {
-      TFJAC_ISA::JacobianKernel<T>(test.runtime, f, kernel.data());
+      TFJAC_ISA::JacobianKernel<T>(test.runtime, Blocks<T>{1, &f}, kernel.data());
       const std::vector<double> products = Product<T>(expected, n * m, f.p, false);
       Compare("kernel", kernel, products);
       TFJAC_ISA::JacobianRowNorms<T>(test.runtime, f, norms.data());
@@ -162,6 +162,35 @@ void CheckFactors(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
       for (int64_t row = 0; row < n * m; ++row) diagonal[row] = products[row * (n * m + 1)];
       Compare("row norms", norms, diagonal);
     }
+  }
+}
+
+// The kernel of several blocks of rows: sizes of the factors, of which t is that of the first block, and for each block n, m
+// and what its t are.
+struct RowBlock {
+  int64_t n, m;
+  std::vector<int64_t> t;
+};
+template <typename T>
+void CheckBlocks(std::vector<BlockSizes> sizes, const std::vector<RowBlock>& rows) {
+  std::vector<std::unique_ptr<Problem<T>>> problems;
+  std::vector<Factors<T>> blocks;
+  std::vector<double> jacobian;
+  for (const RowBlock& block : rows) {
+    for (size_t k = 0; k < sizes.size(); ++k) sizes[k].t = block.t[k];
+    problems.push_back(std::make_unique<Problem<T>>(block.n, block.m, sizes));
+    blocks.push_back(problems.back()->factors);
+    const std::vector<double> more = problems.back()->Rows();
+    jacobian.insert(jacobian.end(), more.begin(), more.end());
+  }
+  const Blocks<T> all{static_cast<int64_t>(blocks.size()), blocks.data()};
+  const int64_t size = RowsOf(all);
+  const std::vector<double> expected = Product<T>(jacobian, size, blocks[0].p, false);
+  for (const auto& [threads, form] : {std::pair{1, Form::kCheaper}, {3, Form::kRows}, {3, Form::kPairs}}) {
+    TestRuntime test(threads, form);
+    std::vector<T> kernel(size * size);
+    TFJAC_ISA::JacobianKernel<T>(test.runtime, all, kernel.data());
+    Compare("kernel of blocks", kernel, expected);
   }
 }
 
@@ -316,6 +345,9 @@ void CheckAll() {
   CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                       // many residuals
   CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                         // past the cache
   CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                            // a kernel past the cache
+  CheckBlocks<T>({{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}}, {{9, 1, {3, 1}}, {4, 1, {1, 1}}});
+  CheckBlocks<T>({{1, 1, 3, 2, "gio"}, {1, 2, 4, 3, "gio"}}, {{5, 1, {1, 0}}, {0, 2, {1, 1}}, {4, 2, {0, 3}}, {3, 1, {2, 1}}});
+  CheckBlocks<T>({{1, 1, 3, 2, "gio"}, {1, 1, 9, 8, "gio"}}, {{210, 1, {1, 2}}, {3, 1, {1, 1}}, {65, 3, {1, 4}}});
   for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
   CheckManySolves<T>(200, 5), CheckManySolves<T>(3, 32), CheckManySolves<T>(3, 33);
   CheckExampleGrams<T>(300, 25, 5), CheckExampleGrams<T>(2, 130, 32), CheckExampleGrams<T>(2, 3, 33);

@@ -57,7 +57,7 @@ NATIVE = {
     "rank_of_d": (r"a \[3,1,1,2\], d \[3,2,1,4\]", lambda: raw("jacobian_row_norms")(a=[A], d=[D[:, :, 0]])),
     "n": (r"same n.*a \[2,1,1,2\], d \[3,2,1,1,4\]", lambda: raw("jacobian_kernel")(a=[A[:2]], d=[D])),
     "n_of_factors": (
-        r"in factor 1: a \[2,1,1,2\], d \[2,2,1,1,4\]; in factor 0: d \[3,2,1,1,4\]",
+        r"in factor 1: a \[2,1,1,2\], d \[2,2,1,1,4\]; in the first factor: d \[3,2,1,1,4\]",
         lambda: raw("jacobian_rows")(a=[A, A[:2]], d=[D, D[:2]], layouts=["gio"] * 2),
     ),
     "m": ("same m", lambda: raw("jacobian_rows")(a=[A, A], d=[D, D[:, :1]], layouts=["gio"] * 2)),

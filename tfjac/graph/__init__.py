@@ -50,6 +50,7 @@ from tfjac.graph.side_by_side import run_side_by_side
 from tfjac.graph.sizes import axes
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.static_values import static_value
+from tfjac.graph.symbolic_sizes import SymbolicSizes
 from tfjac.graph.taped import warn_of_loops_under_a_tape
 from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
@@ -70,6 +71,7 @@ __all__ = [
     "LostPath",
     "Scratch",
     "SourceLine",
+    "SymbolicSizes",
     "after_effects",
     "analyse_examples",
     "analyse_segments",

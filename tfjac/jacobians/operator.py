@@ -44,6 +44,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
         return self._n * self._m
 
     @property
+    def examples_and_outputs(self):
+        """(n, m): integers where they are known while tracing, else scalar tensors."""
+        return self._n, self._m
+
+    @property
     def num_parameters(self):
         """p, an integer."""
         return sum(shape.num_elements() for shape in self._shapes)
@@ -80,10 +85,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
         Cost: structured, see `tfjac.ops.jacobian_kernel`; p does not enter except through the sizes of the layers.
         """
-        factors = self._factors
-        if scales is not None:
-            factors = [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(factors)]
-        return kernel(factors)
+        return kernel(self.factors if scales is None else self.scaled_factors(scales))
+
+    def scaled_factors(self, scales):
+        """Return the factors of J·√S, one per variable; S scales the columns of each, as in `kernel`."""
+        return [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(self._factors)]
 
     def row_norms(self):
         """Return the norms of the rows, `[n·m]`."""

@@ -65,6 +65,19 @@ def check_factors(a, d, layouts=None):
         TypeError: if a, d or layouts is no list, or the dtypes differ, half precision taken as float32, or are others.
         ValueError: if the lists differ in length or are empty, or a rank, size or layout is wrong.
     """
+    layouts = check_lists(a, d, layouts)
+    for layout in layouts:
+        if layout not in LAYOUTS:
+            raise ValueError(f"A layout must be a permutation of 'gio', one of {LAYOUTS}. Received: {layout!r}")
+    a = [tensor(x, rank=4) for x in a]
+    d = [tensor(x, rank=5) for x in d]
+    check_dtypes(a + d)
+    _check_shapes(a, d)
+    return a, d, layouts
+
+
+def check_lists(a, d, layouts=None):
+    """Check that a, d and layouts, if any, are lists of as many entries; give the layouts as a list, "gio" for None."""
     for name, value in (("a", a), ("d", d)) + ((("layouts", layouts),) if layouts is not None else ()):
         if not isinstance(value, (list, tuple)):
             raise TypeError(f"`{name}` must be a list with one entry per factor. Received: {value!r}")
@@ -74,17 +87,32 @@ def check_factors(a, d, layouts=None):
             "`a`, `d` and `layouts` must have the same number of entries, at least one. "
             f"Received: {len(a)}, {len(d)} and {len(layouts)}"
         )
-    for layout in layouts:
-        if layout not in LAYOUTS:
-            raise ValueError(f"A layout must be a permutation of 'gio', one of {LAYOUTS}. Received: {layout!r}")
-    a = [tensor(x, rank=4) for x in a]
-    d = [tensor(x, rank=5) for x in d]
-    dtypes = {x.dtype for x in a + d}
+    return layouts
+
+
+def check_dtypes(tensors):
+    """Raise TypeError unless all tensors are float32, or all float64."""
+    dtypes = {x.dtype for x in tensors}
     if len(dtypes) > 1 or not dtypes.issubset(DTYPES):
         names = sorted(dtype.name for dtype in dtypes)
         raise TypeError(f"All factors must be float32, or all float64; cast them to one dtype. Received: {names}")
-    _check_shapes(a, d)
-    return a, d, layouts
+
+
+def check_same_columns(parts):
+    """Raise ValueError where factors of the same columns seem to differ in g, i or o.
+
+    Args:
+        parts: list of pairs (a, d) of lists of tensors, one for each block of rows.
+    """
+    for block, part in enumerate(parts):
+        for k, factors in enumerate(zip(*parts[0], *part)):
+            (*_, g, i), (*_, o), (*_, other_g, other_i), (*_, other_o) = (x.shape.as_list() for x in factors)
+            if not (_may_equal(g, other_g) and _may_equal(i, other_i) and _may_equal(o, other_o)):
+                raise ValueError(
+                    "Factors of the same columns in different blocks must agree in g, i and o of a[n,t,g,i] and "
+                    f"d[n,m,t,g,o]. Received: in factor {k} of block 0 shapes {factors[0].shape} and "
+                    f"{factors[1].shape}, of block {block} {factors[2].shape} and {factors[3].shape}"
+                )
 
 
 def _check_shapes(a, d):
@@ -131,14 +159,33 @@ def agreeing(a, d, residual=None):
     for x, y in zip(a, d):
         (n, t, g, _), (n_, m, t_, g_, _) = axes(x), axes(y)
         pairs += zip((n, t, g, n_, m), (n_, t_, g_, *first))
+    return [_with_sizes_compared(a[0], pairs), *a[1:]], d
+
+
+def agreeing_columns(parts):
+    """Have open sizes of factors of the same columns compared when the graph runs, for the twins.
+
+    Args:
+        parts: list of pairs (a, d) of lists of tensors, one for each block of rows.
+
+    Returns:
+        A list of such pairs, of the same values.
+    """
+    blocks = [[(*axes(x)[2:], axes(y)[4]) for x, y in zip(a, d)] for a, d in parts]
+    pairs = [pair for block in blocks[1:] for one, other in zip(blocks[0], block) for pair in zip(one, other)]
+    (first, *rest), d = parts[0]
+    return [([_with_sizes_compared(first, pairs), *rest], d), *parts[1:]]
+
+
+def _with_sizes_compared(x, pairs):
+    """Give `x`, after the sizes of each pair, where one is open, have turned out to be the same."""
     pairs = [pair for pair in pairs if not all(isinstance(size, int) for size in pair)]
     if not pairs:
-        return a, d
+        return x
     # A stack takes no two shapes. An assertion would not be compiled by XLA, and what nothing depends on is left out.
     zeros = [tf.reduce_sum(tf.stack([tf.zeros([size], tf.int32) for size in pair])) for pair in pairs]
-    n, *rest = axes(a[0])
-    first = tf.ensure_shape(tf.reshape(a[0], [n + tf.add_n(zeros), *rest]), a[0].shape)
-    return [first, *a[1:]], d
+    n, *rest = axes(x)
+    return tf.ensure_shape(tf.reshape(x, [n + tf.add_n(zeros), *rest]), x.shape)
 
 
 def balanced(a, d):

@@ -21,11 +21,15 @@ class FormCosts(NamedTuple):
         return self.pairs < self.rows
 
 
-def kernel_costs(f: Sizes) -> FormCosts:
-    """Compare the forms of J·Jᵀ, of two examples: (a aᵀ) ∘ (d dᵀ) for t = 1, position against position else."""
-    squares = f.m**2
-    pairs = f.i + squares * (f.o + 1) if f.t == 1 else f.t * (f.t * f.i + f.t * f.m * f.o + squares * f.o)
-    return FormCosts(squares * f.i * f.o, pairs)
+def kernel_costs(f: Sizes, other: Sizes) -> FormCosts:
+    """Compare the forms of J·Jᵀ, of two examples: (a aᵀ) ∘ (d dᵀ) for t = 1, position against position else.
+
+    `other` is the same factor where the other example is of another block.
+    """
+    squares = f.m * other.m
+    if f.t == other.t == 1:
+        return FormCosts(squares * f.i * f.o, f.i + squares * (f.o + 1))
+    return FormCosts(squares * f.i * f.o, f.t * (other.t * (f.i + other.m * f.o) + squares * f.o))
 
 
 def norm_costs(f: Sizes) -> FormCosts:

@@ -85,7 +85,7 @@ static inline void CopyBalanced(const Runtime& runtime, const Factors<T>& factor
   });
 }
 
-// Replace those of the factors for which `wanted` holds, and which need it, by balanced copies in scratch memory; the table of
+// Replace the factors k for which wanted(k) holds, and which need it, by balanced copies in scratch memory; the table of
 // factors is copied, too, then. False where there is no memory.
 template <typename T, typename Wanted>
 static inline bool Balance(const Runtime& runtime, const Wanted& wanted, Factors<T>* factors) {
@@ -93,7 +93,7 @@ static inline bool Balance(const Runtime& runtime, const Wanted& wanted, Factors
   Factor<T>* copies = nullptr;
   for (int64_t k = 0; k < factors->count; ++k) {
     const Factor<T>& f = factors->factor[k];
-    if (!wanted(f)) continue;
+    if (!wanted(k)) continue;
     std::atomic<bool> needed{false};
     const double cost = static_cast<double>(f.t * f.g * (f.i + factors->m * f.o));
     ForEach(runtime, Workers(runtime, factors->n, cost), factors->n, [&](int64_t n, int64_t) {

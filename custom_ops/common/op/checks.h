@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,12 +19,12 @@ namespace tfjac {
 
 constexpr int64_t kMaxColumns = int64_t{1} << 48;
 
-// Check the factor k against itself and against factor 0, and add its columns to `p`.
-inline absl::Status CheckFactor(int k, const tensorflow::TensorShape& a, const tensorflow::TensorShape& d,
+// Check the factor k against itself and against the first one of its block, and add its columns to `p`.
+inline absl::Status CheckFactor(int64_t k, const tensorflow::TensorShape& a, const tensorflow::TensorShape& d,
                                 const tensorflow::TensorShape& first_d, int64_t* p) {
   const auto error = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat(what, " Received, in factor ", k, ": a ", a.DebugString(), ", d ",
-                                                   d.DebugString(), "; in factor 0: d ", first_d.DebugString()));
+                                                   d.DebugString(), "; in the first factor: d ", first_d.DebugString()));
   };
   if (a.dims() != 4 || d.dims() != 5 || first_d.dims() != 5) {
     return error("A factor must be a[n,t,g,i] and d[n,m,t,g,o], of ranks 4 and 5.");
@@ -42,6 +43,26 @@ inline absl::Status CheckFactor(int k, const tensorflow::TensorShape& a, const t
   }
   *p += columns;
   return absl::OkStatus();
+}
+
+// Check that `count` inputs can be as many for each of the blocks.
+inline absl::Status CheckBlockCount(int64_t count, int64_t blocks) {
+  if (blocks >= 1 && count % blocks == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("All blocks must have the same number of factors. Received: ", count,
+                                                 " factors in all, blocks = ", blocks));
+}
+
+// Check that the factors k, and `first` of the first block, have the same columns.
+inline absl::Status CheckSameColumns(int64_t k, const tensorflow::TensorShape& a, const tensorflow::TensorShape& d,
+                                     int64_t first, const tensorflow::TensorShape& first_a,
+                                     const tensorflow::TensorShape& first_d) {
+  const bool same = a.dim_size(2) == first_a.dim_size(2) && a.dim_size(3) == first_a.dim_size(3) &&
+                    d.dim_size(4) == first_d.dim_size(4);
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Factors of the same columns in different blocks must have the same g, i and o in a[n,t,g,i] and d[n,m,t,g,o]. "
+      "Received, in factor ", k, ": a ", a.DebugString(), ", d ", d.DebugString(), "; in factor ", first, ": a ",
+      first_a.DebugString(), ", d ", first_d.DebugString()));
 }
 
 // Check that every layout is a permutation of "gio" and that there is one per factor.
@@ -126,6 +147,16 @@ inline absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list
   if (tensorflow::MultiplyWithoutOverflow(shape.num_elements(), sizeof(double)) >= 0) return shape;
   return absl::InvalidArgumentError(absl::StrCat("The result must have fewer than 2^63 bytes. Received: sizes that make ",
                                                  "it ", shape.DebugString()));
+}
+
+// The shape of J Jᵀ, by the sizes (n, m) of the blocks of J.
+inline absl::StatusOr<tensorflow::TensorShape> KernelShape(const std::vector<std::pair<int64_t, int64_t>>& sizes) {
+  tensorflow::TensorShape rows({0});
+  for (const auto& [n, m] : sizes) {
+    TF_ASSIGN_OR_RETURN(const tensorflow::TensorShape block, ResultShape({n, m}));
+    TF_ASSIGN_OR_RETURN(rows, ResultShape({rows.num_elements() + block.num_elements()}));
+  }
+  return ResultShape({rows.num_elements(), rows.num_elements()});
 }
 
 }  // namespace tfjac

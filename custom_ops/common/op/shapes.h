@@ -2,6 +2,7 @@
 #ifndef TFJAC_CUSTOM_OPS_COMMON_OP_SHAPES_H_
 #define TFJAC_CUSTOM_OPS_COMMON_OP_SHAPES_H_
 
+#include "custom_ops/common/op/checks.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace tfjac {
@@ -11,14 +12,16 @@ struct FactorDims {
   tensorflow::shape_inference::DimensionHandle n, m, p;
 };
 
-// Merge the shapes of the inputs "a" and "d".
-inline absl::Status MergeFactorShapes(tensorflow::shape_inference::InferenceContext* c, FactorDims* dims) {
+// Merge the shapes of the inputs "a" and "d" of block `block`, of `blocks` with as many factors each.
+inline absl::Status MergeFactorShapes(tensorflow::shape_inference::InferenceContext* c, FactorDims* dims,
+                                      int block = 0, int blocks = 1) {
   using tensorflow::shape_inference::DimensionHandle;
   using tensorflow::shape_inference::ShapeHandle;
   int count;
   TF_RETURN_IF_ERROR(c->GetAttr("K", &count));
+  TF_RETURN_IF_ERROR(CheckBlockCount(count, blocks));
   *dims = FactorDims{c->UnknownDim(), c->UnknownDim(), c->MakeDim(0)};
-  for (int k = 0; k < count; ++k) {
+  for (int k = block * (count / blocks); k < (block + 1) * (count / blocks); ++k) {
     ShapeHandle a, d;
     TF_RETURN_IF_ERROR(c->WithRank(c->input(k), 4, &a));
     TF_RETURN_IF_ERROR(c->WithRank(c->input(count + k), 5, &d));

@@ -14,15 +14,20 @@ using tensorflow::thread::ThreadPool;
 }  // namespace
 
 template <typename T>
-absl::Status ReadFactors(OpKernelContext* context, const std::vector<std::string>& layouts, OpFactors<T>* factors) {
+absl::Status ReadFactors(OpKernelContext* context, const std::vector<std::string>& layouts, OpFactors<T>* factors,
+                         int64_t blocks) {
   OpInputList a, d;
   TF_RETURN_IF_ERROR(context->input_list("a", &a));
   TF_RETURN_IF_ERROR(context->input_list("d", &d));
+  TF_RETURN_IF_ERROR(CheckBlockCount(a.size(), blocks));
   factors->storage.resize(a.size());
+  const int64_t count = a.size() / blocks;  // factors in each block
   int64_t p = 0;
-  for (int k = 0; k < a.size(); ++k) {
-    int64_t end = p;
-    TF_RETURN_IF_ERROR(CheckFactor(k, a[k].shape(), d[k].shape(), d[0].shape(), &end));
+  for (int64_t k = 0; k < a.size(); ++k) {
+    const int64_t first = k - k % count;  // of its block
+    int64_t end = p = k == first ? 0 : p;
+    TF_RETURN_IF_ERROR(CheckFactor(k, a[k].shape(), d[k].shape(), d[first].shape(), &end));
+    TF_RETURN_IF_ERROR(CheckSameColumns(k, a[k].shape(), d[k].shape(), k % count, a[k % count].shape(), d[k % count].shape()));
     Factor<T>& f = factors->storage[k];
     f.a = a[k].template flat<T>().data();
     f.d = d[k].template flat<T>().data();
@@ -30,14 +35,18 @@ absl::Status ReadFactors(OpKernelContext* context, const std::vector<std::string
     f.g = a[k].dim_size(2);
     f.i = a[k].dim_size(3);
     f.o = d[k].dim_size(4);
-    PlaceColumns(layouts.empty() ? "gio" : layouts[k].c_str(), &f, &p);
+    PlaceColumns(layouts.empty() ? "gio" : layouts[k % count].c_str(), &f, &p);
   }
-  factors->view = Factors<T>{d[0].dim_size(0), d[0].dim_size(1), p, a.size(), factors->storage.data()};
+  for (int64_t first = 0; first < a.size(); first += count) {
+    factors->block_views.push_back(
+        Factors<T>{d[first].dim_size(0), d[first].dim_size(1), p, count, &factors->storage[first]});
+  }
+  factors->view = factors->block_views[0];
   return absl::OkStatus();
 }
 
-template absl::Status ReadFactors(OpKernelContext*, const std::vector<std::string>&, OpFactors<float>*);
-template absl::Status ReadFactors(OpKernelContext*, const std::vector<std::string>&, OpFactors<double>*);
+template absl::Status ReadFactors(OpKernelContext*, const std::vector<std::string>&, OpFactors<float>*, int64_t);
+template absl::Status ReadFactors(OpKernelContext*, const std::vector<std::string>&, OpFactors<double>*, int64_t);
 
 OpRuntime::OpRuntime(OpKernelContext* context) : context_(context) {
   const int64_t threads = context->device()->tensorflow_cpu_worker_threads()->num_threads;

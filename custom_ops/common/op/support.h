@@ -17,15 +17,19 @@ namespace tfjac {
 // The factors of an op and the storage behind them.
 template <typename T>
 struct OpFactors {
-  std::vector<Factor<T>> storage;
-  Factors<T> view;
+  std::vector<Factor<T>> storage;       // those of the first block, then those of the next
+  std::vector<Factors<T>> block_views;  // one for each block
+  Factors<T> view;                      // the first block: all there is where an op takes no more
+
+  Blocks<T> blocks() const { return Blocks<T>{static_cast<int64_t>(block_views.size()), block_views.data()}; }
 };
 
 // Read the inputs "a" and "d" of an op and check every shape. Pointers are left as they are, so this serves kernels for
-// any device. `layouts` has one entry per factor, or none for an op whose result does not depend on them.
+// any device. `layouts` has one entry per factor, or none for an op whose result does not depend on them. The inputs are
+// as many for each of the `blocks`, one block after the other.
 template <typename T>
 absl::Status ReadFactors(tensorflow::OpKernelContext* context, const std::vector<std::string>& layouts,
-                         OpFactors<T>* factors);
+                         OpFactors<T>* factors, int64_t blocks = 1);
 
 // TensorFlow's intra-op thread pool and allocator, for the duration of one Compute.
 class OpRuntime {

@@ -62,11 +62,14 @@ void* CallRuntime::Allocate(void* self, int64_t bytes) {
 }
 
 template <typename T>
-void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::string_view layouts, OpFactors<T>* factors) {
+void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::string_view layouts, OpFactors<T>* factors,
+                     int64_t blocks) {
   factors->storage.resize(count);
   const auto sizes = [&](int64_t index) { return operands.get<xla::ffi::AnyBuffer>(index)->dimensions(); };
+  const int64_t per_block = count / blocks;
   int64_t p = 0;
   for (int64_t k = 0; k < count; ++k) {
+    if (k % per_block == 0) p = 0;
     Factor<T>& f = factors->storage[k];
     f.a = CallOperand<T>(operands, k);
     f.d = CallOperand<T>(operands, count + k);
@@ -76,11 +79,15 @@ void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::strin
     f.o = sizes(count + k)[4];
     PlaceColumns(layouts.empty() ? "gio" : std::string(layouts.substr(3 * k, 3)).c_str(), &f, &p);
   }
-  factors->view = Factors<T>{sizes(count)[0], sizes(count)[1], p, count, factors->storage.data()};
+  for (int64_t first = 0; first < count; first += per_block) {
+    const auto d = sizes(count + first);
+    factors->block_views.push_back(Factors<T>{d[0], d[1], p, per_block, &factors->storage[first]});
+  }
+  factors->view = factors->block_views[0];
 }
 
-template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<float>*);
-template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<double>*);
+template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<float>*, int64_t);
+template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<double>*, int64_t);
 
 xla::ffi::Error CallStatus(bool enough_memory, const char* op) {
   if (enough_memory) return xla::ffi::Error::Success();

@@ -34,10 +34,11 @@ class CallRuntime {
   Runtime runtime_;
 };
 
-// The factors among the operands of a call: `count` times a, then as often d. `layouts` are written one after the other, or
-// empty for an op whose result does not depend on them.
+// The factors among the operands of a call: `count` times a, then as often d, as many for each of the `blocks`. `layouts` are
+// written one after the other, or empty for an op whose result does not depend on them.
 template <typename T>
-void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::string_view layouts, OpFactors<T>* factors);
+void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::string_view layouts, OpFactors<T>* factors,
+                     int64_t blocks = 1);
 
 // The data of operand `index`.
 template <typename T>

@@ -30,9 +30,10 @@ struct XlaFactor {
   int64_t columns() const { return g * i * o; }
 };
 
-// Read the inputs "a" and "d" and check every shape. `layouts` has one entry per factor, or none.
+// Read the inputs "a" and "d", as many for each of the `blocks`, and check every shape. `layouts` has one entry per factor of a
+// block, or none.
 absl::StatusOr<std::vector<XlaFactor>> ReadXlaFactors(tensorflow::XlaOpKernelContext* context,
-                                                      const std::vector<std::string>& layouts);
+                                                      const std::vector<std::string>& layouts, int64_t blocks = 1);
 
 // The shape of an input, by its place.
 absl::StatusOr<tensorflow::TensorShape> ShapeOfInput(tensorflow::XlaOpKernelContext* context, int index);

@@ -34,18 +34,24 @@ xla::XlaOp PowersOfTwo(xla::XlaOp exponents, const IeeeFormat& format) {
 }  // namespace
 
 absl::StatusOr<std::vector<XlaFactor>> ReadXlaFactors(tensorflow::XlaOpKernelContext* context,
-                                                      const std::vector<std::string>& layouts) {
+                                                      const std::vector<std::string>& layouts, int64_t blocks) {
   std::vector<xla::XlaOp> a, d;
   std::vector<tensorflow::TensorShape> a_shapes, d_shapes;
   TF_RETURN_IF_ERROR(context->InputList("a", &a, &a_shapes));
   TF_RETURN_IF_ERROR(context->InputList("d", &d, &d_shapes));
   std::vector<XlaFactor> factors;
+  const int64_t size = a.size();
+  TF_RETURN_IF_ERROR(CheckBlockCount(size, blocks));
+  const int64_t count = size / blocks;  // factors in each block
   int64_t p = 0;
-  for (size_t k = 0; k < a.size(); ++k) {
-    TF_RETURN_IF_ERROR(CheckFactor(static_cast<int>(k), a_shapes[k], d_shapes[k], d_shapes[0], &p));
+  for (int64_t k = 0; k < size; ++k) {
+    const int64_t place = k % count;
+    if (place == 0) p = 0;
+    TF_RETURN_IF_ERROR(CheckFactor(k, a_shapes[k], d_shapes[k], d_shapes[k - place], &p));
+    TF_RETURN_IF_ERROR(CheckSameColumns(k, a_shapes[k], d_shapes[k], place, a_shapes[place], d_shapes[place]));
     factors.push_back(XlaFactor{a[k], d[k], a_shapes[k].dim_size(0), d_shapes[k].dim_size(1), a_shapes[k].dim_size(1),
                                 a_shapes[k].dim_size(2), a_shapes[k].dim_size(3), d_shapes[k].dim_size(4),
-                                layouts.empty() ? "gio" : layouts[k]});
+                                layouts.empty() ? "gio" : layouts[place]});
   }
   return factors;
 }

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import Factor
-from tfjac.jacobians.shapes import widened
+from tfjac.jacobians.shapes import product, widened
 
 
 def row_grams(factors):
@@ -83,10 +83,8 @@ class GatherFactor(Factor):
 
     def kernel(self):
         """Through the rows that occur in the batch: n²·m²·min(rows, n·t)·o multiply-adds."""
-        n, m, t, _ = axes(self.d)
-        fewer = isinstance(n, int) and isinstance(t, int) and n * t < self.rows
-        block = self._summed_by_row(_ranks(self.ids), n * t) if fewer else self.dense()
-        block = tf.reshape(block, [n * m, -1])
+        n, m, *_ = axes(self.d)
+        block = tf.reshape(of_rows_that_occur([self])[0].dense(), [n * m, -1])
         return tf.matmul(block, block, transpose_b=True)
 
     def squared_row_norms(self):
@@ -139,10 +137,23 @@ def of_one_width(factors):
     return [factor.in_rows_of(max(widths)) for factor in factors]
 
 
+def of_rows_that_occur(factors):
+    """Return factors of one table as those of one with fewer rows, the ones that any of them reads.
+
+    Their products with one another are the same. Where so many may be read as the table has, they stay as they are.
+    """
+    sizes = [axes(factor.ids) for factor in factors]
+    numbers = [product(size) for size in sizes]
+    if not all(isinstance(number, int) for number in numbers) or sum(numbers) >= factors[0].rows:
+        return factors
+    ranks = tf.split(_ranks(tf.concat([tf.reshape(factor.ids, [-1]) for factor in factors], 0)), numbers)
+    parts = zip(factors, ranks, sizes)
+    return [GatherFactor(tf.reshape(ids, size), factor.d, sum(numbers)) for factor, ids, size in parts]
+
+
 def _ranks(ids):
-    """Renumber `ids` to the rank of each among the different ids that occur (tf.unique, for XLA too)."""
-    flat = tf.reshape(ids, [-1])
-    order = tf.argsort(flat)
-    ordered = tf.gather(flat, order)
-    ranks = tf.cumsum(tf.concat([[0], tf.cast(ordered[1:] != ordered[:-1], ids.dtype)], 0)[: tf.size(flat)])
-    return tf.reshape(tf.scatter_nd(order[:, None], ranks, tf.shape(flat)), tf.shape(ids))
+    """Renumber `ids` `[number]` to the rank of each among the different ids that occur (tf.unique, for XLA too)."""
+    order = tf.argsort(ids)
+    ordered = tf.gather(ids, order)
+    ranks = tf.cumsum(tf.concat([[0], tf.cast(ordered[1:] != ordered[:-1], ids.dtype)], 0)[: tf.size(ids)])
+    return tf.scatter_nd(order[:, None], ranks, tf.shape(ids))

@@ -4,7 +4,7 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, ExamplesMix, analyse_examples, source_in
+from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
 from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.linearisation.stacked import SomeColumns, StackedJacobian, ZeroRows
 
@@ -77,7 +77,7 @@ def _grouped(rows, sources):
     groups = []
     for pair in (tuple(map(_with_examples, pair)) for pair in rows):
         for group in groups:
-            if _same_examples([tensor for tensor, _ in [*group, pair]], sources):
+            if _same_examples([tensor for tensor, _ in group], pair[0], sources):
                 group.append(pair)
                 break
         else:
@@ -85,11 +85,23 @@ def _grouped(rows, sources):
     return groups
 
 
-def _same_examples(tensors, sources):
-    if len({tensor.shape[0] for tensor in tensors}) > 1:
+def _same_examples(group, tensor, sources):
+    """Whether a tensor has the examples of others that belong together: apart they are right as well, but cost more."""
+    if tensor.shape[0] != group[0].shape[0]:
         return False
     try:
-        analyse_examples(sources, tensors)
+        analyse_examples(sources, [*group, tensor])
     except ExamplesMix:
         return False
-    return True
+    if tensor.shape[0] is not None:
+        return True
+    known = set().union(*(_numbers_of_examples(member, sources) for member in group))
+    return not known.isdisjoint(_numbers_of_examples(tensor, sources))
+
+
+def _numbers_of_examples(tensor, sources):
+    """Return a set of `Size`, by number or name: of the examples of `tensor`, and of what it is computed from."""
+    analysis, sizes = analyse_examples(sources, [tensor]), SymbolicSizes().sizes
+    given = [pair for op in analysis.path for pair in zip(op.inputs, analysis.input_axes.get(op.name, ()))]
+    whole = [(x, axis.axis) for x, axis in given if isinstance(axis, ExampleAxis) and axis == ExampleAxis(axis.axis)]
+    return {sizes(x)[axis] for x, axis in [(tensor, 0), *whole] if x.shape.rank is not None}

@@ -2,6 +2,9 @@
 
 import tensorflow as tf
 
+from tfjac.jacobians.factors.blocks import kernel_of_blocks
+from tfjac.jacobians.factors.forms import DenseFactor
+
 
 class StackedJacobian:
     """J, of all residuals with respect to all variables; its rows are those of the blocks, one after the other.
@@ -29,13 +32,11 @@ class StackedJacobian:
         return self._sum(grams, rank=2), self._sum(gradients)
 
     def kernel(self, scales):
-        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v.
-
-        Within one block J is not formed; between blocks it is.
-        """
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v."""
         if len(self.operators) == 1:
             return self.operators[0].kernel(scales)
-        return dense_kernel(self, scales)
+        blocks = [operator.scaled_factors(scales) for operator in self.operators]
+        return kernel_of_blocks(blocks, [operator.examples_and_outputs for operator in self.operators], self.dtype)
 
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""
@@ -76,8 +77,8 @@ class StackedJacobian:
 
 def dense_kernel(jacobian, scales):
     """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
-    scaled = jacobian.to_dense() * tf.sqrt(jacobian.columns.spread(scales))
-    return tf.matmul(scaled, scaled, transpose_b=True)
+    rows = jacobian.to_dense() * tf.sqrt(jacobian.columns.spread(scales))
+    return DenseFactor(rows[:, None]).kernel()
 
 
 class SomeColumns:
@@ -105,6 +106,10 @@ class SomeColumns:
         """Return Σ_v scales[v]·J_v J_vᵀ, `[rows, rows]`."""
         return self.operator.kernel(tf.gather(scales, self.present))
 
+    def scaled_factors(self, scales):
+        """Return the factors of J·√S, one per variable; None for those that are missing."""
+        return self._spread(self.operator.scaled_factors(tf.gather(scales, self.present)))
+
     def column_norms(self):
         """Return the norms of the columns, `[p]`."""
         return self._widen(self.operator.column_norms())
@@ -112,8 +117,12 @@ class SomeColumns:
     @property
     def factors(self):
         """The factors, one per variable; None for those that are missing."""
-        present = dict(zip(self.present, self.operator.factors))
-        return [present.get(index) for index in range(len(self.columns.sizes))]
+        return self._spread(self.operator.factors)
+
+    @property
+    def examples_and_outputs(self):
+        """(n, m): integers where they are known while tracing, else scalar tensors."""
+        return self.operator.examples_and_outputs
 
     def matvec(self, vector, adjoint=False):
         """Return J v `[rows]`, or Jᵀ u `[p]`."""
@@ -125,6 +134,11 @@ class SomeColumns:
     def to_dense(self):
         """Return J, `[rows, p]`."""
         return self._widen(self.operator.to_dense(), axis=1)
+
+    def _spread(self, factors):
+        """Put None where the missing variables stand."""
+        present = dict(zip(self.present, factors))
+        return [present.get(index) for index in range(len(self.columns.sizes))]
 
     def _widen(self, tensor, axis=0):
         """Put zeros where the missing variables stand along `axis`."""
@@ -161,10 +175,19 @@ class ZeroRows:
         """Return zeros `[rows, rows]`."""
         return self._zeros(self.rows, self.rows)
 
+    def scaled_factors(self, _):
+        """Return None for each variable."""
+        return self.factors
+
     @property
     def factors(self):
         """None for each variable."""
         return [None] * len(self.columns.sizes)
+
+    @property
+    def examples_and_outputs(self):
+        """(n, m): as many examples of one output as there are rows."""
+        return self.rows, 1
 
     def column_norms(self):
         """Return zeros `[p]`."""

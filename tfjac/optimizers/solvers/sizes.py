@@ -28,6 +28,11 @@ class LayerSizes(NamedTuple):
         """How many columns an example touches."""
         return self.g * self.i * self.o if self.rows is None else self.t * self.o
 
+    def kernel_of_two_examples(self):
+        """Return the multiply-adds of what two examples have in J·Jᵀ, in the cheaper form."""
+        pairs, rows = self.t**2 * (self.i + self.m**2 * self.o), self.m**2 * self.i * self.o
+        return self.g * (pairs if self.t == 1 or self.rows is not None else min(pairs, rows))
+
     @classmethod
     def of(cls, factor):
         """Return the sizes of a factor; axes that its kind has not count as of size one."""
@@ -127,10 +132,10 @@ class ProblemSizes(NamedTuple):
         return _sum(counts)
 
     def kernel(self):
-        """Return the multiply-adds of J·Jᵀ."""
-        if len(self.blocks) != 1:
-            return self.rows**2 * self.parameters / 2
-        return _sum(each.n**2 * each.t**2 * each.g * (each.i + each.m**2 * each.o) for each in self.layers()[0])
+        """Return the multiply-adds of J·Jᵀ, about, where outputs are as many in all blocks."""
+        blocks = [block for block in self.layers() if block]
+        examples = _sum(block[0].n for block in blocks)
+        return _sum(each.n * examples / 2 * each.kernel_of_two_examples() for block in blocks for each in block)
 
 
 def _filled(layer, rows):
