@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DEFAULT_CUDA_ARCHITECTURES = "80;90"  # and PTX of the last, for newer ones; any nvcc since 11.8 knows them
+DEFAULT_CUDA_ARCHITECTURES = "75;80;90"  # from Turing on, with PTX of the last for newer ones; nvcc 11.8 knows them
 
 
 class SettingError(Exception):

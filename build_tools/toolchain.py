@@ -94,24 +94,35 @@ def _answer(command) -> str:
         return ""
 
 
+PREFERRED_CUDA = "cuda_12."
+"""What nvcc says of the CUDA that TensorFlow 2.21 is built with: drivers from 525 on run it, CUDA 13 those from 580."""
+
+
 def find_nvcc(architectures: tuple) -> Nvcc | None:
     """Find nvcc, to compile for the given architectures.
 
-    Looks in CUDA_HOME, in the packages nvidia-cuda-* of this Python, in PATH and in /usr/local/cuda.
+    Looks in CUDA_HOME; then in the packages nvidia-cuda-* of this Python, in PATH and in /usr/local/cuda*, where one of
+    `PREFERRED_CUDA` goes before others.
     """
-    homes = [os.environ["CUDA_HOME"]] if os.environ.get("CUDA_HOME") else []
-    homes += [os.path.join(place, "nvidia", "cu13") for place in (sysconfig.get_path("platlib"), *sys.path)]
+    if os.environ.get("CUDA_HOME") and (chosen := _nvcc_in(os.environ["CUDA_HOME"], architectures)):
+        return chosen
+    homes = [os.path.join(place, "nvidia", "cu13") for place in (sysconfig.get_path("platlib"), *sys.path)]
     if shutil.which("nvcc"):
         homes.append(_home_of(shutil.which("nvcc")))
-    homes.append("/usr/local/cuda")
-    for home in map(pathlib.Path, homes):
-        nvcc = home / "bin" / "nvcc"
-        folders = [home / "lib64", home / "lib", home / f"targets/{platform.machine()}-linux/lib"]
-        library = next((folder for folder in folders if (folder / "libcudart_static.a").is_file()), None)
-        if nvcc.is_file() and library:
-            version = _answer([str(nvcc), "--version"]).splitlines() or ["unknown"]
-            return Nvcc(str(nvcc), version[-1], library, architectures)
-    return None
+    homes += ["/usr/local/cuda", *sorted(map(str, pathlib.Path("/usr/local").glob("cuda-*")), reverse=True)]
+    found = [nvcc for home in homes if (nvcc := _nvcc_in(home, architectures))]
+    return min(found, key=lambda nvcc: PREFERRED_CUDA not in nvcc.version, default=None)
+
+
+def _nvcc_in(home: str, architectures: tuple) -> Nvcc | None:
+    home = pathlib.Path(home)
+    nvcc = home / "bin" / "nvcc"
+    folders = [home / "lib64", home / "lib", home / f"targets/{platform.machine()}-linux/lib"]
+    library = next((folder for folder in folders if (folder / "libcudart_static.a").is_file()), None)
+    if not nvcc.is_file() or not library:
+        return None
+    version = _answer([str(nvcc), "--version"]).splitlines() or ["unknown"]
+    return Nvcc(str(nvcc), version[-1], library, architectures)
 
 
 def _home_of(nvcc: str) -> str:

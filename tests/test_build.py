@@ -13,7 +13,7 @@ import pytest
 from build_tools import compilation, installation, native
 from build_tools.compilation import compile_step, run_steps
 from build_tools.settings import SettingError, read_settings
-from build_tools.toolchain import BuildError, find_compiler
+from build_tools.toolchain import BuildError, find_compiler, find_nvcc
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -187,3 +187,28 @@ def test_the_compiler_is_missed_first(command, reason, tmp_path, monkeypatch):
     assert find_compiler(("silent",)).version == "a compiler"
     with pytest.raises(BuildError, match="TensorFlow was not found"):
         native.build_libraries(read_settings())
+
+
+def _fake_nvcc(home, release):
+    """A toolkit with an nvcc that says its version, and where it is."""
+    (home / "bin").mkdir(parents=True)
+    (home / "lib64").mkdir()
+    (home / "lib64" / "libcudart_static.a").touch()
+    nvcc = home / "bin" / "nvcc"
+    nvcc.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "Build cuda_{release}.0/compiler.1" || echo "#$ TOP={home}" >&2\n'
+    )
+    nvcc.chmod(0o755)
+    return home
+
+
+def test_cuda_of_tensorflow_goes_before_newer_ones(tmp_path, monkeypatch):
+    newer, same = _fake_nvcc(tmp_path / "packages/nvidia/cu13", "13.2"), _fake_nvcc(tmp_path / "cuda-12.4", "12.4")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    monkeypatch.setenv("PATH", f"{same / 'bin'}:{os.environ['PATH']}")
+    assert pathlib.Path(find_nvcc(("90",)).path).parents[1] == same
+    monkeypatch.setenv("CUDA_HOME", str(newer))
+    assert pathlib.Path(find_nvcc(("90",)).path).parents[1] == newer
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
+    assert pathlib.Path(find_nvcc(("90",)).path).parents[1] == same

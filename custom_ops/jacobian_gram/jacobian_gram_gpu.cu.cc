@@ -61,7 +61,7 @@ class Plan {
     }
     FactorTable<T> table;
     const bool one_table = FillTable(factors, 0, [](const Factor<T>&) { return true; }, &table) == factors.count;
-    library_ = UseCublas(operations_);
+    library_ = UseCublas(operations_, factors.p);
     fused_ = outer_products && one_table && !library_;
     const int64_t line = LargerOf(1, factors.m * (fused_ ? 1 : factors.p));  // numbers of an example
     const int64_t most = fused_ ? int64_t{1} << 30 : kPanelBytes / static_cast<int64_t>(sizeof(T));

@@ -93,7 +93,8 @@ struct PairWorkspace {
   int64_t chunk;  // examples at a time
   T *products, *scratch, *inputs, *outputs;
 
-  PairWorkspace(const PairBlock<T>& block, Arena* arena) : library(UseCublas(block.operations())) {
+  PairWorkspace(const PairBlock<T>& block, Arena* arena)
+      : library(UseCublas(block.operations(), LargerOf(block.inputs.count(), block.outputs.count()))) {
     const int64_t width = block.outputs.count() + (library ? block.inputs.count() : 0);
     const int64_t line = LargerOf(1, width * static_cast<int64_t>(sizeof(T)));
     chunk = LargerOf(1, SmallerOf(block.n, kPanelBytes / line));

@@ -24,12 +24,10 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def gpu():
-    """Give (arrays on the GPU, ""), or (None, why there are none); then the emulation stands in for cuBLAS as well."""
-    arrays, reason = gpu_arrays()
-    if arrays is None:
-        stand_in = str(build.build_emulated(CACHE / "emulated"))
-        os.environ["TFJAC_CUBLAS"] = os.environ["TFJAC_CUSOLVER"] = stand_in
-    return arrays, reason
+    """Give (arrays on the GPU, ""), or (None, why there are none). The emulation has a cuBLAS of its own."""
+    stand_in = str(build.build_emulated(CACHE / "emulated"))
+    os.environ["TFJAC_EMULATED_CUBLAS"] = os.environ["TFJAC_EMULATED_CUSOLVER"] = stand_in
+    return gpu_arrays()
 
 
 @pytest.fixture(params=VARIANTS)
@@ -43,8 +41,10 @@ def launchers(request, gpu):
         pytest.skip(f"no GPU: {reason}")
     small = "small_limits" in options
     builder = build.build_emulated if device == "emulated" else build.build_cuda
-    library = os.environ.get("TFJAC_EMULATED_LIBRARY") if device == "emulated" else None  # set by sanitize.py
-    library = library or builder(CACHE / (device + "-small_limits" * small), small)
+    given = os.environ.get("TFJAC_EMULATED_LIBRARY") if device == "emulated" else None  # set by sanitize.py
+    if device == "gpu" and not small:
+        given = os.environ.get("TFJAC_CUDA_LIBRARY")
+    library = given or builder(CACHE / (device + "-small_limits" * small), small)
     launchers = Launchers(library, HostArrays() if device == "emulated" else arrays)
     if device == "emulated":
         launchers.library.tfjac_emulation_falling("falling" in options)

@@ -1,6 +1,7 @@
 """The CUDA library on any machine: it compiles, loads, registers its kernels, and without a GPU fails politely."""
 
 import ctypes
+import os
 import pathlib
 import subprocess
 import sys
@@ -84,6 +85,53 @@ def test_missing_solver_is_named():
         [sys.executable, "-c", program, LIBRARY], env={"TFJAC_CUSOLVER": "/nowhere.so"}, capture_output=True, text=True
     )
     assert "cuSOLVER was not found" in said.stdout and "TFJAC_CUSOLVER" in said.stdout, said.stderr
+
+
+def test_driver_is_asked_without_a_launch(with_cuda):
+    """Here there is none, which is an error code with a name."""
+    library = ctypes.CDLL(str(LIBRARY))
+    library.tfjac_cuda_error_message.restype = ctypes.c_char_p
+    if not tf.config.list_physical_devices("GPU"):
+        assert b"cudaError" in library.tfjac_cuda_error_message(library.tfjac_cuda_driver_status())
+
+
+LIBRARIES = """
+import ctypes, sys
+import numpy as np
+from tests.gpu.arrays import HostArrays
+from tests.gpu.launchers import LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY, LaunchError, Launchers
+from tests.gpu.problems import CASES, Problem
+launchers = Launchers(sys.argv[1], HostArrays())
+problem = Problem(np.random.default_rng(0), *CASES["mlp"])
+gram = lambda use: (launchers.use_library(use), launchers.jacobian_gram(launchers.problem(problem, np.float64)))[1][0]
+if sys.argv[2:]:
+    try:
+        gram(ALWAYS_LIBRARY)
+    except LaunchError as error:
+        print(error)  # not there yet
+    launchers.library.tfjac_cuda_search_in(sys.argv[2].encode())
+for use in (LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY):
+    try:
+        right = np.allclose(gram(use), problem.rows().T @ problem.rows())
+    except LaunchError as error:
+        right = error
+    print(right)
+"""
+
+
+@pytest.mark.parametrize("failure", [{}, {"TFJAC_EMULATED_FAILURE": "1"}])
+def test_cublas_is_looked_for_in_folders_and_done_without(failure, tmp_path):
+    """In a process of its own, emulated, where every product is worth the library's call."""
+    library = build.build_emulated(build.ROOT / "build" / "gpu_tests" / "emulated-small_limits", True)
+    (tmp_path / "libcublas.so.12").symlink_to(library)
+    said = subprocess.run(
+        [sys.executable, "-c", LIBRARIES, library, tmp_path],
+        env=os.environ | {"TFJAC_EMULATED_CUBLAS": "", "PYTHONPATH": str(build.ROOT)} | failure,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "cuBLAS was not found" in said.stdout.splitlines()[0], said.stderr
+    fails = "cuBLAS failed with status 7" if failure else "True"
+    assert said.stdout.splitlines()[1:] == ["True", fails]
 
 
 def test_runtime_version_is_known(with_cuda):

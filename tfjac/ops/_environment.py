@@ -21,7 +21,11 @@ VARIABLES = {  # name -> its values; None: any text
     "TFJAC_VERIFY": ("0", "1"),
     # when it is tested
     "TFJAC_TEST_GPU": None,
+    "TFJAC_CUDA_LIBRARY": None,
     "TFJAC_EMULATED_LIBRARY": None,
+    "TFJAC_EMULATED_CUBLAS": None,
+    "TFJAC_EMULATED_CUSOLVER": None,
+    "TFJAC_EMULATED_FAILURE": None,
 }
 
 

@@ -11,9 +11,10 @@ import warnings
 
 import tensorflow as tf
 
-from tfjac.ops import _environment
+from tfjac.ops import _environment, _gpu
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"
+CUDA_LIBRARY = NATIVE_DIR / "libtfjac_cuda.so"
 OP_NAMES = (
     "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
     "schur_complement",
@@ -28,13 +29,14 @@ class OpsInfo:
 
     Attributes:
         ops: for each op the devices on which its native kernel can be used here, out of "CPU", "XLA" and "GPU" (where
-            TensorFlow sees one); empty: the twin runs.
+            TensorFlow sees one that the kernels run on); on others the twin runs.
         compiled: the devices that the library has kernels for, be there such a device or not; empty without a library.
         reason: why there are no native ops; empty where there are.
         tensorflow: version of the running TensorFlow.
         built_for: version of TensorFlow that the library was built for; empty without one.
         instruction_set: the one chosen for the CPU kernels on this processor; empty without a library.
         cuda_architectures: compute capabilities compiled in, as in "90"; empty without CUDA kernels.
+        gpu_reason: why the twins run on the GPUs that TensorFlow sees; empty where the kernels do, or it sees none.
     """
 
     ops: dict
@@ -44,6 +46,7 @@ class OpsInfo:
     built_for: str
     instruction_set: str
     cuda_architectures: tuple
+    gpu_reason: str
 
     @property
     def native(self) -> bool:
@@ -57,6 +60,7 @@ class _Library:
     built: dict  # the record of the build
     reason: str  # why there is none
     warned: bool = False
+    gpu_reason: str | None = None  # why not on the GPUs; None: nobody has asked yet
 
 
 _lock = threading.Lock()
@@ -95,15 +99,19 @@ def ops_info() -> OpsInfo:
     library = load()
     architectures = () if library.reason else tuple(library.built.get("cuda_architectures", ()))
     compiled = () if library.reason else ("CPU", "XLA", *(("GPU",) if architectures else ()))
-    usable = tuple(device for device in compiled if device != "GPU" or tf.config.get_visible_devices("GPU"))
+    on_gpu = not _gpu_reason(library) and bool(tf.config.get_visible_devices("GPU"))
     return OpsInfo(
-        ops={name: tuple(each for each in usable if each != "GPU" or name not in WITHOUT_CUDA) for name in OP_NAMES},
+        ops={
+            name: tuple(each for each in compiled if each != "GPU" or (on_gpu and name not in WITHOUT_CUDA))
+            for name in OP_NAMES
+        },
         compiled=compiled,
         reason=library.reason,
         tensorflow=tf.__version__,
         built_for=library.built.get("tensorflow", ""),
         instruction_set="" if library.reason else _instruction_set(),
         cuda_architectures=architectures,
+        gpu_reason=_gpu_reason(library),
     )
 
 
@@ -131,10 +139,26 @@ def implementation(name: str):
 
 
 def native_op(name: str):
-    """Give the function that adds the native op `name`, or None where the twin is to be used."""
+    """Give the function that adds the native op `name`, or None where the twin is to be used.
+
+    On a GPU without a kernel that would be the one on the CPU, and copies there and back: the twin, then.
+    """
     if getattr(_chosen, "name", None) == "twin" or not load_ops():
         return None
-    return getattr(load().module, "tfjac_" + name, None)
+    library = load()
+    on_gpu_too = not _gpu_reason(library) and name not in WITHOUT_CUDA
+    if not on_gpu_too and tf.config.get_visible_devices("GPU") and not _gpu.runs_on_cpu():
+        return None
+    return getattr(library.module, "tfjac_" + name, None)
+
+
+def _gpu_reason(library: _Library) -> str:
+    """Say why the native ops do not run on the GPUs that TensorFlow sees; found out once."""
+    if library.gpu_reason is None:
+        architectures = tuple(library.built.get("cuda_architectures", ()))
+        why = "" if library.reason else _gpu.why_not(CUDA_LIBRARY, architectures, library.built.get("cuda_reason", ""))
+        library.gpu_reason = why
+    return library.gpu_reason
 
 
 def register_gradient(op_type: str):
@@ -177,6 +201,8 @@ def _load() -> _Library:
         try:
             module = tf.load_op_library(str(NATIVE_DIR / "libtfjac.so"))
             tf.load_library(str(NATIVE_DIR / "libtfjac_xla.so"))
+            if built.get("cuda_architectures"):
+                _gpu.tell_folders(CUDA_LIBRARY)
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
     return _Library(module, built, reason)

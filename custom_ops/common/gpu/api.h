@@ -32,6 +32,12 @@ TFJAC_API const char* tfjac_cuda_error_message(int code);
 // kLibraryWhereFaster a missing cuBLAS means own kernels, with kAlwaysLibrary it means the error kNoCublas.
 TFJAC_API void tfjac_cuda_use_library(int use);
 
+// Look for cuBLAS and cuSOLVER in this folder as well, after those given before. Before the first launch.
+TFJAC_API void tfjac_cuda_search_in(const char* folder);
+
+// 0 where the driver is there and can run this library's CUDA runtime; else an error code. Makes no context on a device.
+TFJAC_API int tfjac_cuda_driver_status();
+
 // Version of the CUDA runtime linked into the library, as in 13000.
 TFJAC_API int tfjac_cuda_runtime_version();
 

@@ -1,8 +1,9 @@
 // cuBLAS and cuSOLVER, opened when first needed: libtfjac_cuda.so is not linked to them and loads without them.
 //
 // Inside a process that has them already (TensorFlow, PyTorch, CuPy) that copy is used, whatever its version; else they
-// are looked for under their usual names. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files.
-// Only functions whose interface has been the same from CUDA 11 to 13 are called.
+// are looked for under their usual names: in the folders that tfjac_cuda_search_in was given, then where the system
+// looks. The environment variables TFJAC_CUBLAS and TFJAC_CUSOLVER name other files. Only functions whose interface has
+// been the same from CUDA 11 to 13 are called.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_LIBRARIES_H_
 #define TFJAC_CUSTOM_OPS_COMMON_GPU_LIBRARIES_H_
 
@@ -10,8 +11,9 @@
 
 namespace tfjac {
 
-// Whether products of `operations` floating-point operations are to go to cuBLAS.
-bool UseCublas(double operations);
+// Whether a product of `operations` floating-point operations, with sizes up to `largest`, is to go to cuBLAS: where that
+// is there, works, and counts so far. The same for the same product whenever it is asked: workspaces are cut by it.
+bool UseCublas(double operations, int64_t largest);
 
 // All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31.
 

@@ -9,11 +9,17 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "custom_ops/common/gpu/api.h"
 #include "custom_ops/common/gpu/launch.h"
+
+// The environment variables of a library built for tests may have other names, so that those of this process are not theirs.
+#ifndef TFJAC_VARIABLE_PREFIX
+#define TFJAC_VARIABLE_PREFIX "TFJAC_"
+#endif
 
 namespace tfjac {
 namespace {
@@ -25,15 +31,30 @@ constexpr int kNoTranspose = 0, kTranspose = 1, kUpper = 1;
 
 using Handle = void*;
 
-// Open the file that the environment variable names, or one of `names`: first what the process has loaded already.
-void* OpenLibrary(const char* variable, const std::vector<const char*>& names) {
-  if (const char* const wish = std::getenv(variable)) return dlopen(wish, RTLD_NOW | RTLD_LOCAL);
-  for (const int loaded : {RTLD_NOLOAD, 0}) {
-    for (const char* const name : names) {
-      if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL | loaded)) return library;
-    }
+// Folders to look in, each with a slash at its end.
+std::mutex folders_mutex;
+std::vector<std::string>& Folders() {
+  static auto* const folders = new std::vector<std::string>;
+  return *folders;
+}
+
+void* OpenAny(const std::string& folder, const std::vector<const char*>& names, int flags) {
+  for (const char* const name : names) {
+    if (void* const library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL | flags)) return library;
   }
   return nullptr;
+}
+
+// Open the file that the environment variable names, or one of `names`: first what the process has loaded already.
+void* OpenLibrary(const char* variable, const std::vector<const char*>& names) {
+  const char* const wish = std::getenv(variable);
+  if (wish != nullptr && wish[0] != 0) return dlopen(wish, RTLD_NOW | RTLD_LOCAL);
+  if (void* const library = OpenAny("", names, RTLD_NOLOAD)) return library;
+  const std::lock_guard<std::mutex> lock(folders_mutex);
+  for (const std::string& folder : Folders()) {
+    if (void* const library = OpenAny(folder, names, 0)) return library;
+  }
+  return OpenAny("", names, 0);
 }
 
 // Set `function` to the library's function of that name; false where there is none.
@@ -50,6 +71,7 @@ using Syrk = int(Handle, int, int, int, int, const T*, const T*, int, const T*, 
 
 struct Cublas {
   int (*create)(Handle*);
+  int (*destroy)(Handle);
   int (*set_stream)(Handle, cudaStream_t);
   Gemm<float>* sgemm;
   Gemm<double>* dgemm;
@@ -57,8 +79,9 @@ struct Cublas {
   Syrk<double>* dsyrk;
 
   bool Load() {
-    void* const library = OpenLibrary("TFJAC_CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
+    void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
     return library != nullptr && Find(library, "cublasCreate_v2", &create) &&
+           Find(library, "cublasDestroy_v2", &destroy) &&
            Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSgemm_v2", &sgemm) &&
            Find(library, "cublasDgemm_v2", &dgemm) && Find(library, "cublasSsyrk_v2", &ssyrk) &&
            Find(library, "cublasDsyrk_v2", &dsyrk);
@@ -75,7 +98,7 @@ struct Cusolver {
   int (*solve)(Handle, Handle, int, int64_t, int64_t, int, const void*, int64_t, int, void*, int64_t, int*);
 
   bool Load() {
-    void* const library = OpenLibrary("TFJAC_CUSOLVER", {"libcusolver.so.11", "libcusolver.so.12"});
+    void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUSOLVER", {"libcusolver.so.11", "libcusolver.so.12"});
     return library != nullptr && Find(library, "cusolverDnCreate", &create) &&
            Find(library, "cusolverDnCreateParams", &create_params) &&
            Find(library, "cusolverDnSetStream", &set_stream) &&
@@ -84,19 +107,32 @@ struct Cusolver {
   }
 };
 
-// The library, or null where it is not to be had; opened once.
+// The library, or null where it is not to be had, for now: what is not there is looked for again.
 template <typename Library>
 const Library* Loaded() {
-  static const Library* const loaded = [] {
-    static Library library;
-    return library.Load() ? &library : nullptr;
+  static std::mutex mutex;
+  static Library library;
+  static std::atomic<bool> loaded{false};
+  if (loaded.load()) return &library;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!loaded.load() && library.Load()) loaded.store(true);
+  return loaded.load() ? &library : nullptr;
+}
+
+// Whether cuBLAS is there and gives handles. Found out once.
+bool CublasWorks() {
+  static const bool works = [] {
+    const Cublas* const library = Loaded<Cublas>();
+    Handle handle = nullptr;
+    return library != nullptr && library->create(&handle) == 0 && library->destroy(handle) == 0;
   }();
-  return loaded;
+  return works;
 }
 
 // A handle and what belongs to it, one for each device and stream, so that streams do not share a library's workspace.
 // Never destroyed: when a process ends, the driver may be gone before the handles.
 struct Session {
+  std::mutex mutex;  // one thread at a time
   Handle handle = nullptr;
   Handle params = nullptr;
   std::vector<std::unique_ptr<char[]>> host_buffers;  // the last is the largest; enqueued work may still use the others
@@ -114,15 +150,15 @@ struct Session {
 template <typename Library>
 class Sessions {
  public:
-  // Run use(library, session) with a session of the stream, one thread at a time.
+  // Run use(library, session) with the session of the stream.
   template <typename Use>
   static int With(void* stream, int missing, int error, const Use& use) {
     const Library* const library = Loaded<Library>();
     if (library == nullptr) return missing;
     int device = 0;
     TFJAC_RETURN_IF_ERROR(cudaGetDevice(&device));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Session& session = (*sessions_)[{device, stream}];
+    Session& session = SessionOf(device, stream);
+    const std::lock_guard<std::mutex> lock(session.mutex);
     int status = session.handle == nullptr ? Create(*library, &session) : 0;
     if (status == 0) status = library->set_stream(session.handle, static_cast<cudaStream_t>(stream));
     if (status == 0) status = use(*library, session);
@@ -134,6 +170,11 @@ class Sessions {
   static int Create(const Cusolver& library, Session* session) {
     const int status = library.create(&session->handle);
     return status == 0 ? library.create_params(&session->params) : status;
+  }
+
+  static Session& SessionOf(int device, void* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return (*sessions_)[{device, stream}];
   }
 
   static inline std::mutex mutex_;
@@ -149,9 +190,10 @@ constexpr int DataType(double) { return CUDA_R_64F; }
 
 }  // namespace
 
-bool UseCublas(double operations) {
+bool UseCublas(double operations, int64_t largest) {
+  constexpr int64_t kLargest = 2147483647;
   const int use = library_use.load();
-  if (use == kLibraryWhereFaster) return operations >= kWorthLibrary && Loaded<Cublas>() != nullptr;
+  if (use == kLibraryWhereFaster) return operations >= kWorthLibrary && largest <= kLargest && CublasWorks();
   return use == kAlwaysLibrary;
 }
 
@@ -223,7 +265,7 @@ const char* tfjac_cuda_error_message(int code) {
     const bool blas = code == tfjac::kNoCublas;
     std::snprintf(text, sizeof(text), "%s was not found; install the package %s, or name the file in %s",
                   blas ? "cuBLAS" : "cuSOLVER", blas ? "nvidia-cublas" : "nvidia-cusolver",
-                  blas ? "TFJAC_CUBLAS" : "TFJAC_CUSOLVER");
+                  blas ? TFJAC_VARIABLE_PREFIX "CUBLAS" : TFJAC_VARIABLE_PREFIX "CUSOLVER");
   } else if (code >= tfjac::kCusolverError) {
     std::snprintf(text, sizeof(text), "cuSOLVER failed with status %d", code - tfjac::kCusolverError);
   } else if (code >= tfjac::kCublasError) {
@@ -236,6 +278,18 @@ const char* tfjac_cuda_error_message(int code) {
 }
 
 void tfjac_cuda_use_library(int use) { tfjac::library_use.store(use); }
+
+void tfjac_cuda_search_in(const char* folder) {
+  const std::lock_guard<std::mutex> lock(tfjac::folders_mutex);
+  tfjac::Folders().push_back(std::string(folder) + "/");
+}
+
+int tfjac_cuda_driver_status() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return static_cast<int>(error);
+}
 
 int tfjac_cuda_runtime_version() {
   int version = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 namespace {
 
@@ -72,10 +73,11 @@ void Solve(int64_t n, const T* a, int64_t lda, T* b) {
   }
 }
 
+// Fails where the environment variable says so.
 int Create(void** handle) {
   static int something;
   *handle = &something;
-  return 0;
+  return std::getenv("TFJAC_EMULATED_FAILURE") != nullptr ? kInvalid : 0;
 }
 
 }  // namespace
@@ -83,6 +85,7 @@ int Create(void** handle) {
 #define EXPORT extern "C" __attribute__((visibility("default"))) int
 
 EXPORT cublasCreate_v2(void** handle) { return Create(handle); }
+EXPORT cublasDestroy_v2(void*) { return 0; }
 EXPORT cublasSetStream_v2(void*, void*) { return 0; }
 EXPORT cublasSgemm_v2(void*, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
                       const float* b, int ldb, const float* beta, float* c, int ldc) {
