@@ -50,7 +50,7 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
     const int64_t p = rhs_shape.dim_size(rhs_shape.dims() - 1), k = damping_shape.num_elements();
     std::vector<int64_t> dampings, sizes{p};  // of the successes and of the solutions
     if (damping_shape.dims() == 1) dampings.push_back(k), sizes.insert(sizes.begin(), k);
-    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernel(context, "damped_solve"));
     if (p * k > 0 && may_call) {
       const xla::Shape solution = RowMajor(context->input_xla_type(1), sizes);
       const xla::Shape success = RowMajor(xla::PRED, dampings);

@@ -1,8 +1,16 @@
-#include "custom_ops/common/gpu/support.h"
+#include "custom_ops/common/gpu/call.h"
+#include "custom_ops/jacobian_gram/jacobian_gram_call.h"
 #include "custom_ops/jacobian_gram/jacobian_gram_gpu.h"
 #include "custom_ops/jacobian_gram/jacobian_gram_kernel.h"
 
 namespace tfjac {
+
+template <typename T>
+absl::Status RunJacobianGram(GpuStream& stream, const Factors<T>& factors, const T* residual, T* gram, T* gradient) {
+  return stream.Run(
+      "JacobianGram", [&](void* on, int64_t* bytes) { return JacobianGramWorkspace(on, factors, bytes); },
+      [&](void* on, void* workspace) { return LaunchJacobianGram(on, factors, residual, gram, gradient, workspace); });
+}
 
 template <typename T>
 class JacobianGramGpuOp : public JacobianGramOp<T> {
@@ -12,17 +20,12 @@ class JacobianGramGpuOp : public JacobianGramOp<T> {
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, const T* residual, T* gram,
            T* gradient) override {
-    void* const stream = StreamOf(context);
-    int64_t bytes = 0;
-    OP_REQUIRES_OK(context, StatusOfLaunch("JacobianGram", JacobianGramWorkspace(stream, factors, &bytes)));
-    GpuWorkspace workspace;
-    OP_REQUIRES_OK(context, workspace.Allocate(context, bytes));
-    OP_REQUIRES_OK(context,
-                   StatusOfLaunch("JacobianGram", LaunchJacobianGram(stream, factors, residual, gram, gradient,
-                                                                     workspace.data())));
+    OpStream stream(context);
+    OP_REQUIRES_OK(context, RunJacobianGram<T>(stream, factors, residual, gram, gradient));
   }
 };
 
 TFJAC_REGISTER_GPU("TfjacJacobianGram", JacobianGramGpuOp);
+TFJAC_DEFINE_XLA_CALL(jacobian_gram_cuda, JacobianGramCall, CallStream);
 
 }  // namespace tfjac

@@ -61,7 +61,7 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
     int64_t p = 0;
     for (const XlaFactor& f : factors) p += f.columns();
     OP_REQUIRES_OK(context, ResultShape({p, p}).status());
-    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernel(context, "jacobian_gram"));
     if (p > 0 && may_call) {
       OP_REQUIRES_VALUE(const xla::XlaOp results, context, Call(factors, residual, p));
       for (int k : {0, 1}) context->SetOutput(k, xla::GetTupleElement(results, k));

@@ -11,8 +11,8 @@ class JacobianRowNormsGpuOp : public JacobianRowNormsOp<T> {
 
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* norms) override {
-    OP_REQUIRES_OK(context,
-                   StatusOfLaunch("JacobianRowNorms", LaunchJacobianRowNorms(StreamOf(context), factors, norms)));
+    const auto launch = [&](void* stream) { return LaunchJacobianRowNorms(stream, factors, norms); };
+    OP_REQUIRES_OK(context, OpStream(context).Run("JacobianRowNorms", launch));
   }
 };
 

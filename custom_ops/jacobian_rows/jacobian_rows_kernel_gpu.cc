@@ -11,7 +11,8 @@ class JacobianRowsGpuOp : public JacobianRowsOp<T> {
 
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* rows) override {
-    OP_REQUIRES_OK(context, StatusOfLaunch("JacobianRows", LaunchJacobianRows(StreamOf(context), factors, rows)));
+    const auto launch = [&](void* stream) { return LaunchJacobianRows(stream, factors, rows); };
+    OP_REQUIRES_OK(context, OpStream(context).Run("JacobianRows", launch));
   }
 };
 

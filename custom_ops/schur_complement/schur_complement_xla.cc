@@ -17,7 +17,7 @@ class SchurComplementXlaOp : public tensorflow::XlaOpKernel {
       operands.push_back(context->Input(index));
     }
     OP_REQUIRES_OK(context, CheckSparseExamples(shapes[0], shapes[1], shapes[2], shapes[3], shapes[4], shapes[5]));
-    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernels(context));
+    OP_REQUIRES_VALUE(const bool may_call, context, MayCallKernel(context, "schur_complement"));
     OP_REQUIRES(context, may_call,
                 absl::UnimplementedError("SchurComplement is compiled by XLA for the CPU alone, as a call of its kernel: "
                                          "use solver='cg', or leave jit_compile out."));

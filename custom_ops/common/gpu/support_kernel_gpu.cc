@@ -5,10 +5,6 @@
 
 namespace tfjac {
 
-void* StreamOf(tensorflow::OpKernelContext* context) {
-  return context->op_device_context()->stream()->platform_specific_handle().stream;
-}
-
 absl::Status StatusOfLaunch(const char* op, int code) {
   if (code == 0) return absl::OkStatus();
   const std::string message = absl::StrCat(op, " on the GPU: ", tfjac_cuda_error_message(code));
@@ -16,11 +12,13 @@ absl::Status StatusOfLaunch(const char* op, int code) {
   return missing ? absl::FailedPreconditionError(message) : absl::InternalError(message);
 }
 
-absl::Status GpuWorkspace::Allocate(tensorflow::OpKernelContext* context, int64_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
-  return context->allocate_temp(tensorflow::DT_INT8, tensorflow::TensorShape({bytes}), &memory_);
-}
+OpStream::OpStream(tensorflow::OpKernelContext* context)
+    : GpuStream(context->op_device_context()->stream()->platform_specific_handle().stream), context_(context) {}
 
-void* GpuWorkspace::data() { return memory_.NumElements() == 0 ? nullptr : memory_.flat<int8_t>().data(); }
+absl::Status OpStream::Allocate(int64_t bytes, void** memory) {
+  TF_RETURN_IF_ERROR(context_->allocate_temp(tensorflow::DT_INT8, tensorflow::TensorShape({bytes}), &memory_));
+  *memory = memory_.flat<int8_t>().data();
+  return absl::OkStatus();
+}
 
 }  // namespace tfjac

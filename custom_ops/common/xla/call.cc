@@ -89,9 +89,9 @@ void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::strin
 template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<float>*, int64_t);
 template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<double>*, int64_t);
 
-xla::ffi::Error CallStatus(bool enough_memory, const char* op) {
-  if (enough_memory) return xla::ffi::Error::Success();
-  return xla::ffi::Error(XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, std::string(OutOfScratch(op).message()));
+xla::ffi::Error ErrorOf(const absl::Status& status) {
+  if (status.ok()) return xla::ffi::Error::Success();
+  return xla::ffi::Error(static_cast<XLA_FFI_Error_Code>(status.code()), std::string(status.message()));
 }
 
 }  // namespace tfjac

@@ -1,8 +1,10 @@
-// Calling the CPU kernels from programs that XLA compiled for the CPU: custom calls of XLA's foreign function interface.
+// Calling an op's kernel from programs that XLA compiled: custom calls of XLA's foreign function interface.
 //
-// <op>_call.cc defines the handlers with TFJAC_DEFINE_XLA_CALL, in libtfjac.so, beside the kernels that they call;
-// <op>_xla.cc registers them with TFJAC_REGISTER_XLA_CALL, in libtfjac_xla.so, and calls them with CallKernel. Shapes have
-// been checked there, when the program was compiled.
+// <op>_call.h has the handler, a struct <Op>Call with a template parameter for the device: it reads operands, results and
+// attributes, and calls Run<Op> with the device. That is defined, and the handler with it by TFJAC_DEFINE_XLA_CALL, in
+// libtfjac.so beside the kernel: in <op>_call.cc for the CPU, where the device is XLA's thread pool, in <op>_kernel_gpu.cc for
+// CUDA, where it is a CallStream. <op>_xla.cc registers the handlers with TFJAC_REGISTER_XLA_CALL, in libtfjac_xla.so, and
+// calls them with CallKernel. Shapes have been checked there, when the program was compiled.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_XLA_CALL_H_
 #define TFJAC_CUSTOM_OPS_COMMON_XLA_CALL_H_
 
@@ -46,14 +48,18 @@ const T* CallOperand(xla::ffi::RemainingArgs operands, int64_t index) {
   return operands.get<xla::ffi::AnyBuffer>(index)->typed_data<T>();
 }
 
-// What a handler returns for what its kernel returned.
-xla::ffi::Error CallStatus(bool enough_memory, const char* op);
+// What a handler returns for the status of its kernel.
+xla::ffi::Error ErrorOf(const absl::Status& status);
 
 }  // namespace tfjac
 
-// Define the handler tfjac_<name>: `function`, bound to operands, results and attributes by `binding`.
-#define TFJAC_DEFINE_XLA_CALL(name, function, binding)                                                           \
-  extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* tfjac_##name(XLA_FFI_CallFrame* call_frame);  \
-  XLA_FFI_DEFINE_HANDLER_SYMBOL(tfjac_##name, function, binding)
+// Define the handlers tfjac_<name>_f32 and tfjac_<name>_f64 of a call, which run on a device of the type `Device`.
+#define TFJAC_DEFINE_XLA_CALL(name, Call, Device)              \
+  TFJAC_DEFINE_XLA_CALL_OF(name##_f32, Call, Device, xla::ffi::F32); \
+  TFJAC_DEFINE_XLA_CALL_OF(name##_f64, Call, Device, xla::ffi::F64)
+#define TFJAC_DEFINE_XLA_CALL_OF(name, Call, Device, dtype)                                                     \
+  using name = Call<Device, dtype>;                                                                             \
+  extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* tfjac_##name(XLA_FFI_CallFrame* call_frame); \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(tfjac_##name, name::Handle, name::Binding())
 
 #endif  // TFJAC_CUSTOM_OPS_COMMON_XLA_CALL_H_

@@ -1,6 +1,6 @@
 // What the XLA kernels share. Each lowers its op to plain HLO, in the form that the twin in tfjac/ops/<op>.py takes for the
-// same sizes, so that it compiles for every backend. On the CPU, where XLA's own Cholesky factorisation and products of
-// matrices fall far behind, some call the op's kernel instead: see call.h.
+// same sizes, so that it compiles for every backend. Where XLA's own Cholesky factorisation and products of matrices fall
+// far behind, and there is a kernel of the op for the CPU or for CUDA, that is called instead: see call.h.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 #define TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_
 
@@ -56,9 +56,10 @@ xla::XlaOp ExpandFactor(const XlaFactor& f);
 xla::XlaOp ZeroLike(xla::XlaOp x);
 xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes);
 
-// Whether a program that is being compiled may call CPU kernels: on the CPU, unless the environment variable TFJAC_XLA is
-// "hlo", which keeps programs free of calls into this process, so that they can be exported. An error for other values.
-absl::StatusOr<bool> MayCallKernels(const tensorflow::XlaOpKernelContext* context);
+// Whether a program that is being compiled may call the kernel of the op <name> for its device: where there is one, unless
+// the environment variable TFJAC_XLA is "hlo", which keeps programs free of calls into this process, so that they can be
+// exported. An error for other values.
+absl::StatusOr<bool> MayCallKernel(const tensorflow::XlaOpKernelContext* context, const char* name);
 
 // The shape of a buffer of a call: row-major.
 xla::Shape RowMajor(xla::PrimitiveType type, absl::Span<const int64_t> sizes);
@@ -70,6 +71,12 @@ absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::Xl
 
 // The a of all factors, then the d of all.
 std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors);
+
+// Registers the handlers tfjac_<name>_f32 and tfjac_<name>_f64 for a platform of XLA; none where they are null.
+class XlaCallRegistrar {
+ public:
+  XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single, XLA_FFI_Handler* twice);
+};
 
 // Registers an XLA kernel in a process that has compiled with XLA before this library was loaded: TensorFlow copies the
 // kernels that REGISTER_XLA_OP names to the devices of the compiler once, at the first compilation.
@@ -85,11 +92,11 @@ class LateXlaRegistrar {
   static const ::tfjac::LateXlaRegistrar late_##Kernel(   \
       op, [](tensorflow::OpKernelConstruction* context) -> tensorflow::OpKernel* { return new Kernel(context); })
 
-// Register the handlers of one op's CPU kernel, which libtfjac.so defines.
-#define TFJAC_REGISTER_XLA_CALL(name)                                                                    \
-  extern "C" XLA_FFI_Error* tfjac_##name##_f32(XLA_FFI_CallFrame*);                                     \
-  extern "C" XLA_FFI_Error* tfjac_##name##_f64(XLA_FFI_CallFrame*);                                     \
-  XLA_FFI_REGISTER_HANDLER(xla::ffi::GetXlaFfiApi(), "tfjac_" #name "_f32", "Host", tfjac_##name##_f32); \
-  XLA_FFI_REGISTER_HANDLER(xla::ffi::GetXlaFfiApi(), "tfjac_" #name "_f64", "Host", tfjac_##name##_f64)
+// Register the handlers of one op's kernels, which libtfjac.so defines: for the CPU, and for CUDA if it was built with that.
+#define TFJAC_REGISTER_XLA_CALL(name)                                                                       \
+  extern "C" XLA_FFI_Handler tfjac_##name##_f32, tfjac_##name##_f64;                                         \
+  extern "C" __attribute__((weak)) XLA_FFI_Handler tfjac_##name##_cuda_f32, tfjac_##name##_cuda_f64;         \
+  static const ::tfjac::XlaCallRegistrar host_##name("Host", #name, tfjac_##name##_f32, tfjac_##name##_f64); \
+  static const ::tfjac::XlaCallRegistrar cuda_##name("CUDA", #name, tfjac_##name##_cuda_f32, tfjac_##name##_cuda_f64)
 
 #endif  // TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_

@@ -1,4 +1,7 @@
 #include <cstdlib>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "custom_ops/common/xla/support.h"
@@ -11,6 +14,12 @@
 
 namespace tfjac {
 namespace {
+
+// The platform and the name of every kernel that can be called.
+std::set<std::pair<std::string, std::string>>& Callable() {
+  static std::set<std::pair<std::string, std::string>> callable;
+  return callable;
+}
 
 // Numbers and integers of one size, bits of the mantissa, the biased exponent of infinity.
 struct IeeeFormat {
@@ -97,7 +106,7 @@ xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes) {
   return xla::Reduce(x, ZeroLike(x), xla::CreateScalarAddComputation(type, x.builder()), axes);
 }
 
-absl::StatusOr<bool> MayCallKernels(const tensorflow::XlaOpKernelContext* context) {
+absl::StatusOr<bool> MayCallKernel(const tensorflow::XlaOpKernelContext* context, const char* name) {
   const char* const set = std::getenv("TFJAC_XLA");
   const absl::string_view wish = set == nullptr ? "" : set;
   if (wish == "hlo") return false;
@@ -105,7 +114,9 @@ absl::StatusOr<bool> MayCallKernels(const tensorflow::XlaOpKernelContext* contex
     return absl::InvalidArgumentError(
         absl::StrCat("The environment variable TFJAC_XLA must be one of call, hlo. Received: '", wish, "'"));
   }
-  return context->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+  const std::string device = context->compiler()->options().device_type.type_string();
+  return (device == tensorflow::DEVICE_CPU_XLA_JIT && Callable().count({"Host", name}) > 0) ||
+         (device == tensorflow::DEVICE_GPU_XLA_JIT && Callable().count({"CUDA", name}) > 0);
 }
 
 xla::Shape RowMajor(xla::PrimitiveType type, absl::Span<const int64_t> sizes) {
@@ -131,6 +142,16 @@ std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors) {
   for (const XlaFactor& f : factors) operands.push_back(f.a);
   for (const XlaFactor& f : factors) operands.push_back(f.d);
   return operands;
+}
+
+XlaCallRegistrar::XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single,
+                                   XLA_FFI_Handler* twice) {
+  if (single == nullptr || twice == nullptr) return;
+  const XLA_FFI_Api* const api = xla::ffi::GetXlaFfiApi();
+  const std::string target = absl::StrCat("tfjac_", name);
+  xla::ffi::Ffi::RegisterStaticHandler(api, target + "_f32", platform, single);
+  xla::ffi::Ffi::RegisterStaticHandler(api, target + "_f64", platform, twice);
+  Callable().emplace(platform, name);
 }
 
 LateXlaRegistrar::LateXlaRegistrar(const char* op,
