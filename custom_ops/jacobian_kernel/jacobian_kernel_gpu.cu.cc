@@ -1,5 +1,7 @@
 #include "custom_ops/jacobian_kernel/jacobian_kernel_gpu.h"
 
+#include <vector>
+
 #include "custom_ops/common/gpu/launch.h"
 #include "custom_ops/common/gpu/product.h"
 #include "custom_ops/common/gpu/sources.h"
@@ -220,21 +222,48 @@ class Walk {
   bool started_ = false;
 };
 
-// Call body(down, row, across, column) for each two blocks that have rows, and each of them with itself, with the places of
-// their first rows in the kernel.
-template <typename T, typename Body>
-int ForEachPair(const Blocks<T>& blocks, const Body& body) {
-  int64_t row = 0;
-  for (int64_t x = 0; x < blocks.count; ++x) {
-    const Factors<T>& down = blocks.block[x];
-    int64_t column = 0;
-    for (int64_t y = 0; y <= x; ++y) {
-      const Factors<T>& across = blocks.block[y];
-      const bool rows = down.n * down.m > 0 && across.n * across.m > 0;
-      if (rows) TFJAC_RETURN_IF_ERROR(body(down, row, across, column));
-      column += across.n * across.m;
+// Some examples of a block of rows.
+template <typename T>
+struct Piece {
+  std::vector<Factor<T>> factor;
+  Factors<T> factors;
+  int64_t row;  // of the kernel, where the first of its rows is
+
+  Piece(const Factors<T>& block, int64_t begin, int64_t end, int64_t row_of_block)
+      : factor(block.factor, block.factor + block.count),
+        factors{end - begin, block.m, block.p, block.count, factor.data()},
+        row(row_of_block + begin * block.m) {
+    for (Factor<T>& f : factor) {
+      f.a = RowOfA(f, begin, 0, 0);
+      f.d = RowOfD(f, block.m, begin, 0, 0, 0);
     }
-    row += down.n * down.m;
+  }
+  Piece(Piece&&) = default;  // a copy's factors would be those of the original
+};
+
+// The blocks that have rows, in pieces: the weights of two of them, for kTermsAtOnce terms, fit in kPanelBytes.
+template <typename T>
+std::vector<Piece<T>> PiecesOf(const Blocks<T>& blocks) {
+  constexpr int64_t kTermsAtOnce = 4;
+  int64_t most = 1;
+  while (4 * most * most * kTermsAtOnce * static_cast<int64_t>(sizeof(T)) <= kPanelBytes) most *= 2;
+  std::vector<Piece<T>> pieces;
+  int64_t row = 0;
+  for (int64_t k = 0; k < blocks.count; ++k) {
+    const Factors<T>& block = blocks.block[k];
+    for (int64_t begin = 0; block.m > 0 && begin < block.n; begin += most) {
+      pieces.emplace_back(block, begin, SmallerOf(begin + most, block.n), row);
+    }
+    row += block.n * block.m;
+  }
+  return pieces;
+}
+
+// Call body(down, across) for each two pieces, and each of them with itself.
+template <typename T, typename Body>
+int ForEachPair(const std::vector<Piece<T>>& pieces, const Body& body) {
+  for (size_t x = 0; x < pieces.size(); ++x) {
+    for (size_t y = 0; y <= x; ++y) TFJAC_RETURN_IF_ERROR(body(pieces[x], pieces[y]));
   }
   return 0;
 }
@@ -242,17 +271,17 @@ int ForEachPair(const Blocks<T>& blocks, const Body& body) {
 template <typename T>
 int JacobianKernel(void* stream, const Blocks<T>& blocks, T* kernel, void* workspace) {
   const int64_t size = RowsOf(blocks);
-  return ForEachPair(blocks, [&](const Factors<T>& down, int64_t row, const Factors<T>& across, int64_t column) {
-    const Target<T> target{kernel + row * size + column, kernel + column * size + row, size};
-    return Walk<T>(stream, down, across, target, workspace).Run();
+  return ForEachPair(PiecesOf(blocks), [&](const Piece<T>& down, const Piece<T>& across) {
+    const Target<T> target{kernel + down.row * size + across.row, kernel + across.row * size + down.row, size};
+    return Walk<T>(stream, down.factors, across.factors, target, workspace).Run();
   });
 }
 
 template <typename T>
 int Workspace(void* stream, const Blocks<T>& blocks, int64_t* bytes) {
   *bytes = 0;
-  return ForEachPair(blocks, [&](const Factors<T>& down, int64_t, const Factors<T>& across, int64_t) {
-    *bytes = LargerOf(*bytes, Walk<T>(stream, down, across, Target<T>{}, nullptr).bytes());
+  return ForEachPair(PiecesOf(blocks), [&](const Piece<T>& down, const Piece<T>& across) {
+    *bytes = LargerOf(*bytes, Walk<T>(stream, down.factors, across.factors, Target<T>{}, nullptr).bytes());
     return 0;
   });
 }

@@ -4,7 +4,8 @@
 // What two blocks of rows, or one with itself, have in the kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile
 // by tile, of one block its lower triangle, many terms in one pass. For a factor with one position of use the terms are
 // its groups, and the weights a aᵀ, over examples only; factors that share d share a term. For several positions of use
-// the term is a part of the factor's rows, formed in the workspace, without weights.
+// the term is a part of the factor's rows, formed in the workspace, without weights. Blocks of many examples are cut into
+// pieces, so that the workspace does not grow with the kernel.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 

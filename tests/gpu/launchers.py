@@ -160,11 +160,16 @@ class Launchers:
 
     def workspace(self, op, dtype, sizes):
         """Allocate the workspace that an op asks for: bytes that make not-a-numbers, with guards."""
-        size = ctypes.c_int64()
-        self.call(f"{op}_workspace", dtype, ctypes.byref(sizes), ctypes.byref(size))
-        workspace = Guarded(self.arrays, (size.value + _ALIGNMENT,), np.dtype(np.int8))
+        size = self.workspace_size(op, dtype, sizes)
+        workspace = Guarded(self.arrays, (size + _ALIGNMENT,), np.dtype(np.int8))
         workspace.pointer += -workspace.pointer % _ALIGNMENT
         return workspace
+
+    def workspace_size(self, op, dtype, sizes) -> int:
+        """Give the bytes of workspace that an op asks for."""
+        size = ctypes.c_int64()
+        self.call(f"{op}_workspace", dtype, ctypes.byref(sizes), ctypes.byref(size))
+        return size.value
 
     def call(self, name, dtype, *arguments):
         """Call a launcher.

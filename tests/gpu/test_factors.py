@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.gpu.launchers import ALWAYS_LIBRARY, NEVER_LIBRARY
+from tests.gpu.launchers import ALWAYS_LIBRARY, NEVER_LIBRARY, blocks_of
 from tests.gpu.problems import CASES, STACKS, Problem, random_case, stack_of, tolerance
 
 USES = {"own": NEVER_LIBRARY, "library": ALWAYS_LIBRARY}
@@ -29,6 +29,14 @@ def test_kernel_of_several_blocks(case, launchers, dtype, rng):
     rows = np.concatenate([problem.rows() for problem in stack])
     np.testing.assert_allclose(found, rows @ rows.T, **tolerance(dtype))
     np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("n", [2_000, 20_000, 200_000])
+def test_workspace_does_not_grow_with_the_number_of_examples(n, launchers, dtype, rng):
+    """Nor with the square of it, as the kernel does, which is 160 GB of float32 for the last."""
+    problem = launchers.problem(Problem(rng, n, 1, [(1, 1, 3, 2, "gio"), (2, 1, 2, 3, "gio")]), dtype)
+    for op, sizes in (("jacobian_kernel", blocks_of(problem)), ("jacobian_gram", problem.factors)):
+        assert 0 < launchers.workspace_size(op, dtype, sizes) < 150 * 2**20
 
 
 def check_gram(launchers, problem, dtype):
