@@ -246,7 +246,7 @@ class WantedAxes:
 
 def _takes_rows(op):
     """Whether `op` is a slice with other rows than what it slices."""
-    return facts_of(op).takes == "a slice" and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
+    return facts_of(op).takes in ("a slice", "a strided slice") and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
 
 
 def describe(axis):

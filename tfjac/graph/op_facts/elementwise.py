@@ -101,6 +101,14 @@ def _ones(known, output, given):
     return [Size()] * output.shape.num_elements() if output.shape.is_fully_defined() else None
 
 
+def _where_not_positive(limit):
+    return limit is not None and (limit <= 0).all()
+
+
+def _where_not_negative(limit):
+    return limit is not None and (limit >= 0).all()
+
+
 def _cast(output, value_of):
     value = value_of(output.op.inputs[0])
     return None if value is None else np.asarray(value).astype(output.dtype.as_numpy_dtype)
@@ -184,23 +192,36 @@ declare("BiasAddGrad", conversion=_bias_add_grad)
 
 declare("Add AddV2", arithmetic="sum", linear="in all", vanishes="where all do", shifts=True, value=of_inputs(np.add))
 declare("AddN", linear="in all", vanishes="where all do")
-declare("Sub", arithmetic="difference", linear="in all", vanishes="where all do", shifts=True)
-declare("Sub", value=of_inputs(np.subtract))
+declare(
+    "Sub",
+    arithmetic="difference",
+    linear="in all",
+    vanishes="where all do",
+    shifts=True,
+    value=of_inputs(np.subtract),
+)
 declare("Neg", arithmetic="negative", linear="in the first", value=of_inputs(np.negative))
-declare("Mul", arithmetic="product", linear="in each", multiplies=True)
-declare("Mul", entries=_products, value=of_inputs(np.multiply))
+declare(
+    "Mul",
+    arithmetic="product",
+    linear="in each",
+    multiplies=True,
+    entries=_products,
+    value=of_inputs(np.multiply),
+)
 declare("MulNoNan", linear="in each", multiplies=True)
 declare("Div RealDiv", arithmetic="quotient", linear="in the first")
-declare("DivNoNan CheckNumerics CheckNumericsV2", linear="in the first")
-declare("CheckNumerics CheckNumericsV2", repeatable=True)
+declare("DivNoNan", linear="in the first")
+declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
-declare("Cast", kind="cast", linear="in the first", shifts=True, entries=_first, value=_cast)
-declare("EnsureShape", elements="in order", linear="in the first")
+declare("Cast", kind="cast", columns="the same", linear="in the first", shifts=True, entries=_first, value=_cast)
+declare("Real", columns="the same")
+declare("Conj", columns="conjugated")
+declare("Complex", columns="of one part")
+declare("EnsureShape", elements="in order", columns="the same", linear="in the first")
 declare("StopGradient", kind="stop", gradient=Gradient(_passed_on, when=_is_mean_in_a_gradient))
-declare("Maximum", vanishes=lambda limit: limit is not None and (limit <= 0).all(), shifts=True)
-declare(MINIMUM, vanishes=lambda limit: limit is not None and (limit >= 0).all(), shifts=True)
-declare("Maximum", value=of_inputs(np.maximum))
-declare(MINIMUM, value=of_inputs(np.minimum))
+declare("Maximum", vanishes=_where_not_positive, shifts=True, value=of_inputs(np.maximum))
+declare(MINIMUM, vanishes=_where_not_negative, shifts=True, value=of_inputs(np.minimum))
 declare("ClipByValue", shifts=True)
 declare("Cos Cosh Erfc Exp Log Rsqrt Sigmoid Softplus", vanishes="never")
 
@@ -218,8 +239,11 @@ declare("LogicalAnd", value=of_inputs(np.logical_and))
 declare("OnesLike", looks_at="shapes", vanishes="never", entries=_ones)
 declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.zeros_like))
 
-declare("SquaredDifference", vanishes="where all do")
-declare("SquaredDifference", gradient=differentiated_as(_squared_difference, when=_is_complex))
+declare(
+    "SquaredDifference",
+    vanishes="where all do",
+    gradient=differentiated_as(_squared_difference, when=_is_complex),
+)
 declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
 declare("SoftsignGrad", gradient=differentiated_as(_softsign))
@@ -229,3 +253,4 @@ declare(
     "FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient FakeQuantWithMinMaxArgsGradient",
     gradient=TAKEN_FOR_CONSTANT,
 )
+declare("SparseAddGrad", gradient=TAKEN_FOR_CONSTANT)

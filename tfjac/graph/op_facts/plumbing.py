@@ -1,4 +1,4 @@
-"""Ops that compute nothing: constants, parameters, variables that are read, and what passes values on."""
+"""Ops that compute nothing: constants, parameters, variables, what passes values on, side effects."""
 
 import numpy as np
 
@@ -22,13 +22,14 @@ declare("Const", kind="constant")
 declare("Placeholder", kind="parameter", repeatable=True)
 declare("NoOp", kind="nothing")
 declare("VarHandleOp", kind="handle", repeatable=True)
-declare("ReadVariableOp", kind="read", repeatable=True)
+declare("ReadVariableOp", kind="read", columns="the same", repeatable=True)
 declare("VarIsInitializedOp", repeatable=True)
 declare(
     "Identity",
     kind="identity",
     elementwise="as it is",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_identity,
     sizes=_passed_on,
@@ -43,4 +44,8 @@ declare(
     axes_of_body=_identities,
     sizes=lambda known, output, given: given[output.value_index],
 )
-declare("Snapshot", elements="in order", linear="in the first")
+declare("Assert", kind="assertion", repeatable=True)
+declare("Print PrintV2 DebugIdentityV2", repeatable=True)
+declare("LookupTableFindV2 LookupTableSizeV2", repeatable=True)
+declare("AllToAll CollectivePermute CrossReplicaSum NcclAllReduce NcclBroadcast NcclReduce", repeatable=True)
+declare("Snapshot", elements="in order", columns="the same", linear="in the first")

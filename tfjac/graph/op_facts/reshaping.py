@@ -194,6 +194,7 @@ def _first(known, output, given):
 declare(
     "Reshape",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_reshape,
     sizes=_reshaped_sizes,
@@ -203,21 +204,30 @@ declare(
 declare(
     "ExpandDims",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_expand_dims,
     sizes=_expanded_sizes,
     entries=_first,
 )
-declare("Squeeze", elements="in order", linear="in the first", example_axis=_squeeze, entries=_first)
+declare(
+    "Squeeze",
+    elements="in order",
+    columns="the same",
+    linear="in the first",
+    example_axis=_squeeze,
+    entries=_first,
+)
 declare(
     "Transpose",
     elements="permuted",
+    columns="transposed",
     linear="in the first",
     example_axis=_transpose,
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
-declare("ConjugateTranspose", example_axis=_transpose)
+declare("ConjugateTranspose", columns="transposed conjugates", example_axis=_transpose)
 declare(
     "Tile",
     elements="copied",

@@ -142,7 +142,7 @@ declare(
     "StridedSlice",
     elements="copied",
     linear="in the first",
-    takes="a slice",
+    takes="a strided slice",
     example_axis=_strided_slice,
     entries=_one_entry,
     value=_one_element,

@@ -1,10 +1,10 @@
-"""Normalisation over batches and classes, and the losses that go with it."""
+"""Whole layers in one op: normalisation over batches and classes, the losses that go with it, a block of LSTMs."""
 
 import tensorflow as tf
 
 from tfjac.graph.example_rules import NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import differentiated_as
+from tfjac.graph.gradients import differentiated_as, refused
 from tfjac.graph.op_facts.convolutions import first_axis, same_rows
 
 
@@ -48,3 +48,4 @@ declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", exa
 declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
 declare("LRN", example_axis=first_axis(0))
 declare("LRNGrad", example_axis=first_axis(0, 1, 2))
+declare("BlockLSTMV2", gradient=refused("it takes the gates to be in another order"))
