@@ -148,6 +148,22 @@ def types_where(holds):
     return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
 
 
+def registering(table):
+    """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
+
+    Layers above have tables of their own, by the same names.
+    """
+
+    def rule(*op_types):
+        def register(function):
+            table.update(dict.fromkeys(op_types, function))
+            return function
+
+        return register
+
+    return rule
+
+
 # ------------------------------------------------------------------------------------------------- what an op is
 
 

@@ -3,10 +3,9 @@
 from tfjac.graph import gradients
 from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     control_flow,
-    convolutions,
+    convolution,
     custom_gradients,
     elementwise,
-    images,
     indexing,
     joining,
     layers,
@@ -18,9 +17,10 @@ from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     python,
     reductions,
     reshaping,
+    resizing,
     scattering,
     segments,
-    shapes,
+    sizes,
     slicing,
 )
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph.example_rules import NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import differentiated_as, refused
-from tfjac.graph.op_facts.convolutions import first_axis, same_rows
+from tfjac.graph.op_facts.convolution import first_axis, same_rows
 
 
 def _batch_norm(op, axis, wanted):

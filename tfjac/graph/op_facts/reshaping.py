@@ -6,7 +6,7 @@ from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, know
 from tfjac.graph.facts import declare
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
-from tfjac.graph.op_facts.shapes import SHAPE
+from tfjac.graph.op_facts.sizes import SHAPE
 from tfjac.graph.static_values import static_value
 from tfjac.graph.symbolic_sizes import Size, product
 from tfjac.graph.vectorising import by_known_lists

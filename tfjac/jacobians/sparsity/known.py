@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph import captured_tensor, references, shape_only
 from tfjac.graph.facts import facts_of, is_parameter
-from tfjac.jacobians.sparsity.rules.registry import has_rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import has_rule
 from tfjac.jacobians.sparsity.running import can_run, run
 
 
