@@ -189,7 +189,8 @@ def is_branching(op):
 
 def functions_of_stateful(op):
     """Return the attributes that name the functions that `op` runs, where it is stateful; none for other ops."""
-    return facts_of(op).functions if op.op_def.is_stateful else ()
+    functions = facts_of(op).functions
+    return functions if functions and op.op_def.is_stateful else ()
 
 
 def is_constant(op):

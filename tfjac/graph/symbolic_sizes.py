@@ -95,6 +95,11 @@ class SymbolicSizes:
         return rule and rule(self, output, given)
 
 
+def of_first(known, output, given):
+    """The sizes, or entries, of ops whose output has those of the first input: a fact for `sizes` and `entries`."""
+    return given[0]
+
+
 def axes(tensor):
     """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
     if tensor.shape.is_fully_defined():

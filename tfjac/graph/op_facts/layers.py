@@ -6,6 +6,7 @@ from tfjac.graph.example_rules import NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
+from tfjac.graph.symbolic_sizes import of_first
 
 
 def _batch_norm(op, axis, wanted):
@@ -37,13 +38,9 @@ def _softmax_cross_entropy(op, logits, labels):
     return loss, tf.nn.softmax(logits) * tf.reduce_sum(labels, -1, keepdims=True) - labels
 
 
-def _same_sizes(known, output, given):
-    return given[0]
-
-
 declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", example_axis=_batch_norm)
 declare("FusedBatchNormV3", sizes=same_rows)
-declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=_same_sizes)
+declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=of_first)
 declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)
 declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
 declare("LRN", example_axis=first_axis(0))

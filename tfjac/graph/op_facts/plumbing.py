@@ -4,6 +4,7 @@ import numpy as np
 
 from tfjac.graph.facts import declare
 from tfjac.graph.static_values import of_inputs
+from tfjac.graph.symbolic_sizes import of_first
 
 
 def _identity(op, axis, wanted):
@@ -12,10 +13,6 @@ def _identity(op, axis, wanted):
 
 def _identities(op, outputs, wanted):
     return [outputs.get(k) for k in range(len(op.inputs))]
-
-
-def _passed_on(known, output, given):
-    return given[0]
 
 
 declare("Const", kind="constant")
@@ -32,8 +29,8 @@ declare(
     columns="the same",
     linear="in the first",
     example_axis=_identity,
-    sizes=_passed_on,
-    entries=_passed_on,
+    sizes=of_first,
+    entries=of_first,
     value=of_inputs(np.asarray),
 )
 declare(

@@ -156,7 +156,6 @@ def _roll(op, inputs, stacked):
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-
 declare(
     f"Sum {MEAN} Max Min Prod",
     example_axis=_reduce,

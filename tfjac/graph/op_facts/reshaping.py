@@ -8,7 +8,7 @@ from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import SHAPE
 from tfjac.graph.static_values import static_value
-from tfjac.graph.symbolic_sizes import Size, product
+from tfjac.graph.symbolic_sizes import Size, of_first, product
 from tfjac.graph.vectorising import by_known_lists
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
@@ -184,12 +184,7 @@ def _expanded_sizes(known, output, given):
     return [*given[0][:at], Size(), *given[0][at:]]
 
 
-def _first(known, output, given):
-    return given[0]
-
-
 # ---------------------------------------------------------------------------------------------------------------- facts
-
 
 declare(
     "Reshape",
@@ -198,7 +193,7 @@ declare(
     linear="in the first",
     example_axis=_reshape,
     sizes=_reshaped_sizes,
-    entries=_first,
+    entries=of_first,
     shortcut=by_known_lists(lambda c, sizes: [[c, *sizes]]),
 )
 declare(
@@ -208,7 +203,7 @@ declare(
     linear="in the first",
     example_axis=_expand_dims,
     sizes=_expanded_sizes,
-    entries=_first,
+    entries=of_first,
 )
 declare(
     "Squeeze",
@@ -216,7 +211,7 @@ declare(
     columns="the same",
     linear="in the first",
     example_axis=_squeeze,
-    entries=_first,
+    entries=of_first,
 )
 declare(
     "Transpose",
