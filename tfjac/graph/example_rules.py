@@ -2,7 +2,7 @@
 
 A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis`, `SHARED`, or None where the
 outputs in question do not depend on it; it raises `NoRule` where the op combines slices of different examples.
-`wanted.shape(tensor)` gives static shapes. A rule of an op with a body of its own is given the axes of the outputs as a
+`wanted.shape(tensor)` gives static shapes. A rule of an op that runs bodies is given the axes of the outputs as a
 dict by index, in place of the one axis. The rules stand among the facts of their ops, in `op_facts`.
 """
 

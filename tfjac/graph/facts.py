@@ -151,7 +151,7 @@ def types_where(holds):
 def registering(table):
     """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
 
-    Layers above have tables of their own, by the same names.
+    Layers above keep tables by the same names.
     """
 
     def rule(*op_types):

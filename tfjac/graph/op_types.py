@@ -14,7 +14,7 @@ DECISIONS = types_where(lambda facts: facts.elementwise == "decision")
 """Values pass through these, gradients do not."""
 
 GRADIENTS = types_where(lambda facts: facts.elementwise == "gradient")
-"""The gradients that TensorFlow takes of some of these by ops of their own."""
+"""Ops by which TensorFlow takes the gradients of some of these."""
 
 ELEMENTWISE = types_where(lambda facts: facts.elementwise is not None)
 """All of these, and what moves nothing."""

@@ -37,7 +37,7 @@ DECISIONS = """
 _OF_COTANGENT_FIRST = "EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad"
 _OF_COTANGENT_SECOND = "ReciprocalGrad RsqrtGrad SigmoidGrad SqrtGrad TanhGrad"
 GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} InvGrad SoftsignGrad"
-"""The gradients that TensorFlow takes of some of these by ops of their own: of two tensors of one shape."""
+"""Ops by which TensorFlow takes the gradients of some of these, each of two tensors of one shape."""
 
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
@@ -102,7 +102,7 @@ def _cast(output, value_of):
     return None if value is None else np.asarray(value).astype(output.dtype.as_numpy_dtype)
 
 
-# ------------------------------------------------------------------------------------------------------------ gradients
+# -------------------------------------------------------------------------------- gradients, conversions to many slices
 
 
 def _is_mean_in_a_gradient(op, ops):
@@ -172,7 +172,7 @@ def _bias_add_grad(op, inputs, stacked):
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-# A type stands in one of the lists above, and may have a statement of its own besides.
+# A type is in one of the lists above. What is said of it alone comes further down.
 declare(UNARY, elementwise="unary", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(SEVERAL_INPUTS, elementwise="several inputs", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(DECISIONS, elementwise="decision", example_axis=_broadcast, sizes=_broadcast_sizes)

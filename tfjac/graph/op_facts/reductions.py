@@ -93,7 +93,7 @@ def _reduced_by(function):
     return lambda output, value_of: None if output.op.get_attr("keep_dims") else of_whole(output, value_of)
 
 
-# ------------------------------------------------------------------------------------------------------------ gradients
+# -------------------------------------------------------------------------------- gradients, conversions to many slices
 
 
 def _euclidean_norm(op, cotangent):

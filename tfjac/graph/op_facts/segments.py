@@ -42,7 +42,7 @@ def _is_table(tensor, wanted):
     return wanted.depends_on_no_data(tensor)
 
 
-# ------------------------------------------------------------------------------------------------------------ gradients
+# -------------------------------------------------------------------------------- gradients, conversions to many slices
 
 
 def _segment_mean(op, cotangent):
