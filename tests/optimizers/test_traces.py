@@ -21,7 +21,7 @@ import tfjac
 from tests.optimizers.data_places import NEW, OLD, PLACES, Box
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
 from tfjac.optimizers.keras import levenberg_marquardt
-from tfjac.optimizers.minimisation import minimiser
+from tfjac.optimizers.fitting import traced as traced_module
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_functions_and_variables_are_not_kept_alive():
 @pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""
-    b, kept = start(), importlib.import_module("tfjac.optimizers.least_squares")._TRACES
+    b, kept = start(), importlib.import_module("tfjac.optimizers.fitting.least_squares")._TRACES
     assert kept._size < 10
     monkeypatch.setattr(kept, "_size", 1)
 

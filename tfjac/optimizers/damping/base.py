@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive
+from tfjac.arguments import positive
 
 
 class Proposal(NamedTuple):

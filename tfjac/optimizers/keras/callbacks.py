@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 
+from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.minimisation.convergence import status_after, tolerances
-from tfjac.optimizers.options import positive_integer
+from tfjac.optimizers.loop.converge import status_after, tolerances
 from tfjac.optimizers.statuses import Status
 
 

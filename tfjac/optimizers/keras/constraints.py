@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.problem.variables import variable_name
-from tfjac.optimizers.steps.bounds import Box
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.variables import variable_name
 
 
 def into_bounds(variables):

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.arguments import positive, positive_integer
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.execution.streamed.recursion import Memory
+from tfjac.optimizers.execution.streamed.windows import Windows
+from tfjac.optimizers.keras.arguments import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.keras.fitting import callbacks_of_fit
-from tfjac.optimizers.keras.refusals import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
-from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
-from tfjac.optimizers.streaming.recursion import Memory
-from tfjac.optimizers.streaming.windows import Windows
 
 EPOCH = "epoch"
 

@@ -6,45 +6,46 @@ from functools import partial
 import keras
 import tensorflow as tf
 
+from tfjac.arguments import choice, positive, positive_integer, recipe
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
 from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.keras.configuration import deserialized, serialized
-from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
-from tfjac.optimizers.keras.gram_batches import GramOptions
-from tfjac.optimizers.keras.readings import Readings
-from tfjac.optimizers.keras.refusals import (
+from tfjac.optimizers.damping.scaling import get_scaling
+from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas
+from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
     check_callbacks,
     check_tracing,
     check_trainable,
+    deserialized,
     refuse_constraints,
     refuse_learning_rate,
     refuse_options,
+    serialized,
 )
+from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
+from tfjac.optimizers.keras.diagnostics import StepDiagnostics
+from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.state import StateVariables
-from tfjac.optimizers.options import choice, positive, positive_integer, recipe
-from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
-from tfjac.optimizers.problem.variables import checked_variables, variable_name
-from tfjac.optimizers.replicas import check_strategy, has_replicas, joined, on_all_replicas
+from tfjac.optimizers.loop.acceleration import get_acceleration
+from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
+from tfjac.optimizers.loop.records import Method
+from tfjac.optimizers.loop.step import take_step
+from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
-from tfjac.optimizers.solvers.widened import checked_gram_dtype
+from tfjac.optimizers.solvers.precision import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.acceleration import get_acceleration
-from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_step
-from tfjac.optimizers.steps.records import Method
-from tfjac.optimizers.steps.scaling import get_scaling
-from tfjac.optimizers.steps.step import take_step
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
+from tfjac.optimizers.variables import checked_variables, variable_name
 
 _GOING_ON = (Status.RUNNING, Status.REJECTED)
 """After these, another step on the same loss may lower it."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
-class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
+class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares, or of convex functions, that the loss is.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
@@ -211,11 +212,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         if self._steps_per_batch > 1:
             return self._advance_repeatedly(variables, replicas)
 
-        def problem(tensors, copies):
+        def objective(tensors, copies):
             loss, gradients = tensors
-            return problem_of_loss(loss, copies, gradients, self._verify)
+            return objective_of_loss(loss, copies, gradients, self._verify)
 
-        self._advance(joined(replicas, problem, variables))
+        self._advance(joined(replicas, objective, variables))
 
     def _sum_up(self, replicas):
         """Add a batch to the sums that steps are solved with, and take them where they are complete."""
@@ -235,12 +236,12 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         def unfinished(count, status):
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
-        def problem(loss, copies):
+        def objective(loss, copies):
             (here,) = replay([loss], reread=copies)
-            return problem_of_loss(here, copies, verify=self._verify)
+            return objective_of_loss(here, copies, verify=self._verify)
 
         def step(count, _):
-            return count + 1, self._advance(joined(replicas, problem, variables)).status
+            return count + 1, self._advance(joined(replicas, objective, variables)).status
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
@@ -271,11 +272,11 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
-        def problem(tensors, copies):
-            return problem_of_residuals(tensors, copies, self._verify)
+        def objective(tensors, copies):
+            return objective_of_residuals(tensors, copies, self._verify)
 
         def advance(tensors):
-            step = lambda replicas: self._advance(joined(replicas, problem, variables))  # noqa: E731
+            step = lambda replicas: self._advance(joined(replicas, objective, variables))  # noqa: E731
             return on_all_replicas(step, variables, tensors)
 
         if not tf.executing_eagerly():
@@ -290,18 +291,18 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         trace = self._traces.get(traced, variables, options, trace)
         return trace(*traced.data(args))
 
-    def _advance(self, problem):
+    def _advance(self, objective):
         state = self._state.read()
         if self._method.evidence:
-            self._state.write_precisions(first_precisions(problem, self._state.read_precisions()))
+            self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
-            precisions, state, report = take_regularised_step(problem, precisions, state, self._method)
+            precisions, state, report = take_regularised_step(objective, precisions, state, self._method)
             self._state.write_precisions(precisions)
         elif self._memory is not None:
-            state, report = self._memory.take_step(problem, state, self._method)
+            state, report = self._memory.take_step(objective, state, self._method)
         else:
-            state, report = take_step(problem, state, self._method, box_of_constraints(problem.variables))
-        self._sizes = problem.sizes
+            state, report = take_step(objective, state, self._method, box_of_constraints(objective.variables))
+        self._sizes = objective.sizes
         self._state.write_state(state)
         self._state.write_report(report)
         self._iterations.value.assign_add(1)

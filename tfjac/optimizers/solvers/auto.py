@@ -3,15 +3,15 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive
+from tfjac.arguments import positive
 from tfjac.optimizers.solvers.base import Choice, Solver
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
-from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.sparse import SparseSolver
 
 SMALL = 256

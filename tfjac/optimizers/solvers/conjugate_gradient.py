@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import choice, positive, positive_integer
+from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
 

@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.linearisation import Coupled
-from tfjac.optimizers.options import choice, positive, positive_integer
+from tfjac.arguments import choice, positive, positive_integer
+from tfjac.optimizers.linear_model import Coupled
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver, conjugate_gradients
 from tfjac.optimizers.solvers.schur import elimination_of

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive, positive_integer
+from tfjac.arguments import positive, positive_integer
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 

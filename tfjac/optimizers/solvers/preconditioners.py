@@ -7,7 +7,7 @@ from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.jacobians.factors.kronecker import kronecker_product
-from tfjac.optimizers.linearisation.elimination import is_read_by_rows
+from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 
 LARGEST_SIDE = 4096
 """Of Kronecker factors: a matrix of more rows takes too long to invert."""

@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.optimizers.linearisation import Elimination, Touched
-from tfjac.optimizers.linearisation.elimination import WIDEST
+from tfjac.optimizers.linear_model import Elimination, Touched
+from tfjac.optimizers.linear_model.elimination import WIDEST
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
