@@ -1,4 +1,4 @@
-"""Options given by name or as an object: one lookup and one error for damping, scaling and solver alike."""
+"""Checks of arguments: options given by name or as an object, numbers, pairs; one lookup and one error for all."""
 
 import difflib
 import numbers
@@ -71,14 +71,3 @@ def positive_integer(argument, value):
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
     return int(value)
-
-
-def recipe(parts, *others):
-    """Return what parts of the method, and other options, amount to, hashable: of parts, class and attributes.
-
-    None where a part is of a class that is not this package's, which may depend on anything.
-    """
-    attributes = [tuple(sorted(vars(part).items())) for part in parts]
-    known = all(type(part).__module__.startswith("tfjac.") for part in parts)
-    plain = all(isinstance(value, (bool, int, float, str, type(None))) for items in attributes for _, value in items)
-    return (*zip(map(type, parts), attributes), *others) if known and plain else None

@@ -20,15 +20,15 @@ import tensorflow as tf
 import tfjac
 from tests.optimizers.data_places import NEW, OLD, PLACES, Box
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
+from tfjac.optimizers.fitting import traced
 from tfjac.optimizers.keras import levenberg_marquardt
-from tfjac.optimizers.fitting import traced as traced_module
 
 
 @pytest.fixture
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((minimiser, "Minimisation"), (levenberg_marquardt, "take_step")):
+    for module, name in ((traced, "Iteration"), (levenberg_marquardt, "take_step")):
         original = getattr(module, name)
         counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
         monkeypatch.setattr(module, name, counted)

@@ -3,16 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive, positive_integer
-from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.damping.scaling import get_scaling
+from tfjac.arguments import positive_integer
 from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
 from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.loop.converge import status_after, tolerances
-from tfjac.optimizers.loop.records import Method, Outcome, State
-from tfjac.optimizers.solvers import CholeskySolver
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Outcome, State
 from tfjac.optimizers.statuses import Status
 
 
@@ -61,8 +59,7 @@ def least_squares_by_parts(
     if position.ndim != 1 or not position.size:
         raise ValueError(f"start must be a vector of parameters. Received: an array of shape {position.shape}")
     tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))
-    solver, min_gain = CholeskySolver(), positive("min_gain", min_gain, below=1)
-    method = Method(get_damping(damping), get_scaling(scaling), solver, 1, min_gain)
+    method = Method.of(damping, scaling, "cholesky", 1, min_gain)
     descent = _Descent(total, method, (ftol, xtol, gtol), callback)
     with Interrupts() as interrupts:
         return descent.run(position, positive_integer("max_steps", max_steps), interrupts)
@@ -82,18 +79,18 @@ class _Descent:
         rejected = promised = tf.zeros([], position.dtype)
         while status is Status.RUNNING:
             start = _start(here, position)
-            pending, state, usable, report = propose(start, state, self._method, rejected, promised)
+            awaited, state, usable, report = propose(start, state, self._method, rejected, promised)
             if not usable or self.steps == max_steps:
                 status = Status.MAX_STEPS if usable else Status(int(report.status))
                 break
-            end = position + pending.step.numpy()
+            end = position + awaited.step.numpy()
             try:
                 there, self.steps = self._at(end), self.steps + 1
             except KeyboardInterrupt:
                 status, interrupts.pending = Status.INTERRUPTED, False
                 break
             cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, here.cost - there.cost))
-            state, report, promised = judged(start, pending, state, self._method, cost, gain)
+            state, report, promised = judged(start, awaited, state, self._method, cost, gain)
             status = Status(int(status_after(report, limits, first_cost)))
             if status is Status.STALLED:
                 status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
@@ -146,4 +143,4 @@ def _coarsest(*arrays):
 def _start(here, position):
     gram = tf.constant(here.gram)
     equations = Equations(gram, tf.constant(here.gradient), tf.zeros_like(gram[0]))
-    return Start(equations, [], tf.constant(position), tf.constant(here.cost, position.dtype))
+    return Start(equations, tf.constant(position), tf.constant(here.cost, position.dtype))

@@ -3,11 +3,10 @@
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.optimizers.conditions.conditions import GivenConditions
-from tfjac.optimizers.fitting.many_fits import batched_least_squares
+from tfjac.optimizers.fitting.many_fits import batched_least_squares, refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
-from tfjac.optimizers.loop.options import Settings, check_known
+from tfjac.optimizers.loop.options import Options, Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
@@ -35,7 +34,18 @@ def least_squares(
     batch_dims=0,
     chunk_size=None,
     devices=None,
-    **options,
+    loss=None,
+    loss_scale=None,
+    damping=None,
+    scaling="more",
+    solver="auto",
+    max_attempts=30,
+    min_gain=1e-3,
+    gram_dtype=None,
+    acceleration=None,
+    window=1,
+    jit_compile=False,
+    **unknown,
 ):
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
 
@@ -117,81 +127,52 @@ def least_squares(
     the last step. The first call traces, which takes longer than most minimisations.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
     """
-    check_known(options, *_ARGUMENTS)
-    flat = checked_variables(tf.nest.flatten(variables))
-    check_within_reach(flat)
-    if choice("batch_dims", batch_dims, (0, 1)):
-        others = {
-            "prior": prior, "equality": equality, "manifolds": manifolds, "callback": callback, "verbose": verbose,
-            "time_limit": time_limit, "checkpoint": checkpoint,
-        }  # fmt: skip
-        options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
-        return batched_least_squares(
-            residuals, variables, max_steps, args, bounds, fixed, chunk_size, devices, others, options
-        )
-    if devices is not None:
-        raise ValueError(
-            "devices is for batch_dims=1: many fits are shared out among them. For one problem, use "
-            f"tf.distribute.MirroredStrategy and LevenbergMarquardt. Received: devices={devices!r}"
-        )
-    if chunk_size is not None:
-        raise ValueError(
-            f"chunk_size is for batch_dims=1: how many of many fits are under way. Received: chunk_size={chunk_size!r}"
-        )
-    limits = _Limits(
-        variables, max_steps, bounds, fixed, prior, equality, manifolds, callback, verbose, time_limit, checkpoint
-    )
-    settings = Settings.of(flat, limits.conditions, {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options})
+    options = Options.of(locals(), unknown)
+    if choice("batch_dims", options.batch_dims, (0, 1)):
+        return batched_least_squares(residuals, variables, args, options)
+    refuse_without_batches(options)
+    flat = _checked(variables)
+    limits = _Limits(variables, options)
+    settings = Settings.of(options, flat, limits.conditions)
     args = as_data(args, flat)
-    residuals = function_of_data(residuals, variables, args)
-    traced = TracedResiduals(traceable(residuals, flat).get_concrete_function(*args), flat)
+    traced = TracedResiduals(
+        traceable(function_of_data(residuals, variables, args), flat).get_concrete_function(*args), flat
+    )
 
-    def minimiser():
+    def minimisation():
         return TracedMinimisation(traced, flat, settings)
 
-    kept = _TRACES.get(traced, flat, settings.recipe, minimiser) if tf.executing_eagerly() else minimiser()
+    kept = _TRACES.get(traced, flat, settings.recipe, minimisation) if tf.executing_eagerly() else minimisation()
     return limits.run(kept, traced.data(args))
+
+
+def _checked(variables):
+    """Return a nest of variables as a list, checked."""
+    flat = checked_variables(tf.nest.flatten(variables))
+    check_within_reach(flat)
+    return flat
 
 
 class _Limits:
     """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
 
-    def __init__(
-        self,
-        variables,
-        max_steps=1000,
-        bounds=None,
-        fixed=None,
-        prior=None,
-        equality=None,
-        manifolds=None,
-        callback=None,
-        verbose=0,
-        time_limit=None,
-        checkpoint=None,
-    ):
-        self._variables = variables
-        self._max_steps = positive_integer("max_steps", max_steps)
-        self.conditions = GivenConditions(variables, bounds, fixed, prior, equality, manifolds)
-        self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
+    def __init__(self, variables, options):
+        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
+        self.conditions = options.conditions(variables)
+        self._supervisor = Supervisor(options.callback, options.verbose, options.time_limit, options.checkpoint)
 
-    def run(self, minimiser, data):
+    def run(self, minimisation, data):
         """Run a `TracedMinimisation` with data, a list of tensors."""
         conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            return minimiser(data, self._variables, conditions, self._max_steps, self._supervisor)
+            return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(
                 "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
                 "no Python between steps. Received: one of them, in a graph"
             )
-        return minimiser.in_graph(data, self._variables, conditions, self._max_steps)
+        return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
 
-
-_ARGUMENTS = (
-    "residuals", "variables", "max_steps", "args", "bounds", "fixed", "prior", "equality", "manifolds",
-    "callback", "verbose", "time_limit", "checkpoint",
-)  # fmt: skip
 
 _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
@@ -211,15 +192,12 @@ class LeastSquaresProblem:
     """
 
     def __init__(self, residuals, variables, max_steps=1000, ftol=None, xtol=None, gtol=None, **options):
-        check_known(options, *_ARGUMENTS)
-        limits = {name: options.pop(name) for name in _ARGUMENTS if name in options}
-        self.variables, self._flat = variables, checked_variables(tf.nest.flatten(variables))
-        check_within_reach(self._flat)
-        self._limits = _Limits(variables, max_steps, **limits)
-        options = {"ftol": ftol, "xtol": xtol, "gtol": gtol, **options}
-        self._settings = Settings.of(self._flat, self._limits.conditions, options)
+        options = Options.of_a_problem(locals(), options)
+        self.variables, self._flat = variables, _checked(variables)
+        self._limits = _Limits(variables, options)
+        self._settings = Settings.of(options, self._flat, self._limits.conditions)
         self._residuals, self._function = residuals, None
-        self._minimisers = {}
+        self._minimisations = {}
 
     def solve(self, *args):
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
@@ -230,8 +208,8 @@ class LeastSquaresProblem:
         Returns:
             A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
         """
-        minimiser, args = self._minimiser(args)
-        return self._limits.run(minimiser, minimiser.residuals.data(args))
+        minimisation, args = self._minimisation(args)
+        return self._limits.run(minimisation, minimisation.residuals.data(args))
 
     def plan(self, *args):
         """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
@@ -241,18 +219,18 @@ class LeastSquaresProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimiser(args)[0].plan()
+        return self._minimisation(args)[0].plan()
 
-    def _minimiser(self, args):
+    def _minimisation(self, args):
         """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
         args = as_data(args, self._flat)
         if self._function is None:
             residuals = function_of_data(self._residuals, self.variables, args)
             self._function = traceable(residuals, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
-        minimiser = self._minimisers.get(concrete)
-        if minimiser is None:
-            minimiser = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
+        minimisation = self._minimisations.get(concrete)
+        if minimisation is None:
+            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
             if tf.executing_eagerly():
-                self._minimisers[concrete] = minimiser
-        return minimiser, args
+                self._minimisations[concrete] = minimisation
+        return minimisation, args

@@ -19,7 +19,7 @@ from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.tracing.callables import as_data
 from tfjac.optimizers.tracing.traces import TraceCache
-from tfjac.optimizers.variables import nested_names
+from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names
 
 _BYTES = 2**23
 """Of the residuals and J of the fits that are under way at once, unless told otherwise."""
@@ -34,12 +34,11 @@ _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
 
 
-def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, chunk_size, devices, others, options):
+def batched_least_squares(residuals, variables, args, options):
     """Minimise ½‖r‖² of each of B fits; the arguments are those of `least_squares`, of which it is a part.
 
     Args:
-        others: dict of arguments that do not go together with batches, with what was given.
-        options: dict of the options that are in the graph.
+        options: `Options`.
 
     Returns:
         A `BatchedLeastSquaresResult`; inside a `tf.function` an `Outcome` of tensors `[B]`, x in the nest of variables.
@@ -47,13 +46,15 @@ def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, 
     Raises:
         ValueError, TypeError: for bad arguments.
     """
-    flat = tf.nest.flatten(variables)
-    _refuse({**others, **options})
-    args, bounds = as_data(args, flat), Bounds(variables, bounds, fixed)
+    flat = checked_variables(tf.nest.flatten(variables))
+    check_within_reach(flat)
+    _refuse(options)
+    args, bounds = as_data(args, flat), Bounds(variables, options.bounds, options.fixed)
     batch = BatchedResiduals(residuals, variables, args)
-    settings = Settings.of(flat, None, options, num_parameters=batch.columns.total)
-    chunk_size = None if chunk_size is None else positive_integer("chunk_size", chunk_size)
-    devices = checked_devices(devices)
+    settings = Settings.of(options, flat, num_parameters=batch.columns.total)
+    max_steps = positive_integer("max_steps", options.max_steps)
+    chunk_size = None if options.chunk_size is None else positive_integer("chunk_size", options.chunk_size)
+    devices = checked_devices(options.devices)
 
     def minimiser():
         return BatchedMinimiser(batch, settings, chunk_size, devices)
@@ -65,7 +66,7 @@ def batched_least_squares(residuals, variables, max_steps, args, bounds, fixed, 
     box = bounds.box(flat)
     box = box and Box(*map(batch.columns.rows, box))
     data = batch.data()
-    found = kept(values, data, box, tf.constant(positive_integer("max_steps", max_steps)))
+    found = kept(values, data, box, tf.constant(max_steps))
     x = batch.columns.split(found.values)
     for variable, value in zip(flat, x):
         as_tf_variable(variable).assign(tf.reshape(value, variable.shape))
@@ -155,19 +156,36 @@ class BatchedMinimiser:
         return self._shards.mapped(linearised, values, FitData(data, self._placed.own))
 
 
-def _refuse(given):
+_NOT_WITH_BATCHES = (
+    "prior", "equality", "manifolds", "callback", "verbose", "time_limit", "checkpoint", "acceleration", "window",
+    "gram_dtype",
+)  # fmt: skip
+
+
+def _refuse(options):
     """Raise ValueError for options that batches do not have."""
-    not_here = {
-        "prior": None, "equality": None, "manifolds": None, "callback": None, "verbose": 0, "time_limit": None,
-        "checkpoint": None, "acceleration": None, "window": 1, "gram_dtype": None,
-    }  # fmt: skip
-    for name, default in not_here.items():
-        if given.get(name, default) not in (default, None):
+    for name in _NOT_WITH_BATCHES:
+        if options.is_given(name):
             raise ValueError(
-                f"{name} does not go together with batch_dims=1: leave it out. Received: {name}={given[name]!r}"
+                f"{name} does not go together with batch_dims=1: leave it out. Received: {name}="
+                f"{getattr(options, name)!r}"
             )
-    if given.get("solver", "auto") not in ("auto", "cholesky"):
+    if options.solver not in ("auto", "cholesky"):
         raise ValueError(
             "With batch_dims=1 the normal equations of each fit are solved, solver='cholesky'. "
-            f"Received: solver={given['solver']!r}"
+            f"Received: solver={options.solver!r}"
+        )
+
+
+def refuse_without_batches(options):
+    """Raise ValueError for options that are for `batch_dims=1` alone."""
+    if options.devices is not None:
+        raise ValueError(
+            "devices is for batch_dims=1: many fits are shared out among them. For one problem, use "
+            f"tf.distribute.MirroredStrategy and LevenbergMarquardt. Received: devices={options.devices!r}"
+        )
+    if options.chunk_size is not None:
+        raise ValueError(
+            "chunk_size is for batch_dims=1: how many of many fits are under way. "
+            f"Received: chunk_size={options.chunk_size!r}"
         )

@@ -6,10 +6,8 @@ from functools import partial
 import keras
 import tensorflow as tf
 
-from tfjac.arguments import choice, positive, positive_integer, recipe
+from tfjac.arguments import choice, positive_integer
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
-from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.damping.scaling import get_scaling
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
@@ -26,14 +24,12 @@ from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.state import StateVariables
-from tfjac.optimizers.loop.acceleration import get_acceleration
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
-from tfjac.optimizers.loop.records import Method
-from tfjac.optimizers.loop.step import take_step
+from tfjac.optimizers.loop.method import Method, recipe
+from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
-from tfjac.optimizers.solvers.precision import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
@@ -131,17 +127,9 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
-        solver_object = get_solver(solver)
-        self._method = Method(
-            get_damping(damping),
-            get_scaling(scaling),
-            solver_object.factoring() if self._regularization else solver_object,
-            positive_integer("max_attempts", max_attempts),
-            positive("min_gain", min_gain, below=1),
-            checked_gram_dtype(gram_dtype),
-            acceleration=get_acceleration(acceleration),
-            evidence=self._regularization is not None,
-        )
+        evidence = self._regularization is not None
+        parts = (damping, scaling, solver)
+        self._method = Method.of(*parts, max_attempts, min_gain, gram_dtype, acceleration, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._grams, self._summing, self._memory = GramOptions.of(gram_batches, gram_decay), None, None
         self._method = self._grams.method(self._method, self._steps_per_batch)
@@ -296,17 +284,17 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         if self._method.evidence:
             self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
-            precisions, state, report = take_regularised_step(objective, precisions, state, self._method)
+            precisions, step = take_regularised_step(objective, precisions, state, self._method)
             self._state.write_precisions(precisions)
         elif self._memory is not None:
-            state, report = self._memory.take_step(objective, state, self._method)
+            step = self._memory.take_step(objective, state, self._method)
         else:
-            state, report = take_step(objective, state, self._method, box_of_constraints(objective.variables))
-        self._sizes = objective.sizes
-        self._state.write_state(state)
-        self._state.write_report(report)
+            step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
+        self._sizes = step.sizes
+        self._state.write_state(step.state)
+        self._state.write_report(step.report)
         self._iterations.value.assign_add(1)
-        return report
+        return step.report
 
     def _variables_of_step(self, variables):
         """Return the variables the optimizer was built for, building it if this is the first call."""

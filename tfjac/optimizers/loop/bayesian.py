@@ -54,18 +54,18 @@ def take_regularised_step(objective, precisions, state, method):
         state, method: as for `take_step`; `method.evidence` is True.
 
     Returns:
-        `(Precisions, State, Report)`.
+        `Precisions`, and the `Step`.
     """
     _, number, unit = _squares(objective)
     ratio = tf.math.divide_no_nan(unit * precisions.weights, precisions.noise)
     regularised = _regularised(objective, ratio)
-    state, report = take_step(regularised, state, method)
-    objective.sizes = regularised.sizes
+    step = take_step(regularised, state, method)
+    report = step.report
     length = _squared_norm(objective)
     squares = 2 * (report.cost - ratio * length / 2) / unit
     gamma = report.effective
     new = Precisions(gamma / length, (number - gamma) / squares, gamma)
-    return chosen(_sound(new) & report.accepted, new, precisions), state, report
+    return chosen(_sound(new) & report.accepted, new, precisions), step
 
 
 def first_precisions(objective, known):

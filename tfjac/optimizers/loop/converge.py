@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers.loop.records import Outcome
 from tfjac.optimizers.statuses import Status
 
 
@@ -60,3 +61,19 @@ def status_after(report, limits, first_cost):
     status = tf.where(flat, int(Status.COST_TOLERANCE), status)
     status = tf.where(report.cosine <= limits.gradient, int(Status.GRADIENT_TOLERANCE), status)
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
+
+
+def outcome_after(outcome, running, report, status, max_steps):
+    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
+    steps = outcome.steps + tf.cast(running, tf.int32)
+    status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
+    return Outcome(
+        x=(),
+        cost=report.cost,
+        gradient_norm=report.gradient_norm,
+        status=tf.where(running, status, outcome.status),
+        steps=steps,
+        evaluations=outcome.evaluations + report.attempts,
+        jacobians=outcome.jacobians + 1,
+        damping=tf.where(running, report.damping, outcome.damping),
+    )

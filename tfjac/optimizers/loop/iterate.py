@@ -9,10 +9,10 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
-from tfjac.optimizers.loop.converge import status_after
+from tfjac.optimizers.loop.converge import outcome_after, status_after
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
-from tfjac.optimizers.loop.step import take_step
+from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.statuses import Status
@@ -181,8 +181,8 @@ class Iteration:
         attempts = tf.where(running, method.max_attempts, 0)
         method = method._replace(max_attempts=attempts)
         leeway = window.leeway(objective.cost) if window else None
-        state, report = take_step(objective, progress.state, method, box or None, equality or None, leeway)
-        self.sizes = objective.sizes
+        restrictions = Restrictions(box or None, equality or None, leeway)
+        state, report, self.sizes = take_step(objective, progress.state, method, restrictions)
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
         outcome = outcome_after(progress.outcome, running, report, status, max_steps)
@@ -208,19 +208,3 @@ def units_of(residuals):
     half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
     extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
     return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))
-
-
-def outcome_after(outcome, running, report, status, max_steps):
-    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
-    steps = outcome.steps + tf.cast(running, tf.int32)
-    status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
-    return Outcome(
-        x=(),
-        cost=report.cost,
-        gradient_norm=report.gradient_norm,
-        status=tf.where(running, status, outcome.status),
-        steps=steps,
-        evaluations=outcome.evaluations + report.attempts,
-        jacobians=outcome.jacobians + 1,
-        damping=tf.where(running, report.damping, outcome.damping),
-    )

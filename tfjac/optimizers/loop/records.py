@@ -4,32 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.optimizers.damping import Damping
-from tfjac.optimizers.damping.scaling import Scaling
-from tfjac.optimizers.solvers import Solver
 from tfjac.optimizers.statuses import Status
-
-
-class Method(NamedTuple):
-    """The parts that a step is made of, its two numbers, and a dtype.
-
-    Attributes:
-        damping, scaling, solver: how λ and D are chosen and how the system is solved.
-        max_attempts: at most so many solves and evaluations in one step.
-        min_gain: a step is kept if ρ exceeds this.
-        gram_dtype: "float64" to solve in, or None for the dtype of the variables.
-        acceleration: a `GeodesicAcceleration`, or None.
-        evidence: whether to report the effective number of parameters.
-    """
-
-    damping: Damping
-    scaling: Scaling
-    solver: Solver
-    max_attempts: int
-    min_gain: float
-    gram_dtype: Any = None
-    acceleration: Any = None
-    evidence: bool = False
 
 
 class State(NamedTuple):
@@ -139,7 +114,6 @@ class Point(NamedTuple):
     """Where a step starts.
 
     Attributes:
-        values: list of the variables' values.
         scaling: `[p]`, D.
         curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
         length: scalar, ‖D^½ w‖.
@@ -149,7 +123,6 @@ class Point(NamedTuple):
         highest: scalar, the largest λ allowed.
     """
 
-    values: list
     scaling: tf.Tensor
     curvature: tf.Tensor
     length: tf.Tensor

@@ -14,172 +14,144 @@ Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least 
 """
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.linear_model import FreeLinearisation
-from tfjac.optimizers.loop.attempt import all_finite, all_zero, judge, lenient, next_trial, proposing, report_of
-from tfjac.optimizers.loop.records import Attempt, Point, State, chosen
+from tfjac.optimizers.loop.attempt import is_decided, judged, point_at, propose, report_of, within
+from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 
-def take_step(objective, state, method, box=None, equality=None, leeway=None):
-    """Take one step from the current values of the problem's variables.
+class Restrictions(NamedTuple):
+    """What a step must observe; None for what does not apply.
+
+    Attributes:
+        box: a `Box` that the variables are in and stay in.
+        equality: an `Equality` that the variables fulfil and go on to.
+        leeway: a `Leeway`; without it the cost must not rise.
+    """
+
+    box: Any = None
+    equality: Any = None
+    leeway: Leeway | None = None
+
+
+class Step(NamedTuple):
+    """What taking a step taught.
+
+    Attributes:
+        state: the `State` for the next step.
+        report: a `Report`.
+        sizes: the `ProblemSizes` of the linear model.
+    """
+
+    state: State
+    report: Report
+    sizes: ProblemSizes
+
+
+def take_step(objective, state, method, restrictions=None):
+    """Take one step from the current values of the objective's variables.
 
     Args:
         objective: an `Objective`, traced in the current graph.
         state: a `State`.
         method: a `Method`.
-        box: a `Box` that the variables are in and stay in, or None.
-        equality: an `Equality` that the variables fulfil and go on to, or None.
-        leeway: a `Leeway`, or None where the cost must not rise.
+        restrictions: `Restrictions`, or None for none.
 
     Returns:
-        `(State, Report)`. The variables hold the new values if the step was accepted, else the same bits as before.
-        From a point that is not finite, where the gradient is zero, or where no residual has weight, no step is tried,
-        and the state stays as it was.
+        A `Step`. The variables hold the new values if the step was accepted, else the same bits as before. From a point
+        that is not finite, where the gradient is zero, or where no residual has weight, no step is tried, and the state
+        stays as it was.
     """
-    linearisation = objective.linearise()
-    if box is not None:
+    restrictions = restrictions or Restrictions()
+    model = objective.linearise()
+    if restrictions.box is not None:
         position = objective.position(objective.values())
-        linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
-    objective.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
-    if equality is not None:
-        objective.sizes = objective.sizes.without_tables()
-    solvers, index = method.solver.choose(objective.sizes)
-    steps = [
-        partial(_step, objective, linearisation, solver, state, method, box, equality, leeway) for solver in solvers
-    ]
+        model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
+    sizes = ProblemSizes.of(model, method.gram_dtype)
+    sizes = sizes if restrictions.equality is None else sizes.without_tables()
+    solvers, index = method.solver.choose(sizes)
+    steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
-        return steps[0]()
-    return tf.switch_case(index(tf.cast(linearisation.num_rows, tf.float64)), steps)
+        return Step(*steps[0](), sizes)
+    return Step(*tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps), sizes)
 
 
-def _step(objective, linearisation, solver, state, method, box, equality, leeway):
-    if equality is None or not equality.normals.shape[0]:
-        system = prepared(solver, linearisation, method.gram_dtype)
-    else:
-        system = PlaneSystem(solver, linearisation, equality.normals, method.gram_dtype)
+def _step(objective, model, solver, state, method, restrictions):
+    """Take the step with one solver, and return the `State` and the `Report`."""
+    system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
-    where = values, objective.position(values), objective.cost
-    point = point_at(*where, system, linearisation.prior, linearisation.has_residuals, state, method)
-    path = _Path(objective, system, point, box, equality)
+    position = objective.position(values)
+    given = position, objective.cost, system.gradient, system.diagonal, state, method
+    point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals, simplify=system.simplify)
     solve = system.solver(point.scaling)
     bend = _bend(method.acceleration, objective, solve, point.scaling)
 
-    def undecided(trial):
-        hopeless = (trial.attempts > 0) & (trial.damping >= point.highest)
-        return point.usable & ~trial.accepted & ~hopeless & (trial.attempts < method.max_attempts)
+    def attempt(last):
+        """Solve, predict, evaluate, judge, keep or restore."""
+        candidate = propose(solve, system.reduction, last.state, point, method)
+        candidate = _move(objective, values, position, candidate, system, bend and bend(candidate), restrictions)
+        cost = objective.evaluate()
+        costs = objective.cost, cost, objective.cost - cost
+        made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway)
+        objective.restore_unless(made.accepted, values)
+        return (made,)
 
-    def attempt(trial):
-        return (_attempt(trial, objective, path, proposing(solve, point.scaling), bend, point, method, leeway),)
-
-    damping = method.damping.resume(state.damping, point.curvature, point.length)
-    (last,) = tf.while_loop(undecided, attempt, (Attempt.none_yet(objective.cost, damping),))
-    scaling = point.scaling if box is None else tf.where(linearisation.free, point.scaling, state.scaling)
-    new_state = State(last.state, scaling)
-    new_state = chosen(point.usable, new_state, state)
-    none = tf.zeros_like(last.cost)
-    effective = tf.cond(last.accepted, system.effective_parameters, lambda: none) if method.evidence else none
-    position, solver = where[1], method.solver.names.index(solver.name)
-    return new_state, report_of(last, point, objective.cost, position, system.gradient, solver, effective)
+    first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
+    (last,) = tf.while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
+    return _end(last, point, objective, position, model, system, solver, state, method, restrictions)
 
 
-def point_at(values, position, cost, system, prior, has_residuals, state, method):
-    """Return the `Point` that a step starts from.
+def _end(last, point, objective, position, model, system, solver, state, method, restrictions):
+    """Return the `State` and the `Report` of a step after its last `Attempt`."""
+    scaling = point.scaling
+    if restrictions.box is not None:
+        scaling = tf.where(model.free, scaling, state.scaling)
+    effective = None
+    if method.evidence:
+        effective = tf.cond(last.accepted, system.effective_parameters, lambda: tf.zeros_like(last.cost))
+    index = method.solver.names.index(solver.name)
+    report = report_of(last, point, objective.cost, position, system.gradient, index, effective)
+    return chosen(point.usable, State(last.state, scaling), state), report
 
-    Args:
-        values: list of the variables' values.
-        position: `[p]`, the same flattened.
-        cost: F there.
-        system: the `System` there.
-        prior: the `Prior` there.
-        has_residuals: whether there is anything but a prior, a Python bool.
-        state, method: as for `take_step`.
+
+def _system(solver, model, method, equality):
+    """Return the `System` of a solver, in the plane of equations where there are any."""
+    if equality is None or not equality.normals.shape[0]:
+        return prepared(solver, model, method.gram_dtype)
+    return PlaneSystem(solver, model, equality.normals, method.gram_dtype)
+
+
+def _move(objective, values, position, candidate, system, bend, restrictions):
+    """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it was taken.
+
+    What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there is
+    one, and if neither with nor without it bounds are met.
     """
-    columns = system.diagonal + prior.precision
-    data = columns if prior.is_data else system.diagonal
-    scaling = system.simplify(method.scaling.update(state.scaling, data))
-    curvature = tf.reduce_max(data / scaling)
-    # A regulariser alone, of a batch without residuals, would take all weights to its own minimum, in one step.
-    without_data = all_zero(data) if has_residuals or prior.is_data else tf.constant(False)
-    return Point(
-        values=values,
-        scaling=scaling,
-        curvature=curvature,
-        length=scaled_norm(position, scaling),
-        columns=columns,
-        finite=all_finite(cost, curvature, system.gradient, position),
-        stationary=all_zero(system.gradient) | without_data,
-        highest=method.damping.bounds(curvature)[1],
-    )
-
-
-def _attempt(trial, objective, path, propose, bend, point, method, leeway):
-    """Solve, predict, evaluate, judge, keep or restore."""
-    proposal = method.damping.propose(trial.state, propose, point.curvature)
-    promise = path.predicted(proposal.step)
-    step, predicted = path.take(proposal.step, promise, None if bend is None else bend(proposal))
-    cost = objective.evaluate()
-    slope = tf.tensordot(path.gradient, step, 1)
-    plain = judge(objective.cost - cost, predicted, slope, proposal.solved, method.min_gain)
-    verdict = plain if leeway is None else lenient(plain, predicted, leeway, method.min_gain)
-    objective.restore_unless(verdict.accepted, point.values)
-    cost = tf.where(verdict.accepted, cost, objective.cost)
-    return next_trial(trial, proposal, verdict, plain.ratio, promise, cost, point, method.damping)
-
-
-class _Path:
-    """Where steps lead to from a point, and what the model predicts for them.
-
-    Args:
-        problem, system, point, box, equality: as elsewhere here.
-    """
-
-    def __init__(self, objective, system, point, box, equality):
-        self._objective, self._system, self._point = objective, system, point
-        self._box, self._equality = box, equality
-        self.gradient = system.gradient
-
-    def predicted(self, step):
-        """Return by how much the model says that `step` lowers the cost."""
-        slope = tf.tensordot(self.gradient, step, 1)
-        return -(slope + self._system.quadratic(step) / 2)
-
-    def take(self, step, promise, bend=None):
-        """Move the variables by `step`, of which the model predicts `promise`, or by what bounds leave of it.
-
-        What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there
-        is one, and if neither with nor without it bounds are met.
-
-        Returns:
-            The step taken, but for `bend`, and what the model predicts for it.
-        """
-        curved = step if bend is None else step + bend
-        if self._box is None and self._equality is None:
-            self._objective.move(self._point.values, curved)
-            return step, promise
-        start, position = self._point.values, self._objective.position(self._point.values)
-        if self._equality is not None:
-            self._objective.move_to(start, self._equality.project(position + curved))
-            return step, promise
-        full, short = self._box.project(position + step), self._box.truncate(position, step)
-        predicted = [self.predicted(end - position) for end in (full, short)]
-        end = tf.where(predicted[0] >= predicted[1], full, short)
-        if bend is None:
-            self._objective.move_to(start, end)
-        else:
-            inside = self._box.contains(position + step) & self._box.contains(position + curved)
-            self._objective.move_to(start, tf.where(inside, position + curved, end))
-        return end - position, tf.maximum(*predicted)
+    curved = candidate.step if bend is None else candidate.step + bend
+    if restrictions.equality is not None:
+        objective.move_to(values, restrictions.equality.project(position + curved))
+        return candidate
+    if restrictions.box is None:
+        objective.move(values, curved)
+        return candidate
+    box, step = restrictions.box, candidate.step
+    end, candidate = within(box, position, candidate, system.reduction)
+    if bend is not None:
+        inside = box.contains(position + step) & box.contains(position + curved)
+        end = tf.where(inside, position + curved, end)
+    objective.move_to(values, end)
+    return candidate
 
 
 def _bend(acceleration, objective, solve, scaling):
-    """Return the function from a `Proposal` to what is added to its step; None without acceleration."""
+    """Return the function from a `Candidate` to what is added to its step; None without acceleration."""
     if acceleration is None:
         return None
     second = objective.second_derivative()
-    return lambda proposal: acceleration.bend(proposal, solve, second, scaling)
+    return lambda candidate: acceleration.bend(candidate.proposal, solve, second, scaling)

@@ -28,12 +28,10 @@ class LocalObjective:
 
     Attributes:
         columns: the `Columns` of J.
-        sizes: its `ProblemSizes`, once a step was traced.
         is_shared: whether it is the sum over several processes, of which this one has its own rows alone.
         num_parts: of how many problems it is the sum, an integer.
     """
 
-    sizes = None
     num_parts = 1
     is_shared = False
 

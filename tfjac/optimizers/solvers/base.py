@@ -31,6 +31,10 @@ class System(abc.ABC):
     def quadratic(self, step):
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
 
+    def reduction(self, step):
+        """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""
+        return -(tf.tensordot(self.gradient, step, 1) + self.quadratic(step) / 2)
+
     def simplify(self, scaling):
         """Return the D `[p]` that this solver can use in place of `scaling`."""
         return scaling

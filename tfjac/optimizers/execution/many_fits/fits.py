@@ -1,6 +1,6 @@
 """One attempt of every fit: solve, predict, evaluate, judge, keep or restore, each by its own damping.
 
-It is the step of `steps.step`, taken apart: there, a step linearises once and tries again until an attempt is kept;
+It is the step of `loop.step`, taken apart: there, a step linearises once and tries again until an attempt is kept;
 here, all fits make one attempt at a time, each in the step that it has come to, and are linearised wherever they try.
 What a fit does depends on no other. A fit that has just begun is linearised where it is, and ends there if that is
 outside of its bounds: none ends before.
@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
-from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.execution.many_fits.fit_objective import Linearised
-from tfjac.optimizers.loop.attempt import all_finite, all_zero, judge, largest, next_trial, proposing, report_of
-from tfjac.optimizers.loop.converge import status_after
-from tfjac.optimizers.loop.iterate import outcome_after
-from tfjac.optimizers.loop.records import Attempt, Outcome, Point, State, chosen
+from tfjac.optimizers.loop.attempt import is_decided, judged, largest, point_at, propose, report_of, within
+from tfjac.optimizers.loop.converge import outcome_after, status_after
+from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen
 from tfjac.optimizers.statuses import Status
 
 
@@ -32,7 +30,7 @@ class Fits(NamedTuple):
         unit: `[n]`, what its residuals are measured in.
         here: `Linearised` at `values`.
         state: a `State`.
-        trial: the `Attempt` of its last attempt in the step that it is at.
+        last: the last `Attempt` in the step that it is at.
         outcome: an `Outcome` without `x`, so far.
         first_cost: `[n]`, F at the start.
     """
@@ -45,7 +43,7 @@ class Fits(NamedTuple):
     unit: tf.Tensor
     here: Linearised
     state: State
-    trial: Attempt
+    last: Attempt
     outcome: Outcome
     first_cost: tf.Tensor
 
@@ -67,8 +65,8 @@ class Fits(NamedTuple):
         status = tf.where(exist, int(Status.RUNNING), int(Status.NO_RESIDUALS))
         state = State(tuple(none for _ in state_names), tf.zeros_like(values))
         outcome = Outcome((), none, none, status, count, count, count, none)
-        trial = Attempt.none_yet(none, state.damping)
-        return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, trial, outcome, none)
+        last = Attempt.none_yet(none, state.damping)
+        return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, last, outcome, none)
 
     @property
     def gradient_norm(self):
@@ -87,43 +85,42 @@ def attempt(fits, linearise, method, limits, max_steps):
         max_steps: scalar int32.
     """
     here, free = _free(fits)
-    point = _point(fits, here, method)
+    point = point_at(fits.values, here.cost, here.gradient, tf.linalg.diag_part(here.gram), fits.state, method)
     damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
-    proposal, end, promise, predicted = _proposed(fits, here, point, damping, method)
-    end = chosen(fits.fresh, fits.values, end)
-    there, unit = linearise(end, fits.data, fits.unit, fits.fresh)
-    slope = tf.reduce_sum(here.gradient * (end - fits.values), axis=1)
-    verdict = judge(here.cost - there.cost, predicted, slope, proposal.solved, method.min_gain)
-    cost = tf.where(verdict.accepted, there.cost, here.cost)
-    trial = fits.trial._replace(state=damping)
-    trial = next_trial(trial, proposal, verdict, verdict.ratio, promise, cost, point, method.damping)
+    end, candidate = _proposed(fits, here, point, damping, method)
+    there, unit = linearise(chosen(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
+    costs = here.cost, there.cost, here.cost - there.cost
+    made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
 
     going = fits.running & ~fits.fresh
     tried = going & point.usable
-    trial = chosen(tried, trial, fits.trial)
-    state = State(trial.state, point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling))
+    last = chosen(tried, made, fits.last)
+    state = State(last.state, point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling))
     state = chosen(tried, state, fits.state)
-    spent = trial.accepted | (trial.damping >= point.highest) | (trial.attempts >= method.max_attempts)
-    ended = going & (~point.usable | spent)
-    report = report_of(trial, point, here.cost, fits.values, here.gradient, 0, tf.zeros_like(cost))
+    ended = going & is_decided(last, point, method)
+    report = report_of(last, point, here.cost, fits.values, here.gradient)
+    kept = tried & last.accepted
+    now = chosen(kept | fits.fresh, there, fits.here)
+    return fits._replace(
+        fresh=tf.zeros_like(fits.fresh),
+        values=chosen(kept, end, fits.values),
+        unit=unit,
+        here=now,
+        state=state,
+        last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
+        **_told(fits, ended, report, limits, max_steps),
+    )
+
+
+def _told(fits, ended, report, limits, max_steps):
+    """Return `outcome` and `first_cost` of the fits after the `Report` of the steps that have `ended`."""
     first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
     after = outcome_after(fits.outcome, ended, report, status_after(report, limits, first_cost), max_steps)
     outcome = chosen(ended, after, fits.outcome)
     if fits.box:
         outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
         outcome = outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
-    kept = tried & trial.accepted
-    here = chosen(kept | fits.fresh, there, fits.here)
-    return fits._replace(
-        fresh=tf.zeros_like(fits.fresh),
-        values=chosen(kept, end, fits.values),
-        unit=unit,
-        here=here,
-        state=state,
-        trial=chosen(ended | fits.fresh, Attempt.none_yet(here.cost, state.damping), trial),
-        outcome=outcome,
-        first_cost=first_cost,
-    )
+    return {"outcome": outcome, "first_cost": first_cost}
 
 
 def _free(fits):
@@ -136,32 +133,13 @@ def _free(fits):
     return fits.here._replace(gram=gram, gradient=fits.here.gradient * mask), free
 
 
-def _point(fits, here, method):
-    diagonal = tf.linalg.diag_part(here.gram)
-    scaling = method.scaling.update(fits.state.scaling, diagonal)
-    curvature = tf.reduce_max(diagonal / scaling, axis=1)
-    return Point(
-        values=[],
-        scaling=scaling,
-        curvature=curvature,
-        length=scaled_norm(fits.values, scaling),
-        columns=diagonal,
-        finite=all_finite(here.cost, curvature, here.gradient, fits.values),
-        stationary=all_zero(here.gradient) | all_zero(diagonal),
-        highest=method.damping.bounds(curvature)[1],
-    )
-
-
 def _proposed(fits, here, point, damping, method):
-    """Return the `Proposal`, where it leads within the bounds, and what is predicted before these and after."""
+    """Return where the steps of fits lead, within the bounds, and the `Candidate` of each."""
 
     def solve(damping):
         return damped_solve(here.gram, -here.gradient, point.scaling, damping)
 
-    proposal = method.damping.propose(damping, proposing(solve, point.scaling), point.curvature)
-    promise = here.reduction(proposal.step)
+    candidate = propose(solve, here.reduction, damping, point, method)
     if not fits.box:
-        return proposal, fits.values + proposal.step, promise, promise
-    ends = fits.box.project(fits.values + proposal.step), fits.box.truncate(fits.values, proposal.step)
-    full, short = [here.reduction(end - fits.values) for end in ends]
-    return proposal, chosen(full >= short, *ends), promise, tf.maximum(full, short)
+        return fits.values + candidate.step, candidate
+    return within(fits.box, fits.values, candidate, here.reduction)

@@ -1,4 +1,4 @@
-"""One attempt at a time: a step is proposed from normal equations, and judged when both costs are known, later."""
+"""Attempts whose cost is known later: a step is proposed from normal equations, and judged one pass over data on."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
-from tfjac.optimizers.loop.attempt import judge, next_trial, proposing, report_of
+from tfjac.optimizers.loop import attempt
 from tfjac.optimizers.loop.records import Attempt, State
-from tfjac.optimizers.loop.step import point_at
 
 
 class Start(NamedTuple):
@@ -16,20 +15,19 @@ class Start(NamedTuple):
 
     Attributes:
         equations: `Equations` there.
-        values: list of the variables' values.
-        position: `[p]`, the same flattened.
+        position: `[p]`, w there.
         cost: F there.
     """
 
     equations: tuple
-    values: list
     position: tf.Tensor
     cost: tf.Tensor
 
     def system_and_point(self, state, method):
         """Return the `System` and the `Point`."""
         system, prior = self.equations.system(self.position.dtype)
-        return system, point_at(self.values, self.position, self.cost, system, prior, True, state, method)
+        given = self.position, self.cost, system.gradient, system.diagonal, state, method
+        return system, attempt.point_at(*given, prior=prior)
 
 
 class AwaitedStep(NamedTuple):
@@ -63,23 +61,21 @@ def propose(start, state, method, rejected, promised):
     """
     system, point = start.system_and_point(state, method)
     damping = method.damping.resume(state.damping, point.curvature, point.length)
-    solve = proposing(system.solver(point.scaling), point.scaling)
-    proposal = method.damping.propose(damping, solve, point.curvature)
-    solved = tf.cast(proposal.solved, start.cost.dtype)
-    none = tf.zeros_like(start.cost)
-    report = report_of(
-        Attempt.none_yet(start.cost, state.damping), point, start.cost, start.position, system.gradient, 0, none
+    proposal = attempt.propose(system.solver(point.scaling), system.reduction, damping, point, method).proposal
+    none = Attempt.none_yet(start.cost, state.damping)
+    report = attempt.report_of(none, point, start.cost, start.position, system.gradient)
+    awaited = AwaitedStep(
+        proposal.step, proposal.damping, tf.cast(proposal.solved, start.cost.dtype), rejected, promised
     )
-    pending = AwaitedStep(proposal.step, proposal.damping, solved, rejected, promised)
-    return pending, State(damping, point.scaling), point.usable, report
+    return awaited, State(damping, point.scaling), point.usable, report
 
 
-def judged(start, pending, state, method, cost, reduction):
+def judged(start, awaited, state, method, cost, reduction):
     """Judge a step, F being known where it leads to.
 
     Args:
         start: `Start`, where it starts.
-        pending: `AwaitedStep`.
+        awaited: `AwaitedStep`.
         state: the `State` that it was proposed with; method: `Method`.
         cost: F where it leads to.
         reduction: by how much that is less than where it starts.
@@ -88,14 +84,12 @@ def judged(start, pending, state, method, cost, reduction):
         The `State` after it, its `Report`, and what the model promised for the first attempt from there.
     """
     system, point = start.system_and_point(state, method)
-    length = scaled_norm(pending.step, point.scaling)
-    proposal = Proposal(pending.step, pending.solved > 0, pending.damping, length)
-    slope = tf.tensordot(system.gradient, pending.step, 1)
-    predicted = -(slope + system.quadratic(pending.step) / 2)
-    verdict = judge(reduction, predicted, slope, proposal.solved, method.min_gain)
+    length = scaled_norm(awaited.step, point.scaling)
+    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length)
+    promise = system.reduction(awaited.step)
+    candidate = attempt.Candidate(proposal, awaited.step, promise, promise)
     before = Attempt.none_yet(start.cost, state.damping)
-    before = before._replace(attempts=tf.cast(pending.rejected, tf.int32), promised=pending.promised)
-    after = tf.where(verdict.accepted, cost, start.cost)
-    trial = next_trial(before, proposal, verdict, verdict.ratio, predicted, after, point, method.damping)
-    report = report_of(trial, point, start.cost, start.position, system.gradient, 0, tf.zeros_like(cost))
-    return State(trial.state, point.scaling), report._replace(attempts=tf.constant(1)), trial.promised
+    before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
+    made = attempt.judged(before, candidate, system.gradient, point, (start.cost, cost, reduction), method)
+    report = attempt.report_of(made, point, start.cost, start.position, system.gradient)
+    return State(made.state, point.scaling), report._replace(attempts=tf.constant(1)), made.promised

@@ -38,7 +38,7 @@ class Memory:
         self._dtype, self._decay = dtype, decay
 
     def take_step(self, objective, state, method):
-        """Take a step on a batch and what is remembered, remember the batch, and return `State` and `Report`.
+        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
 
         The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
         not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there. What
@@ -49,9 +49,8 @@ class Memory:
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
         gradient += tf.linalg.matvec(gram, before - self._centre.value.read_value())
         recalling = RecallingObjective(objective, self._decay * gram, self._decay * gradient)
-        following, report = take_step(recalling, state, method)
-        state = chosen(_within_rounding(report), state, following)
-        objective.sizes = recalling.sizes
+        step = take_step(recalling, state, method)
+        report = step.report
         after = tf.cast(objective.position(objective.values()), self._dtype)
         gram, gradient, precision = Equations.of(recalling.linearisation, self._dtype)
         gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision)
@@ -65,7 +64,7 @@ class Memory:
             return True
 
         tf.cond(sound, remember, lambda: False)
-        return state, report
+        return step._replace(state=chosen(_within_rounding(report), state, step.state))
 
 
 class RecallingObjective:
@@ -78,8 +77,6 @@ class RecallingObjective:
     Attributes:
         linearisation: the `Linearisation` of both.
     """
-
-    sizes = None
 
     def __init__(self, objective, gram, gradient):
         self._objective, self._gram, self._gradient = objective, gram, gradient

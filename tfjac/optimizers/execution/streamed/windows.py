@@ -92,7 +92,7 @@ class Windows:
         batches = self.sums.add(Equations.of(linearisation, self._kept.gram.dtype), costs, share)
         accepted, steps = tf.cond(
             batches >= self._length.value.read_value(),
-            lambda: self._close(values, position, share),
+            lambda: self._close(position, share),
             lambda: (tf.constant(False), tf.constant(0, tf.int64)),
         )
         there.restore_unless(accepted, values)
@@ -113,7 +113,7 @@ class Windows:
 
     # -------------------------------------------------------------- the end of a window
 
-    def _close(self, values, position, share):
+    def _close(self, position, share):
         """Judge the step under way, keep what came of it, and propose the next one.
 
         A window that says nothing, without examples or with none that weighs anything, is as if it had not been.
@@ -123,20 +123,20 @@ class Windows:
         """
         found, costs = self.sums.totals(share)
         self.sums.clear()
-        under_way, pending = tf.equal(self._under_way.value.read_value(), 1), self._pending()
+        under_way, awaited = tf.equal(self._under_way.value.read_value(), 1), self._awaited()
         cost, after, gain = (tf.cast(each, self._dtype) for each in (*costs, costs.here - costs.there))
-        start = Start(self._kept.read(), values, position, cost)
-        state, report, promised = judged(start, pending, self._state.read(), self._method, after, gain)
+        start = Start(self._kept.read(), position, cost)
+        state, report, promised = judged(start, awaited, self._state.read(), self._method, after, gain)
         heard = _says_anything(found, costs)
         known, begins = under_way & heard & tf.math.is_finite(costs.here), heard & ~under_way
         accepted = known & report.accepted
         hopeless = known & tf.equal(report.status, int(Status.STALLED))
-        again = tf.where(known & ~accepted, pending.rejected + 1, tf.zeros_like(cost))
+        again = tf.where(known & ~accepted, awaited.rejected + 1, tf.zeros_like(cost))
 
         state = chosen(known, state, self._state.read())
         tf.cond(accepted | begins, lambda: _done(self._kept.assign(found)), lambda: False)
-        position = tf.where(accepted, position + pending.step, position)
-        start = Start(self._kept.read(), values, position, tf.where(accepted, after, cost))
+        position = tf.where(accepted, position + awaited.step, position)
+        start = Start(self._kept.read(), position, tf.where(accepted, after, cost))
         self._position.value.assign(position)
         following, proposed_with, usable, otherwise = propose(start, state, self._method, again, promised)
         note = lambda: self._note(following, usable & ~hopeless)  # noqa: E731
@@ -147,13 +147,13 @@ class Windows:
         self._state.write_state(chosen(heard & usable, proposed_with, state))
         return accepted, tf.cast(told, tf.int64)
 
-    def _pending(self):
+    def _awaited(self):
         """Return the step under way, a `AwaitedStep`."""
         return AwaitedStep(self._step.value.read_value(), *tf.unstack(self._proposed.value.read_value()))
 
-    def _note(self, pending, worth_trying):
+    def _note(self, awaited, worth_trying):
         """Keep a step, zeros where it is not worth trying, so that the next window only linearises."""
-        step, *numbers = pending
+        step, *numbers = awaited
         self._step.value.assign(zeros_unless(worth_trying, step))
         self._proposed.value.assign(tf.stack(numbers))
         self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
