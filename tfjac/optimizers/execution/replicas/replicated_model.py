@@ -83,6 +83,13 @@ class _Placed:
     def kernel(self, scales):
         return self._on_device(self._operator.kernel, scales)
 
+    def scaled_factors(self, scales):
+        return self._on_device(self._operator.scaled_factors, scales)
+
+    @property
+    def examples_and_outputs(self):
+        return self._operator.examples_and_outputs
+
     def column_norms(self):
         return self._on_device(self._operator.column_norms)
 
