@@ -59,7 +59,7 @@ def pair(argument, value, meaning):
 
 def positive(argument, value, *, below=None):
     """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
-    valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and value > 0
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > 0
     if not valid or (below is not None and not value < below):
         limit = "a positive number" if below is None else f"a number between 0 and {below}"
         raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")

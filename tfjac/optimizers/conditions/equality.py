@@ -137,8 +137,8 @@ def _of_function(function, variables):
         data, drawn = traced.data(()), traced.draw(traced.data(()))
 
         @tf.function(autograph=False)
-        def linearised(*moved):
-            moved = [tf.identity(value) for value in moved]
+        def linearised(*given):
+            moved = [tf.identity(value) for value in given]
             tensors = inline_calls(traced.place_at(data, drawn, moved), moved)
             flattened = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
             blocks = jacobian(flattened, [moved[traced.positions[k]] for k in read], unconnected_gradients="zero")

@@ -73,7 +73,8 @@ class _Descent:
     def run(self, position, max_steps, interrupts):
         """Take steps until a tolerance is met, or `Interrupts` are pending, and return the `Outcome`."""
         here = self._at(position)
-        limits = tolerances(*self._asked, _coarsest(position, here.gram, here.position))
+        ftol, xtol, gtol = self._asked
+        limits = tolerances(ftol, xtol, gtol, _coarsest(position, here.gram, here.position))
         state = State((tf.zeros([], position.dtype),) * len(self._method.damping.state_names), tf.zeros_like(position))
         first_cost, status = here.cost, Status.RUNNING
         rejected = promised = tf.zeros([], position.dtype)

@@ -53,7 +53,7 @@ class Checkpoint:
         return f"{self.path}.part"
 
     def _write(self, run):
-        arrays = [np.asarray(each) for each in tf.nest.flatten((run.setting, run.progress))]
+        arrays = [np.asarray(each) for each in tf.nest.flatten((run.invariants, run.progress))]
         named = {f"state_{k}": array for k, array in enumerate(arrays)}
         named |= {f"value_{k}": np.asarray(value) for k, value in enumerate(tf.nest.flatten(run.x))}
         rows = np.concatenate(run.rows) if run.rows else np.zeros([0, 7])
@@ -77,11 +77,11 @@ class Checkpoint:
                 "The checkpoint is of another problem: its data, variables or options differ. Give each problem a "
                 f"file of its own, or delete it. Received: checkpoint={self.path!r}"
             )
-        now = (run.setting, run.progress)
+        now = (run.invariants, run.progress)
         arrays = [saved[f"state_{k}"] for k in range(len(tf.nest.flatten(now)))]
         values = [saved[f"value_{k}"] for k in range(len(tf.nest.flatten(run.variables)))]
-        setting, progress = tf.nest.pack_sequence_as(now, [tf.constant(array) for array in arrays])
-        run.resume(setting, progress, values, saved["rows"])
+        invariants, progress = tf.nest.pack_sequence_as(now, [tf.constant(array) for array in arrays])
+        run.resume(invariants, progress, values, saved["rows"])
 
     def _check_writable(self):
         try:
@@ -117,6 +117,6 @@ def _problem(run):
         array = np.asarray(tensor)
         digest.update(repr((array.dtype.str if array.dtype != object else "object", array.shape)).encode())
         digest.update(b"".join(array.ravel()) if array.dtype == object else np.ascontiguousarray(array).tobytes())
-    shapes = [(each.dtype.name, tuple(each.shape)) for each in tf.nest.flatten((run.setting, run.progress))]
+    shapes = [(each.dtype.name, tuple(each.shape)) for each in tf.nest.flatten((run.invariants, run.progress))]
     digest.update(repr((shapes, [np.shape(value) for value in tf.nest.flatten(run.x)])).encode())
     return digest.hexdigest()

@@ -19,7 +19,7 @@ from tfjac.optimizers.objective.residuals import cost_of
 from tfjac.optimizers.objective.robust import losses_of
 
 
-def differentiable(outcome, residuals, variables, data, setting, settings):
+def differentiable(outcome, residuals, variables, data, invariants, settings):
     """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
 
     They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
@@ -30,10 +30,10 @@ def differentiable(outcome, residuals, variables, data, setting, settings):
         residuals: `TracedResiduals`.
         variables: list of the variables that were minimised over.
         data: list of tensors like `residuals.specs`.
-        setting: `Invariants`.
+        invariants: `Invariants`.
         settings: `Settings`.
     """
-    minimum = _Minimum(residuals, variables, data, setting, settings)
+    minimum = _Minimum(residuals, variables, data, invariants, settings)
     cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
     point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
     x = minimum.columns.split(minimum.point(point))
@@ -64,16 +64,16 @@ def without_derivatives(outcome, how):
 class _Minimum:
     """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
 
-    def __init__(self, residuals, variables, data, setting, settings):
-        self.columns, self.unit = Columns(variables), tf.stop_gradient(setting.unit)
-        self._residuals, self._drawn, self._box = residuals, setting.drawn, setting.conditions.box
-        self._equality, prior = setting.conditions.equality, setting.conditions.prior
+    def __init__(self, residuals, variables, data, invariants, settings):
+        self.columns, self.unit = Columns(variables), tf.stop_gradient(invariants.unit)
+        self._residuals, self._drawn, self._box = residuals, invariants.drawn, invariants.conditions.box
+        self._equality, prior = invariants.conditions.equality, invariants.conditions.prior
         self._prior = prior and prior.in_units(self.unit)
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._given = [*data, *residuals.read_traced()]
         self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
-        self._adjoint = tf.function(self._adjoint, autograph=False)
-        self._slope = tf.function(self._slope, autograph=False)
+        self._traced_adjoint = tf.function(self._adjoint, autograph=False)
+        self._traced_slope = tf.function(self._slope, autograph=False)
 
     def point(self, value, parameters=None):
         """Return x, which is `value`, as a function of θ."""
@@ -82,7 +82,7 @@ class _Minimum:
         def x_of(*parameters):
             def backward(upstream):
                 x = self.point(value, parameters)  # with derivatives of its own, for second ones
-                return self._adjoint(x, upstream, *parameters)
+                return self._traced_adjoint(x, upstream, *parameters)
 
             return tf.identity(value), backward
 
@@ -94,7 +94,7 @@ class _Minimum:
         @tf.custom_gradient
         def cost_of(*parameters):
             def backward(upstream):
-                return self._slope(self.point(point, parameters), upstream, *parameters)
+                return self._traced_slope(self.point(point, parameters), upstream, *parameters)
 
             return tf.identity(value), backward
 

@@ -118,7 +118,7 @@ class Supervisor:
         """Show the last step to whom it may concern; return why to stop, or None."""
         step = [column[-1].item() for column in run.history]
         evaluations = int(run.progress.outcome.evaluations)
-        state = LeastSquaresState(run.steps, evaluations, run.x, *step, time.monotonic() - began)
+        state = LeastSquaresState._make([run.steps, evaluations, run.x, *step, time.monotonic() - began])
         if self._verbose > 1:
             print(_line(state))
         if self._callback is None:

@@ -39,8 +39,8 @@ class TracedMinimisation:
         self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):
-        def advance(data, setting, progress, until, max_steps, finish):
-            return minimisation.advance(data, setting, progress, until, max_steps, finish, record=True)
+        def advance(data, invariants, progress, until, max_steps, finish):
+            return minimisation.advance(data, invariants, progress, until, max_steps, finish, record=True)
 
         returned = tf.nest.map_structure(
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._start.structured_outputs
@@ -63,13 +63,13 @@ class TracedMinimisation:
             max_steps: integer.
         """
         flat = tf.nest.flatten(variables)
-        outcome, setting = self._whole(data, conditions, tf.constant(max_steps))
+        outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
         if any(self._settings.manifolds):
-            square = setting.unit**2
+            square = invariants.unit**2
             found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
             found = without_derivatives(found, "on manifolds")
         else:
-            found = differentiable(outcome, self.residuals, flat, data, setting, self._settings)
+            found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
 
     def __call__(self, data, variables, conditions, max_steps, supervisor):
@@ -89,7 +89,7 @@ class TracedMinimisation:
         run.pace = self._pace
         supervisor.watch(run)
         self._pace = run.pace
-        read, drawn = self.residuals.read(), run.setting.drawn
+        read, drawn = self.residuals.read(), run.invariants.drawn
         result = LeastSquaresResult.of(run, FrozenPoint(self._frozen, data, drawn, read), self._settings.manifolds)
         supervisor.tell(result)
         return result
@@ -106,7 +106,7 @@ class Run:
         max_steps: integer.
 
     Attributes:
-        setting, progress: see `Iteration`.
+        invariants, progress: see `Iteration`.
         rows: list of what was written down of each step.
         pace: seconds that a step takes, as far as known.
     """
@@ -117,7 +117,7 @@ class Run:
         self._first = [variable.read_value() for variable in self._flat]
         self._advance, self._max_steps = advance, tf.constant(max_steps)
         self.rows, self.pace, self._expected = [], None, None
-        self.setting, self.progress = self._undone_if_it_raises(start, data, conditions)
+        self.invariants, self.progress = self._undone_if_it_raises(start, data, conditions)
 
     @property
     def steps(self):
@@ -142,14 +142,14 @@ class Run:
     @property
     def history(self):
         """The `History` of the steps so far."""
-        rows = self.rows or [np.zeros([0, 7], self.setting.unit.dtype.as_numpy_dtype)]
-        return History.of(np.concatenate(rows), float(self.setting.unit))
+        rows = self.rows or [np.zeros([0, 7], self.invariants.unit.dtype.as_numpy_dtype)]
+        return History.of(np.concatenate(rows), float(self.invariants.unit))
 
     def advance(self, count, finish=True):
         """Take at most `count` more steps, and where they end the minimisation, `finish` it."""
         before = self.steps
         until = tf.constant(before + min(count, LONGEST_RECORD))
-        given = self.data, self.setting, self.progress, until, self._max_steps, tf.constant(finish)
+        given = self.data, self.invariants, self.progress, until, self._max_steps, tf.constant(finish)
         self.progress, rows = self._undone_if_it_raises(self._advance, *given)
         self.rows.append(rows.numpy()[: self.steps - before])
         self._check_resumed()
@@ -163,11 +163,11 @@ class Run:
         """End the minimisation for a reason of its own, a `Status`."""
         self._set_status(status)
 
-    def resume(self, setting, progress, values, rows):
+    def resume(self, invariants, progress, values, rows):
         """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
         for variable, value in zip(self._flat, values):
             variable.assign(value)
-        self.setting, self.progress, self.rows = setting, progress, [rows]
+        self.invariants, self.progress, self.rows = invariants, progress, [rows]
         self._expected = float(progress.outcome.cost) if self.steps else None
         ended = Status(int(progress.outcome.status))
         if ended in (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED, Status.MAX_STEPS):

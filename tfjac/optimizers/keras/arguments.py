@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
-from tfjac.optimizers.keras.fitting import callbacks_of_fit
 from tfjac.optimizers.variables import variable_name
 
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
@@ -54,16 +53,6 @@ def refuse_learning_rate(value):
         "LevenbergMarquardt has no learning rate to set: its damping adapts after every step. Leave out "
         f"LearningRateScheduler, ReduceLROnPlateau and their like. Received: {received}"
     )
-
-
-def check_callbacks():
-    """Raise ValueError where the `fit` that is tracing a step has a callback that sets the learning rate at a plateau.
-
-    This one would be refused at the first plateau only, hours into the training.
-    """
-    for callback in getattr(callbacks_of_fit(), "callbacks", ()):
-        if isinstance(callback, keras.callbacks.ReduceLROnPlateau):
-            refuse_learning_rate(callback)
 
 
 def check_tracing():

@@ -20,7 +20,7 @@ def into_bounds(variables):
     """
     for variable in variables:
         constraint = getattr(variable, "constraint", None)
-        if _is_bound(constraint):
+        if constraint is not None and _is_bound(constraint):
             variable.assign(constraint(variable.value))
         elif constraint is not None:
             warnings.warn(

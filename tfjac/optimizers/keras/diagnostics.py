@@ -1,10 +1,19 @@
 """What users read of a `LevenbergMarquardt` optimizer: how training goes."""
 
+import keras
+
+from tfjac.optimizers.keras.state import StateVariables
+from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.statuses import Status
 
 
 class StepDiagnostics:
     """Properties of an optimizer that keeps `StateVariables` as `_state` once it is `built`, and a `Method`."""
+
+    built: bool
+    iterations: keras.Variable
+    _state: StateVariables
+    _method: Method
 
     @property
     def status(self):

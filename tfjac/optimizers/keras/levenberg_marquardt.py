@@ -1,17 +1,16 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
 import inspect
-from functools import partial
 
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
-from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas
+from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
+from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
-    check_callbacks,
     check_tracing,
     check_trainable,
     deserialized,
@@ -72,11 +71,12 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
         gram_batches: for data larger than memory: how many batches make up one step, or `"epoch"` for all of an epoch
-            of `fit`. JᵀJ, Jᵀr and the loss are summed up over them, which equals the step of the full batch to
-            rounding; memory does not depend on the number of examples. Each pass over the data judges one step and
-            prepares the next, and the weights are at every moment the best found: so one attempt is a pass of its own,
-            and max_attempts has no part in it. For losses that are means or sums over examples, with regularisers.
-            Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
+            of `fit`, of which `callbacks.StepMonitor()` or `callbacks.Convergence()` tells. JᵀJ, Jᵀr and the loss are
+            summed up over them, which equals the step of the full batch to rounding; memory does not depend on the
+            number of examples. Each pass over the data judges one step and prepares the next, and the weights are at
+            every moment the best found: so one attempt is a pass of its own, and max_attempts has no part in it. For
+            losses that are means or sums over examples, with regularisers. Needs `"cholesky"`, and memory for some four
+            matrices of the size of JᵀJ.
         gram_decay: for streams that never end: β between 0 and 1 to remember JᵀJ and Jᵀr of earlier batches, which fade
             by β with every batch: each counts like the one before it, whatever its size. About 1/(1−β) batches are
             remembered. Recursive least squares with forgetting, or the extended Kalman filter of the weights; see
@@ -137,7 +137,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
         self._loss_of_trace, self._sizes = LossOfTrace(), None
-        self._traces = TraceCache()
+        self._traces, self._told_of_epoch, self._epoch = TraceCache(), False, None
 
     # -------------------------------------------------------------- state
 
@@ -153,6 +153,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
         self._summing, self._memory = self._grams.made(self._add_state, variables, self._method, self._state)
+        if self._summing is not None and self._told_of_epoch:
+            self._summing.begin_epoch(self._epoch)
 
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer's own, of zeros."""
@@ -168,6 +170,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
     def begin_epoch(self, steps):
         """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where nobody knows."""
+        self._told_of_epoch, self._epoch = True, steps
         if self._summing is not None:
             self._summing.begin_epoch(steps)
 
@@ -190,46 +193,45 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):
-            on_all_replicas(partial(self._advance_on_losses, variables), variables, (loss, gradients))
+            on_what_is_computed(self._advance_on_losses, variables, (loss, gradients))
 
-    def _advance_on_losses(self, variables, replicas):
-        """Take the steps of a batch on the sum of the losses of all replicas."""
-        check_callbacks()
+    def _advance_on_losses(self, computed):
+        """Take the steps of a batch on its loss, or on the sum of those of all replicas."""
         if self._summing is not None:
-            return self._sum_up(replicas)
+            return self._sum_up(self._summing, computed)
         if self._steps_per_batch > 1:
-            return self._advance_repeatedly(variables, replicas)
+            return self._advance_repeatedly(computed)
 
-        def objective(tensors, copies):
+        def objective(tensors, variables):
             loss, gradients = tensors
-            return objective_of_loss(loss, copies, gradients, self._verify)
+            return objective_of_loss(loss, variables, gradients, self._verify)
 
-        self._advance(joined(replicas, objective, variables))
+        self._advance(computed.objective(objective))
 
-    def _sum_up(self, replicas):
+    def _sum_up(self, summing, computed):
         """Add a batch to the sums that steps are solved with, and take them where they are complete."""
-        if len(replicas) > 1:
+        if not isinstance(computed, OneDevice):
             raise ValueError(
                 "gram_batches sums up batches of one device; a batch that several replicas share is summed as it is. "
-                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and {len(replicas)} replicas"
+                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and several replicas"
             )
-        loss, _ = replicas[0].tensors
-        steps, self._sizes = self._summing.take(loss, replicas[0].variables, self._verify)
+        loss, _ = computed.tensors
+        steps, self._sizes = summing.take(loss, computed.variables, self._verify)
         self._iterations.value.assign_add(steps)
 
-    def _advance_repeatedly(self, variables, replicas):
+    def _advance_repeatedly(self, computed):
         """Take steps on the same loss, each on its graph with the variables as they are by then."""
-        replicas = [each._replace(tensors=inlined(each.tensors[0], each.variables)[0]) for each in replicas]
+        computed = computed.mapped(lambda tensors, variables: inlined(tensors[0], variables)[0])
 
         def unfinished(count, status):
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
-        def objective(loss, copies):
-            (here,) = replay([loss], reread=copies)
-            return objective_of_loss(here, copies, verify=self._verify)
+        def objective(loss, variables):
+            (here,) = replay([loss], reread=variables)
+            return objective_of_loss(here, variables, verify=self._verify)
 
         def step(count, _):
-            return count + 1, self._advance(joined(replicas, objective, variables)).status
+            return count + 1, self._advance(computed.objective(objective)).status
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
@@ -260,12 +262,13 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
-        def objective(tensors, copies):
-            return objective_of_residuals(tensors, copies, self._verify)
+        def step_on(computed):
+            return self._advance(
+                computed.objective(lambda tensors, copies: objective_of_residuals(tensors, copies, self._verify))
+            )
 
         def advance(tensors):
-            step = lambda replicas: self._advance(joined(replicas, objective, variables))  # noqa: E731
-            return on_all_replicas(step, variables, tensors)
+            return on_what_is_computed(step_on, variables, tensors)
 
         if not tf.executing_eagerly():
             return advance(called(residuals, variables, args, is_part=has_replicas()))

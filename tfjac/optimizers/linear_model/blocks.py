@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
 from tfjac.jacobians import jacobian_operator
+from tfjac.optimizers.contracts import JacobianBlock
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
 
 FEW_ROWS = 1000
@@ -45,7 +46,7 @@ def stacked_rows(rows, variables):
     return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
 
 
-def _operator(group, variables, columns, dependence):
+def _operator(group, variables, columns, dependence) -> JacobianBlock:
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
@@ -74,7 +75,7 @@ def _with_examples(tensor):
 
 def _grouped(rows, sources):
     """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
-    groups = []
+    groups: list[list] = []
     for pair in (tuple(map(_with_examples, pair)) for pair in rows):
         for group in groups:
             if _same_examples([tensor for tensor, _ in group], pair[0], sources):

@@ -12,6 +12,7 @@ from tfjac import ops
 from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor, of_one_width
 from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
 
 WIDEST = 32
 """Columns of a row that is eliminated: systems of so few unknowns are solved side by side."""
@@ -35,14 +36,14 @@ class Elimination(typing.NamedTuple):
         remaining: how many columns the other variables have.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]
     rows: int
     width: int
     first: int
     remaining: int
 
     @classmethod
-    def of(cls, jacobian):
+    def of(cls, jacobian: JacobianRows):
         """Return the `Elimination` of the largest such variable of a `StackedJacobian`; None where there is none."""
         factors, sizes = jacobian.factors(), jacobian.columns.sizes
         possible = [index for index, own in enumerate(factors) if own and _one_row_each(own)]
@@ -78,7 +79,7 @@ class Touched(typing.NamedTuple):
     row: tf.Tensor
 
     @classmethod
-    def of(cls, linearisation, elimination):
+    def of(cls, linearisation: LinearModel, elimination):
         """Return that of a `Linearisation`, the examples of its blocks one after the other, padded with zeros."""
         jacobian = linearisation.jacobian
         parts = [_of_block(each.factors, jacobian.columns.sizes, elimination) for each in jacobian.operators]
@@ -130,10 +131,10 @@ def _stacked(parts, outputs, width):
         more = [[0, 0], *([0, size - now] for size, now in zip(sizes, axes(tensor)[1:]))]
         return tf.pad(tensor, more)
 
-    values, columns, block, row = zip(*parts)
-    values = [padded(each, outputs, width) for each in values]
-    columns, block = [padded(each, width) for each in columns], [padded(each, outputs, each.shape[2]) for each in block]
-    return [tf.concat(each, axis=0) for each in (values, columns, block, row)]
+    values = [padded(part.values, outputs, width) for part in parts]
+    columns = [padded(part.columns, width) for part in parts]
+    block = [padded(part.block, outputs, part.block.shape[2]) for part in parts]
+    return [tf.concat(each, axis=0) for each in (values, columns, block, [part.row for part in parts])]
 
 
 def _one_row_each(factors):

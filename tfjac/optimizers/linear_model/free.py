@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.stacked import dense_kernel
 
@@ -16,7 +17,7 @@ class FreeLinearisation(Linearisation):
         free: `[p]`, bool.
     """
 
-    def __init__(self, whole, free):
+    def __init__(self, whole: LinearModel, free):
         super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
         self._whole, self.free, self.is_shared = whole, free, whole.is_shared
 
@@ -38,7 +39,7 @@ class FreeLinearisation(Linearisation):
         return _only(self.free[:, None] & self.free, gram), _only(self.free, gradient)
 
 
-class FreeColumns:
+class FreeColumns(JacobianRows):
     """A `StackedJacobian` with zeros in the columns of parameters that are held.
 
     Args:
@@ -46,13 +47,22 @@ class FreeColumns:
         free: `[p]`, bool.
     """
 
-    def __init__(self, jacobian, free):
+    def __init__(self, jacobian: JacobianRows, free):
         self._jacobian, self._free = jacobian, free
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
 
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
         return dense_kernel(self, scales)
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return FreeColumns(self._jacobian.cast(dtype), self._free)
+
+    def gram_and_gradient(self, vector):
+        """Return JᵀJ `[p, p]` and Jᵀu `[p]`."""
+        gram, gradient = self._jacobian.gram_and_gradient(vector)
+        return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
 
     def factors(self):
         """Return the factors of each variable, the columns that are held among them."""

@@ -2,8 +2,10 @@
 
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
 
-class Linearisation:
+
+class Linearisation(LinearModel):
     """What r(w+p) ≈ r + Jp makes of F:
 
         F(w+p) ≈ F + gᵀp + ½ pᵀ(JᵀJ + Λ)p,    g = Jᵀr + Λ(w−w₀)
@@ -26,7 +28,7 @@ class Linearisation:
 
     is_shared = False
 
-    def __init__(self, jacobian, residual, prior):
+    def __init__(self, jacobian: JacobianRows, residual, prior):
         self.jacobian, self.residual, self.prior = jacobian, residual, prior
         self.columns, self.dtype = jacobian.columns, jacobian.dtype
 
@@ -74,10 +76,6 @@ class Linearisation:
     def diagonal(self):
         """Return diag(JᵀJ), `[p]`."""
         return self.jacobian.column_norms_squared()
-
-    def kernel(self, scales):
-        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v."""
-        return self.jacobian.kernel(scales)
 
     def curvature(self, vector):
         """Return JᵀJ v, `[p]`."""

@@ -11,6 +11,7 @@ a solver is given J K and D = I, and needs to know no more.
 import tensorflow as tf
 
 from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.stacked import dense_kernel
 
@@ -61,7 +62,7 @@ class PlaneLinearisation(Linearisation):
         frame: `Frame`.
     """
 
-    def __init__(self, whole, frame):
+    def __init__(self, whole: LinearModel, frame: Frame):
         self._whole, self._frame, residual, root = whole, frame, whole.residual, None
         if not whole.prior.is_zero:
             root, below = whole.prior.rows()
@@ -90,7 +91,7 @@ class PlaneLinearisation(Linearisation):
         return gram, self._frame.pull(gradient)
 
 
-class PlaneColumns:
+class PlaneColumns(JacobianRows):
     """[J; √Λ] K, the interface of a `StackedJacobian`.
 
     Args:
@@ -99,13 +100,26 @@ class PlaneColumns:
         frame: `Frame`.
     """
 
-    def __init__(self, jacobian, root, frame):
+    def __init__(self, jacobian: JacobianRows, root, frame: Frame):
         self._jacobian, self._root, self._frame = jacobian, root, frame
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
 
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed."""
         return dense_kernel(self, scales)
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        root = None if self._root is None else tf.cast(self._root, dtype)
+        return PlaneColumns(self._jacobian.cast(dtype), root, self._frame.cast(dtype))
+
+    def gram_and_gradient(self, vector):
+        """Return Kᵀ(JᵀJ + Λ)K `[p, p]` and Kᵀ[J; √Λ]ᵀu `[p]`."""
+        rows = vector if self._root is None else vector[: -self.columns.total]
+        gram, _ = self._jacobian.gram_and_gradient(rows)
+        if self._root is not None:
+            gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + tf.square(self._root))
+        return self._frame.pull_rows(tf.transpose(self._frame.pull_rows(gram))), self.adjoint(vector)
 
     def factors(self):
         """Return none for each variable: there is no structure left."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
+from tfjac.optimizers.contracts import LinearModel
 
 
 class BlockFactors(typing.NamedTuple):
@@ -35,7 +36,7 @@ class Coupled:
         elimination: `Elimination`.
     """
 
-    def __init__(self, linearisation, elimination):
+    def __init__(self, linearisation: LinearModel, elimination):
         self.elimination = elimination
         sizes, index = list(linearisation.columns.sizes), elimination.index
         self.sizes = sizes[:index] + sizes[index + 1 :]

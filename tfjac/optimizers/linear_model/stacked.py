@@ -1,12 +1,15 @@
 """The Jacobians of several blocks of residuals, one below the other, as one."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from tfjac.jacobians.factors.blocks import kernel_of_blocks
 from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.optimizers.contracts import JacobianBlock, JacobianRows
 
 
-class StackedJacobian:
+class StackedJacobian(JacobianRows):
     """J, of all residuals with respect to all variables; its rows are those of the blocks, one after the other.
 
     Args:
@@ -17,7 +20,7 @@ class StackedJacobian:
         dtype: what its elements are.
     """
 
-    def __init__(self, operators, rows, columns, dtype):
+    def __init__(self, operators: Sequence[JacobianBlock], rows, columns, dtype):
         self.operators, self.rows, self.columns, self.dtype = operators, rows, columns, dtype
 
     def cast(self, dtype):
@@ -75,13 +78,13 @@ class StackedJacobian:
         return tf.add_n(list(parts) or [tf.zeros([self.columns.total] * rank, self.dtype)])
 
 
-def dense_kernel(jacobian, scales):
+def dense_kernel(jacobian: JacobianRows, scales):
     """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
     rows = jacobian.to_dense() * tf.sqrt(jacobian.columns.spread(scales))
     return DenseFactor(rows[:, None]).kernel()
 
 
-class SomeColumns:
+class SomeColumns(JacobianBlock):
     """A Jacobian operator with columns of zeros added, for variables that its residuals do not depend on.
 
     Args:
@@ -151,7 +154,7 @@ class SomeColumns:
         return tf.concat([parts[index] for index in range(len(sizes))], axis=axis)
 
 
-class ZeroRows:
+class ZeroRows(JacobianBlock):
     """The Jacobian of residuals that no variable moves.
 
     Args:

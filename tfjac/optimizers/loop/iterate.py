@@ -101,9 +101,9 @@ class Iteration:
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
         moved = tf.equal(status, int(Status.RUNNING))
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
-        setting = Invariants(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
+        invariants = Invariants(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
         size = self._settings.window
-        return setting, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
+        return invariants, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
 
     def _project(self, equality, values):
         """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
@@ -116,12 +116,12 @@ class Iteration:
             as_tf_variable(variable).assign(part)
         return values
 
-    def advance(self, data, setting, progress, until, max_steps, finish, record=False):
+    def advance(self, data, invariants, progress, until, max_steps, finish, record=False):
         """Take steps.
 
         Args:
             data: list of tensors like `residuals.specs`.
-            setting, progress: what `start`, or `advance`, returned.
+            invariants, progress: what `start`, or `advance`, returned.
             until: scalar int32, how many steps there may be by then.
             max_steps: scalar int32, after how many steps to stop for good.
             finish: scalar bool, whether to linearise once more at the end, for the gradient there, where there is one.
@@ -138,7 +138,7 @@ class Iteration:
 
         def step(progress, rows):
             running = progress.running
-            progress, report = self._step(data, setting, progress, max_steps)
+            progress, report = self._step(data, invariants, progress, max_steps)
             if record:
                 index = tf.where(running, progress.outcome.steps - first, LONGEST_RECORD + 1) - 1
                 rows = tf.tensor_scatter_nd_update(rows, [[index]], row_of(report)[None])
@@ -149,9 +149,9 @@ class Iteration:
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
-        setting, progress = self.start(data, conditions)
-        progress, _ = self.advance(data, setting, progress, max_steps, max_steps, tf.constant(True))
-        return progress.outcome._replace(x=self.values()), setting
+        invariants, progress = self.start(data, conditions)
+        progress, _ = self.advance(data, invariants, progress, max_steps, max_steps, tf.constant(True))
+        return progress.outcome._replace(x=self.values()), invariants
 
     def _values_of(self, charts):
         """Return what stands for each variable that the residuals read; None for what it holds."""
@@ -165,18 +165,18 @@ class Iteration:
         """Return what the variables hold, a list of tensors."""
         return [as_tf_variable(variable).read_value() for variable in self._variables]
 
-    def _step(self, data, setting, progress, max_steps):
+    def _step(self, data, invariants, progress, max_steps):
         method, running, window = self._settings.method, progress.running, progress.window
         if window:
             tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
         charts = self._coordinates.charts()
-        tensors = self._residuals.place_at(data, setting.drawn, self._values_of(charts))
-        tensors = [tf.cast(tensor, self._dtype) / setting.unit for tensor in tensors]
-        box, prior, equality = self._coordinates.conditions(setting.conditions)
-        prior = prior and prior.in_units(setting.unit)
+        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
+        tensors = [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
+        box, prior, equality = self._coordinates.conditions(invariants.conditions)
+        prior = prior and prior.in_units(invariants.unit)
         uniform = self._settings.prior_is_uniform
         objective = objective_of_residuals(
-            tensors, self._variables, None, self._losses, setting.unit, prior, uniform, charts
+            tensors, self._variables, None, self._losses, invariants.unit, prior, uniform, charts
         )
         attempts = tf.where(running, method.max_attempts, 0)
         method = method._replace(max_attempts=attempts)

@@ -156,7 +156,8 @@ class Attempt(NamedTuple):
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
         none = tf.zeros_like(cost)
-        return cls(tf.cast(none, tf.int32), tf.cast(none, tf.bool), cost, *[none] * 7, state)
+        nothing = (none,) * 7
+        return cls._make([tf.cast(none, tf.int32), tf.cast(none, tf.bool), cost, *nothing, state])
 
 
 def chosen(condition, record, other):

@@ -18,9 +18,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.linear_model import FreeLinearisation
 from tfjac.optimizers.loop.attempt import is_decided, judged, point_at, propose, report_of, within
+from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -54,7 +57,7 @@ class Step(NamedTuple):
     sizes: ProblemSizes
 
 
-def take_step(objective, state, method, restrictions=None):
+def take_step(objective: Objective, state: State, method: Method, restrictions: Restrictions | None = None) -> Step:
     """Take one step from the current values of the objective's variables.
 
     Args:
@@ -69,7 +72,7 @@ def take_step(objective, state, method, restrictions=None):
         stays as it was.
     """
     restrictions = restrictions or Restrictions()
-    model = objective.linearise()
+    model: LinearModel = objective.linearise()
     if restrictions.box is not None:
         position = objective.position(objective.values())
         model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
@@ -78,11 +81,13 @@ def take_step(objective, state, method, restrictions=None):
     solvers, index = method.solver.choose(sizes)
     steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
-        return Step(*steps[0](), sizes)
-    return Step(*tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps), sizes)
+        state, report = steps[0]()
+    else:
+        state, report = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
+    return Step(state, report, sizes)
 
 
-def _step(objective, model, solver, state, method, restrictions):
+def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
     """Take the step with one solver, and return the `State` and the `Report`."""
     system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
@@ -120,14 +125,14 @@ def _end(last, point, objective, position, model, system, solver, state, method,
     return chosen(point.usable, State(last.state, scaling), state), report
 
 
-def _system(solver, model, method, equality):
+def _system(solver: Solver, model: LinearModel, method: Method, equality) -> System:
     """Return the `System` of a solver, in the plane of equations where there are any."""
     if equality is None or not equality.normals.shape[0]:
         return prepared(solver, model, method.gram_dtype)
     return PlaneSystem(solver, model, equality.normals, method.gram_dtype)
 
 
-def _move(objective, values, position, candidate, system, bend, restrictions):
+def _move(objective: Objective, values, position, candidate, system, bend, restrictions):
     """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it was taken.
 
     What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there is

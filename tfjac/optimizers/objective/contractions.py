@@ -89,7 +89,8 @@ def _diagonal(op):
     kept, dropped = product.labels[-2:]
     rename = lambda labels: [kept if label == dropped else label for label in labels]  # noqa: E731
     operands = [(tensor, rename(labels)) for tensor, labels in (product.left, product.right)]
-    return _Product(*operands, product.labels[:-1]) if all(len(set(n)) == len(n) for _, n in operands) else None
+    distinct = all(len(set(labels)) == len(labels) for _, labels in operands)
+    return _Product(operands[0], operands[1], product.labels[:-1]) if distinct else None
 
 
 def _is_zero(tensor):

@@ -102,8 +102,9 @@ class DeclaredFunction:
 
     def _weighed(self, weight):
         """The Hessian times ∂loss/∂output, which may have fewer axes."""
-        missing = self.hessian.shape.rank - weight.shape.rank
-        return self.hessian * tf.reshape(weight, tf.concat([tf.shape(weight), [1] * missing], axis=0))
+        hessian = tf.convert_to_tensor(self.hessian)
+        missing = len(hessian.shape) - weight.shape.rank
+        return hessian * tf.reshape(weight, tf.concat([tf.shape(weight), [1] * missing], axis=0))
 
     def _derivative(self, slope, point):
         """Differentiate the slope, element by element of the last axis where they depend on one another."""

@@ -14,6 +14,7 @@ Where the way does not end in squares alone, it is looked at op by op whether wh
 
 import dataclasses
 import warnings
+from typing import Any
 
 import tensorflow as tf
 
@@ -67,7 +68,8 @@ def loss_terms(loss, dependence):
     Raises:
         NotASumOfSquares: naming the op through which a variable enters the loss in another way.
     """
-    walk, heads, found = _Walk(dependence), [_Head(loss)], {}
+    found: dict = {}
+    walk, heads = _Walk(dependence), [_Head(loss)]
     while heads:
         leaves = walk.leaves_of(heads)
         gradients = _gradients(heads, leaves)
@@ -138,7 +140,7 @@ class _Disguise(_Leaf):
 class _Convex(_Leaf):
     """The output of a `function`, such as a `SeparableFunction`."""
 
-    function: object
+    function: Any
 
     def term(self, gradient):
         """Return the term, from ∂loss/∂output."""
@@ -160,7 +162,7 @@ class _Walk:
 
     def leaves_of(self, heads):
         """Return the list of leaves that the tensors of `heads` are linear in."""
-        found = {}
+        found: dict = {}
         for leaf in self._leaves([(head.tensor, head.uniform, 1) for head in heads]):
             before = found.get(leaf.output.ref())
             found[leaf.output.ref()] = leaf if before is None else before.also(leaf)
@@ -190,7 +192,8 @@ class _Walk:
         Raises:
             NotASumOfSquares: where some are not squares.
         """
-        found, seen, constant = {}, set(), []
+        found: dict = {}
+        seen, constant = set(), []
         pending = list(places)
         while pending:
             tensor, uniform, sign = pending.pop()

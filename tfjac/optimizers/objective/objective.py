@@ -9,11 +9,12 @@ from tfjac.graph import as_tf_variable, replay, verified
 from tfjac.jacobians import jvp
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
+from tfjac.optimizers.contracts import LinearModel, SummedObjective
 from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
 from tfjac.optimizers.variables import variable_name
 
 
-class LocalObjective:
+class LocalObjective(SummedObjective):
     """F, the variables that it is a function of, its linearisation where they are, and its value elsewhere.
 
     Args:
@@ -52,7 +53,7 @@ class LocalObjective:
         """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
         return self.columns.flatten(values)
 
-    def linearise(self):
+    def linearise(self) -> LinearModel:
         """Return the `Linearisation` of r at the values that the graph computed F from."""
         jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype)
         if self.gradients is None:

@@ -49,7 +49,7 @@ def undisguised(tensor, root, dependence):
             return _undone(tensor, dependence)
         return tf.reduce_sum(square) / 2 if op.type == "L2Loss" else square
     if op.type == "Mul":
-        return _square_of_common_part(*op.inputs, dependence)
+        return _square_of_common_part(op.inputs[0], op.inputs[1], dependence)
     if op.type == "Real" or (op.type == "Cast" and op.inputs[0].dtype.is_complex):
         return _real_part(op.inputs[0])
     if op.type in CHOICES:
@@ -141,7 +141,7 @@ def _square_of_common_part(one, other, dependence):
 
 def _peeled(tensor, dependence):
     """Return u and a list of factors whose product with it is the tensor, which do not depend on the variables."""
-    factors = []
+    factors: list[tf.Tensor] = []
     while True:
         tensor, factor = _split(tensor, dependence)
         if factor is None:

@@ -10,14 +10,19 @@ lifted to next to nothing. The gradient stays exact, whatever H is.
 Reference: N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", 2002.
 """
 
+import abc
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
 
-class Term:
+class Term(abc.ABC):
     """What all of them have."""
+
+    @abc.abstractmethod
+    def rows(self):
+        """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape."""
 
     def magnitude(self):
         """Return the length that r would have if nothing in it cancelled: rounding is relative to that."""

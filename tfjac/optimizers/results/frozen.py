@@ -59,7 +59,7 @@ class FrozenModel:
         with self._lock, tf.init_scope():
             if compute not in self._traces:
                 self._traces[compute] = self._traced(compute)
-            for variable, value in zip(self._variables, values):
+            for variable, value in zip(self._variables or (), values):
                 variable.assign(value)
             return self._traces[compute](*data, *drawn)
 

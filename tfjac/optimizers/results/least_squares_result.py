@@ -66,7 +66,7 @@ class LeastSquaresResult:
             frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
         """
-        outcome, square = run.progress.outcome, float(run.setting.unit) ** 2
+        outcome, square = run.progress.outcome, float(run.invariants.unit) ** 2
         return cls(
             x=run.x,
             cost=float(outcome.cost) * square,
@@ -77,7 +77,7 @@ class LeastSquaresResult:
             jacobians=int(outcome.jacobians),
             damping=float(outcome.damping),
             history=run.history,
-            num_residuals=int(run.setting.number),
+            num_residuals=int(run.invariants.number),
             names=tuple(run.names),
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _frozen=frozen,

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Frame, PlaneLinearisation
 from tfjac.optimizers.solvers.base import System, finite_or_zeros
 from tfjac.optimizers.solvers.precision import prepared
@@ -21,7 +22,7 @@ class PlaneSystem(System):
         gram_dtype: as for `prepared`.
     """
 
-    def __init__(self, solver, linearisation, normals, gram_dtype):
+    def __init__(self, solver, linearisation: LinearModel, normals, gram_dtype):
         self._solver, self._linearisation, self._gram_dtype = solver, linearisation, gram_dtype
         self._normals, self.diagonal = normals, linearisation.diagonal()
         metric = self.diagonal + linearisation.prior.precision

@@ -2,10 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.optimizers.solvers.base import System, finite_or_zeros
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.base import Solver, System, finite_or_zeros
 
 
-def prepared(solver, linearisation, gram_dtype):
+def prepared(solver: Solver, linearisation: LinearModel, gram_dtype) -> System:
     """Return the `System` that a solver makes of a `Linearisation`, computed in `gram_dtype` where that is not None."""
     if gram_dtype is None or tf.as_dtype(gram_dtype) == linearisation.dtype:
         return solver.prepare(linearisation)

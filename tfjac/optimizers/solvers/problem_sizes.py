@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Elimination
 
 
@@ -36,7 +37,7 @@ class LayerSizes(NamedTuple):
     @classmethod
     def of(cls, factor):
         """Return the sizes of a factor; axes that its kind has not count as of size one."""
-        known = {}
+        known: dict = {}
         for sizes in factor.sizes_of_tensors():
             known.update((name, size) for name, size in sizes.items() if known.get(name) is None)
         t, g, i = (known.get(name, 1) for name in "tgi")
@@ -70,7 +71,7 @@ class ProblemSizes(NamedTuple):
     is_shared: bool = False
 
     @classmethod
-    def of(cls, linearisation, gram_dtype=None):
+    def of(cls, linearisation: LinearModel, gram_dtype=None):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         factors = [operator.factors for operator in linearisation.jacobian.operators]
@@ -141,7 +142,7 @@ class ProblemSizes(NamedTuple):
 def _filled(layer, rows):
     m = 1 if layer.m is None else layer.m
     n = rows / m if None in (layer.n, layer.m) else layer.n
-    return LayerSizes(n, m, *(1 if size is None else size for size in layer[2:-1]), layer.rows)
+    return LayerSizes._make([n, m, *(1 if size is None else size for size in layer[2:-1]), layer.rows])
 
 
 def _sum(numbers):

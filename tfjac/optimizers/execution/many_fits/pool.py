@@ -135,7 +135,7 @@ class Pool:
     def _nothing(self):
         """Return a `Found` of zeros with one row more than there are fits."""
         real, number = tf.zeros([self._count + 1], self._values.dtype), tf.zeros([self._count + 1], tf.int32)
-        outcome = Outcome((), real, real, *[number] * 4, real)
+        outcome = Outcome._make([(), real, real, *[number] * 4, real])
         return Found(tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype), outcome)
 
 

@@ -66,8 +66,8 @@ class Shards:
     """
 
     def __init__(self, count, devices):
-        self._devices = None if devices is None else devices[: max(1, count)]
-        parts = 1 if devices is None else len(self._devices)
+        self._devices = devices and devices[: max(1, count)]
+        parts = len(self._devices) if self._devices else 1
         self._starts = [count * part // parts for part in range(parts + 1)]
         self.several = parts > 1
 

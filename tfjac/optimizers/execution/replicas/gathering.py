@@ -6,7 +6,6 @@ step is traced for all: its loops could not be one for each replica, as collecti
 and each worker takes the same step, on sums over all; see `workers`.
 """
 
-import contextlib
 import warnings
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ class Replica(NamedTuple):
     """What one replica brings along.
 
     Attributes:
-        device: name of its device; None where there is one replica, which stays where it is.
+        device: name of its device.
         variables: list of the variables, its own copies.
         tensors: what it computed, a nest.
     """
@@ -32,7 +31,7 @@ class Replica(NamedTuple):
 
     def placed(self):
         """Return the context in which ops are placed on its device."""
-        return contextlib.nullcontext() if self.device is None else tf.device(self.device)
+        return tf.device(self.device)
 
 
 def on_all_replicas(step, variables, tensors):
@@ -48,8 +47,6 @@ def on_all_replicas(step, variables, tensors):
             compiled by XLA for, or outside of `strategy.run`.
     """
     check_strategy()
-    if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-        return step([Replica(None, variables, tensors)])
 
     def meet(strategy, tensors):
         devices = strategy.extended.worker_devices

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfjac.jacobians.factors.forms import concatenated
 from tfjac.optimizers.conditions.prior import total
+from tfjac.optimizers.contracts import JacobianBlock, LinearModel
 from tfjac.optimizers.execution.replicas.gathering import on_each
 from tfjac.optimizers.linear_model import Linearisation, StackedJacobian
 
@@ -19,11 +20,11 @@ class ReplicatedLinearisation(Linearisation):
         replicas: list of `Replica`.
     """
 
-    def __init__(self, parts, replicas):
+    def __init__(self, parts: list[LinearModel], replicas):
         self._parts, self._replicas = parts, replicas
         pairs = zip(parts, replicas)
         placed = [_Placed(operator, replica) for part, replica in pairs for operator in part.jacobian.operators]
-        rows = [size for part in parts for size in part.jacobian.rows]
+        rows = [n * m for n, m in (operator.examples_and_outputs for operator in placed)]
         first = parts[0].jacobian
         jacobian = _AllRows(placed, rows, first.columns, first.dtype, [part.jacobian for part in parts])
         super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
@@ -65,17 +66,34 @@ class _AllRows(StackedJacobian):
         super().__init__(operators, rows, columns, dtype)
         self._parts = parts
 
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return _AllRows(
+            [operator.cast(dtype) for operator in self.operators],
+            self.rows,
+            self.columns,
+            dtype,
+            [part.cast(dtype) for part in self._parts],
+        )
+
     def factors(self):
         """Return a list with, for each variable, the list of the factors of its columns, of all examples."""
         by_variable = zip(*(part.factors() for part in self._parts))
         return [[concatenated(same) for same in zip(*blocks)] for blocks in by_variable]
 
 
-class _Placed:
+class _Placed(JacobianBlock):
     """A Jacobian operator whose products are computed on the device of its replica."""
 
-    def __init__(self, operator, replica):
-        self._operator, self._replica, self.factors = operator, replica, operator.factors
+    def __init__(self, operator: JacobianBlock, replica):
+        self._operator, self._replica = operator, replica
+
+    @property
+    def factors(self):
+        return self._operator.factors
+
+    def cast(self, dtype):
+        return _Placed(self._on_device(self._operator.cast, dtype), self._replica)
 
     def gram_and_gradient(self, residual):
         return self._on_device(self._operator.gram_and_gradient, residual)

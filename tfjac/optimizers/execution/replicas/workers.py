@@ -5,6 +5,7 @@ What workers decide by are sums, of which all have the same bits, so that their 
 
 from tfjac.graph import sum_over_workers
 from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.objective.objective import LocalObjective
 
@@ -22,7 +23,7 @@ class WorkersObjective(LocalObjective):
 
     is_shared = True
 
-    def __init__(self, own, variables):
+    def __init__(self, own: LocalObjective, variables):
         super().__init__(_total(own.cost), [], own.prior, variables)
         self._own = own
 
@@ -52,7 +53,7 @@ class _SharedLinearisation(Linearisation):
 
     is_shared = True
 
-    def __init__(self, own):
+    def __init__(self, own: LinearModel):
         super().__init__(_SharedRows(own.jacobian), own.residual, _shared(own.prior))
         self._own = own
 
@@ -77,12 +78,34 @@ class _SharedLinearisation(Linearisation):
         return _total(self._own.quadratic(step))
 
 
-class _SharedRows:
+_NO_ROWS = (
+    "Several workers share the rows of J among them: use solver='cholesky', 'cg' or 'auto'. "
+    "Received: a solver that works with rows"
+)
+
+
+class _SharedRows(JacobianRows):
     """The rows of J of this worker, whose products with vectors of rows are those of all."""
 
-    def __init__(self, own):
+    def __init__(self, own: JacobianRows):
         self._own = own
         self.operators, self.columns, self.dtype = own.operators, own.columns, own.dtype
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return _SharedRows(self._own.cast(dtype))
+
+    def gram_and_gradient(self, vector):
+        """Return JᵀJ `[p, p]` and Jᵀu `[p]` of what all workers have."""
+        return sum_over_workers(self._own.gram_and_gradient(vector))
+
+    def kernel(self, scales):
+        """Refuse: J·Jᵀ has a row for each residual of all workers, of which this one has its own alone."""
+        raise ValueError(_NO_ROWS)
+
+    def to_dense(self):
+        """Refuse: the rows of other workers are theirs."""
+        raise ValueError(_NO_ROWS)
 
     def factors(self):
         """Return none for each variable: those of other workers are not here."""

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.damping import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
+from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.loop import attempt
 from tfjac.optimizers.loop.records import Attempt, State
 
@@ -19,7 +20,7 @@ class Start(NamedTuple):
         cost: F there.
     """
 
-    equations: tuple
+    equations: Equations
     position: tf.Tensor
     cost: tf.Tensor
 

@@ -15,6 +15,7 @@ Reference: D. P. Bertsekas, "Incremental least squares methods and the extended 
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import Objective
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.loop.records import chosen
@@ -67,7 +68,7 @@ class Memory:
         return step._replace(state=chosen(_within_rounding(report), state, step.state))
 
 
-class RecallingObjective:
+class RecallingObjective(Objective):
     """The `Objective` of a batch and a quadratic model of others around where the variables are.
 
     Args:
@@ -78,16 +79,39 @@ class RecallingObjective:
         linearisation: the `Linearisation` of both.
     """
 
-    def __init__(self, objective, gram, gradient):
+    def __init__(self, objective: Objective, gram, gradient):
         self._objective, self._gram, self._gradient = objective, gram, gradient
-        self._start = objective.position(objective.values())
-        self.cost, self.columns, self.values = objective.cost, objective.columns, objective.values
-        self.position, self.move, self.restore_unless = objective.position, objective.move, objective.restore_unless
+        self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
+        self.is_shared, self._start = objective.is_shared, objective.position(objective.values())
         self.linearisation = RecallingLinearisation(objective.linearise(), gram, gradient)
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return self._objective.values()
+
+    def position(self, values):
+        """Return the place where the variables hold `values`, `[p]`."""
+        return self._objective.position(values)
 
     def linearise(self):
         """Return the `Linearisation` of both."""
         return self.linearisation
+
+    def second_derivative(self):
+        """Return the function from a direction to the second derivative along it of the residuals of the batch."""
+        return self._objective.second_derivative()
+
+    def move(self, start, step):
+        """Assign `start` + `step` to the variables."""
+        self._objective.move(start, step)
+
+    def move_to(self, start, position):
+        """Assign `position` `[p]` to the variables."""
+        self._objective.move_to(start, position)
+
+    def restore_unless(self, accepted, start):
+        """Assign `start` to the variables, bit for bit, unless `accepted`."""
+        self._objective.restore_unless(accepted, start)
 
     def evaluate(self):
         """Return what is to be lowered, at what the variables hold at this point of the program."""

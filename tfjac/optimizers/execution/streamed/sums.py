@@ -26,7 +26,8 @@ class Equations(NamedTuple):
     def of(cls, linearisation, dtype):
         """Return those of a `Linearisation`, computed in a dtype."""
         linearisation = linearisation if linearisation.dtype == dtype else linearisation.cast(dtype)
-        return cls(*linearisation.gram_and_gradient(), linearisation.prior.precision)
+        gram, gradient = linearisation.gram_and_gradient()
+        return cls(gram, gradient, linearisation.prior.precision)
 
     @classmethod
     def variables(cls, add, name, size, dtype):
