@@ -50,9 +50,11 @@ class GivenEquality:
         lengths = np.linalg.norm(read[0], axis=1)
         lengths = np.where(lengths > 0, lengths, 1)
         self._matrix, self._target = read[0] / lengths[:, None], read[1] / lengths
-        left, values, right = np.linalg.svd(np.where(fixed, 0, self._matrix))
+        # Of the free columns alone: what rounding puts into the others would move parameters that are fixed.
+        left, values, right = np.linalg.svd(self._matrix[:, ~fixed])
         self.count = int(np.sum(values > 1e-10 * values.max(initial=0)))
-        self._normals, self._rest = right[: self.count], left[:, self.count :]
+        self._normals, self._rest = np.zeros([self.count, fixed.size]), left[:, self.count :]
+        self._normals[:, ~fixed] = right[: self.count]
         self._solve = (left[:, : self.count] / values[: self.count]).T
         if not fixed.any():
             self._check_agreement(self._target)

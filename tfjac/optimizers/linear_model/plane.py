@@ -20,17 +20,19 @@ class Frame:
     """K, as products.
 
     Args:
-        normals: `[k, p]`, N.
+        normals: `[k, p]`, N, with zeros for parameters that are held.
         metric: `[p]`, D.
+        free: `[p]`, one for parameters that may move, zero for those that are held.
     """
 
-    def __init__(self, normals, metric):
-        self._normals, self.metric, self.root = normals, metric, tf.sqrt(metric)
-        self._across = tf.linalg.qr(tf.transpose(normals / self.root))[0]
+    def __init__(self, normals, metric, free):
+        self._normals, self.metric, self.root, self._free = normals, metric, tf.sqrt(metric), free
+        # A rounding error in the row of a parameter that is held, over a small damping, would be a long step of it.
+        self._across = tf.linalg.qr(tf.transpose(normals / self.root))[0] * free[:, None]
 
     def cast(self, dtype):
         """Return the same in another dtype."""
-        return Frame(tf.cast(self._normals, dtype), tf.cast(self.metric, dtype))
+        return Frame(*(tf.cast(each, dtype) for each in (self._normals, self.metric, self._free)))
 
     def tangent(self, vector):
         """Return K y."""

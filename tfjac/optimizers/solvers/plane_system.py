@@ -26,11 +26,12 @@ class PlaneSystem(System):
         self._solver, self._linearisation, self._gram_dtype = solver, linearisation, gram_dtype
         self._normals, self.diagonal = normals, linearisation.diagonal()
         metric = self.diagonal + linearisation.prior.precision
-        frame = Frame(normals, tf.where(metric > 0, metric, tf.ones_like(metric)))
+        self._free = linearisation.only_free(tf.ones_like(metric))
+        frame = Frame(normals, tf.where(metric > 0, metric, tf.ones_like(metric)), self._free)
         self.gradient = linearisation.only_free(frame.cotangent(linearisation.gradient()))
 
     def solver(self, scaling):
-        frame = Frame(self._normals, scaling)
+        frame = Frame(self._normals, scaling, self._free)
         system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
         solve = system.solver(tf.ones_like(scaling))
         # Across the plane there is nothing but rounding, which without damping would be solved for.
