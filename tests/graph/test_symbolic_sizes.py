@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfjac.graph.op_facts.reshaping import permutation_of
 from tfjac.graph.symbolic_sizes import Size, SymbolicSizes, product
 
 A, B = (Size(open=frozenset([(name, 1)])) for name in "ab")
@@ -196,7 +197,7 @@ def test_what_does_not_swap_sizes(name):
     with tf.Graph().as_default():
         x, chosen = tf.compat.v1.placeholder(tf.float64, [None, None, 3]), tf.compat.v1.placeholder(tf.bool, [])
         permutation = PERMUTATIONS[name](x, chosen)
-        assert SymbolicSizes().permutation(reshaped_as_swapped(x, permutation).op.inputs[0].op) is None
+        assert permutation_of(reshaped_as_swapped(x, permutation).op.inputs[0].op, SymbolicSizes()) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_what_is_read_before_it_is_reshaped_as_swapped(reshaped):
         x = tf.compat.v1.placeholder(tf.float64, [None, None, 3] if reshaped else None)
         y = tf.transpose(x, unless(one_is(1, x)))
         reshaped_as_swapped(x, unless(one_is(1, x))) if reshaped is None else reshaped(y, x)
-        assert SymbolicSizes().permutation(y.op) is None
+        assert permutation_of(y.op, SymbolicSizes()) is None
 
 
 def test_what_cannot_be_followed_has_its_own_name():

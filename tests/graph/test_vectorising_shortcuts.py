@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.graph import vectorised_map
-from tfjac.graph.vectorising_shortcuts import SHORTCUTS
+from tfjac.graph.facts import facts_by_type, types_where
 
 raw = tf.raw_ops
 KERNEL = np.random.default_rng(0).normal(size=(2, 3, 2, 4))
@@ -67,20 +67,20 @@ SAMPLES = {
 
 
 def test_every_shortcut_has_a_sample():
-    assert set(SAMPLES) == set(SHORTCUTS)
+    assert set(SAMPLES) == types_where(lambda facts: facts.shortcut)
 
 
 @pytest.mark.parametrize("open_size", [False, True])
 @pytest.mark.parametrize("op_type", SAMPLES)
 def test_as_slice_by_slice(op_type, open_size, rng, monkeypatch):
     shape, function = SAMPLES[op_type]
-    stack, taken, shortcut = rng.normal(size=(2, *shape)), [], SHORTCUTS[op_type]
+    stack, taken, shortcut = rng.normal(size=(2, *shape)), [], facts_by_type()[op_type].shortcut
 
     def noting(*given):
         taken.append(shortcut(*given) is not None)
         return shortcut(*given)
 
-    monkeypatch.setitem(SHORTCUTS, op_type, noting)
+    monkeypatch.setattr(facts_by_type()[op_type], "shortcut", noting)
 
     @tf.function(input_signature=[tf.TensorSpec([None if open_size else 2, *shape], tf.float64)])
     def together(stack):

@@ -27,10 +27,10 @@ from tests.mutation.running import Failure, fails, lines_run, memory_limited, pu
 ROOT = pathlib.Path(tfjac.__file__).parent
 MODULES = [
     path.relative_to(ROOT).as_posix()
-    for place in ("graph/example_rules", "jacobians/factors/rules")
+    for place in ("graph/op_facts", "jacobians/factors/rules")
     for path in sorted((ROOT / place).glob("*.py"))
     if path.name != "__init__.py"
-] + ["graph/symbolic_sizes.py", "graph/row_rules.py"]
+] + ["graph/example_rules.py", "graph/symbolic_sizes.py", "graph/row_rules.py"]
 MODULES += [
     f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices", "sparse_rows", "tables", "weight_paths")
 ]

@@ -5,22 +5,21 @@ import functools
 
 import pytest
 
-from tfjac.graph import row_rules
-from tfjac.graph.example_rules import registry as example_rules
+from tfjac.graph.facts import facts_by_type
 from tfjac.jacobians.factors.control_flow import sweep
 from tfjac.jacobians.factors.rules import registry as factor_rules
 
-TABLES = {
-    "example": [example_rules._RULES, example_rules._BODY_RULES],
-    "factor": [factor_rules._RULES],
-    "row": [row_rules._RULES],
-    "handler": [sweep._HANDLERS],
-}
+TABLES = {"factor": factor_rules._RULES, "handler": sweep._HANDLERS}
+FACTS = {"example_axis": "example", "axes_of_body": "example", "rows": "row"}
+"""Facts of op types that are rules, and the table that they count as."""
 
 
 def op_types(table):
     """The op types that a table has rules for."""
-    return {op_type for part in TABLES[table] for op_type in part}
+    if table in TABLES:
+        return set(TABLES[table])
+    names = [name for name in FACTS if FACTS[name] == table]
+    return {op_type for op_type, facts in facts_by_type().items() if any(getattr(facts, name) for name in names)}
 
 
 @contextlib.contextmanager
@@ -28,10 +27,13 @@ def answering():
     """Give a set that fills with pairs of a table and an op type: the rules that gave an answer, and did not refuse."""
     answered = set()
     with pytest.MonkeyPatch.context() as patch:
-        for table, parts in TABLES.items():
-            for part in parts:
-                for op_type, rule in part.items():
-                    patch.setitem(part, op_type, _recording(rule, answered, (table, op_type)))
+        for table, rules in TABLES.items():
+            for op_type, rule in rules.items():
+                patch.setitem(rules, op_type, _recording(rule, answered, (table, op_type)))
+        for op_type, facts in facts_by_type().items():
+            for name, table in FACTS.items():
+                if getattr(facts, name) is not None:
+                    patch.setattr(facts, name, _recording(getattr(facts, name), answered, (table, op_type)))
         yield answered
 
 

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from tests.rules.cases import APART, MIXING
-from tests.rules.recording import TABLES, answering, op_types
+from tests.rules.recording import FACTS, TABLES, answering, op_types
 from tests.rules.running import check, check_mixes
 
 SIDE_BY_SIDE = 20
@@ -41,7 +41,7 @@ def test_mixing(case):
     check_mixes(case)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", sorted({*TABLES, *FACTS.values()}))
 def test_every_rule_answers(table):
     answered = set().union(*map(rules_answering, range(len(GROUPS))))
     silent = {op_type for op_type in op_types(table) if (table, op_type) not in answered}

@@ -33,12 +33,14 @@ from tfjac.graph.example_axis import (
     analyse_examples,
     examples_mix_at,
 )
-from tfjac.graph.example_rules import declare_per_example, einsum_labels, explain_mixing
 from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.op_facts.custom_gradients import explain_mixing
+from tfjac.graph.op_facts.products import einsum_labels
+from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.quiet import quiet_function
 from tfjac.graph.registration import registering

@@ -21,7 +21,7 @@ from tensorflow.python.ops import script_ops as _script_ops
 from tensorflow.python.ops import while_v2 as _while_v2
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
-from tfjac.graph.op_types import PIECEWISE_CONSTANT
+from tfjac.graph.facts import facts_of, is_constant, is_parameter
 
 # AutoGraph would translate every function of this package that a `tf.function` comes to: seconds at the first call.
 # `tf.autograph.experimental.do_not_convert` is for single functions, and is lost where one is an argument's default.
@@ -89,7 +89,7 @@ def traced_function(concrete):
 
 def captured_constants(graph):
     """Return the names of the constants of `graph` that are small eager tensors, captured by their value."""
-    return {inner.op.name for _, inner in getattr(graph, "captures", ()) if inner.op.type == "Const"}
+    return {inner.op.name for _, inner in getattr(graph, "captures", ()) if is_constant(inner.op)}
 
 
 def function_bodies(op, attribute):
@@ -276,7 +276,7 @@ def is_differentiable(op):
     if not op.inputs:
         return False
     try:
-        passes = _ops.gradient_registry.lookup(op.type) is not None and op.type not in PIECEWISE_CONSTANT
+        passes = _ops.gradient_registry.lookup(op.type) is not None and facts_of(op).steps is None
     except LookupError:
         return True
     return passes or gradient_name(op) is not None
@@ -323,7 +323,7 @@ def after_effects(compute):
         return compute()
     with _auto_control_deps.AutomaticControlDependencies() as dependencies:
         results = compute()
-    acting = [op for op in dependencies.ops_which_must_run if op.type not in ("Placeholder", "ReadVariableOp")]
+    acting = [op for op in dependencies.ops_which_must_run if not is_parameter(op) and facts_of(op).kind != "read"]
     if not acting:  # not one op more: TensorFlow's optimiser would add in another order
         return results
     with tf.control_dependencies(acting):

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac.graph.facts import reads_variable
 from tfjac.graph.traversal import stands_before
 
 
@@ -17,7 +18,7 @@ def check_not_assigned_since(op):
         if handle.dtype != tf.resource:
             continue
         assignments = [user for user in handle.consumers() if user.type.startswith(("Assign", "Resource"))]
-        later = [user for user in assignments if not user.type.startswith("ResourceGather") and stands_before(op, user)]
+        later = [user for user in assignments if not reads_variable(user) and stands_before(op, user)]
         if later:
             raise ValueError(
                 "A loop or function on the way to ys reads a variable that is assigned after it. Take the Jacobian "

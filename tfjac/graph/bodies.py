@@ -3,6 +3,7 @@
 import dataclasses
 
 from tfjac.graph import _private
+from tfjac.graph.facts import is_identity
 from tfjac.graph.inlining import inline_calls
 
 
@@ -40,6 +41,6 @@ def calls_functions(op):
 
 def without_identities(tensor):
     """Return the tensor that `tensor` is passed on from unchanged."""
-    while tensor.op.type == "Identity":
+    while is_identity(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor

@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
-from tfjac.graph.op_types import BODIES, CALLS, LOOPS
+from tfjac.graph.facts import facts_of, is_call, is_constant, is_identities, is_loop
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 from tfjac.graph.variables import handle_here, handle_in
@@ -73,7 +73,7 @@ def _small_constants(ops, mapping):
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
-            fixed[tensor.ref()] = small and (op.type == "Const" or (computed and all(map(is_fixed, op.inputs))))
+            fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]
 
     return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])
@@ -140,7 +140,7 @@ def copy_inside(op, inputs, edit_of):
     """
     names = {
         id(body): (attribute, index)
-        for attribute in BODIES[op.type]
+        for attribute in facts_of(op).bodies
         for index, body in enumerate(_private.function_bodies(op, attribute))
     }
 
@@ -148,7 +148,7 @@ def copy_inside(op, inputs, edit_of):
         body = targets[0].graph
         return place_all(body, targets, values, edit_of(*names[id(body)]) if id(body) in names else None)
 
-    if op.type in CALLS:
+    if is_call(op):
         (body,) = _private.function_bodies(op, "f")
         with tf.name_scope(_scope_of(op)):
             mapping = copied(body.outputs, zip(body.inputs, inputs))
@@ -158,12 +158,12 @@ def copy_inside(op, inputs, edit_of):
 
 def holds_bodies(op):
     """Return whether `op` is a call, loop or branch."""
-    return op.type in BODIES
+    return bool(facts_of(op).bodies)
 
 
 def passes_to_bodies(op):
     """Return whether a copy of `op` reaches into its bodies: those of calls, and what `is_rebuilt`."""
-    return op.type in CALLS or is_rebuilt(op)
+    return is_call(op) or is_rebuilt(op)
 
 
 def copy_ops(ops, mapping, edit=None):
@@ -184,7 +184,7 @@ def copy_ops(ops, mapping, edit=None):
 
 def _read_here(tensor):
     """Return a tensor, or a copy of a small integer: shapes are told from it, and what is captured tells none."""
-    small = tensor.op.type == "Const" and tensor.dtype.is_integer and (tensor.shape.num_elements() or 0) <= _SMALL
+    small = is_constant(tensor.op) and tensor.dtype.is_integer and (tensor.shape.num_elements() or 0) <= _SMALL
     if not small or tensor.graph is tf.compat.v1.get_default_graph():
         return tensor
     return _private.copy_op(tensor.op, []).outputs[0]
@@ -192,21 +192,21 @@ def _read_here(tensor):
 
 def _copied(op, inputs, mapping, edit):
     """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew."""
-    if op.type in CALLS:
+    if is_call(op):
         (body,) = _private.function_bodies(op, "f")
         with tf.name_scope(_scope_of(op)):
             copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
         return [copies[output.ref()] for output in body.outputs]
     if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
-    if op.type == "Conv3D" and grouped_convolution.is_grouped(op):
+    if grouped_convolution.is_grouped(op) and not grouped_convolution.runs_in_groups(op):
         return [grouped_convolution.convolve_by_groups(op, *inputs)]
     if custom_gradients.is_open(op):
         reads = [mapping.get(tensor.ref(), tensor) for tensor in custom_gradients.captured(op)]
-        values = inputs if op.type == "IdentityN" else _private.copy_op(op, inputs).outputs
+        values = inputs if is_identities(op) else _private.copy_op(op, inputs).outputs
         return custom_gradients.close(op, values, inputs, reads)
     copy = _private.copy_op(op, inputs)
-    if op.type in LOOPS:
+    if is_loop(op):
         _private.set_gradient(copy, _COPIED_LOOP)
     elif custom_gradients.is_custom(op) and not custom_gradients.is_closed(op):
         _private.set_gradient(copy, _UNTRACED)

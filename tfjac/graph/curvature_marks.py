@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.facts import is_identities
 
 MARK = "_tfjac_curvature"
 
@@ -20,7 +21,7 @@ def mark_curvature(value, point, *hessian):
 def curvature_mark(tensor):
     """Return the value, the point and the Hessian (or None) of a tensor that `mark_curvature` made; None for others."""
     op = tensor.op
-    if op.type != "IdentityN" or tensor.value_index or _private.text_attribute(op, MARK) is None:
+    if not is_identities(op) or tensor.value_index or _private.text_attribute(op, MARK) is None:
         return None
     value, point, *hessian = op.inputs
     return value, point.op.inputs[0], hessian[0] if hessian else None

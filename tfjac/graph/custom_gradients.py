@@ -12,7 +12,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.op_types import BODIES, CALLS
+from tfjac.graph.facts import facts_of, is_call, is_identities
 
 CLOSED = "TfjacClosedGradient"
 """The gradient of closed copies, registered in `copying`."""
@@ -27,8 +27,6 @@ _MADE_BY_DECORATOR = "CustomGradient-"
 
 OWN = set()
 """Names of gradients that the package gives ops, see `gradients`: they count as those of the type."""
-
-_FUNCTIONS = {"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +73,10 @@ def forget_all_with_graph(graph):
     The graph must be one that nobody has but the caller.
     """
     for op in graph.get_operations():
-        if op.type == "IdentityN" and (_name(op) or "").startswith(_MADE_BY_DECORATOR):
+        if is_identities(op) and (_name(op) or "").startswith(_MADE_BY_DECORATOR):
             _forget_with_graph(op)
-        for body in (body for name in BODIES.get(op.type, ()) for body in _private.function_bodies(op, name)):
-            if op.type not in CALLS:  # what is called may be another's
+        for body in (body for name in facts_of(op).bodies for body in _private.function_bodies(op, name)):
+            if not is_call(op):  # what is called may be another's
                 forget_all_with_graph(body)
 
 
@@ -90,7 +88,7 @@ def _forget_with_graph(op):
 
 def is_custom(op):
     """Return whether the gradient of `op` is another than that of its type: a user's Python function, or its copy."""
-    return _name(op) not in (None, *OWN) and op.type not in _FUNCTIONS
+    return _name(op) not in (None, *OWN) and not is_call(op) and op.type != "SymbolicGradient"
 
 
 def is_closed(op):
@@ -160,7 +158,7 @@ def close(op, values, inputs, reads):
     Returns:
         A list of tensors like `values`.
     """
-    forwards_itself = op.type == "IdentityN"
+    forwards_itself = is_identities(op)
     arguments = list(inputs) if forwards_itself else [*values, *inputs]
     closed = tf.raw_ops.IdentityN(input=[*arguments, *reads], name=op.name)
     _private.copy_traceback(op, closed[0].op)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
+from tfjac.graph.facts import facts_of, is_identities
 from tfjac.graph.traversal import Inherited, references, shape_only
 
 
@@ -75,7 +76,7 @@ def each_for_itself(op):
 
     The backward of a custom gradient may pass what flows back from one output to all inputs.
     """
-    return op.type == "IdentityN" and not custom_gradients.is_custom(op)
+    return is_identities(op) and not custom_gradients.is_custom(op)
 
 
 def differentiable_inputs(op):
@@ -89,7 +90,7 @@ def valued_inputs(op):
     `tf.recompute_grad` compares an integer with itself.
     """
     constant = shape_only(op) or (
-        op.type == "Equal" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
+        facts_of(op).looks_at == "differences" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
     )
     return () if constant else range(len(op.inputs))
 

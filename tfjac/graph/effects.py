@@ -6,11 +6,8 @@ program, and what it gave is a constant from then on.
 
 from tfjac.graph import _private, custom_gradients, statefulness
 from tfjac.graph.copying import copy_ops
-from tfjac.graph.op_types import RUN_BY_STATEFUL
+from tfjac.graph.facts import facts_of, functions_of_stateful, is_call, reads_variable
 from tfjac.graph.traversal import ancestors, between, references
-
-_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
-_PYTHON_CALLS = ("EagerPyFunc", "PyFunc")
 
 
 class Effects:
@@ -37,7 +34,7 @@ class Effects:
         ops = graph.get_operations()
         acting = [op for op in ops if _acts(op, op.name in used, op.name in moving)]
         touched = references(tensor for op in acting for tensor in op.inputs) - references(handles)
-        reads = [op for op in ops if acting and op.type in _READS and op.inputs[0].ref() in touched]
+        reads = [op for op in ops if acting and reads_variable(op) and op.inputs[0].ref() in touched]
         sources = ancestors([tensor for op in (*acting, *reads) for tensor in op.inputs])
         names = {op.name for op in (*acting, *reads, *sources)}
         self._ops = [op for op in ops if op.name in names]
@@ -62,7 +59,7 @@ class Effects:
 def calls_that_draw(targets):
     """Return the calls of functions that `targets` are computed from, inside of which something is drawn: a list."""
     path = ancestors(targets, reads=custom_gradients.inputs_read)
-    return [op for op in path if op.type == "StatefulPartitionedCall" and _draws_inside(op)]
+    return [op for op in path if is_call(op) and _draws_inside(op)]
 
 
 def _acts(op, used, moving):
@@ -73,25 +70,25 @@ def _acts(op, used, moving):
         used: whether the outputs are computed from it.
         moving: whether they are, and it is computed from the variables.
     """
-    if op.type in RUN_BY_STATEFUL:
+    if functions_of_stateful(op):
         if moving:
             statefulness.check_runs_again(op)
         return not used or (not moving and _draws_inside(op))
-    if op.type in _PYTHON_CALLS:
+    if facts_of(op).kind == "python" and op.op_def.is_stateful:
         return not moving
     if moving and statefulness.draws(op) and _private.is_differentiable(op):
         raise ValueError(
             "What is drawn at random is drawn once, and so must not depend on the variables: draw from a distribution "
             f"without parameters, and transform that. Received: op {op.name!r} of type {op.type}"
         )
-    return statefulness.draws(op) or op.type == "Assert"
+    return statefulness.draws(op) or facts_of(op).kind == "assertion"
 
 
 def _draws_inside(op):
-    bodies = (body for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
+    bodies = (body for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return any(statefulness.culprit_in(body) is not None for body in bodies)
 
 
 def _as_it_is(op, inputs, copied):
     """Copy a call as a call: inlined, it would lose what it does besides computing its results."""
-    return _private.copy_op(op, inputs).outputs if op.type in RUN_BY_STATEFUL else copied()
+    return _private.copy_op(op, inputs).outputs if functions_of_stateful(op) else copied()

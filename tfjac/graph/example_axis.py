@@ -14,6 +14,7 @@ from tfjac.graph import _private, example_rules
 from tfjac.graph.bodies import calls_functions
 from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.facts import facts_of, is_constant
 from tfjac.graph.open_sizes import sizes_to_check
 from tfjac.graph.symbolic_sizes import SymbolicSizes
 from tfjac.graph.traversal import Inherited, ancestors
@@ -220,7 +221,7 @@ class WantedAxes:
 
         A tensor that is differentiated with respect to is data, also as a constant: TensorFlow captures small ones so.
         """
-        leaf = op.outputs[0].dtype == tf.resource or (op.type == "Const" and not self.reaches(op.outputs[0]))
+        leaf = op.outputs[0].dtype == tf.resource or (is_constant(op) and not self.reaches(op.outputs[0]))
         return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]
 
     def want(self, op, tensor, axis):
@@ -245,7 +246,7 @@ class WantedAxes:
 
 def _takes_rows(op):
     """Whether `op` is a slice with other rows than what it slices."""
-    return op.type in ("Slice", "StridedSlice") and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
+    return facts_of(op).takes == "a slice" and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
 
 
 def describe(axis):

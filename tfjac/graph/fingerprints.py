@@ -4,16 +4,7 @@ import copy
 import hashlib
 
 from tfjac.graph import _private
-
-_MADE_WITH_THE_OP = {
-    "While": ("cond", "body"),
-    "StatelessWhile": ("cond", "body"),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatelessCase": ("branches",),
-}
-"""Functions that get a new name each time that the op is traced."""
+from tfjac.graph.facts import facts_of, is_call
 
 
 def fingerprint(concrete):
@@ -29,7 +20,8 @@ def fingerprint(concrete):
 
 def _digest(function):
     ops = function.graph.get_operations()
-    pairs = [(op, attribute) for op in ops for attribute in _MADE_WITH_THE_OP.get(op.type, ())]
+    rebuilt = [op for op in ops if not is_call(op)]  # their functions get a new name each time that they are traced
+    pairs = [(op, attribute) for op in rebuilt for attribute in facts_of(op).functions]
     bodies = [body for pair in pairs for body in _private.functions_named(*pair)]
     definition = _without_names(function.definition, {body.definition.signature.name: _digest(body) for body in bodies})
     shapes = "|".join(str(output.shape) for op in ops for output in op.outputs)

@@ -8,18 +8,22 @@ where a group is a single channel one depthwise convolution of all.
 
 import tensorflow as tf
 
-from tfjac.graph.gradients.registry import gradient, mend
+from tfjac.graph.facts import facts_of
+from tfjac.graph.gradients import mend
 from tfjac.graph.sizes import axes
-
-CONVOLUTIONS = {"Conv2D": tf.raw_ops.Conv2D, "Conv3D": tf.raw_ops.Conv3D}
 
 
 def is_grouped(op):
     """Return whether `op` is a convolution in which each group of output channels sees a part of the input's."""
-    if op.type not in CONVOLUTIONS:
+    if facts_of(op).grouped is None:
         return False
     channels, seen = op.inputs[0].shape[_channel_axis(op)], op.inputs[1].shape[-2]
     return None not in (channels, seen) and channels != seen
+
+
+def runs_in_groups(op):
+    """Return whether TensorFlow has groups for convolutions of the type of `op`, outside of XLA."""
+    return facts_of(op).grouped == "run"
 
 
 def convolved_alone(op):
@@ -62,7 +66,7 @@ def convolve_by_groups(op, x, kernel):
 def _is_depthwise(op):
     """Whether each group is one channel, in a way that TensorFlow has an op for: one for hundreds of groups."""
     strides, plain = op.get_attr("strides"), max(op.get_attr("dilations")) == 1
-    plain = plain and op.type == "Conv2D" and _channel_axis(op) == -1 and strides[1] == strides[2]
+    plain = plain and runs_in_groups(op) and _channel_axis(op) == -1 and strides[1] == strides[2]
     known = op.inputs[1].shape.is_fully_defined() and op.get_attr("padding") in (b"SAME", b"VALID")
     return plain and known and op.inputs[1].shape[-2] == 1
 
@@ -74,12 +78,11 @@ def _convolve(op, x, kernel):
     if max(dilations) > 1 and max(strides) == 1 and _channel_axis(op) == -1 and padding in (b"SAME", b"VALID"):
         return tf.nn.convolution(x, kernel, padding=padding.decode(), dilations=dilations[1:-1])
     attributes = {name: op.get_attr(name) for name in ("data_format", "explicit_paddings") if name in op.node_def.attr}
-    convolution = CONVOLUTIONS[op.type]
+    convolution = getattr(tf.raw_ops, op.type)
     return convolution(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding, **attributes)
 
 
-@gradient("Conv2D", when=lambda op, ops: is_grouped(op), name="TfjacConvolutionByGroups")
-def _gradient(op, cotangent):
+def gradient_by_groups(op, cotangent):
     """Group by group; the values stay what they are, and gradients but for rounding."""
     z = convolve_by_groups(op, *op.inputs)
     return tf.gradients(z, list(op.inputs), grad_ys=cotangent)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import custom_gradients, gradients, statefulness
 from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import copy_ops, transplant
-from tfjac.graph.op_types import CALLS
+from tfjac.graph.facts import is_call
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.traversal import ancestors, between, references
 
@@ -34,7 +34,7 @@ def inline_calls(targets, depends_on=None, draw_again=False):
         LookupError: for an op whose gradient is wrong in TensorFlow, where none takes its place.
     """
     path = _path(depends_on, targets)
-    calls = [op for op in path if op.type in CALLS]
+    calls = [op for op in path if is_call(op)]
     for call in calls:
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)

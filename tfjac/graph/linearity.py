@@ -9,23 +9,11 @@ import tensorflow as tf
 from tfjac.graph import _private, custom_gradients, gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.copying import copy_ops
+from tfjac.graph.facts import facts_of, is_constant, is_identities
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.op_types import BODIES, LINEAR_IN_ALL, NOT_ZERO_AT_ZERO
 from tfjac.graph.static_values import static_value
 from tfjac.graph.traversal import Inherited, ancestors, between, references
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-
-_SUMS = {
-    *(LINEAR_IN_ALL - {"IdentityN", "Split"}),
-    *("BiasAdd", "SquaredDifference", "TensorScatterAdd", "TensorScatterSub", "TensorScatterUpdate"),
-}
-"""Ops that are zero only where all their inputs are; conditions and indices aside."""
-
-_LIMITS = {
-    "Maximum": lambda limit: limit is not None and (limit <= 0).all(),
-    "Minimum": lambda limit: limit is not None and (limit >= 0).all(),
-}
-"""Ops that pass zero on where their other input lets them."""
 
 
 def custom_ops(ops):
@@ -39,7 +27,7 @@ def _custom(ops):
 
 
 def _custom_inside(ops):
-    bodies = [body for op in ops for attribute in BODIES.get(op.type, ()) for body in bodies_of(op, attribute)]
+    bodies = [body for op in ops for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)]
     return [op for body in bodies for op in _custom(ancestors(body.outputs))]
 
 
@@ -72,7 +60,7 @@ def as_computed(targets, sources):
 def _without_custom_gradient(op, inputs, copied):
     if not custom_gradients.is_custom(op):
         return copied()
-    if op.type == "IdentityN":
+    if is_identities(op):
         return inputs
     copy = _private.copy_op(op, inputs)
     _private.clear_gradient(copy)
@@ -90,25 +78,30 @@ def adds_its_own(gradient, cotangents):
     flowing = references(cotangents)
 
     def vanishing(op, inputs_vanish):
-        if op.type == "IdentityN":
+        zero_where = facts_of(op).vanishes
+        if zero_where == "each for itself":
             return [zero or output.ref() in flowing for zero, output in zip(inputs_vanish, op.outputs)]
-        if op.type in NOT_ZERO_AT_ZERO:
-            vanishes = False
-        elif op.type in _SUMS:
-            floating = [k for k, x in enumerate(op.inputs) if x.dtype.is_floating or x.dtype.is_complex]
-            vanishes = all(inputs_vanish[k] for k in floating)
-        elif op.type in _LIMITS:
-            limits = [x for x, zero in zip(op.inputs, inputs_vanish) if not zero]
-            vanishes = any(inputs_vanish) and all(_LIMITS[op.type](static_value(limit)) for limit in limits)
-        else:
-            vanishes = any(inputs_vanish) or op.type == "ZerosLike" or _is_zero(op)
+        vanishes = _vanishes(op, zero_where, inputs_vanish)
         return [vanishes or output.ref() in flowing for output in op.outputs]
 
     return not Inherited(vanishing)(gradient)
 
 
+def _vanishes(op, zero_where, inputs_vanish):
+    """Whether the outputs of `op` are zero where the inputs are of which that is said."""
+    if zero_where in ("never", "always"):
+        return zero_where == "always"
+    if zero_where == "where all do":
+        floating = [k for k, x in enumerate(op.inputs) if x.dtype.is_floating or x.dtype.is_complex]
+        return all(inputs_vanish[k] for k in floating)
+    if zero_where is not None:
+        limits = [x for x, zero in zip(op.inputs, inputs_vanish) if not zero]
+        return any(inputs_vanish) and all(zero_where(static_value(limit)) for limit in limits)
+    return any(inputs_vanish) or _is_zero(op)
+
+
 def _is_zero(op):
-    if op.type != "Const" or not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex):
+    if not is_constant(op) or not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex):
         return False
     value = static_value(op.outputs[0])
     return value is not None and not value.any()

@@ -13,17 +13,13 @@ import tensorflow as tf
 from tfjac.graph import _private, custom_gradients
 from tfjac.graph.bodies import bodies_of
 from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
-from tfjac.graph.op_types import BODIES, COPYING, ELEMENTWISE, PIECEWISE_CONSTANT, PRODUCTS, PYTHON
+from tfjac.graph.facts import facts_of, is_loop
 from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
 from tfjac.graph.traversal import Inherited, ancestors, references
 
-_ROUNDINGS = {"Cast", "Ceil", "Floor", "FloorDiv", "Rint", "Round", "TruncateDiv"}
-_PRODUCTS = PRODUCTS | {"Conv2D", "Conv3D"}
-_CHOICES = {"StopGradient", "Where"}
-"""Ops that end a path on purpose, or give the places of what is true."""
-
-_SHIFTS = {"Add", "AddV2", "Cast", "ClipByValue", "Maximum", "Minimum", "Sub"}
+_ON_PURPOSE = {"places", "stop"}
+"""Kinds of ops that end a path on purpose, or give the places of what is true."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +110,7 @@ def assignments_between(source, targets):
 
 def unregistered(targets, dependence):
     """List, as `LostPath`, the ops on paths of gradients whose gradient is not registered: taking it raises."""
-    ops = [op for op in dependence.path(targets) if op.type not in BODIES and not _private.has_gradient(op)]
+    ops = [op for op in dependence.path(targets) if not facts_of(op).bodies and not _private.has_gradient(op)]
     return [LostPath(op, 0, True) for op in ops]
 
 
@@ -154,11 +150,11 @@ class _LostValues:
         return sorted(self._carried(tensor).lost, key=lambda op: op.name)
 
     def _of_outputs(self, op, carried):
-        if op.type in BODIES:
+        if facts_of(op).bodies:
             return [_Carried(lost) for lost in self._behind_bodies(op, [each.lost for each in carried])]
         if not op.inputs:
             return [self._given.get(output.ref(), _Carried()) for output in op.outputs]
-        if op.type in _CHOICES:
+        if facts_of(op).kind in _ON_PURPOSE:
             return [_Carried() for _ in op.outputs]
         cleared = self._cleared(op, carried)
         return [self._of_output(op, output, carried, cleared) for output in op.outputs]
@@ -169,7 +165,7 @@ class _LostValues:
         inputs = [index for index in self._numbers_read(op) if _passes_numbers(op, op.inputs[index], output)]
         own = frozenset([op] if self._stops_at(op, output) else [])
         lost = own.union(*(carried[index].lost for index in inputs)) - cleared
-        keeps = op.type in ELEMENTWISE or op.type in COPYING
+        keeps = _keeps_numbers_apart(op)
         plain = own.union(*(carried[index].plain for index in inputs)) - cleared if keeps else own
         return _Carried(lost, plain)
 
@@ -190,25 +186,25 @@ class _LostValues:
         The derivative of what they give is right wherever there is one, and they are written to be differentiated.
         """
         cleared = frozenset()
-        if op.type == "Sub":
+        if facts_of(op).arithmetic == "difference":
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
-                beside = {tensor.ref() for tensor in self._upwards(other, COPYING | _SHIFTS)}
-                cleared |= {stop for stop in lost.plain & _of_types(_ROUNDINGS, lost) if self._is_of(stop, beside)}
-        if op.type in _PRODUCTS and len(op.inputs) == 2:  # an einsum may be of one
+                beside = {tensor.ref() for tensor in self._upwards(other, _moves_or_shifts)}
+                cleared |= {stop for stop in lost.plain & _those(_rounds, lost) if self._is_of(stop, beside)}
+        if facts_of(op).multiplies and len(op.inputs) == 2:  # an einsum may be of one
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
                 if self._gradient.reaches(other):
-                    cleared |= _of_types({"Sign"}, lost)
+                    cleared |= _those(_is_sign, lost)
         return cleared
 
     def _is_of(self, stop, tensors):
         """Whether what `stop` rounds was computed element by element from one of `tensors`, given by `ref()`."""
-        above = self._upwards(stop.inputs[0], COPYING | ELEMENTWISE)
+        above = self._upwards(stop.inputs[0], _keeps_numbers_apart)
         return any(tensor.ref() in tensors for tensor in above)
 
-    def _upwards(self, tensor, types):
-        """List `tensor` and what it was made of by ops of these types, as long as one input alone has a gradient."""
+    def _upwards(self, tensor, passes):
+        """List `tensor` and what ops for which `passes` holds made it of, while one input alone has a gradient."""
         found = [tensor]
-        while tensor.op.type in types:
+        while passes(tensor.op):
             live = [each for each in tensor.op.inputs if self._gradient.reaches(each)]
             if len(live) != 1:
                 break
@@ -219,7 +215,7 @@ class _LostValues:
     def _behind_bodies(self, op, lost):
         """What the outputs of a loop, branch or call carry, given what the inputs do."""
         outputs = [frozenset() for _ in op.outputs]
-        for body in (body for attribute in BODIES[op.type] for body in bodies_of(op, attribute)):
+        for body in (body for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)):
             first = len(op.inputs) - len(body.inputs)
             live = [self._gradient.reaches(tensor) for tensor in op.inputs[first:]]
             given, before = lost[first:], None
@@ -228,29 +224,46 @@ class _LostValues:
                 gradient = Dependence([tensor if alive else None for tensor, alive in zip(body.inputs, live)])
                 inside = _LostValues(gradient, zip(body.inputs, given))
                 found = [frozenset(inside.reaching(output)) for output in body.outputs]
-                if "While" in op.type:
+                if is_loop(op):
                     live = [alive or gradient.reaches(output) for alive, output in zip(live, body.outputs)]
                     given = [one | other for one, other in zip(given, found)]
             outputs = [one | other for one, other in zip(outputs, found)]
         return outputs
 
 
-def _of_types(types, carried):
-    return frozenset(op for op in carried.lost if op.type in types)
+def _those(holds, carried):
+    return frozenset(op for op in carried.lost if holds(op))
+
+
+def _keeps_numbers_apart(op):
+    """Whether `op` acts on elements, or moves them."""
+    return facts_of(op).elementwise is not None or facts_of(op).elements is not None
+
+
+def _moves_or_shifts(op):
+    return facts_of(op).shifts or facts_of(op).elements is not None
+
+
+def _rounds(op):
+    return facts_of(op).steps == "rounding" or facts_of(op).kind == "cast"
+
+
+def _is_sign(op):
+    return facts_of(op).steps == "sign"
 
 
 def _passes_numbers(op, tensor, output):
     """Whether numbers of an input enter an output: integers choose floats, as by index; only a cast makes them one."""
-    return op.type == "Cast" or not tensor.dtype.is_integer or output.dtype.is_integer
+    return facts_of(op).kind == "cast" or not tensor.dtype.is_integer or output.dtype.is_integer
 
 
 def _kind(op):
     """Say what stops gradients at `op`."""
-    if op.type in PYTHON:
+    if facts_of(op).kind == "python":
         return "python"
-    if op.type == "StopGradient":
+    if facts_of(op).kind == "stop":
         return "stop_gradient"
-    if op.type in PIECEWISE_CONSTANT:
+    if facts_of(op).steps is not None:
         return "piecewise constant"
     if op.type.startswith("Assign"):
         return "assignment"

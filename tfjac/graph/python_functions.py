@@ -8,6 +8,7 @@ import types
 import numpy as np
 
 from tfjac.graph import _private
+from tfjac.graph.statefulness import is_pure_python
 
 
 def leaves_tensorflow(op):
@@ -15,7 +16,7 @@ def leaves_tensorflow(op):
 
     Its gradient is then zero, without a word. (`tf.numpy_function` has none, and is an op of another type.)
     """
-    function = _private.python_function(op) if op.type == "EagerPyFunc" else None
+    function = _private.python_function(op) if is_pure_python(op) else None
     if function is None:
         return False
     function = inspect.unwrap(function)

@@ -7,20 +7,20 @@ around: calls inlined and custom gradients closed as everywhere else in a copy.
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
-from tfjac.graph.op_types import CALLS, CHOICES, CONDITIONALS, LOOPS
+from tfjac.graph.facts import is_branching, is_call, is_conditional, is_identity, is_loop
 
 
 def is_rebuilt(op):
     """Return whether a copy of `op` in another graph is written anew: branches, and loops with custom gradients."""
-    if op.type in CHOICES:
+    if is_branching(op):
         return True
-    return op.type in LOOPS and any(map(_has_custom_gradient, _private.function_bodies(op, "body")[0].get_operations()))
+    return is_loop(op) and any(map(_has_custom_gradient, _private.function_bodies(op, "body")[0].get_operations()))
 
 
 def _has_custom_gradient(op):
-    if op.type in LOOPS or op.type in CHOICES:
+    if is_loop(op) or is_branching(op):
         return is_rebuilt(op)
-    return custom_gradients.is_custom(op) or op.type in CALLS
+    return custom_gradients.is_custom(op) or is_call(op)
 
 
 def rebuilt(op, inputs, copied):
@@ -31,7 +31,7 @@ def rebuilt(op, inputs, copied):
         inputs: list of tensors.
         copied: function `(targets, pairs) -> dict` that copies part of a body, as `transplant` does.
     """
-    return _rebuilt_loop(op, inputs, copied) if op.type in LOOPS else _rebuilt_branches(op, inputs, copied)
+    return _rebuilt_loop(op, inputs, copied) if is_loop(op) else _rebuilt_branches(op, inputs, copied)
 
 
 def _rebuilt_loop(op, inputs, copied):
@@ -66,7 +66,7 @@ def _of_shape(tensor, shape):
 
 def _rebuilt_branches(op, inputs, copied):
     chosen, *rest = inputs
-    if op.type in CONDITIONALS:
+    if is_conditional(op):
         bodies = _private.function_bodies(op, "else_branch") + _private.function_bodies(op, "then_branch")
         chosen = tf.cast(tf.cast(chosen, tf.bool), tf.int32)
     else:
@@ -81,7 +81,7 @@ def _rebuilt_branches(op, inputs, copied):
 
 def _behind_identities(tensor):
     """What `tensor` is passed on from unchanged; one that has a name, and may be edited, counts as a change."""
-    while tensor.op.type == "Identity" and not _is_marked(tensor.op):
+    while is_identity(tensor.op) and not _is_marked(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor
 

@@ -12,13 +12,9 @@ import tensorflow as tf
 from tfjac.graph.dependence import Dependence
 from tfjac.graph.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
 from tfjac.graph.example_rules import ExampleAxis, NoRule
+from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.graph.row_rules import Rows, input_rows, merged
 from tfjac.graph.traversal import Inherited
-
-_PRODUCTS = """
-    BatchMatMul BatchMatMulV2 BatchMatMulV3 Conv2D Conv3D DepthwiseConv2dNative Einsum GatherNd GatherV2 MatMul
-    ResourceGather SparseTensorDenseMatMul
-"""
 
 
 @dataclasses.dataclass
@@ -133,12 +129,12 @@ class _WantedRows(WantedAxes):
         """
         for op in self.dependence.path([tensor]):
             others = [part for part in op.inputs if part.dtype.is_floating and not self.reaches(part)]
-            if others and (op.type in _PRODUCTS.split() or any(map(self._is_fed, others))):
+            if others and (facts_of(op).meets_weights or any(map(self._is_fed, others))):
                 return False
         return True
 
 
 def _depends_on_fed(op, inputs_do):
     """Whether the outputs of `op` depend on floating-point data that the graph is fed, given whether its inputs do."""
-    fed = op.type == "Placeholder" and op.outputs[0].dtype.is_floating
+    fed = is_parameter(op) and op.outputs[0].dtype.is_floating
     return [fed or any(inputs_do) for _ in op.outputs]

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying import transplant
+from tfjac.graph.facts import is_loop, is_parameter
 from tfjac.graph.inlining import inline_calls
-from tfjac.graph.op_types import LOOPS
 from tfjac.graph.rebuilding import rebuilt
 from tfjac.graph.traversal import ancestors
 
@@ -20,7 +20,7 @@ class Scratch:
 
     def __init__(self, ys):
         """Copy what `ys`, a list of tensors of one graph, are computed from."""
-        found = [op.outputs[0] for op in ancestors(ys) if op.type == "Placeholder"]
+        found = [op.outputs[0] for op in ancestors(ys) if is_parameter(op)]
         external = {inner.ref(): outer for outer, inner in _private.captures_of(ys[0].graph)}
         with tf.Graph().as_default() as self.graph:
             parameters = [(old, _parameter(old)) for old in found]
@@ -87,6 +87,6 @@ def _parameter(old):
 
 def _with_loops_anew(op, inputs, copied):
     """Loops written anew: TensorFlow's gradient of a copy of one forgets the shapes of the variables in it."""
-    if op.type not in LOOPS:
+    if not is_loop(op):
         return copied()
     return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, _with_loops_anew))

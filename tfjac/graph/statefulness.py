@@ -4,13 +4,18 @@ Reading a variable is no such thing: where it may be assigned in between is look
 """
 
 from tfjac.graph import _private
-from tfjac.graph.op_types import CALLS, REPEATABLE, RUN_BY_STATEFUL
+from tfjac.graph.facts import facts_of, functions_of_stateful, is_branching, is_call
 from tfjac.graph.traversal import ancestors
 
 
 def draws(op):
     """Return whether `op` by itself gives other values when it runs again, or acts twice."""
-    return op.op_def.is_stateful and op.type not in RUN_BY_STATEFUL and op.type not in REPEATABLE
+    return op.op_def.is_stateful and not functions_of_stateful(op) and not facts_of(op).repeatable
+
+
+def is_pure_python(op):
+    """Return whether `op` calls a Python function that is taken to be a pure one: a `tf.py_function`."""
+    return facts_of(op).kind == "python" and facts_of(op).repeatable
 
 
 def culprit_in(graph):
@@ -19,9 +24,9 @@ def culprit_in(graph):
 
 
 def _culprit(op):
-    if op.type not in RUN_BY_STATEFUL:
-        return op if draws(op) or op.type == "EagerPyFunc" else None
-    inside = (culprit_in(body) for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
+    if not functions_of_stateful(op):
+        return op if draws(op) or is_pure_python(op) else None
+    inside = (culprit_in(body) for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return next((found for found in inside if found is not None), None)
 
 
@@ -31,8 +36,8 @@ def check_runs_again(op):
     Raises:
         ValueError: naming what is drawn inside.
     """
-    culprit = _culprit(op) if op.type in RUN_BY_STATEFUL else None
-    if culprit is not None and culprit.type != "EagerPyFunc":
+    culprit = _culprit(op) if functions_of_stateful(op) else None
+    if culprit is not None and not is_pure_python(culprit):
         raise ValueError(
             "A function that is evaluated again elsewhere must be the same function there, but what is drawn inside a "
             "loop or branch is drawn anew. Draw random numbers before it, and pass them in. "
@@ -70,9 +75,9 @@ def check_gives_the_same(call, draw_again=False):
 def _drawn_on_the_way(call, draw_again):
     (body,) = _private.function_bodies(call, "f")
     for op in ancestors(body.outputs):
-        if op.type in CALLS:
+        if is_call(op):
             culprit = _drawn_on_the_way(op, draw_again)
-        elif op.type in RUN_BY_STATEFUL:
+        elif functions_of_stateful(op):
             culprit = None if draw_again else _culprit(op)
         else:
             culprit = op if (draws(op) and not draw_again) or _reads_what_is_assigned(op, draw_again) else None
@@ -83,15 +88,15 @@ def _drawn_on_the_way(call, draw_again):
 
 def _reads_what_is_assigned(op, draw_again):
     """Whether `op` reads a variable that the function around it assigns: the state of a random generator, or worse."""
-    if op.type != "ReadVariableOp" or (draw_again and op.outputs[0].dtype.is_integer):
+    if facts_of(op).kind != "read" or (draw_again and op.outputs[0].dtype.is_integer):
         return False
     return any(_assigns(user, op.inputs[0]) for user in op.inputs[0].consumers())
 
 
 def _assigns(op, handle):
-    if op.type not in RUN_BY_STATEFUL:
+    if not functions_of_stateful(op):
         return op.type.startswith(("Assign", "Rng", "ResourceScatter", "ResourceApply"))
     position = next(k for k, tensor in enumerate(op.inputs) if tensor is handle)
-    position -= op.type in ("If", "Case")
-    bodies = (body for name in RUN_BY_STATEFUL[op.type] for body in _private.function_bodies(op, name))
+    position -= is_branching(op)
+    bodies = (body for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return any(_assigns(user, body.inputs[position]) for body in bodies for user in body.inputs[position].consumers())

@@ -1,37 +1,12 @@
-"""Values that the graph fixes: constants and small arithmetic on them, such as the permutation in a softmax."""
+"""Values that the graph fixes: constants and small arithmetic on them, such as the permutation in a softmax.
 
-import numpy as np
+What an op computes of them stands among its facts, in `op_facts`: `value(output, value_of) -> array or None`, where
+`value_of` gives the values of tensors that it reads.
+"""
+
 import tensorflow as tf
 
-_ARITHMETIC = {
-    "Add": np.add,
-    "AddV2": np.add,
-    "ConcatV2": lambda *parts: np.concatenate(parts[:-1], axis=parts[-1]),
-    "Equal": np.equal,
-    "FloorDiv": np.floor_divide,
-    "FloorMod": np.mod,
-    "Greater": np.greater,
-    "GreaterEqual": np.greater_equal,
-    "Identity": np.asarray,
-    "Less": np.less,
-    "LessEqual": np.less_equal,
-    "LogicalAnd": np.logical_and,
-    "Max": lambda value, axes: np.max(value, axis=tuple(np.reshape(axes, -1))),
-    "Maximum": np.maximum,
-    "Minimum": np.minimum,
-    "Mul": np.multiply,
-    "Neg": np.negative,
-    "NotEqual": np.not_equal,
-    "Pack": lambda *parts: np.stack(parts),
-    "Prod": lambda value, axes: np.prod(value, axis=tuple(np.reshape(axes, -1))),
-    "Range": np.arange,
-    "Select": np.where,
-    "SelectV2": np.where,
-    "Sub": np.subtract,
-    "ZerosLike": np.zeros_like,
-}
-
-_LOOKED_THROUGH = {*_ARITHMETIC, "Cast", "ConcatOffset"}
+from tfjac.graph.facts import facts_of
 
 
 def static_value(tensor, depth=10, given=None):
@@ -45,29 +20,17 @@ def static_value(tensor, depth=10, given=None):
     if given and tensor.ref() in given:
         return given[tensor.ref()]
     value = tf.get_static_value(tensor)
-    if value is not None or depth == 0 or not (tensor.op.type in _LOOKED_THROUGH or _takes_one(tensor.op)):
+    rule = facts_of(tensor.op).value
+    if value is not None or depth == 0 or rule is None:
         return value
-    if tensor.op.type in ("Max", "Prod") and tensor.op.get_attr("keep_dims"):
-        return None
-    inputs = [static_value(part, depth - 1, given) for part in tensor.op.inputs]
-    if any(part is None for part in inputs):
-        return None
-    if tensor.op.type == "StridedSlice":
-        return inputs[0][inputs[1][0]]
-    if tensor.op.type == "Cast":
-        return np.asarray(inputs[0]).astype(tensor.dtype.as_numpy_dtype)
-    if tensor.op.type == "ConcatOffset":
-        return _offset(tensor.value_index, *inputs)
-    return _ARITHMETIC[tensor.op.type](*inputs)
+    return rule(tensor, lambda part: static_value(part, depth - 1, given))
 
 
-def _takes_one(op):
-    """Whether `op` takes one element of a vector, as in `tf.shape(x)[0]`."""
-    return op.type == "StridedSlice" and op.inputs[0].shape.rank == 1 and op.get_attr("shrink_axis_mask") == 1
+def of_inputs(function):
+    """Return a rule for the value of ops that are `function` of their inputs, where all of these are fixed."""
 
+    def value(output, value_of):
+        inputs = [value_of(part) for part in output.op.inputs]
+        return None if any(part is None for part in inputs) else function(*inputs)
 
-def _offset(part, axis, *sizes):
-    """Where a part of a concatenation begins."""
-    offset = np.zeros_like(sizes[0])
-    offset[axis] = sum(each[axis] for each in sizes[:part])
-    return offset
+    return value

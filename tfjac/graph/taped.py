@@ -3,7 +3,7 @@
 import warnings
 
 from tfjac.graph import _private
-from tfjac.graph.op_types import LOOPS
+from tfjac.graph.facts import is_loop
 from tfjac.graph.traversal import between
 
 
@@ -15,7 +15,7 @@ def warn_of_loops_under_a_tape(ys, sources):
     """
     if not _private.is_taped():
         return
-    loop = next((op for op in between(sources, ys) if op.type in LOOPS), None)
+    loop = next((op for op in between(sources, ys) if is_loop(op)), None)
     if loop is not None:
         warnings.warn(
             f"tfjac: a gradient tape records a gradient through the loop {loop.name!r}, and TensorFlow's tapes lose a "

@@ -3,7 +3,7 @@
 A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
-from tfjac.graph.op_types import SHAPE_ONLY
+from tfjac.graph.facts import facts_of
 
 
 def references(tensors):
@@ -73,7 +73,7 @@ def between(sources, targets, reads=_inputs, constant=lambda op: False):
 
 def shape_only(op):
     """Return whether `op` looks at the shapes of its inputs alone."""
-    return op.type in SHAPE_ONLY
+    return facts_of(op).looks_at == "shapes"
 
 
 class Inherited:

@@ -2,7 +2,7 @@
 
 from tfjac.graph import _private
 from tfjac.graph.bodies import bodies_of
-from tfjac.graph.op_types import BODIES
+from tfjac.graph.facts import facts_of, is_loop
 from tfjac.graph.traversal import between, references, shape_only
 
 
@@ -30,7 +30,7 @@ def _walk(sources, targets):
     reached, stops = references(sources), []
     for op in between(sources, targets, constant=shape_only):
         carriers = {k for k, tensor in enumerate(op.inputs) if tensor.ref() in reached}
-        if op.type in BODIES:
+        if facts_of(op).bodies:
             outputs, inside = _walk_inside(op, carriers)
             stops += inside
             reached |= references(op.outputs[k] for k in outputs)
@@ -46,14 +46,14 @@ def _walk_inside(op, carriers):
     And the ops at which gradients stop. What chooses a branch, or ends a loop, does not count.
     """
     outputs, stops = set(), []
-    for body in (body for attribute in BODIES[op.type] for body in bodies_of(op, attribute)):
+    for body in (body for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)):
         first = len(op.inputs) - len(body.inputs)
         begins, ends = set(), {k - first for k in carriers if k >= first}
         while not ends <= begins:
             begins |= ends
             reached, inside = _walk([body.inputs[k] for k in begins], body.outputs)
             found = {k for k, output in enumerate(body.outputs) if output.ref() in reached}
-            ends = found if "While" in op.type else begins
+            ends = found if is_loop(op) else begins
             outputs |= found
         stops += inside if begins else []
     return outputs, stops

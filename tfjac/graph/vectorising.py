@@ -1,27 +1,26 @@
 """TensorFlow's vectoriser, where it is right.
 
 `tf.vectorized_map` replaces each op of a function by one that does all slices at once. For a few ops it does so
-wrongly, or not at all though it could: these are converted in another way here. Which they are is found by
-`tests.sweep`, which runs every op with a gradient through the vectoriser and without.
+wrongly, or not at all though it could: these are converted in another way. Which they are is found by `tests.sweep`,
+which runs every op with a gradient through the vectoriser and without. Their facts, in `op_facts`, have a `conversion`:
+a function `(op, inputs, stacked)`, the `edit` of `_private.set_conversion`.
+
+Others it converts rightly, and at length: it works out sizes when the graph runs that are known while tracing, copies
+what is the same for all slices, and folds slices into channels. Their facts have a `shortcut`: a function of the same
+that returns the outputs of `op` for all slices, `[c, ...]` each, in a few ops, or None where it does not apply and
+TensorFlow's way is taken. Without them a graph of hundreds of layers takes twice as long to trace and run first.
 """
 
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.op_types import CHOICES, LOOPS
-from tfjac.graph.registration import registering
+from tfjac.graph.facts import facts_of, is_branching, is_loop, types_where
 from tfjac.graph.static_values import static_value
-from tfjac.graph.vectorising_shortcuts import SHORTCUTS
-
-_CONVERSIONS = {}
-
-conversion = registering(_CONVERSIONS)
-"""Register a function `edit(op, inputs, stacked)` for ops that TensorFlow converts wrongly, as in `set_conversion`."""
 
 
 def listed():
     """Return the types of op that are converted otherwise, a set."""
-    return set(_CONVERSIONS)
+    return types_where(lambda facts: facts.conversion is not None)
 
 
 def vectorises(ops):
@@ -30,7 +29,7 @@ def vectorises(ops):
     Gradients of loops are slow to trace under the vectoriser, and often fail; lists of tensors, and sparse matrices,
     are converted wrongly, or fail when they run.
     """
-    return not any(op.type in (*LOOPS, *CHOICES) or any(map(_is_variant, [*op.inputs, *op.outputs])) for op in ops)
+    return not any(is_loop(op) or is_branching(op) or any(map(_is_variant, [*op.inputs, *op.outputs])) for op in ops)
 
 
 def vectorised_map(function, stacks):
@@ -49,8 +48,9 @@ def vectorised_map(function, stacks):
         before = len(graph.get_operations())
         results = function(*slices)
         for op in graph.get_operations()[before:]:
-            if op.type in _CONVERSIONS or op.type in SHORTCUTS:
-                _private.set_conversion(op, _CONVERSIONS.get(op.type), SHORTCUTS.get(op.type))
+            facts = facts_of(op)
+            if facts.conversion is not None or facts.shortcut is not None:
+                _private.set_conversion(op, facts.conversion, facts.shortcut)
         return [_within(graph, result) for result in results]
 
     return tf.vectorized_map(marked, list(stacks))
@@ -65,42 +65,20 @@ def _is_variant(tensor):
     return tensor.dtype == tf.variant
 
 
-@conversion("Roll")
-def _roll(op, inputs, stacked):
-    """TensorFlow adds the axis of the slices to every axis, also to one that counts from the back."""
-    tensor, shift, axis = inputs
-    known = static_value(axis)
-    if known is not None and (known >= 0).all():
-        return inputs
-    return [tensor, shift, tf.math.floormod(axis, tf.cast(tf.rank(tensor) - int(stacked[0]), axis.dtype))]
+def by_known_lists(of_slices):
+    """Return a shortcut for ops of a tensor and lists of integers: for one axis more, worked out while tracing.
 
+    Args:
+        of_slices: function from the number of slices of the tensor and the lists to what these become.
+    """
 
-@conversion("SparseSegmentSumGrad", "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad")
-def _sparse_segment_grad(op, inputs, stacked):
-    """TensorFlow takes the last id that there is for the number of segments; those behind it have no gradient."""
-    cotangents, indices, ids, size = inputs
-    if not stacked[0] or any(stacked[1:]):
-        return None
-    return [cotangents[:, : tf.reduce_max(ids) + 1], indices, ids, size]
+    def convert(op, inputs, stacked):
+        tensor, *given = inputs
+        lists = [static_value(each) for each in given]
+        if any(stacked[1:]) or tensor.shape[:1] == [None] or any(each is None for each in lists):
+            return None
+        lists = [each.reshape(-1).tolist() if each.ndim < 2 else each.tolist() for each in lists]
+        lists = of_slices(tensor.shape[0], *lists)
+        return _private.op_like(op, [tensor, *(tf.constant(new, old.dtype) for new, old in zip(lists, op.inputs[1:]))])
 
-
-@conversion("Einsum")
-def _einsum(op, inputs, stacked):
-    """TensorFlow takes no diagonals as a result, though the op gives them."""
-    output = op.get_attr("equation").decode().split("->")[-1].replace(".", "")
-    return inputs if len(set(output)) == len(output) else None
-
-
-@conversion("BiasAddGrad")
-def _bias_add_grad(op, inputs, stacked):
-    """TensorFlow believes that images whose channels come first have two more axes."""
-    return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
-
-
-@conversion("Conv2DBackpropFilter")
-def _filter_gradient(op, inputs, stacked):
-    """TensorFlow loses explicit paddings, and makes one group of all channels."""
-    channels = op.inputs[0].shape[1 if op.get_attr("data_format") == b"NCHW" else 3]
-    sizes = static_value(op.inputs[1])
-    one_group = sizes is not None and channels == sizes[2]
-    return inputs if one_group and op.get_attr("padding") != b"EXPLICIT" else None
+    return convert

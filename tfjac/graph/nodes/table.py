@@ -10,13 +10,13 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.bodies import without_identities
 from tfjac.graph.copying import needed_ops
+from tfjac.graph.facts import facts_of, is_call, is_identity, reads_variable
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
-from tfjac.graph.op_types import BODIES, CALLS
 from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.variables import handle_in, name_of_variable
 
-_UNLISTED = {"Const", "NoOp", "Placeholder", "ReadVariableOp", "VarHandleOp"}
-_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
+_UNLISTED = {"constant", "handle", "nothing", "parameter", "read"}
+"""Kinds of ops that are no nodes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,14 +160,14 @@ def _nodes_of(graph, targets, place, inside, origin):
     ops = needed_ops(graph, targets)
     origin = dataclasses.replace(origin, ops=ops)
     for op in ops:
-        for attribute in BODIES.get(op.type, ()):
-            within = inside if op.type in CALLS else origin.name_of(op)
+        for attribute in facts_of(op).bodies:
+            within = inside if is_call(op) else origin.name_of(op)
             for index, body in enumerate(_private.function_bodies(op, attribute)):
                 around = dataclasses.replace(origin, around=(*origin.around, op))
                 yield from _nodes_of(body, body.outputs, (*place, (op.name, attribute, index)), within, around)
-        if op.type in _READS:
+        if reads_variable(op):
             yield dataclasses.replace(_node(op.outputs[0], place, inside, origin), kind="variable")
-        if op.type not in _UNLISTED and op.type not in CALLS and not _passes_on_what_is_unlisted(op):
+        if facts_of(op).kind not in _UNLISTED and not is_call(op) and not _passes_on_what_is_unlisted(op):
             for output in op.outputs:
                 if output.dtype not in (tf.resource, tf.variant):
                     yield _node(output, place, inside, origin)
@@ -184,9 +184,9 @@ def _node(tensor, place, inside, origin):
 
 
 def _passes_on_what_is_unlisted(op):
-    if op.type != "Identity" or tap_of(op) or returned_by_layer(op):
+    if not is_identity(op) or tap_of(op) or returned_by_layer(op):
         return False
-    return op.inputs[0].op.type in _UNLISTED
+    return facts_of(op.inputs[0].op).kind in _UNLISTED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Origin:
 
     def name_of(self, op):
         """Return the name of `op` with the scopes around its function, which the names in loops begin with already."""
-        scopes = [os.path.dirname(each.name) if each.type in CALLS else each.name for each in self._around(op)]
+        scopes = [os.path.dirname(each.name) if is_call(each) else each.name for each in self._around(op)]
         return "/".join(part for part in (*scopes, op.name) if part)
 
     def path(self, op):

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.facts import is_identity
 from tfjac.graph.nodes.losses import AddedLosses
 
 TAP = "_tfjac_tap"
@@ -184,7 +185,7 @@ def _is_of_a_graph(x):
 
 def tap_of(op):
     """Return the name of the tap that `op` is, or None."""
-    return _private.text_attribute(op, TAP) if op.type == "Identity" else None
+    return _private.text_attribute(op, TAP) if is_identity(op) else None
 
 
 def is_tap(op):
@@ -194,6 +195,6 @@ def is_tap(op):
 
 def returned_by_layer(op):
     """Return the `Returned` of the result of a layer that `op` passes on, or None."""
-    if op.type != "Identity" or _private.text_attribute(op, _RETURNED + "path") is None:
+    if not is_identity(op) or _private.text_attribute(op, _RETURNED + "path") is None:
         return None
     return Returned(*(_private.text_attribute(op, _RETURNED + field) for field in Returned._fields))

@@ -1,19 +1,27 @@
-"""Ops that read or write by index: gather and scatter with tuples of indices, updates of a block."""
+"""Ops that read by index: gathers of rows, and with tuples of indices."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, known_shape, rule
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.facts import declare, reads_variable
+from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
+from tfjac.graph.op_facts.joining import PACK
+from tfjac.graph.op_facts.shapes import RANGE
+from tfjac.graph.row_rules import gathered_from, of_rows
 from tfjac.graph.static_values import static_value
 
+# --------------------------------------------------------------------------------------------- the axis of the examples
 
-@rule("GatherV2", "ResourceGather")
+
 def _gather(op, axis, wanted):
     """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
     params, indices = op.inputs[:2]
     batch_dims = op.get_attr("batch_dims")
-    along = 0 if op.type == "ResourceGather" else static_value(op.inputs[2])
+    along = 0 if reads_variable(op) else static_value(op.inputs[2])
     if along is None or indices.shape.rank is None:
         raise NoRule("the axis it gathers along is unknown until it runs")
     rest = [SHARED] * (len(op.inputs) - 2)
-    along = int(along) % (params.shape.rank or 1) if op.type == "GatherV2" else 0
+    along = int(along) % (params.shape.rank or 1) if not reads_variable(op) else 0
     if axis.axis < batch_dims:
         return [axis, axis, *rest]
     if (
@@ -31,35 +39,16 @@ def _gather(op, axis, wanted):
     ]
 
 
-@rule("GatherNd", "ResourceGatherNd")
 def _gather_nd(op, axis, wanted):
     """params[indices[..., :], ...]: examples are in the indices, in an axis of params behind these, or are counted."""
     indices = op.inputs[1]
-    depth, positions = _depth(indices, wanted)
+    depth, positions = depth_of(indices, wanted)
     if axis.axis >= positions:
         return [axis.moved(axis.axis - positions + depth), SHARED]
     return [axis if _counts_rows(indices) else SHARED, axis]
 
 
-@rule("ScatterNd")
-def _scatter_nd(op, axis, wanted):
-    """Updates [positions, ...behind] are added up at the places that the indices name: [places, ...behind]."""
-    return [SHARED, _behind_places(op.inputs[0], axis, wanted), SHARED]
-
-
-@rule(*("TensorScatter" + name for name in ("Add", "Sub", "Update", "Max", "Min")))
-def _scatter_into(op, axis, wanted):
-    return [axis, SHARED, _behind_places(op.inputs[1], axis, wanted)]
-
-
-def _behind_places(indices, axis, wanted):
-    depth, positions = _depth(indices, wanted)
-    if axis.axis < depth:
-        raise NoRule("it writes to examples by index")
-    return axis.moved(axis.axis - depth + positions)
-
-
-def _depth(indices, wanted):
+def depth_of(indices, wanted):
     """How many axes the indices go into, and how many axes of positions they have."""
     shape = known_shape(wanted, indices)
     if shape[-1] is None:
@@ -69,14 +58,14 @@ def _depth(indices, wanted):
 
 def _counts_rows(indices):
     """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: row k reads from row k."""
-    if indices.op.type != "Pack":
+    if indices.op.type != PACK:
         return False
     return indices.op.get_attr("axis") % 2 == 1 and _counts(indices.op.inputs[0])
 
 
 def _counts(indices):
     """Whether the indices are those of a `tf.range(n)`."""
-    if indices.op.type != "Range":
+    if indices.op.type != RANGE:
         return False
     start, _, step = indices.op.inputs
     return static_value(start) == 0 and static_value(step) == 1
@@ -88,9 +77,9 @@ def _counts_all_rows(indices, params, known):
     There they are a choice between these and 0, for all of which there is one row alone.
     """
     sizes = []
-    if indices.op.type == "SelectV2":
+    if indices.op.type == SELECT_V2:
         several, indices, _ = indices.op.inputs
-        if several.op.type != "Greater" or static_value(several.op.inputs[1]) != 1:
+        if several.op.type != GREATER or static_value(several.op.inputs[1]) != 1:
             return False
         sizes = [several.op.inputs[0]]
     if params.shape.rank is None or not _counts(indices):
@@ -99,18 +88,58 @@ def _counts_all_rows(indices, params, known):
     return all(known.entries(size) == rows for size in [*sizes, indices.op.inputs[1]])
 
 
-@rule("XlaDynamicUpdateSlice")
-def _update_block(op, axis, wanted):
-    """A block replaces a part of the input; along the axis of the examples it must be as long as the input."""
-    size, block = (known_shape(wanted, tensor)[axis.axis] for tensor in op.inputs[:2])
-    if size != block:
-        raise NoRule("it replaces a part of the axis of the examples")
-    wanted.meet(op, [(tensor, axis) for tensor in op.inputs[:2]])
-    return [axis, axis, SHARED]
-
-
-@rule("ReverseSequence")
 def _reverse_sequence(op, axis, wanted):
     if op.get_attr("seq_dim") == axis.axis:
         raise NoRule("it reverses along the axis of the examples")
     return [axis, axis.moved(0) if op.get_attr("batch_dim") == axis.axis else SHARED]
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def _rows_of_gather(op, rows, wanted):
+    """Row e of the output comes from row `indices[e]`, of other rows; or of a table that all share."""
+    params, indices, along = op.inputs
+    whole_rows = tf.get_static_value(along) == 0 and not op.get_attr("batch_dims")
+    if not whole_rows or not wanted.reaches(params) or wanted.is_weight(params):
+        return None
+    return [(ExampleAxis(0), gathered_from(params, rows, indices, op, wanted)), (SHARED, None), (SHARED, None)]
+
+
+def _rows_of_gather_nd(op, rows, wanted):
+    params, indices = op.inputs
+    if not wanted.reaches(params) or wanted.is_weight(params):
+        raise NoRule("it picks from a table that all examples share")
+    return [(ExampleAxis(0), gathered_from(params, rows, of_rows(indices), op, wanted)), (SHARED, None)]
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+declare(
+    "GatherV2",
+    elements="copied",
+    linear="in the first",
+    takes="rows by index",
+    meets_weights=True,
+    example_axis=_gather,
+    rows=_rows_of_gather,
+)
+declare(
+    "ResourceGather",
+    kind="gather from a variable",
+    repeatable=True,
+    takes="rows by index",
+    meets_weights=True,
+    example_axis=_gather,
+)
+declare(
+    "GatherNd",
+    elements="copied",
+    linear="in the first",
+    meets_weights=True,
+    example_axis=_gather_nd,
+    rows=_rows_of_gather_nd,
+)
+declare("ResourceGatherNd", kind="gather from a variable", repeatable=True, example_axis=_gather_nd)
+declare("ReverseSequence", example_axis=_reverse_sequence)

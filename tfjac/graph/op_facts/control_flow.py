@@ -1,7 +1,4 @@
-"""Loops, conditionals, and the lists of tensors (TensorArrays) that loops read and write.
-
-The example axis of a list is that of its elements.
-"""
+"""Calls, loops, conditionals, and what runs a branch of several."""
 
 import dataclasses
 
@@ -9,32 +6,12 @@ import tensorflow as tf
 
 from tfjac.graph.bodies import Body, bodies_of, without_identities
 from tfjac.graph.dependence import Dependence
-from tfjac.graph.example_rules.registry import SHARED, NoRule, body_rule, rule
-from tfjac.graph.op_types import CHOICES, CONDITIONALS, LOOPS
+from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.facts import declare, is_conditional
+from tfjac.graph.gradients import refused
+from tfjac.graph.op_facts.lists import WRITES
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
-
-
-@rule("TensorListFromTensor")
-def _list_from_tensor(op, axis, wanted):
-    return [axis.moved(axis.axis + 1), SHARED]
-
-
-@rule("TensorListStack")
-def _list_stack(op, axis, wanted):
-    if axis.axis == 0:
-        raise NoRule("the examples are the elements of a list: a loop over examples")
-    return [axis.moved(axis.axis - 1), SHARED]
-
-
-@rule("TensorListGetItem")
-def _list_get(op, axis, wanted):
-    return [axis, SHARED, SHARED]
-
-
-@rule("TensorListSetItem")
-def _list_set(op, axis, wanted):
-    return [axis, SHARED, axis]
 
 
 @dataclasses.dataclass
@@ -69,7 +46,6 @@ class BranchInside:
     inputs: dict
 
 
-@body_rule(*LOOPS)
 def _loop(op, outputs, wanted):
     """The axes of the loop variables that the body maps to themselves, grown from the wanted ones.
 
@@ -125,7 +101,7 @@ def _writes(body, k):
         NoRule: where the step does anything else with the list.
     """
     writes, value = [], body.outputs[k]
-    while value.op.type == "TensorListSetItem":
+    while value.op.type == WRITES:
         writes.append(value.op)
         value = without_identities(value.op.inputs[0])
     others = [tensor for j, tensor in enumerate(body.outputs) if j != k] + [
@@ -144,10 +120,9 @@ def _check_can_run_again(body):
         )
 
 
-@body_rule(*CHOICES)
 def _conditional(op, outputs, wanted):
     """Each branch by itself; they must use each input in the same way. No gradient passes through the choice."""
-    if op.type in CONDITIONALS:
+    if is_conditional(op):
         branches = bodies_of(op, "else_branch") + bodies_of(op, "then_branch")
     else:
         branches = bodies_of(op, "branches")
@@ -172,3 +147,16 @@ def _conditional(op, outputs, wanted):
 def _axes_of_inputs(known, reached, count):
     """The axis of each input: None where what is differentiated by enters only results that are not asked for."""
     return [known.get(k, None if k in reached else SHARED) for k in range(count)]
+
+
+def _control_flow(op, rows, wanted):
+    raise NoRule("loops and conditionals are not covered where examples are groups of rows")
+
+
+declare("PartitionedCall StatefulPartitionedCall", kind="call", bodies=("f",), functions=("f",))
+declare("While StatelessWhile", kind="loop", bodies=("body",), functions=("cond", "body"), axes_of_body=_loop)
+declare("If StatelessIf", kind="conditional", axes_of_body=_conditional)
+declare("If StatelessIf", bodies=("then_branch", "else_branch"), functions=("then_branch", "else_branch"))
+declare("Case StatelessCase", kind="case", axes_of_body=_conditional, bodies=("branches",), functions=("branches",))
+declare("While StatelessWhile If StatelessIf Case StatelessCase", rows=_control_flow)
+declare("BlockLSTMV2", gradient=refused("it takes the gates to be in another order"))

@@ -1,13 +1,8 @@
 """Ops on the trailing axes, with the leading ones as a batch: matrices and Fourier transforms."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
+from tfjac.graph.example_rules import SHARED, NoRule, aligned, known_shape
+from tfjac.graph.facts import declare
 
-VECTORS = "Cross FFT IFFT IRFFT IsotonicRegression MatrixDiagV3 NthElement RFFT RGBToHSV TopKV2"
-MATRICES = """
-    Cholesky Eig FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant MatrixBandPart MatrixDeterminant MatrixDiagPartV3
-    MatrixInverse MatrixSetDiagV3 MatrixSquareRoot Qr SelfAdjointEigV2 Svd
-"""
-VOLUMES = "FFT3D IFFT3D"
 NUMBERS = {"fft_length", "k", "n", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}
 KEPT_APART = "it combines slices along the axis of the examples"
 
@@ -23,12 +18,6 @@ def _trailing(count):
     return trailing
 
 
-rule(*VECTORS.split())(_trailing(1))
-rule(*MATRICES.split())(_trailing(2))
-rule(*VOLUMES.split())(_trailing(3))
-
-
-@rule("MatrixSolve", "MatrixSolveLs", "MatrixTriangularSolve", "BandedTriangularSolve", "TridiagonalSolve")
 def _solve(op, axis, wanted):
     """[..., rows, rows] and [..., rows, columns]: examples are in a leading axis, broadcast, or in the columns."""
     regularizer = [SHARED] * (len(op.inputs) - 2)
@@ -37,7 +26,6 @@ def _solve(op, axis, wanted):
     return aligned(op, axis, op.inputs[:2], known_shape(wanted, op.outputs[0]), wanted) + regularizer
 
 
-@rule("TridiagonalMatMul")
 def _tridiagonal_product(op, axis, wanted):
     """Three diagonals [..., 1, rows] by [..., rows, columns]: examples as in a system of equations."""
     return [SHARED] * 3 + [axis] if _in_columns(op, axis, wanted) else [axis] * 4
@@ -48,3 +36,21 @@ def _in_columns(op, axis, wanted):
     if axis.axis == rank - 2:
         raise NoRule("the examples are the rows of a matrix")
     return axis.axis == rank - 1
+
+
+declare(
+    "Cross FFT IFFT IRFFT IsotonicRegression MatrixDiagV3 NthElement RFFT RGBToHSV TopKV2", example_axis=_trailing(1)
+)
+declare(
+    """
+    Cholesky Eig FFT2D IFFT2D RFFT2D IRFFT2D LogMatrixDeterminant MatrixBandPart MatrixDeterminant MatrixDiagPartV3
+    MatrixInverse MatrixSetDiagV3 MatrixSquareRoot Qr SelfAdjointEigV2 Svd
+    """,
+    example_axis=_trailing(2),
+)
+declare("FFT3D IFFT3D", example_axis=_trailing(3))
+declare(
+    "MatrixSolve MatrixSolveLs MatrixTriangularSolve BandedTriangularSolve TridiagonalSolve",
+    example_axis=_solve,
+)
+declare("TridiagonalMatMul", example_axis=_tridiagonal_product)

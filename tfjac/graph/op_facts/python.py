@@ -1,13 +1,34 @@
-"""`tf.py_function`: an op that calls Python, and whose gradient calls Python again."""
+"""Python functions in a graph: nothing shows what they do with examples, so it is for whoever calls them to say."""
 
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.gradients.registry import gradient
+from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients import Gradient
+
+_DECLARED = "_tfjac_per_example"
+"""The attribute of an op that was declared to keep examples apart."""
 
 
-@gradient("EagerPyFunc")
-def _python_function(op, *cotangents):
+def declare_per_example(op):
+    """Say of an op that calls Python that row n of its outputs comes from rows n of its inputs alone."""
+    _private.set_integers_attribute(op, _DECLARED, [1])
+
+
+def _python(op, axis, wanted):
+    """Examples run along axis 0 of every input, where this was declared."""
+    if _private.integers_attribute(op, _DECLARED) is None:
+        raise NoRule(
+            "what a Python function does with examples cannot be seen; where it treats rows independently, call it by "
+            "tfjac.external(..., per_example=True)"
+        )
+    if axis.axis != 0:
+        raise NoRule(f"it carries the examples along axis {axis.axis}, and was declared for rows")
+    return [SHARED if tensor.shape.rank == 0 else axis for tensor in op.inputs]
+
+
+def _gradient_of_python(op, *cotangents):
     """The gradient by running the function once more under a tape.
 
     TensorFlow keeps the tape of the run forwards, for a single backward pass, and second derivatives see nothing of
@@ -34,3 +55,7 @@ def _python_function(op, *cotangents):
     return [
         each if tensor.dtype.is_floating or tensor.dtype.is_complex else None for each, tensor in zip(found, op.inputs)
     ]
+
+
+declare("EagerPyFunc PyFunc PyFuncStateless", kind="python", example_axis=_python)
+declare("EagerPyFunc", repeatable=True, gradient=Gradient(_gradient_of_python))

@@ -2,7 +2,8 @@
 
 from tfjac.graph import _private
 from tfjac.graph.custom_gradients import backward_of, reason_untraced
-from tfjac.graph.example_rules.registry import CUSTOM, SHARED, NoRule, body_rule, known_shape
+from tfjac.graph.example_rules import CUSTOM, SHARED, NoRule, known_shape
+from tfjac.graph.facts import OpFacts, facts_by_type
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import is_affine
 
@@ -15,7 +16,6 @@ def explain_mixing(op, reason):
     _private.set_text_attribute(op, _REASON, reason)
 
 
-@body_rule(CUSTOM)
 def _custom(op, outputs, wanted):
     """An input is per example where slice n of its gradient comes from slices n of the cotangents alone.
 
@@ -60,3 +60,6 @@ def _candidates(axis, shape, num_examples):
     if num_examples is None or axis.inner is None:
         return [axis.moved(k) for k in positions]
     return [axis.moved(k) for k in positions if shape[k] in (None, axis.outer * num_examples * axis.inner)]
+
+
+facts_by_type()[CUSTOM] = OpFacts(axes_of_body=_custom)

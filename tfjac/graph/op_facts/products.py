@@ -1,16 +1,19 @@
-"""MatMul, BatchMatMul, Einsum."""
+"""Products of matrices, in all their forms: MatMul, BatchMatMul, Einsum, and that with a sparse matrix."""
 
-from tfjac.graph.example_rules.registry import SHARED, NoRule, aligned, known_shape, rule
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.row_rules import gathered_from, summed_into
+from tfjac.graph.sizes import axes
 
 
-@rule("MatMul")
 def _matmul(op, axis, wanted):
     """[rows, k] · [k, columns]: rows come from the first input, columns from the second."""
     transposed = (op.get_attr("transpose_a"), op.get_attr("transpose_b"))
     return _matrix_product(op, axis, wanted, transposed, rank=2)
 
 
-@rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(op, axis, wanted):
     out = known_shape(wanted, op.outputs[0])
     if axis.axis >= len(out) - 2:
@@ -41,7 +44,6 @@ def _matrix_axes(side, transposed):
     return (-2, -1) if kept_first else (-1, -2)
 
 
-@rule("Einsum")
 def _einsum(op, axis, wanted):
     shapes = [known_shape(wanted, tensor) for tensor in op.inputs]
     operands, output = einsum_labels(op, [len(shape) for shape in shapes])
@@ -58,7 +60,6 @@ def _einsum(op, axis, wanted):
     return result
 
 
-@rule("SparseTensorDenseMatMul")
 def _sparse_matmul(op, axis, wanted):
     """[rows, k] · [k, columns]: examples are in the rows of the sparse matrix, or in the columns of the dense one."""
     dense, adjoint = op.inputs[3], op.get_attr("adjoint_b")
@@ -78,3 +79,72 @@ def einsum_labels(op, ranks):
     digits = "0123456789"[:width]
     spelt = [labels.replace("...", digits[width - (rank - len(labels) + 3) :]) for labels, rank in zip(operands, ranks)]
     return spelt, output.replace("...", digits)
+
+
+def _rows_of_sparse_matmul(op, rows, wanted):
+    """Entry e takes row `column[e]` of the dense matrix to row `row[e]` of the output: a gather, then a sum."""
+    if op.get_attr("adjoint_b"):
+        raise NoRule("its dense factor is transposed")
+    order = (1, 0) if op.get_attr("adjoint_a") else (0, 1)
+    row, column = (op.inputs[0][:, k] for k in order)
+    entries = summed_into(op.outputs[0], rows, row)
+    return [(SHARED, None), (ExampleAxis(0), entries), (SHARED, None),
+            (ExampleAxis(0), gathered_from(op.inputs[3], entries, column, op, wanted))]  # fmt: skip
+
+
+def _product_sizes(known, output, given):
+    (rows, inner), (other, columns) = given
+    return [
+        inner if output.op.get_attr("transpose_a") else rows,
+        other if output.op.get_attr("transpose_b") else columns,
+    ]
+
+
+def _as_one_product(op, inputs, stacked):
+    """All slices below one another, or side by side. TensorFlow leaves a size open that no empty matrix tells."""
+    a, b = inputs
+    if all(stacked):
+        return None
+    if op.get_attr("transpose_a"):
+        a = tf.linalg.matrix_transpose(a)
+    if op.get_attr("transpose_b"):
+        b = tf.linalg.matrix_transpose(b)
+    if stacked[0]:
+        c, rows, inner = axes(a)
+        return [tf.reshape(tf.reshape(a, [c * rows, inner]) @ b, [c, rows, axes(b)[1]])]
+    c, inner, columns = axes(b)
+    side_by_side = tf.reshape(tf.transpose(b, [1, 0, 2]), [inner, c * columns])
+    return [tf.transpose(tf.reshape(a @ side_by_side, [axes(a)[0], c, columns]), [1, 0, 2])]
+
+
+def _einsum_of_slices(op, inputs, stacked):
+    """TensorFlow takes no diagonals as a result, though the op gives them."""
+    output = op.get_attr("equation").decode().split("->")[-1].replace(".", "")
+    return inputs if len(set(output)) == len(output) else None
+
+
+declare(
+    "MatMul",
+    linear="in each",
+    multiplies=True,
+    meets_weights=True,
+    example_axis=_matmul,
+    sizes=_product_sizes,
+    shortcut=_as_one_product,
+)
+declare(
+    "BatchMatMul BatchMatMulV2 BatchMatMulV3",
+    linear="in each",
+    multiplies=True,
+    meets_weights=True,
+    example_axis=_batch_matmul,
+)
+declare(
+    "Einsum",
+    linear="in each",
+    multiplies=True,
+    meets_weights=True,
+    example_axis=_einsum,
+    conversion=_einsum_of_slices,
+)
+declare("SparseTensorDenseMatMul", meets_weights=True, example_axis=_sparse_matmul, rows=_rows_of_sparse_matmul)

@@ -1,20 +1,19 @@
-"""The table from op type to rule: from the example axis of an output to that of each input.
+"""The rules that say which axis of each input carries the examples, given that of the output: what they have in common.
 
 A rule is `rule(op, axis, wanted) -> list`, one entry per input, each an `ExampleAxis`, `SHARED`, or None where the
 outputs in question do not depend on it; it raises `NoRule` where the op combines slices of different examples.
 `wanted.shape(tensor)` gives static shapes. A rule of an op with a body of its own is given the axes of the outputs as a
-dict by index, in place of the one axis.
+dict by index, in place of the one axis. The rules stand among the facts of their ops, in `op_facts`.
 """
 
 import dataclasses
 
 from tfjac.graph.custom_gradients import is_custom
-from tfjac.graph.registration import registering
+from tfjac.graph.facts import facts_by_type, facts_of
 
 SHARED = "shared"
 CUSTOM = "custom gradient"
 """Stands in the place of an op type where the gradient is a user's."""
-_RULES, _BODY_RULES = {}, {}
 
 
 class NoRule(Exception):
@@ -68,44 +67,27 @@ def _aligned(axis, tensor, out, wanted):
     return axis.moved(position)
 
 
-def undoes_broadcast(op):
-    """Return whether `op` is the sum by which a gradient undoes a broadcast, in which axes of open size take part.
-
-    Along the axis of the examples nothing is summed: what carries them has one row for each, as is checked where it
-    meets others.
-    """
-    if op.type != "Sum" or op.inputs[1].op.type != "BroadcastGradientArgs" or not op.get_attr("keep_dims"):
-        return False
-    return op.inputs[0].shape.rank is not None
-
-
-rule = registering(_RULES)
-"""Register a rule for `op_types`."""
-
-
-body_rule = registering(_BODY_RULES)
-"""Register a rule for `op_types` that have bodies, whose outputs may carry examples in different ways."""
-
-
 def input_axes(op, wanted_outputs, wanted):
     """Return the example axis of each input of `op`, given those of its outputs by index."""
     if is_custom(op) and not wanted.by_value:
-        return _BODY_RULES[CUSTOM](op, wanted_outputs, wanted)
-    if op.type in _BODY_RULES:
-        return _BODY_RULES[op.type](op, wanted_outputs, wanted)
-    if op.type not in _RULES:
+        return facts_by_type()[CUSTOM].axes_of_body(op, wanted_outputs, wanted)
+    facts = facts_of(op)
+    if facts.axes_of_body is not None:
+        return facts.axes_of_body(op, wanted_outputs, wanted)
+    if facts.example_axis is None:
         raise NoRule("nothing is known about ops of this type")
     axes = set(wanted_outputs.values())
     if SHARED in axes:
         raise NoRule("some of its outputs are used per example and others by all examples at once")
     if len(axes) > 1:
         raise NoRule("its outputs carry the examples along different axes")
-    return _RULES[op.type](op, axes.pop(), wanted)
+    return facts.example_axis(op, axes.pop(), wanted)
 
 
 def own_input_axes(op, axis, wanted):
     """Return the example axis of each input of an op without a body; all `SHARED` where its rule says no more."""
+    rule = facts_of(op).example_axis
     try:
-        return _RULES[op.type](op, axis, wanted)
+        return [SHARED] * len(op.inputs) if rule is None else rule(op, axis, wanted)
     except (KeyError, NoRule):
         return [SHARED] * len(op.inputs)

@@ -1,0 +1,191 @@
+"""What the graph layer knows of op types: one record per type, filled by the modules of `op_facts`, one per family.
+
+This module imports nothing of the package, so that every other one may ask it. An op type without a record is unknown
+to all alike.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+KINDS = {
+    "assertion", "call", "case", "cast", "conditional", "constant", "gather from a variable", "handle", "identities",
+    "identity", "loop", "nothing", "parameter", "places", "python", "read", "stop",
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class OpFacts:
+    """What is known of an op type; None, False or empty: it is not so, or not known.
+
+    Attributes:
+        kind: one of `KINDS`, for ops that are looked for by what they are in a program, not by what they compute.
+        bodies: attributes that name the functions that the outputs come from; conditions of loops are left out.
+        functions: attributes that name all functions that the op runs.
+        repeatable: it is stateful by definition, yet gives the same again: reads, checks, what replicas exchange. It
+            may not be taken for a constant where its input changes.
+
+        elementwise: it acts element by element: "unary" or "several inputs", with broadcasting; "decision", which
+            values pass and gradients do not; "gradient", the gradient of another one; or "as it is", no broadcasting.
+        arithmetic: "sum", "difference", "negative", "product" or "quotient": affine in the first input, whatever the
+            other; but for quotients, in the other as well.
+        steps: its derivative is zero wherever there is one, and the registered gradient None, or zeros: "rounding", or
+            "sign".
+        shifts: what it gives moves with what it is given, as far as it does not saturate.
+        looks_at: "shapes" where it looks at the shapes of its inputs alone; "differences" where two integers that are
+            the same tensor give a constant.
+        elements: where those of the output come from: "in order" has those of the first input, in row-major order;
+            "permuted" has each of them once; "copied" has elements of the inputs and no others.
+        linear: "in the first" input, the others (axes, shapes, indices, divisors) fixed; "in all" floating-point inputs
+            at once; "in each", the others fixed.
+        vanishes: where the output is zero: "never" for certain, whatever the inputs; "where all do" of the inputs in
+            floating point; "each for itself", output by output; "always"; or a function from the value of another
+            input (or None) to whether it lets zeros pass. Else it is zero where one of the inputs is, as products are.
+        meets_weights: a weight meets data there: a product, a convolution, a gather.
+        multiplies: products, of two inputs, in which the sign of one comes to the other.
+        takes: "rows by index", or "a slice" of rows, of its first input.
+        grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
+
+        example_axis: rule `(op, axis, wanted) -> list`, see `example_rules`.
+        axes_of_body: the same for ops with bodies, `(op, axes of outputs, wanted)`.
+        rows: rule `(op, rows, wanted) -> list`, see `row_rules`.
+        sizes: `(known, output, sizes of the inputs) -> list`, see `symbolic_sizes`.
+        entries: `(known, output, entries of the inputs) -> list`, the same for vectors of sizes.
+        value: `(output, value_of) -> array`, see `static_values`.
+        gradient: the `Gradient` that takes the place of TensorFlow's, see `gradients`.
+        refused_inputs: pair of what TensorFlow does wrongly, and the inputs that it concerns.
+        conversion, shortcut: how the vectoriser converts it, `(op, inputs, stacked)`, see `vectorising`.
+    """
+
+    kind: str | None = None
+    bodies: tuple = ()
+    functions: tuple = ()
+    repeatable: bool = False
+
+    elementwise: str | None = None
+    arithmetic: str | None = None
+    steps: str | None = None
+    shifts: bool = False
+    looks_at: str | None = None
+    elements: str | None = None
+    linear: str | None = None
+    vanishes: str | Callable | None = None
+    meets_weights: bool = False
+    multiplies: bool = False
+    takes: str | None = None
+    grouped: str | None = None
+
+    example_axis: Callable | None = None
+    axes_of_body: Callable | None = None
+    rows: Callable | None = None
+    sizes: Callable | None = None
+    entries: Callable | None = None
+    value: Callable | None = None
+    gradient: object = None
+    refused_inputs: tuple | None = None
+    conversion: Callable | None = None
+    shortcut: Callable | None = None
+
+
+_FACTS, _NOTHING = {}, OpFacts()
+_VALUES = {
+    "kind": KINDS,
+    "elementwise": {"unary", "several inputs", "decision", "gradient", "as it is"},
+    "arithmetic": {"sum", "difference", "negative", "product", "quotient"},
+    "steps": {"rounding", "sign"},
+    "looks_at": {"differences", "shapes"},
+    "elements": {"in order", "permuted", "copied"},
+    "linear": {"in the first", "in all", "in each"},
+    "vanishes": {"never", "where all do", "each for itself", "always"},
+    "takes": {"rows by index", "a slice"},
+    "grouped": {"run", "taken apart"},
+}
+"""What may be said in words."""
+
+
+def declare(*op_types, **facts):
+    """Say what is known of ops of some types. Several calls may say different facts of one type.
+
+    Args:
+        op_types: names of types, such as "MatMul"; a name may hold several, apart by spaces.
+        facts: attributes of `OpFacts`.
+
+    Raises:
+        ValueError: for a fact that was said before, or a word that means nothing.
+    """
+    for name, value in facts.items():
+        if isinstance(value, str) and value not in _VALUES[name]:
+            raise ValueError(f"{name} must be one of {sorted(_VALUES[name])}. Received: {value!r}")
+    for op_type in " ".join(op_types).split():
+        record = _FACTS.setdefault(op_type, OpFacts())
+        for name, value in facts.items():
+            if getattr(record, name) != getattr(_NOTHING, name):
+                raise ValueError(f"{name} of {op_type} is said once, in one place. Received: {value!r} as well")
+            setattr(record, name, value)
+
+
+def facts_of(op):
+    """Return the `OpFacts` of the type of `op`, in which nothing is known where it has none."""
+    return _FACTS.get(op.type, _NOTHING)
+
+
+def facts_by_type():
+    """Return the records that there are, a dict from op type to `OpFacts`."""
+    return _FACTS
+
+
+def types_where(holds):
+    """Return the set of op types for whose facts the function `holds` returns true."""
+    return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
+
+
+# ------------------------------------------------------------------------------------------------- what an op is
+
+
+def is_call(op):
+    """Return whether `op` calls one function, whose outputs are its own."""
+    return facts_of(op).kind == "call"
+
+
+def is_loop(op):
+    """Return whether `op` is a while loop."""
+    return facts_of(op).kind == "loop"
+
+
+def is_conditional(op):
+    """Return whether `op` runs one of two branches."""
+    return facts_of(op).kind == "conditional"
+
+
+def is_branching(op):
+    """Return whether `op` runs one of several branches."""
+    return facts_of(op).kind in ("conditional", "case")
+
+
+def functions_of_stateful(op):
+    """Return the attributes that name the functions that `op` runs, where it is stateful; none for other ops."""
+    return facts_of(op).functions if op.op_def.is_stateful else ()
+
+
+def is_constant(op):
+    """Return whether `op` is a constant."""
+    return facts_of(op).kind == "constant"
+
+
+def is_parameter(op):
+    """Return whether `op` stands for a parameter of the function that its graph is, or for what it captured."""
+    return facts_of(op).kind == "parameter"
+
+
+def is_identity(op):
+    """Return whether `op` passes one tensor on."""
+    return facts_of(op).kind == "identity"
+
+
+def is_identities(op):
+    """Return whether `op` passes several tensors on, each for itself; many with a custom gradient are such ops."""
+    return facts_of(op).kind == "identities"
+
+
+def reads_variable(op):
+    """Return whether `op` reads a variable, or rows of it."""
+    return facts_of(op).kind in ("read", "gather from a variable")

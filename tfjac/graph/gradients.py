@@ -1,0 +1,125 @@
+"""Gradients in the place of TensorFlow's where these are wrong, or missing; or the refusal to take any.
+
+Which ops have one stands among their facts, in `op_facts`. What they are is found by `tests.sweep`, which compares the
+gradient of every op that has one with finite differences.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfjac.graph import _private, custom_gradients
+from tfjac.graph.facts import facts_by_type, facts_of, is_constant, types_where
+from tfjac.graph.traversal import references
+from tfjac.ops._library import register_gradient
+
+
+def _always(op, ops):
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """What takes the place of TensorFlow's gradient of a type of ops.
+
+    Attributes:
+        function: `(op, *cotangents)`, which gives the gradients, one per input.
+        when: function `(op, ops)` that returns whether it does so for `op`; `ops` are those that are differentiated.
+        name: by which TensorFlow knows it; made of the type where left out.
+    """
+
+    function: Callable
+    when: Callable = _always
+    name: str | None = None
+
+    def name_for(self, op_type):
+        """Return the name by which TensorFlow knows the gradient of ops of this type."""
+        return self.name or f"Tfjac{op_type}"
+
+
+def differentiated_as(expression, when=_always):
+    """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`."""
+
+    def of_expression(op, *cotangents):
+        inputs = [tf.identity(tensor) for tensor in op.inputs]  # one may be read twice: each for itself
+        outputs = tf.nest.flatten(expression(op, *inputs))
+        pairs = [(y, u) for y, u in zip(outputs, cotangents) if u is not None]
+        return tf.gradients([y for y, _ in pairs], inputs, grad_ys=[u for _, u in pairs])
+
+    return Gradient(of_expression, when)
+
+
+def refused(because):
+    """Return the `Gradient` of ops that are differentiated wrongly, with nothing that takes its place.
+
+    Args:
+        because: what TensorFlow does. Where that is wrong for some inputs alone, it is a fact of `refused_inputs`.
+    """
+
+    def refuse(op, *cotangents):
+        raise _refusal(op, because)
+
+    return Gradient(refuse)
+
+
+def _refuse_constant(op, *cotangents):
+    raise LookupError(
+        "No gradient passes through this op, which TensorFlow has as a constant: take first derivatives, in reverse "
+        f"mode. Received: op {op.name!r} of type {op.type}"
+    )
+
+
+TAKEN_FOR_CONSTANT = Gradient(_refuse_constant)
+"""That of ops that TensorFlow says nothing depends on."""
+
+
+def register_all():
+    """Register all gradients with TensorFlow at once: functions that were saved name them."""
+    for op_type, facts in facts_by_type().items():
+        if facts.gradient is not None:
+            name = facts.gradient.name_for(op_type)
+            register_gradient(name)(facts.gradient.function)
+            custom_gradients.OWN.add(name)
+
+
+def listed():
+    """Return the types of all ops that are not left to TensorFlow, a set."""
+    return types_where(lambda facts: facts.gradient is not None or facts.refused_inputs is not None)
+
+
+def mend(ops, sources=None):
+    """Have gradients through `ops` taken by what the facts say, in loops and branches too; custom gradients stay.
+
+    Args:
+        ops: those between `sources` and what is differentiated.
+        sources: the tensors that it is differentiated by; None where they are not known.
+
+    Raises:
+        LookupError: for an op that TensorFlow differentiates wrongly by an input that depends on the sources. Those
+            that are refused whatever the input raise once a gradient passes.
+    """
+    for op in ops:
+        facts = facts_of(op)
+        found = facts.gradient
+        if found is not None and _private.gradient_name(op) is None and found.when(op, ops):
+            _private.set_gradient(op, found.name_for(op.type))
+        if facts.refused_inputs is not None and sources is not None:
+            _check_not_refused(op, references(sources) | references(output for each in ops for output in each.outputs))
+        for attribute in facts.bodies:
+            for body in _private.function_bodies(op, attribute):
+                mend(body.get_operations(), body.inputs)
+
+
+def _check_not_refused(op, moving):
+    because, inputs = facts_of(op).refused_inputs
+    if any(op.inputs[k].ref() in moving and not is_constant(op.inputs[k].op) for k in inputs):
+        raise _refusal(op, because)
+
+
+def _refusal(op, because):
+    return LookupError(
+        f"TensorFlow's gradient of this op is wrong: {because}. Write it in other ops, or give it a gradient by "
+        "tf.custom_gradient; or take what it computes as fixed, by tf.stop_gradient. "
+        f"Received: op {op.name!r} of type {op.type}"
+    )

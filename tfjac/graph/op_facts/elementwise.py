@@ -1,0 +1,231 @@
+"""Ops that act element by element, with broadcasting."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import _private
+from tfjac.graph.example_rules import SHARED, aligned, known_shape
+from tfjac.graph.facts import declare, facts_of
+from tfjac.graph.gradients import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
+from tfjac.graph.op_facts.reductions import MEAN
+from tfjac.graph.static_values import of_inputs
+from tfjac.graph.symbolic_sizes import Size
+
+EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Select", "SelectV2"
+"""Types of ops that rules of other families look for."""
+
+
+UNARY = """
+    Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
+    BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil CheckNumerics CheckNumericsV2 ComplexAbs Conj Cos Cosh
+    Dawsn Digamma Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 FakeQuantWithMinMaxArgs Floor FresnelCos
+    FresnelSin Imag Inv LeakyRelu Lgamma Log Log1p Ndtri Neg Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu
+    Sigmoid Sign Sin Sinh Softplus Softsign Spence Sqrt Square StopGradient Tan Tanh
+"""
+
+
+SEVERAL_INPUTS = """
+    Add AddN AddV2 Atan2 Betainc ClipByValue Complex Div DivNoNan FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Igamma Igammac Maximum Minimum Mul MulNoNan NextAfter
+    Polygamma Pow RealDiv SelectV2 SquaredDifference Sub TruncateDiv Xdivy Xlog1py Xlogy Zeta
+"""
+
+
+DECISIONS = """
+    Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual OnesLike
+    ZerosLike
+"""
+"""Values pass through these, gradients do not."""
+
+
+_OF_COTANGENT_FIRST = "EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad"
+_OF_COTANGENT_SECOND = "ReciprocalGrad RsqrtGrad SigmoidGrad SqrtGrad TanhGrad"
+GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} InvGrad SoftsignGrad"
+"""The gradients that TensorFlow takes of some of these by ops of their own: of two tensors of one shape."""
+
+
+# --------------------------------------------------------------------------------------------- the axis of the examples
+
+
+def _broadcast(op, axis, wanted):
+    """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
+    out = known_shape(wanted, op.outputs[0])
+    return aligned(op, axis, op.inputs, out, wanted)
+
+
+def _select(op, axis, wanted):
+    """No broadcasting: a condition of rank 1 chooses whole rows, along axis 0."""
+    by_row = op.inputs[0].shape.rank == 1 != op.inputs[1].shape.rank
+    condition = SHARED if op.inputs[0].shape.rank == 0 or (by_row and axis.axis != 0) else axis
+    return [condition, axis, axis]
+
+
+def _bias_add(op, axis, wanted):
+    return [axis, SHARED]
+
+
+# -------------------------------------------------------------------------------------------------------- sizes, values
+
+
+def _same_sizes(known, output, given):
+    return given[0]
+
+
+def _broadcast_sizes(known, output, given):
+    """Aligned from the right: what is 1 gives way, the others are equal; two of different names may be either."""
+    longest = max(map(len, given))
+    columns = zip(*([Size()] * (longest - len(sizes)) + sizes for sizes in given))
+    others = [set(column) - {Size()} for column in columns]
+    return [sizes.pop() if len(sizes) == 1 else None for sizes in others]
+
+
+def _quotients(known, output, given):
+    """What is left over in no division is there whatever the open sizes."""
+    if None in given or len(given[0]) != len(given[1]):
+        return None
+    found = [one.over(other) for one, other in zip(*given)]
+    return None if None in found else found
+
+
+def _products(known, output, given):
+    if None in given or len(given[0]) != len(given[1]):
+        return None
+    return [one * other for one, other in zip(*given)]
+
+
+def _first(known, output, given):
+    return given[0]
+
+
+def _ones(known, output, given):
+    return [Size()] * output.shape.num_elements() if output.shape.is_fully_defined() else None
+
+
+def _cast(output, value_of):
+    value = value_of(output.op.inputs[0])
+    return None if value is None else np.asarray(value).astype(output.dtype.as_numpy_dtype)
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+
+
+def _is_mean_in_a_gradient(op, ops):
+    """Whether `op` stops the gradient of the mean of a variance, and `ops` hold the gradient of that variance."""
+    mean, users = op.inputs[0].op, op.outputs[0].consumers()
+    if mean.type != MEAN or not any(user.type == "SquaredDifference" for user in users):
+        return False
+    names = {user.name for user in users if facts_of(user).arithmetic == "difference"}
+    return any(other.name in names for other in ops)
+
+
+def _passed_on(op, cotangent):
+    return cotangent
+
+
+def _is_complex(op, ops):
+    return op.outputs[0].dtype.is_complex
+
+
+def _squared_difference(op, x, y):
+    """|x − y|²; TensorFlow forgets the conjugates."""
+    return tf.math.conj(x - y) * (x - y)
+
+
+def _xdivy(op, x, y):
+    return tf.math.divide_no_nan(x, y)
+
+
+def _xlogy(op, x, y):
+    safe = tf.where(tf.equal(x, 0), tf.ones_like(y), y)
+    return x * tf.math.log(safe)
+
+
+def _softsign(op, cotangent, x):
+    return cotangent / tf.square(1 + tf.abs(x))
+
+
+_ZERO = "it is zero with respect to this argument, which is not implemented"
+
+
+def _by_slope(at):
+    """A shortcut of the vectoriser's for an op of two tensors of one shape, of which the one at `at` is the cotangent.
+
+    A slope, the same for all slices, times the cotangents `[c, ...]`.
+    """
+
+    def convert(op, inputs, stacked):
+        if stacked[1 - at] or op.inputs[1 - at].shape.rank is None:
+            return None
+        given = list(inputs)
+        given[at] = tf.ones_like(inputs[1 - at])
+        (slope,) = _private.op_like(op, given)
+        return [slope * inputs[at]]
+
+    return convert
+
+
+def _bias_add_grad(op, inputs, stacked):
+    """TensorFlow believes that images whose channels come first have two more axes."""
+    return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+declare(UNARY, elementwise="unary", example_axis=_broadcast, sizes=_broadcast_sizes)
+declare(SEVERAL_INPUTS, elementwise="several inputs", example_axis=_broadcast, sizes=_broadcast_sizes)
+declare(DECISIONS, elementwise="decision", example_axis=_broadcast, sizes=_broadcast_sizes)
+declare(GRADIENTS, elementwise="gradient", example_axis=_broadcast, sizes=_same_sizes)
+declare(_OF_COTANGENT_FIRST, shortcut=_by_slope(0))
+declare(_OF_COTANGENT_SECOND, shortcut=_by_slope(1))
+declare(SELECT, elementwise="as it is", example_axis=_select)
+declare("BiasAdd", vanishes="where all do", example_axis=_bias_add, sizes=_same_sizes)
+declare("BiasAddGrad", conversion=_bias_add_grad)
+
+declare("Add AddV2", arithmetic="sum", linear="in all", vanishes="where all do", shifts=True, value=of_inputs(np.add))
+declare("AddN", linear="in all", vanishes="where all do")
+declare("Sub", arithmetic="difference", linear="in all", vanishes="where all do", shifts=True)
+declare("Sub", value=of_inputs(np.subtract))
+declare("Neg", arithmetic="negative", linear="in the first", value=of_inputs(np.negative))
+declare("Mul", arithmetic="product", linear="in each", multiplies=True)
+declare("Mul", entries=_products, value=of_inputs(np.multiply))
+declare("MulNoNan", linear="in each", multiplies=True)
+declare("Div RealDiv", arithmetic="quotient", linear="in the first")
+declare("DivNoNan CheckNumerics CheckNumericsV2", linear="in the first")
+declare("CheckNumerics CheckNumericsV2", repeatable=True)
+declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
+declare("Cast", kind="cast", linear="in the first", shifts=True, entries=_first, value=_cast)
+declare("EnsureShape", elements="in order", linear="in the first")
+declare("StopGradient", kind="stop", gradient=Gradient(_passed_on, when=_is_mean_in_a_gradient))
+declare("Maximum", vanishes=lambda limit: limit is not None and (limit <= 0).all(), shifts=True)
+declare(MINIMUM, vanishes=lambda limit: limit is not None and (limit >= 0).all(), shifts=True)
+declare("Maximum", value=of_inputs(np.maximum))
+declare(MINIMUM, value=of_inputs(np.minimum))
+declare("ClipByValue", shifts=True)
+declare("Cos Cosh Erfc Exp Log Rsqrt Sigmoid Softplus", vanishes="never")
+
+declare("Ceil Floor FloorDiv Rint Round TruncateDiv", steps="rounding")
+declare("Sign", steps="sign")
+declare("FloorDiv", entries=_quotients, value=of_inputs(np.floor_divide))
+declare("FloorMod", value=of_inputs(np.mod))
+declare(EQUAL, looks_at="differences", value=of_inputs(np.equal))
+declare("NotEqual", value=of_inputs(np.not_equal))
+declare(GREATER, value=of_inputs(np.greater))
+declare("GreaterEqual", value=of_inputs(np.greater_equal))
+declare("Less", value=of_inputs(np.less))
+declare("LessEqual", value=of_inputs(np.less_equal))
+declare("LogicalAnd", value=of_inputs(np.logical_and))
+declare("OnesLike", looks_at="shapes", vanishes="never", entries=_ones)
+declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.zeros_like))
+
+declare("SquaredDifference", vanishes="where all do")
+declare("SquaredDifference", gradient=differentiated_as(_squared_difference, when=_is_complex))
+declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
+declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
+declare("SoftsignGrad", gradient=differentiated_as(_softsign))
+declare("Zeta Polygamma", refused_inputs=(_ZERO, [0]))
+declare("Betainc", refused_inputs=(_ZERO, [0, 1]))
+declare(
+    "FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient FakeQuantWithMinMaxArgsGradient",
+    gradient=TAKEN_FOR_CONSTANT,
+)

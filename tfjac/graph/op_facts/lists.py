@@ -1,0 +1,44 @@
+"""Lists of tensors (TensorArrays), that loops read and write. The example axis of a list is that of its elements."""
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients import Gradient
+
+WRITES = "TensorListSetItem"
+"""What a step of a loop writes to a list with."""
+
+
+def _list_from_tensor(op, axis, wanted):
+    return [axis.moved(axis.axis + 1), SHARED]
+
+
+def _list_stack(op, axis, wanted):
+    if axis.axis == 0:
+        raise NoRule("the examples are the elements of a list: a loop over examples")
+    return [axis.moved(axis.axis - 1), SHARED]
+
+
+def _list_get(op, axis, wanted):
+    return [axis, SHARED, SHARED]
+
+
+def _list_set(op, axis, wanted):
+    return [axis, SHARED, axis]
+
+
+def _list_gather(op, cotangent):
+    """An element that is read twice gets the sum: TensorFlow gives it the last."""
+    handle, indices, element_shape = op.inputs
+    length = tf.raw_ops.TensorListLength(input_handle=handle)
+    dense = tf.math.unsorted_segment_sum(cotangent, indices, length)
+    return tf.raw_ops.TensorListFromTensor(tensor=dense, element_shape=element_shape), None, None
+
+
+declare("TensorListFromTensor", example_axis=_list_from_tensor)
+declare("TensorListStack", example_axis=_list_stack)
+declare("TensorListGetItem", example_axis=_list_get)
+declare(WRITES, example_axis=_list_set)
+declare("TensorListGather", gradient=Gradient(_list_gather))
+declare("TensorListElementShape TensorListLength", looks_at="shapes")

@@ -1,0 +1,50 @@
+"""Normalisation over batches and classes, and the losses that go with it."""
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules import NoRule, aligned, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients import differentiated_as
+from tfjac.graph.op_facts.convolutions import first_axis, same_rows
+
+
+def _batch_norm(op, axis, wanted):
+    if op.get_attr("is_training"):
+        raise NoRule("batch normalisation in training mode takes its mean and variance over the batch")
+    return first_axis(0)(op, axis, wanted)
+
+
+def _softmax(op, axis, wanted):
+    rank = op.inputs[0].shape.rank
+    if rank is None or axis.axis == rank - 1:
+        raise NoRule("it normalises over the axis of the examples")
+    return [axis]
+
+
+def _cross_entropy(op, axis, wanted):
+    """Losses [n] and gradients [n, classes] of logits [n, classes]; one row of logits or labels may serve all."""
+    if axis.axis != 0:
+        raise NoRule("it normalises over the axis of the examples")
+    if op.type.startswith("Sparse"):
+        return [axis, axis]
+    return aligned(op, axis, op.inputs, known_shape(wanted, op.outputs[1]), wanted)
+
+
+def _softmax_cross_entropy(op, logits, labels):
+    """TensorFlow takes labels that add up to one for granted, and loses them from second derivatives."""
+    logarithms = tf.nn.log_softmax(logits)
+    loss = -tf.reduce_sum(tf.math.multiply_no_nan(logarithms, labels), -1)
+    return loss, tf.nn.softmax(logits) * tf.reduce_sum(labels, -1, keepdims=True) - labels
+
+
+def _same_sizes(known, output, given):
+    return given[0]
+
+
+declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", example_axis=_batch_norm)
+declare("FusedBatchNormV3", sizes=same_rows)
+declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=_same_sizes)
+declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)
+declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
+declare("LRN", example_axis=first_axis(0))
+declare("LRNGrad", example_axis=first_axis(0, 1, 2))

@@ -1,0 +1,173 @@
+"""Reductions over some axes, and what accumulates or reverses along them."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients import Gradient, differentiated_as
+from tfjac.graph.op_facts.shapes import BROADCAST_AXES, SHAPE
+from tfjac.graph.static_values import of_inputs, static_value
+from tfjac.graph.symbolic_sizes import product
+from tfjac.graph.vectorising import by_known_lists
+
+MEAN = "Mean"
+"""A type of ops that rules of other families look for."""
+
+
+# --------------------------------------------------------------------------------------------- the axis of the examples
+
+
+def undoes_broadcast(op):
+    """Return whether `op` is the sum by which a gradient undoes a broadcast, in which axes of open size take part.
+
+    Along the axis of the examples nothing is summed: what carries them has one row for each, as is checked where it
+    meets others.
+    """
+    if op.type != "Sum" or op.inputs[1].op.type != BROADCAST_AXES or not op.get_attr("keep_dims"):
+        return False
+    return op.inputs[0].shape.rank is not None
+
+
+def _reduce(op, axis, wanted):
+    shape, reduced = known_shape(wanted, op.inputs[0]), static_value(op.inputs[1])
+    if undoes_broadcast(op):
+        _check_not_broadcast(op, axis, wanted)
+        return [axis, SHARED]
+    if reduced is None:
+        raise NoRule("the axes it reduces over are unknown until it runs")
+    reduced = {int(index) % len(shape) for index in reduced.reshape(-1)}
+    if op.get_attr("keep_dims"):
+        position = axis.axis
+    else:
+        position = [index for index in range(len(shape)) if index not in reduced][axis.axis]
+    if position in reduced:
+        raise NoRule("it reduces over the axis of the examples")
+    return [axis.moved(position), SHARED]
+
+
+def _check_not_broadcast(op, axis, wanted):
+    """Have the run check that what was broadcast has the examples: else its gradient is a sum over them.
+
+    Inside a custom gradient that is checked of what goes into it.
+    """
+    shape_of = op.inputs[1].op.inputs[op.inputs[1].value_index].op
+    if shape_of.type != SHAPE:
+        raise NoRule("the axes it reduces over are unknown until it runs")
+    operand = shape_of.inputs[0]
+    if not wanted.by_value:
+        wanted.assume(op, operand, axis.moved(axis.axis - op.inputs[0].shape.rank + operand.shape.rank))
+
+
+def _along_constant_axes(op, axis, wanted):
+    along, rank = static_value(op.inputs[-1]), op.inputs[0].shape.rank
+    if along is None or rank is None or axis.axis in {int(index) % rank for index in along.reshape(-1)}:
+        raise NoRule("it runs along the axis of the examples")
+    return [axis] + [SHARED] * (len(op.inputs) - 1)
+
+
+# -------------------------------------------------------------------------------------------------------- sizes, values
+
+
+def _reduced_sizes(known, output, given):
+    axes = static_value(output.op.inputs[1])
+    if axes is None:
+        return None
+    if output.op.get_attr("keep_dims"):
+        return given[0]
+    reduced = {axis % len(given[0]) for axis in axes.reshape(-1).tolist()}
+    return [size for axis, size in enumerate(given[0]) if axis not in reduced]
+
+
+def _one_for_all(known, output, given):
+    return given[0][:1] if given[0] and len(set(given[0])) == 1 else None
+
+
+def _product_of_all(known, output, given):
+    return given[0] and [product(given[0])]
+
+
+def _reduced_by(function):
+    """A rule for the value of a reduction that does not keep the axes that it reduces."""
+    of_whole = of_inputs(lambda value, axes: function(value, axis=tuple(np.reshape(axes, -1))))
+    return lambda output, value_of: None if output.op.get_attr("keep_dims") else of_whole(output, value_of)
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+
+
+def _euclidean_norm(op, cotangent):
+    """u·x/‖x‖; TensorFlow divides by ‖x‖/u, which has no derivative at u = 0."""
+    x, axes = op.inputs
+    return x * _kept(cotangent / op.outputs[0], x, axes), None
+
+
+def _kept(reduced, x, axes):
+    """What a reduction of x over `axes` gave, with those axes of size one."""
+    places = tf.math.floormod(tf.reshape(axes, [-1, 1]), tf.cast(tf.rank(x), axes.dtype))
+    ones = tf.ones_like(places[:, 0], tf.int32)
+    return tf.reshape(reduced, tf.tensor_scatter_nd_update(tf.shape(x), places, ones))
+
+
+def _cumprod(op, x, axis):
+    """Exact at zeros, where TensorFlow divides by x."""
+    return _accumulated(op, x, axis, tf.multiply)
+
+
+def _cumulative_logsumexp(op, x, axis):
+    """Linear in what flows back, where TensorFlow takes its logarithm."""
+    return _accumulated(op, x, axis, lambda x, y: y + tf.nn.softplus(x - y))
+
+
+def _accumulated(op, x, axis, combine):
+    """What an op accumulates along an axis, by doubling distances (Hillis & Steele 1986).
+
+    Where `op` excludes the element itself the first result is a constant, here zero whichever it is.
+    """
+    axis = tf.math.floormod(axis, tf.cast(tf.rank(x), axis.dtype))
+    whole = _first(x, axis)
+    whole = tf.reverse(whole, [0]) if op.get_attr("reverse") else whole
+    results = whole[:-1] if op.get_attr("exclusive") else whole
+    known, length = results.shape[0], tf.shape(results)[0]
+    for k in range(31 if known is None else max(known - 1, 0).bit_length()):
+        by = tf.minimum(1 << k, length)
+        combined = tf.concat([results[:by], combine(results[by:], results[: length - by])], 0)
+        results = tf.ensure_shape(combined, results.shape)
+    results = tf.concat([tf.zeros_like(whole[:1]), results], 0) if op.get_attr("exclusive") else results
+    results = tf.reverse(results, [0]) if op.get_attr("reverse") else results
+    return _first(results, axis, back=True)
+
+
+def _first(x, axis, back=False):
+    """Bring `axis` to the front, or back from there."""
+    before, behind = tf.range(axis), tf.range(axis + 1, tf.rank(x))
+    order = tf.concat([axis[None], before, behind], 0)
+    return tf.transpose(x, tf.math.invert_permutation(order) if back else order)
+
+
+def _roll(op, inputs, stacked):
+    """TensorFlow adds the axis of the slices to every axis, also to one that counts from the back."""
+    tensor, shift, axis = inputs
+    known = static_value(axis)
+    if known is not None and (known >= 0).all():
+        return inputs
+    return [tensor, shift, tf.math.floormod(axis, tf.cast(tf.rank(tensor) - int(stacked[0]), axis.dtype))]
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+declare(
+    f"Sum {MEAN} Max Min Prod",
+    example_axis=_reduce,
+    sizes=_reduced_sizes,
+    shortcut=by_known_lists(lambda c, axes: [[k + (k >= 0) for k in axes]]),
+)
+declare(f"Sum {MEAN}", linear="in the first")
+declare("Max", entries=_one_for_all, value=_reduced_by(np.max))
+declare("Prod", entries=_product_of_all, value=_reduced_by(np.prod))
+declare("EuclideanNorm", example_axis=_reduce, gradient=Gradient(_euclidean_norm))
+declare("Cumsum ReverseV2", linear="in the first", example_axis=_along_constant_axes)
+declare("Cumprod", example_axis=_along_constant_axes, gradient=differentiated_as(_cumprod))
+declare("CumulativeLogsumexp", example_axis=_along_constant_axes, gradient=differentiated_as(_cumulative_logsumexp))
+declare("Roll", example_axis=_along_constant_axes, conversion=_roll)

@@ -1,0 +1,237 @@
+"""Ops that give the elements of a tensor another shape or order, or repeat them."""
+
+import math
+
+from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
+from tfjac.graph.op_facts.reductions import undoes_broadcast
+from tfjac.graph.op_facts.shapes import SHAPE
+from tfjac.graph.static_values import static_value
+from tfjac.graph.symbolic_sizes import Size, product
+from tfjac.graph.vectorising import by_known_lists
+
+# --------------------------------------------------------------------------------------------- the axis of the examples
+
+
+def _reshape(op, axis, wanted):
+    """Behind the sum that undoes a broadcast, in a gradient, the axes are those of the sum, less some in front."""
+    if undoes_broadcast(op.inputs[0].op):
+        return [axis.moved(axis.axis + op.inputs[0].op.inputs[0].shape.rank - op.outputs[0].shape.rank), SHARED]
+    return [_regrouped(op, axis, wanted), SHARED]
+
+
+def _expand_dims(op, axis, wanted):
+    added = static_value(op.inputs[1])
+    added = None if added is None else added.item() % len(known_shape(wanted, op.outputs[0]))
+    if added in (None, axis.axis):
+        return [_regrouped(op, axis, wanted), SHARED]
+    return [axis.moved(axis.axis - (added < axis.axis)), SHARED]
+
+
+def _squeeze(op, axis, wanted):
+    shape = known_shape(wanted, op.inputs[0])
+    removed = {index % len(shape) for index in op.get_attr("squeeze_dims")}
+    if not removed and None in shape:
+        return [_regrouped(op, axis, wanted)]
+    removed = removed or {index for index, size in enumerate(shape) if size == 1}
+    return [axis.moved([index for index in range(len(shape)) if index not in removed][axis.axis])]
+
+
+def _regrouped(op, axis, wanted):
+    """Keep the row-major order: `before` elements outside an example's block and `after` inside must stay the same.
+
+    Where sizes are open, examples that run outermost stay outermost, and how many rows each takes is left open.
+    """
+    out, shape = known_shape(wanted, op.outputs[0]), known_shape(wanted, op.inputs[0])
+    sizes, sizes_behind = _sizes(wanted, op.inputs[0], shape), _sizes(wanted, op.outputs[0], out)
+    before = product([Size(axis.outer), *sizes_behind[: axis.axis]])
+    after = None if axis.inner is None else product([Size(axis.inner), *sizes_behind[axis.axis + 1 :]])
+    fitting = []
+    for position, size in enumerate(shape):
+        outer = _number(before.over(product(sizes[:position])))
+        inner = after and _number(after.over(product(sizes[position + 1 :])))
+        if outer and inner and _divides(outer * inner, size, wanted.num_examples):
+            fitting.append(ExampleAxis(position, outer, inner))
+    if fitting:
+        return min(fitting, key=lambda axis: _implausible(axis, shape[axis.axis], wanted.num_examples))
+    if before == Size() and (after is None or after.open or None in shape[1:]) and shape[0] is None:
+        return ExampleAxis(0, 1, None)
+    raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
+
+
+def _implausible(axis, size, num_examples):
+    """Sort key: open axes first. Those of size 1 last, save where there is one example: any axis would fit then."""
+    if num_examples == 1:
+        return size is not None, axis.outer * axis.inner
+    return size is not None, size == 1
+
+
+def _sizes(wanted, tensor, shape):
+    """The sizes of `tensor`, some of which `shape` may know by number."""
+    if None not in shape:
+        return [Size(size) for size in shape]
+    return [named if size is None else Size(size) for size, named in zip(shape, wanted.symbolic_sizes.sizes(tensor))]
+
+
+def _number(size):
+    """The number that a `Size` is, 0 where it is open or None."""
+    return 0 if size is None or size.open else size.number
+
+
+def _divides(block, size, num_examples):
+    if size is None:
+        return True
+    return size == block * num_examples if num_examples is not None else size % block == 0
+
+
+def _transpose(op, axis, wanted):
+    permutation = permutation_of(op, wanted.symbolic_sizes)
+    if permutation is None:
+        raise NoRule("its permutation is unknown until it runs")
+    return [axis.moved(int(permutation[axis.axis])), SHARED]
+
+
+def _tile(op, axis, wanted):
+    shape, multiples = known_shape(wanted, op.inputs[0]), wanted.symbolic_sizes.entries(op.inputs[1])
+    if shape[axis.axis] == 1 and op.outputs[0].shape[axis.axis] != 1:
+        return [SHARED, SHARED]
+    if multiples is None or multiples[axis.axis] != Size():
+        raise NoRule("it repeats examples")
+    return [axis, SHARED]
+
+
+def _broadcast_to(op, axis, wanted):
+    given, result = op.inputs[0], op.outputs[0]
+    return [aligned(op, axis, [given, result], known_shape(wanted, result), wanted)[0], SHARED]
+
+
+def _space_to_batch(op, axis, wanted):
+    """The new batch is block · n, the block outermost."""
+    block = static_value(op.inputs[1])
+    if block is None or axis.axis != 0 or axis.outer % math.prod(block):
+        raise NoRule("it moves positions into the axis of the examples")
+    return [ExampleAxis(0, axis.outer // math.prod(block), axis.inner), SHARED, SHARED]
+
+
+def _batch_to_space(op, axis, wanted):
+    block = static_value(op.inputs[1])
+    if block is None or axis.axis != 0:
+        raise NoRule("it moves positions out of the axis of the examples")
+    return [ExampleAxis(0, int(axis.outer * math.prod(block)), axis.inner), SHARED, SHARED]
+
+
+# ---------------------------------------------------------------------------------------------------------------- sizes
+
+
+def _reshaped_sizes(known, output, given):
+    """The entries of the new shape; what stands for -1 follows from the others."""
+    entries = known.entries(output.op.inputs[1])
+    if entries is None:
+        return None
+    rest = product(given[0]).over(product(entry for entry in entries if entry != Size(-1)))
+    return [rest if entry == Size(-1) else entry for entry in entries]
+
+
+def _transposed_sizes(known, output, given):
+    permutation = permutation_of(output.op, known)
+    return None if permutation is None else [given[0][axis] for axis in permutation]
+
+
+def permutation_of(op, known):
+    """Return the permutation of a Transpose, None where it is unknown; `known` are the `SymbolicSizes` of its graph.
+
+    TensorFlow's vectoriser leaves the first two of three axes as they are where one of them has size 1, and gives the
+    result the shape of the swap by a reshape behind it: there, to leave them is to swap them.
+    """
+    fixed, choice = static_value(op.inputs[1]), op.inputs[1].op
+    if fixed is not None or choice.type not in (SELECT, SELECT_V2):
+        return fixed
+    left, swapped = (static_value(tensor) for tensor in choice.inputs[1:])
+    if left is None or swapped is None or [left.tolist(), swapped.tolist()] != [[0, 1, 2], [1, 0, 2]]:
+        return None
+    swaps = _one_has_size_1(known, choice.inputs[0].op, op.inputs[0]) and _reshaped_as_swapped(known, op)
+    return swapped if swaps else None
+
+
+def _one_has_size_1(known, condition, tensor):
+    """Whether `condition` is `tf.minimum(s[0], s[1]) == 1`, where `s = tf.shape(tensor)`."""
+    if condition.type != EQUAL or static_value(condition.inputs[1]) != 1 or tensor.shape.rank is None:
+        return False
+    smaller = condition.inputs[0].op
+    sizes = [[size] for size in known.sizes(tensor)[:2]]
+    return smaller.type == MINIMUM and [known.entries(size) for size in smaller.inputs] == sizes
+
+
+def _reshaped_as_swapped(known, transpose):
+    """Whether all that reads the elements are reshapes to the shape of the input, its first two sizes swapped."""
+    first, second, *others = known.sizes(transpose.inputs[0])
+    readers = [reader for reader in transpose.outputs[0].consumers() if reader.type != SHAPE]
+    shapes = [reader.type == "Reshape" and known.entries(reader.inputs[1]) for reader in readers]
+    return shapes != [] and all(shape == [second, first, *others] for shape in shapes)
+
+
+def _tiled_sizes(known, output, given):
+    multiples = known.entries(output.op.inputs[1])
+    return multiples and [size * times for size, times in zip(given[0], multiples)]
+
+
+def _expanded_sizes(known, output, given):
+    axis = static_value(output.op.inputs[1])
+    if axis is None:
+        return None
+    at = axis.item() % (len(given[0]) + 1)
+    return [*given[0][:at], Size(), *given[0][at:]]
+
+
+def _first(known, output, given):
+    return given[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+declare(
+    "Reshape",
+    elements="in order",
+    linear="in the first",
+    example_axis=_reshape,
+    sizes=_reshaped_sizes,
+    entries=_first,
+    shortcut=by_known_lists(lambda c, sizes: [[c, *sizes]]),
+)
+declare(
+    "ExpandDims",
+    elements="in order",
+    linear="in the first",
+    example_axis=_expand_dims,
+    sizes=_expanded_sizes,
+    entries=_first,
+)
+declare("Squeeze", elements="in order", linear="in the first", example_axis=_squeeze, entries=_first)
+declare(
+    "Transpose",
+    elements="permuted",
+    linear="in the first",
+    example_axis=_transpose,
+    sizes=_transposed_sizes,
+    shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
+)
+declare("ConjugateTranspose", example_axis=_transpose)
+declare(
+    "Tile",
+    elements="copied",
+    linear="in the first",
+    example_axis=_tile,
+    sizes=_tiled_sizes,
+    shortcut=by_known_lists(lambda c, repeats: [[1, *repeats]]),
+)
+declare(
+    "BroadcastTo",
+    elements="copied",
+    linear="in the first",
+    example_axis=_broadcast_to,
+    sizes=lambda known, output, given: known.entries(output.op.inputs[1]),
+)
+declare("SpaceToBatchND", example_axis=_space_to_batch)
+declare("BatchToSpaceND", example_axis=_batch_to_space)

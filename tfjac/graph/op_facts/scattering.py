@@ -1,0 +1,124 @@
+"""Ops that write by index: scatters, stitches, updates of a block.
+
+Of writes to the same place twice, the one that is overwritten has no gradient. TensorFlow gives each of them the
+gradient of what stands there in the end. Which one stands there, the op itself is asked: it writes their numbers in the
+same way.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients import Gradient
+from tfjac.graph.op_facts.indexing import depth_of
+from tfjac.graph.row_rules import of_rows, summed_into
+from tfjac.graph.static_values import static_value
+
+# --------------------------------------------------------------------------------------------- the axis of the examples
+
+
+def _scatter_nd(op, axis, wanted):
+    """Updates [positions, ...behind] are added up at the places that the indices name: [places, ...behind]."""
+    return [SHARED, _behind_places(op.inputs[0], axis, wanted), SHARED]
+
+
+def _scatter_into(op, axis, wanted):
+    return [axis, SHARED, _behind_places(op.inputs[1], axis, wanted)]
+
+
+def _behind_places(indices, axis, wanted):
+    depth, positions = depth_of(indices, wanted)
+    if axis.axis < depth:
+        raise NoRule("it writes to examples by index")
+    return axis.moved(axis.axis - depth + positions)
+
+
+def _update_block(op, axis, wanted):
+    """A block replaces a part of the input; along the axis of the examples it must be as long as the input."""
+    size, block = (known_shape(wanted, tensor)[axis.axis] for tensor in op.inputs[:2])
+    if size != block:
+        raise NoRule("it replaces a part of the axis of the examples")
+    wanted.meet(op, [(tensor, axis) for tensor in op.inputs[:2]])
+    return [axis, axis, SHARED]
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def _rows_of_scatter(op, rows, wanted):
+    return [(SHARED, None), (ExampleAxis(0), summed_into(op.outputs[0], rows, of_rows(op.inputs[0]))), (SHARED, None)]
+
+
+def _rows_of_scatter_into(op, rows, wanted):
+    updates = summed_into(op.outputs[0], rows, of_rows(op.inputs[1]))
+    return [(ExampleAxis(0), rows), (SHARED, None), (ExampleAxis(0), updates)]
+
+
+# ------------------------------------------------------------------------------------------------------------ gradients
+
+
+def _may_repeat(indices):
+    """Whether a row of `[k, depth]` indices may occur twice, as far as the graph tells."""
+    known = static_value(indices)
+    return known is None or len({tuple(row) for row in known.reshape(-1, known.shape[-1])}) < known[..., 0].size
+
+
+def _gradient_of_update(op, cotangent):
+    tensor, indices, updates = op.inputs
+    depth = tf.shape(indices)[-1]
+    count = tf.reduce_prod(tf.shape(indices)[:-1])
+    numbers = tf.reshape(tf.range(count), tf.shape(indices)[:-1])
+    places = tf.zeros(tf.shape(tensor)[:depth], numbers.dtype)
+    stands = tf.equal(tf.gather_nd(tf.tensor_scatter_nd_update(places, indices, numbers), indices), numbers)
+    rest = tf.tensor_scatter_nd_update(cotangent, indices, tf.zeros_like(updates))
+    return rest, None, _where_first_axes(stands, tf.gather_nd(cotangent, indices))
+
+
+def _stitches_may_repeat(op, ops):
+    known = [static_value(indices) for indices in op.inputs[: len(op.inputs) // 2]]
+    if any(value is None for value in known):
+        return True
+    together = [index for value in known for index in value.reshape(-1).tolist()]
+    return len(set(together)) < len(together)
+
+
+def _stitch(op, cotangent):
+    cotangent = tf.convert_to_tensor(cotangent)
+    indices = op.inputs[: len(op.inputs) // 2]
+    sizes = tf.stack([tf.size(each) for each in indices])
+    firsts = tf.cumsum(sizes, exclusive=True)
+    numbers = [tf.reshape(tf.range(tf.size(each)) + firsts[k], tf.shape(each)) for k, each in enumerate(indices)]
+    write = getattr(tf.raw_ops, op.type)
+    written = write(indices=indices, data=numbers)
+    parts = [
+        _where_first_axes(tf.equal(tf.gather(written, each), own), tf.gather(cotangent, each))
+        for each, own in zip(indices, numbers)
+    ]
+    return [None] * len(indices) + parts
+
+
+def _where_first_axes(mask, tensor):
+    """Zeros where `mask`, of the first axes of `tensor`, is false."""
+    trailing = tf.ones([tf.rank(tensor) - tf.rank(mask)], tf.int32)
+    return tf.where(tf.reshape(mask, tf.concat([tf.shape(mask), trailing], 0)), tensor, tf.zeros_like(tensor))
+
+
+# ---------------------------------------------------------------------------------------------------------------- facts
+
+
+declare("ScatterNd", example_axis=_scatter_nd, rows=_rows_of_scatter)
+declare(
+    "TensorScatterAdd TensorScatterSub",
+    vanishes="where all do",
+    example_axis=_scatter_into,
+    rows=_rows_of_scatter_into,
+)
+declare(
+    "TensorScatterUpdate",
+    vanishes="where all do",
+    example_axis=_scatter_into,
+    gradient=Gradient(_gradient_of_update, when=lambda op, ops: _may_repeat(op.inputs[1])),
+)
+declare("TensorScatterMax TensorScatterMin", example_axis=_scatter_into)
+declare("XlaDynamicUpdateSlice", example_axis=_update_block)
+declare("DynamicStitch ParallelDynamicStitch", gradient=Gradient(_stitch, when=_stitches_may_repeat))

@@ -1,0 +1,150 @@
+"""Ops that take a part of a tensor by places, and the gradient that puts it back."""
+
+import tensorflow as tf
+
+from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.facts import declare
+from tfjac.graph.op_facts.joining import CONCAT_OFFSET, PACK
+from tfjac.graph.op_facts.shapes import SHAPE, SHAPES
+from tfjac.graph.static_values import of_inputs, static_value
+from tfjac.graph.vectorising import by_known_lists
+
+
+def _slice(op, axis, wanted):
+    """From 0, up to the end. The parts of a gradient of concat have that size by construction, be it open or not."""
+    tensor, begin, size = op.inputs
+    whole, taken = tensor.shape[axis.axis], _size_taken(size, axis.axis)
+    part_of_concat = begin.op.type == CONCAT_OFFSET and size.op.type == SHAPES and None in (taken, whole)
+    reaches_end = taken == -1 or taken == whole is not None or part_of_concat or _is_size_of(tensor, size, axis.axis)
+    if not _starts_at_zero(begin, axis.axis) or not reaches_end:
+        raise NoRule("it takes a part of the axis of the examples")
+    return [axis, SHARED, SHARED]
+
+
+def _starts_at_zero(begin, along):
+    """Whether a slice begins at 0 on axis `along`; a gradient of concat takes its beginnings from ConcatOffset."""
+    if begin.op.type == CONCAT_OFFSET:
+        concatenated = static_value(begin.op.inputs[0])
+        return concatenated is not None and int(concatenated) % begin.shape[0] != along
+    value = tf.get_static_value(begin, partial=True)
+    return value is not None and value[along] == 0
+
+
+def _size_taken(size, along):
+    """The size of a slice on axis `along`; None where the trace leaves it open."""
+    if size.op.type in (SHAPE, SHAPES):
+        return size.op.inputs[size.value_index].shape[along]
+    value = static_value(size)
+    value = tf.get_static_value(size, partial=True) if value is None else value
+    return None if value is None else value[along]
+
+
+def _is_size_of(tensor, size, along):
+    """Whether `size[along]` was packed from `tf.shape(tensor)[along]`."""
+    entry = size.op.inputs[along] if size.op.type == PACK else size
+    if entry.op.type != "StridedSlice" or entry.op.inputs[0].op.type != SHAPE:
+        return False
+    begin = static_value(entry.op.inputs[1])
+    return entry.op.inputs[0].op.inputs[0] is tensor and begin is not None and begin.tolist() == [along]
+
+
+def _strided_slice(op, axis, wanted):
+    """Follow the masks: each entry of the index is a new axis, one index, a range, or an ellipsis."""
+    begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
+    shape = known_shape(wanted, op.inputs[0])
+    if strides is None:
+        raise NoRule("its strides are unknown until it runs")
+    masks = {name: op.get_attr(name + "_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    position = _sliced_axis(axis.axis, len(strides), len(shape), masks)
+    if position is None:
+        return [SHARED] * 4
+    source, entry = position
+    if entry is not None and not _whole_range(entry, begin, end, strides, masks, shape[source]):
+        raise NoRule("it takes a part of the axis of the examples")
+    return [axis.moved(source), SHARED, SHARED, SHARED]
+
+
+def _strided_slice_gradient(op, axis, wanted):
+    """The transpose of a slice: what was taken goes back to its place among zeros."""
+    begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
+    rank, size = op.inputs[0].shape[0], known_shape(wanted, op.outputs[0])[axis.axis]
+    if strides is None or rank is None:
+        raise NoRule("its strides are unknown until it runs")
+    masks = {name: op.get_attr(name + "_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    for target in range(len(known_shape(wanted, op.inputs[4]))):
+        source, entry = _sliced_axis(target, len(strides), rank, masks) or (None, None)
+        if source == axis.axis and (entry is None or _whole_range(entry, begin, end, strides, masks, size)):
+            return [SHARED] * 4 + [axis.moved(target)]
+    raise NoRule("it puts back a part of the axis of the examples")
+
+
+def _sliced_axis(wanted_axis, entries, rank, masks):
+    """Return the input axis and the index entry behind output axis `wanted_axis`; None for a new axis."""
+    consumed = sum(not (masks["new_axis"] >> e & 1 or masks["ellipsis"] >> e & 1) for e in range(entries))
+    source = target = 0
+    for entry in range(entries):
+        if masks["ellipsis"] >> entry & 1:
+            for _ in range(rank - consumed):
+                if target == wanted_axis:
+                    return source, None
+                source, target = source + 1, target + 1
+        elif masks["new_axis"] >> entry & 1:
+            if target == wanted_axis:
+                return None
+            target += 1
+        else:
+            if not masks["shrink_axis"] >> entry & 1:
+                if target == wanted_axis:
+                    return source, entry
+                target += 1
+            source += 1
+    return source + (wanted_axis - target), None
+
+
+def _whole_range(entry, begin, end, strides, masks, size):
+    from_start = masks["begin"] >> entry & 1 or (begin is not None and begin[entry] == 0)
+    to_end = masks["end"] >> entry & 1 or (end is not None and size is not None and end[entry] >= size)
+    return strides[entry] == 1 and from_start and to_end
+
+
+def _one_entry(known, output, given):
+    """One entry of a vector, or some that follow one another, of which the masks say nothing else."""
+    bounds = [static_value(bound) for bound in output.op.inputs[1:]]
+    if given[0] is None or any(bound is None or bound.size != 1 for bound in bounds):
+        return None
+    if output.op.get_attr("ellipsis_mask"):
+        return given[0]
+    begin, end, stride = (bound.item() for bound in bounds)
+    if output.op.get_attr("shrink_axis_mask"):
+        return [given[0][begin]]
+    begin = None if output.op.get_attr("begin_mask") else begin
+    end = None if output.op.get_attr("end_mask") else end
+    return given[0][begin:end:stride]
+
+
+def _one_element(output, value_of):
+    """One element of a vector, as in `tf.shape(x)[0]`."""
+    op = output.op
+    if op.inputs[0].shape.rank != 1 or op.get_attr("shrink_axis_mask") != 1:
+        return None
+    return of_inputs(lambda vector, begin, *_: vector[begin[0]])(output, value_of)
+
+
+declare(
+    "Slice",
+    elements="copied",
+    linear="in the first",
+    takes="a slice",
+    example_axis=_slice,
+    shortcut=by_known_lists(lambda c, begin, sizes: [[0, *begin], [c, *sizes]]),
+)
+declare(
+    "StridedSlice",
+    elements="copied",
+    linear="in the first",
+    takes="a slice",
+    example_axis=_strided_slice,
+    entries=_one_entry,
+    value=_one_element,
+)
+declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
