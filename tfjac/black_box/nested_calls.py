@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 
-class UsersFunctions:
+class NestedFunctions:
     """The function, and the gradient where there is one, with the nests that they take and return.
 
     Args:
