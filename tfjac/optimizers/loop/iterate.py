@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
@@ -13,7 +12,7 @@ from tfjac.optimizers.loop.converge import outcome_after, status_after
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
 from tfjac.optimizers.loop.step import Restrictions, take_step
-from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.statuses import Status
 
@@ -153,6 +152,51 @@ class Iteration:
         progress, _ = self.advance(data, invariants, progress, max_steps, max_steps, tf.constant(True))
         return progress.outcome._replace(x=self.values()), invariants
 
+    def values(self):
+        """Return what the variables hold, a list of tensors."""
+        return [as_tf_variable(variable).read_value() for variable in self._variables]
+
+    def _step(self, data, invariants, progress, max_steps):
+        """Take a step, or where there is a reason to stop a mere linearisation; return the `Progress` and `Report`."""
+        running, window = progress.running, progress.window
+        if window:
+            tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
+        objective, restrictions = self._objective(data, invariants)
+        if window:
+            restrictions = restrictions._replace(leeway=window.leeway(objective.cost))
+        method = self._settings.method
+        method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
+        state, report, self.sizes = take_step(objective, progress.state, method, restrictions)
+        return self._after(progress, state, report, max_steps), report
+
+    def _after(self, progress, state, report, max_steps):
+        """Return the `Progress` after a step."""
+        running, window, moved = progress.running, progress.window, report.accepted
+        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
+        status = status_after(report, self._settings.limits, first_cost)
+        outcome = outcome_after(progress.outcome, running, report, status, max_steps)
+        if window:
+            window = window.after(report, Columns(self._variables).flatten(self.values()))
+            moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
+        return Progress(outcome, state, first_cost, moved, window)
+
+    def _objective(self, data, invariants):
+        """Return what is minimised, where the variables are, and the `Restrictions` of a step from there."""
+        charts = self._coordinates.charts()
+        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
+        tensors = [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
+        box, prior, equality = self._coordinates.conditions(invariants.conditions)
+        objective = objective_of_residuals(
+            tensors,
+            self._variables,
+            losses=self._losses,
+            unit=invariants.unit,
+            prior=prior and prior.in_units(invariants.unit),
+            prior_is_uniform=self._settings.prior_is_uniform,
+            charts=charts,
+        )
+        return objective, Restrictions(box or None, equality or None)
+
     def _values_of(self, charts):
         """Return what stands for each variable that the residuals read; None for what it holds."""
         values = [None] * len(self._residuals.handles)
@@ -160,51 +204,3 @@ class Iteration:
             if chart is not None and position is not None:
                 values[position] = chart.value
         return values
-
-    def values(self):
-        """Return what the variables hold, a list of tensors."""
-        return [as_tf_variable(variable).read_value() for variable in self._variables]
-
-    def _step(self, data, invariants, progress, max_steps):
-        method, running, window = self._settings.method, progress.running, progress.window
-        if window:
-            tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
-        charts = self._coordinates.charts()
-        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
-        tensors = [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
-        box, prior, equality = self._coordinates.conditions(invariants.conditions)
-        prior = prior and prior.in_units(invariants.unit)
-        uniform = self._settings.prior_is_uniform
-        objective = objective_of_residuals(
-            tensors, self._variables, None, self._losses, invariants.unit, prior, uniform, charts
-        )
-        attempts = tf.where(running, method.max_attempts, 0)
-        method = method._replace(max_attempts=attempts)
-        leeway = window.leeway(objective.cost) if window else None
-        restrictions = Restrictions(box or None, equality or None, leeway)
-        state, report, self.sizes = take_step(objective, progress.state, method, restrictions)
-        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
-        status = status_after(report, self._settings.limits, first_cost)
-        outcome = outcome_after(progress.outcome, running, report, status, max_steps)
-        moved = report.accepted
-        if window:
-            window = window.after(report, Columns(self._variables).flatten(self.values()))
-            moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
-        return Progress(outcome, state, first_cost, moved, window), report
-
-
-def unit_of(residuals, dtype):
-    """Return the unit to measure residuals in, a scalar: 1 where they are of ordinary size.
-
-    Else the power of two next to the root of the largest. Their squares are then within the range of the dtype, and so
-    are those of J, whether it is as large or as small as they are, or about 1.
-    """
-    sizes = [tf.reduce_max(tf.abs(tf.cast(residual, dtype))) for residual in residuals]
-    return units_of(tf.stack(sizes))
-
-
-def units_of(residuals):
-    """Return the `unit_of` each row of residuals `[..., m]`."""
-    half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
-    extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
-    return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))

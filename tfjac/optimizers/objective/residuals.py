@@ -1,5 +1,6 @@
 """From a loss, or from residuals, to the problem of a step: residuals, and a prior."""
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import Dependence, as_tf_variable, inline_calls, source_in, verification_wanted
@@ -106,6 +107,23 @@ def cost_of(tensors, losses, unit=1, prior=(), position=None):
     squares = [tf.reduce_sum(tf.square(tensor)) / 2 for tensor, loss in zip(tensors, losses) if loss is None]
     others = [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None]
     return tf.add_n([*squares, *others, *([prior.cost(position)] if prior else [])])
+
+
+def unit_of(residuals, dtype):
+    """Return the unit to measure residuals in, a scalar: 1 where they are of ordinary size.
+
+    Else the power of two next to the root of the largest. Their squares are then within the range of the dtype, and so
+    are those of J, whether it is as large or as small as they are, or about 1.
+    """
+    sizes = [tf.reduce_max(tf.abs(tf.cast(residual, dtype))) for residual in residuals]
+    return units_of(tf.stack(sizes))
+
+
+def units_of(residuals):
+    """Return the `unit_of` each row of residuals `[..., m]`."""
+    half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
+    extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
+    return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))
 
 
 def _sources(graph, variables):

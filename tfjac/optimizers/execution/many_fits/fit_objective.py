@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfjac.graph import inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.ops import example_grams
-from tfjac.optimizers.loop.iterate import units_of
+from tfjac.optimizers.objective.residuals import units_of
 from tfjac.optimizers.objective.robust import losses_of
 
 
