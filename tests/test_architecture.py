@@ -15,6 +15,7 @@ LAYERS = {
     "interception": 3,
     "black_box": 3,
     "optimizers": 3,
+    "laplace": 4,
 }
 PRIVATE = "graph/_private.py"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
