@@ -173,7 +173,7 @@ class _Limits:
         self._variables = variables
         self._max_steps = positive_integer("max_steps", max_steps)
         self.conditions = GivenConditions(variables, bounds, fixed, prior, equality, manifolds)
-        self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint)
+        self._supervisor = Supervisor(callback, verbose, time_limit, checkpoint, self.conditions.equations)
 
     def run(self, minimiser, data):
         """Run a `Minimiser` with data, a list of tensors."""
