@@ -57,6 +57,11 @@ class GivenConditions:
         self.manifolds = checked_manifolds(variables, manifolds)
         self._check_manifolds()
 
+    @property
+    def equations(self):
+        """List of the arrays of the equations as they were asked for; empty where there are none."""
+        return self._equality.equations
+
     def _check_manifolds(self):
         bounds, split = self._bounds, np.cumsum(Columns(self._flat).sizes)[:-1]
         bounded = np.isfinite(bounds.lower) | np.isfinite(bounds.upper)

@@ -76,6 +76,11 @@ class GivenEquality:
         has_solution = self._disagreement(target) <= _ROUNDING
         return Equality(tf.constant(self._normals, start.dtype), tf.cast(offsets, start.dtype), has_solution)
 
+    @property
+    def equations(self):
+        """A and b as they were asked for, rows of A of length one: a list of two arrays, empty without equations."""
+        return [self._matrix, self._target] if self.are_given else []
+
     def _disagreement(self, target):
         gap = tf.linalg.matvec(tf.constant(self._rest), target, transpose_a=True)
         return tf.norm(gap) / (1 + tf.norm(target))
@@ -146,13 +151,19 @@ def _of_function(function, variables):
             blocks = jacobian(flattened, [moved[traced.positions[k]] for k in read], unconnected_gradients="zero")
             return tf.concat([tf.reshape(block, [tf.size(flattened), -1]) for block in blocks], axis=1), flattened
 
-        def at(size):
-            moved = [value + tf.constant(size * rng.standard_normal(value.shape), value.dtype) for value in values]
+        def at(size, around=1):
+            moved = list(values)
+            for place in (traced.positions[k] for k in read):
+                shift = tf.constant(size * rng.standard_normal(values[place].shape), values[place].dtype)
+                moved[place] = tf.math.multiply_no_nan(values[place], tf.cast(around, shift.dtype)) + shift
             matrix, returned = (each.numpy().astype(np.float64) for each in linearised(*moved))
             position = np.concatenate([np.ravel(moved[traced.positions[k]]) for k in read]).astype(np.float64)
             return matrix, returned - matrix @ position
 
-        matrix, constant = at(0.0)
+        # The same bits wherever the variables are, so that a checkpoint knows the equations again.
+        matrix, constant = at(0.0, around=0)
+        if not (np.isfinite(matrix).all() and np.isfinite(constant).all()):
+            matrix, constant = at(1.0, around=0)
         _check_linear(matrix, constant, [at(size) for size in (1.0, 3.0)], values[0].dtype)
     columns = Columns(flat)
     wide = np.zeros([len(matrix), columns.total])

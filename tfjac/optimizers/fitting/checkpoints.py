@@ -25,10 +25,12 @@ class Checkpoint:
 
     Args:
         path: of the file; written as a whole or not at all.
+        equations: list of the arrays of equations between parameters. What follows from them takes a factorisation,
+            whose bits need not come out the same on another machine.
     """
 
-    def __init__(self, path):
-        self.path, self._saved = os.fspath(path), time.monotonic()
+    def __init__(self, path, equations=()):
+        self.path, self._saved, self._equations = os.fspath(path), time.monotonic(), equations
 
     def save(self, run, overdue):
         """Write the file if it is `overdue`, or if the last time is long past."""
@@ -58,7 +60,7 @@ class Checkpoint:
         named |= {f"value_{k}": np.asarray(value) for k, value in enumerate(tf.nest.flatten(run.x))}
         rows = np.concatenate(run.rows) if run.rows else np.zeros([0, 7])
         with open(self._part, "wb") as file:
-            np.savez(file, rows=rows, problem=_problem(run), **named)
+            np.savez(file, rows=rows, problem=_problem(run, self._equations), **named)
         os.replace(self._part, self.path)
 
     def restore(self, run):
@@ -72,7 +74,7 @@ class Checkpoint:
         if not os.path.exists(self.path):
             return
         saved = self._read()
-        if str(saved["problem"]) != _problem(run):
+        if str(saved["problem"]) != _problem(run, self._equations):
             raise ValueError(
                 "The checkpoint is of another problem: its data, variables or options differ. Give each problem a "
                 f"file of its own, or delete it. Received: checkpoint={self.path!r}"
@@ -110,10 +112,10 @@ class Checkpoint:
         return saved
 
 
-def _problem(run):
+def _problem(run, equations):
     """Return a hash of what must be the same again."""
     digest = hashlib.sha256()
-    for tensor in [*run.data, *tf.nest.flatten(run.conditions)]:
+    for tensor in [*run.data, *tf.nest.flatten(run.conditions._replace(equality=())), *equations, run.invariants.number]:
         array = np.asarray(tensor)
         digest.update(repr((array.dtype.str if array.dtype != object else "object", array.shape)).encode())
         digest.update(b"".join(array.ravel()) if array.dtype == object else np.ascontiguousarray(array).tobytes())

@@ -158,8 +158,9 @@ class _Limits:
 
     def __init__(self, variables, options):
         self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
-        self.conditions = options.conditions(variables)
-        self._supervisor = Supervisor(options.callback, options.verbose, options.time_limit, options.checkpoint)
+        self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
+        kept = options.checkpoint, self.conditions.equations
+        self._supervisor = Supervisor(*watched, options.time_limit, *kept)
 
     def run(self, minimisation, data):
         """Run a `TracedMinimisation` with data, a list of tensors."""

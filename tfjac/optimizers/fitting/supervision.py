@@ -51,16 +51,17 @@ class Supervisor:
         verbose: 0 for silence, 1 for a line at the end, 2 for one a step.
         time_limit: seconds; None for none.
         checkpoint: path of a file to go on from, and to keep up to date; None for none.
+        equations: list of the arrays of equations between parameters, which a checkpoint belongs to.
     """
 
-    def __init__(self, callback=None, verbose=0, time_limit=None, checkpoint=None):
+    def __init__(self, callback=None, verbose=0, time_limit=None, checkpoint=None, equations=()):
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be a function of a LeastSquaresState. Received: callback={callback!r}")
         if verbose not in (0, 1, 2):
             raise ValueError(f"verbose must be 0, 1 or 2. Received: verbose={verbose!r}")
         self._callback, self._verbose = callback, int(verbose)
         self._time_limit = None if time_limit is None else positive("time_limit", time_limit)
-        self._checkpoint = None if checkpoint is None else Checkpoint(checkpoint)
+        self._checkpoint = None if checkpoint is None else Checkpoint(checkpoint, equations)
 
     @property
     def is_needed(self):
