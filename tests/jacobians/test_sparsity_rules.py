@@ -9,7 +9,7 @@ import tensorflow as tf
 import tfjac
 from tests.jacobians.oracles import one_gradient_per_row
 from tests.jacobians.sparsity_cases import CASES
-from tfjac.jacobians.sparsity.rules import registry
+from tfjac.jacobians.sparsity.rules import index_set_rules
 
 
 def drawn(case, seed):
@@ -87,8 +87,8 @@ def rules_met(name, monkeypatch, change=lambda sets: sets, types=None):
         return rule
 
     with monkeypatch.context() as patch:
-        for op_type, (function, covers) in list(registry._RULES.items()):
-            patch.setitem(registry._RULES, op_type, (recording(op_type, function), covers))
+        for op_type, (function, covers) in list(index_set_rules._RULES.items()):
+            patch.setitem(index_set_rules._RULES, op_type, (recording(op_type, function), covers))
         return pattern_of(name), met
 
 
@@ -115,4 +115,4 @@ def test_rules(name):
 
 def test_every_rule_is_exercised():
     met = set().union(*(pattern_and_rules(name)[1] for name in CASES))
-    assert set(registry._RULES) - met == set()
+    assert set(index_set_rules._RULES) - met == set()

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import tfjac
 from tests.jacobians import networks
-from tfjac.jacobians.factors.rules import registry
-from tfjac.jacobians.passes import verification
+from tfjac.jacobians.factors.rules import factor_rules
+from tfjac.jacobians.passes import random_cotangents
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_what_is_right_passes_by_inputs(name, model, x):
 @pytest.mark.parametrize("broken", ["a little too large", "rows of other examples"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
-    rule = registry._RULES["MatMul"]
+    rule = factor_rules._RULES["MatMul"]
 
     def wrong(use):
         factor = rule(use)
         shifted = [factor.a[::-1], factor.d]
         return factor.scaled(1.001) if broken == "a little too large" else factor.with_tensors(shifted)
 
-    monkeypatch.setitem(registry._RULES, "MatMul", wrong)
+    monkeypatch.setitem(factor_rules._RULES, "MatMul", wrong)
     words = f"(?s){model.trainable_variables[0].path}.*MatMul.*differs from the gradient by TensorFlow"
     with pytest.raises(tf.errors.InvalidArgumentError, match=words):
         ALL[name](model, x, model.trainable_variables[0])
@@ -72,8 +72,8 @@ def test_a_broken_rule_is_found(name, broken, model, x, monkeypatch):
 
 @pytest.mark.unverified("first it computes what is broken")
 def test_switched_on_by_the_environment(model, x, monkeypatch):
-    rule = registry._RULES["MatMul"]
-    monkeypatch.setitem(registry._RULES, "MatMul", lambda use: rule(use).scaled(1.001))
+    rule = factor_rules._RULES["MatMul"]
+    monkeypatch.setitem(factor_rules._RULES, "MatMul", lambda use: rule(use).scaled(1.001))
     compute = lambda **options: tfjac.per_example_jacobian(  # noqa: E731
         lambda: model(x), model.trainable_variables, **options
     )
@@ -126,8 +126,8 @@ def test_what_cancels_everywhere_in_half_precision_is_no_error(seed):
 
 @pytest.mark.unverified("first it computes what is broken")
 def test_a_broken_rule_is_found_in_half_precision(model, x, monkeypatch):
-    rule, half = registry._RULES["MatMul"], tf.bfloat16
-    monkeypatch.setitem(registry._RULES, "MatMul", lambda use: rule(use).scaled(2.0))
+    rule, half = factor_rules._RULES["MatMul"], tf.bfloat16
+    monkeypatch.setitem(factor_rules._RULES, "MatMul", lambda use: rule(use).scaled(2.0))
     weights = [tf.Variable(tf.cast(v, half)) for v in model.trainable_variables if len(v.shape) == 2]
 
     def ys():
@@ -170,12 +170,12 @@ def test_what_tensorflow_cannot_differentiate_is_not_verified_and_said(failure, 
     def fails(*_):
         raise failure("no gradient defined")
 
-    monkeypatch.setattr(verification, "gradients_or_zeros", fails)
+    monkeypatch.setattr(random_cotangents, "gradients_or_zeros", fails)
     with pytest.warns(UserWarning, match=f"not verified, as TensorFlow itself cannot.*{failure.__name__}: no gradient"):
         tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables, verify=True)
 
 
 def test_other_failures_of_the_verification_are_raised(model, x, monkeypatch):
-    monkeypatch.setattr(verification, "gradients_or_zeros", lambda *_: 1 / 0)
+    monkeypatch.setattr(random_cotangents, "gradients_or_zeros", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         tfjac.per_example_jacobian(lambda: model(x), model.trainable_variables, verify=True)

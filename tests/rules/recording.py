@@ -7,7 +7,7 @@ import pytest
 
 from tfjac.graph.facts import facts_by_type
 from tfjac.jacobians.factors.control_flow import sweep
-from tfjac.jacobians.factors.rules import registry as factor_rules
+from tfjac.jacobians.factors.rules import factor_rules
 
 TABLES = {"factor": factor_rules._RULES, "handler": sweep._HANDLERS}
 FACTS = {"example_axis": "example", "axes_of_body": "example", "rows": "row"}

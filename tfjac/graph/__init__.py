@@ -14,16 +14,12 @@ from tfjac.graph._private import (
     keep_with,
     set_gradient,
 )
-from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.bodies import bodies_of, calls_functions
-from tfjac.graph.callables import call_converted
-from tfjac.graph.collectives import sum_over_workers
+from tfjac.graph.concurrency import run_side_by_side, sum_over_workers
 from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
 from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import custom_gradient
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
-from tfjac.graph.dependence import Dependence, differentiable_inputs
-from tfjac.graph.eager_creation import eager_creation
 from tfjac.graph.effects import Effects, calls_that_draw
 from tfjac.graph.example_axis import (
     SHARED,
@@ -33,8 +29,11 @@ from tfjac.graph.example_axis import (
     analyse_examples,
     examples_mix_at,
 )
+from tfjac.graph.facts import registering
 from tfjac.graph.fingerprints import fingerprint
+from tfjac.graph.functions import call_converted, eager_creation, quiet_function
 from tfjac.graph.gradients import mend as mend_gradients
+from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
@@ -42,25 +41,20 @@ from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
 from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
-from tfjac.graph.quiet import quiet_function
-from tfjac.graph.registration import registering
-from tfjac.graph.resolution import resolution_of
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
-from tfjac.graph.side_by_side import run_side_by_side
-from tfjac.graph.sizes import axes
-from tfjac.graph.statefulness import culprit_in
+from tfjac.graph.source_paths import Dependence, differentiable_inputs
+from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
 from tfjac.graph.static_values import static_value
-from tfjac.graph.symbolic_sizes import SymbolicSizes
-from tfjac.graph.taped import warn_of_loops_under_a_tape
+from tfjac.graph.symbolic_sizes import SymbolicSizes, axes
 from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable, source_in
 from tfjac.graph.vectorising import vectorised_map, vectorises
-from tfjac.graph.verification import largest_of, verification_wanted, verified
+from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted, verified
 
 __all__ = [
     "SHARED",

@@ -12,7 +12,7 @@ from tfjac.graph.custom_gradients import is_custom
 from tfjac.graph.facts import facts_by_type, facts_of
 
 SHARED = "shared"
-CUSTOM = "custom gradient"
+CUSTOM = "CustomGradient"
 """Stands in the place of an op type where the gradient is a user's."""
 
 
@@ -89,5 +89,5 @@ def own_input_axes(op, axis, wanted):
     rule = facts_of(op).example_axis
     try:
         return [SHARED] * len(op.inputs) if rule is None else rule(op, axis, wanted)
-    except (KeyError, NoRule):
+    except NoRule:
         return [SHARED] * len(op.inputs)

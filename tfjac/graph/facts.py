@@ -42,7 +42,11 @@ class OpFacts:
             input (or None) to whether it lets zeros pass. Else it is zero where one of the inputs is, as products are.
         meets_weights: a weight meets data there: a product, a convolution, a gather.
         multiplies: products, of two inputs, in which the sign of one comes to the other.
-        takes: "rows by index", or "a slice" of rows, of its first input.
+        takes: "rows by index", "a slice" or "a strided slice" of its first input.
+        columns: where it makes weights of variables, those of a Jacobian with respect to its output are to its input
+            "the same", "conjugated", "transposed", "transposed conjugates", or "of one part" of complex numbers.
+        joins: it puts tensors one behind the other: "all inputs", or "all but the last", which is the axis.
+        list: what it does with a list of tensors: "made of a tensor", "item read", "item written".
         grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
 
         example_axis: rule `(op, axis, wanted) -> list`, see `example_rules`.
@@ -72,6 +76,9 @@ class OpFacts:
     meets_weights: bool = False
     multiplies: bool = False
     takes: str | None = None
+    columns: str | None = None
+    joins: str | None = None
+    list: str | None = None
     grouped: str | None = None
 
     example_axis: Callable | None = None
@@ -96,7 +103,10 @@ _VALUES = {
     "elements": {"in order", "permuted", "copied"},
     "linear": {"in the first", "in all", "in each"},
     "vanishes": {"never", "where all do", "each for itself", "always"},
-    "takes": {"rows by index", "a slice"},
+    "takes": {"rows by index", "a slice", "a strided slice"},
+    "columns": {"the same", "conjugated", "transposed", "transposed conjugates", "of one part"},
+    "joins": {"all inputs", "all but the last"},
+    "list": {"made of a tensor", "item read", "item written"},
     "grouped": {"run", "taken apart"},
 }
 """What may be said in words."""
@@ -138,6 +148,22 @@ def types_where(holds):
     return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
 
 
+def registering(table):
+    """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
+
+    Layers above have tables of their own, by the same names.
+    """
+
+    def rule(*op_types):
+        def register(function):
+            table.update(dict.fromkeys(op_types, function))
+            return function
+
+        return register
+
+    return rule
+
+
 # ------------------------------------------------------------------------------------------------- what an op is
 
 
@@ -163,7 +189,8 @@ def is_branching(op):
 
 def functions_of_stateful(op):
     """Return the attributes that name the functions that `op` runs, where it is stateful; none for other ops."""
-    return facts_of(op).functions if op.op_def.is_stateful else ()
+    functions = facts_of(op).functions
+    return functions if functions and op.op_def.is_stateful else ()
 
 
 def is_constant(op):

@@ -5,13 +5,14 @@ gradient of every op that has one with finite differences.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
-from tfjac.graph.facts import facts_by_type, facts_of, is_constant, types_where
-from tfjac.graph.traversal import references
+from tfjac.graph.facts import facts_by_type, facts_of, is_constant, is_loop, types_where
+from tfjac.graph.traversal import between, references
 from tfjac.ops._library import register_gradient
 
 
@@ -123,3 +124,22 @@ def _refusal(op, because):
         "tf.custom_gradient; or take what it computes as fixed, by tf.stop_gradient. "
         f"Received: op {op.name!r} of type {op.type}"
     )
+
+
+def warn_of_loops_under_a_tape(ys, sources):
+    """Warn where a tape records a gradient that goes back through a loop.
+
+    A loop is given more outputs when its gradient is taken: what it saves of each step. A tape, inside of a
+    `tf.function`, knows of the loop as it was, and of a part of the second derivative alone. `tf.gradients` knows all.
+    """
+    if not _private.is_taped():
+        return
+    loop = next((op for op in between(sources, ys) if is_loop(op)), None)
+    if loop is not None:
+        warnings.warn(
+            f"tfjac: a gradient tape records a gradient through the loop {loop.name!r}, and TensorFlow's tapes lose a "
+            "part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, not by "
+            "the tape, or compute it outside of the tape.",
+            UserWarning,
+            stacklevel=2,
+        )

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
 from tfjac.graph.gradients import mend
-from tfjac.graph.sizes import axes
+from tfjac.graph.symbolic_sizes import axes
 
 
 def is_grouped(op):

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from tfjac.graph import custom_gradients, gradients, statefulness
-from tfjac.graph.assignments import check_not_assigned_since
 from tfjac.graph.copying import copy_ops, transplant
 from tfjac.graph.facts import is_call
 from tfjac.graph.rebuilding import is_rebuilt, rebuilt
+from tfjac.graph.statefulness import check_not_assigned_since
 from tfjac.graph.traversal import ancestors, between, references
 
 

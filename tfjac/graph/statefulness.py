@@ -1,11 +1,13 @@
 """Ops that give other values, or act again, when they run again: what is drawn from a state is drawn once.
 
-Reading a variable is no such thing: where it may be assigned in between is looked at in `assignments`.
+Reading a variable is no such thing: where it may be assigned in between is looked at by itself.
 """
 
+import tensorflow as tf
+
 from tfjac.graph import _private
-from tfjac.graph.facts import facts_of, functions_of_stateful, is_branching, is_call
-from tfjac.graph.traversal import ancestors
+from tfjac.graph.facts import facts_of, functions_of_stateful, is_branching, is_call, reads_variable
+from tfjac.graph.traversal import ancestors, stands_before
 
 
 def draws(op):
@@ -100,3 +102,23 @@ def _assigns(op, handle):
     position -= is_branching(op)
     bodies = (body for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return any(_assigns(user, body.inputs[position]) for body in bodies for user in body.inputs[position].consumers())
+
+
+def check_not_assigned_since(op):
+    """Check that what `op` reads by itself, a loop or a call of a function, is still what it was.
+
+    Its body runs again, at the place in the program where the graph is being added to.
+
+    Raises:
+        ValueError: where a variable that it captures is assigned after it.
+    """
+    for handle in op.inputs:
+        if handle.dtype != tf.resource:
+            continue
+        assignments = [user for user in handle.consumers() if user.type.startswith(("Assign", "Resource"))]
+        later = [user for user in assignments if not reads_variable(user) and stands_before(op, user)]
+        if later:
+            raise ValueError(
+                "A loop or function on the way to ys reads a variable that is assigned after it. Take the Jacobian "
+                f"before the assignment. Received: {op.name!r} of type {op.type}, assignment {later[-1].name!r}"
+            )

@@ -93,3 +93,16 @@ class SymbolicSizes:
             return [Size(int(entry)) for entry in value.reshape(-1)] if value.size <= 32 else None
         rule = facts_of(output.op).entries
         return rule and rule(self, output, given)
+
+
+def of_first(known, output, given):
+    """The sizes, or entries, of ops whose output has those of the first input: a fact for `sizes` and `entries`."""
+    return given[0]
+
+
+def axes(tensor):
+    """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
+    if tensor.shape.is_fully_defined():
+        return tensor.shape.as_list()
+    dynamic = tf.shape(tensor)
+    return [dynamic[k] if size is None else size for k, size in enumerate(tensor.shape)]

@@ -5,10 +5,9 @@ import contextlib
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.callables import call_converted
+from tfjac.graph.functions import call_converted, quiet_function
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
-from tfjac.graph.quiet import quiet_function
 
 
 def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):

@@ -9,8 +9,8 @@ from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms,
 from tfjac.jacobians.operator import JacobianOperator, jacobian_operator
 from tfjac.jacobians.per_example import per_example_gradients, per_example_jacobian
 from tfjac.jacobians.per_segment import per_segment_gradients, per_segment_jacobian, segment_operator
-from tfjac.jacobians.products import jvp, vjp
 from tfjac.jacobians.sparsity import SparsityPattern, sparse_jacobian, sparsity
+from tfjac.jacobians.vector_products import jvp, vjp
 
 __all__ = [
     "ExamplesMix",

@@ -9,7 +9,7 @@ from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_on
 from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
-from tfjac.jacobians.passes.verification import verify_blocks
+from tfjac.jacobians.passes.random_cotangents import verify_blocks
 from tfjac.jacobians.shapes import after, check_when_run, product
 
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph import between, call_converted, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
-from tfjac.jacobians.products import pulled, pushed
+from tfjac.jacobians.vector_products import pulled, pushed
 
 
 def hvp(losses, xs, vectors, unconnected_gradients="none"):

@@ -8,8 +8,8 @@ from tfjac.jacobians.factors.forms import squared_row_norms
 from tfjac.jacobians.passes.connectedness import check_connected
 from tfjac.jacobians.passes.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
-from tfjac.jacobians.products import pulled
 from tfjac.jacobians.shapes import wide_dtype
+from tfjac.jacobians.vector_products import pulled
 
 
 def per_example_gradient_norms(losses, variables, verify=None):

@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.callables import call_converted
 from tfjac.graph.copying import place_all
 from tfjac.graph.custom_gradients import forget_all_with_graph
+from tfjac.graph.functions import call_converted
 from tfjac.graph.nodes.losses import AddedLosses
 from tfjac.graph.nodes.taps import layers_tapped
 

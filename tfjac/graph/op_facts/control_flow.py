@@ -5,11 +5,9 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.bodies import Body, bodies_of, without_identities
-from tfjac.graph.dependence import Dependence
 from tfjac.graph.example_rules import SHARED, NoRule
-from tfjac.graph.facts import declare, is_conditional
-from tfjac.graph.gradients import refused
-from tfjac.graph.op_facts.lists import WRITES
+from tfjac.graph.facts import declare, facts_of, is_conditional
+from tfjac.graph.source_paths import Dependence
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
 
@@ -101,7 +99,7 @@ def _writes(body, k):
         NoRule: where the step does anything else with the list.
     """
     writes, value = [], body.outputs[k]
-    while value.op.type == WRITES:
+    while facts_of(value.op).list == "item written":
         writes.append(value.op)
         value = without_identities(value.op.inputs[0])
     others = [tensor for j, tensor in enumerate(body.outputs) if j != k] + [
@@ -155,8 +153,12 @@ def _control_flow(op, rows, wanted):
 
 declare("PartitionedCall StatefulPartitionedCall", kind="call", bodies=("f",), functions=("f",))
 declare("While StatelessWhile", kind="loop", bodies=("body",), functions=("cond", "body"), axes_of_body=_loop)
-declare("If StatelessIf", kind="conditional", axes_of_body=_conditional)
-declare("If StatelessIf", bodies=("then_branch", "else_branch"), functions=("then_branch", "else_branch"))
+declare(
+    "If StatelessIf",
+    kind="conditional",
+    bodies=("then_branch", "else_branch"),
+    functions=("then_branch", "else_branch"),
+    axes_of_body=_conditional,
+)
 declare("Case StatelessCase", kind="case", axes_of_body=_conditional, bodies=("branches",), functions=("branches",))
 declare("While StatelessWhile If StatelessIf Case StatelessCase", rows=_control_flow)
-declare("BlockLSTMV2", gradient=refused("it takes the gates to be in another order"))

@@ -3,7 +3,7 @@
 from tfjac.graph import _private
 from tfjac.graph.custom_gradients import backward_of, reason_untraced
 from tfjac.graph.example_rules import CUSTOM, SHARED, NoRule, known_shape
-from tfjac.graph.facts import OpFacts, facts_by_type
+from tfjac.graph.facts import declare
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import is_affine
 
@@ -62,4 +62,4 @@ def _candidates(axis, shape, num_examples):
     return [axis.moved(k) for k in positions if shape[k] in (None, axis.outer * num_examples * axis.inner)]
 
 
-facts_by_type()[CUSTOM] = OpFacts(axes_of_body=_custom)
+declare(CUSTOM, axes_of_body=_custom)

@@ -9,11 +9,10 @@ from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
 from tfjac.graph.op_facts.reductions import MEAN
 from tfjac.graph.static_values import of_inputs
-from tfjac.graph.symbolic_sizes import Size
+from tfjac.graph.symbolic_sizes import Size, of_first
 
 EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Select", "SelectV2"
 """Types of ops that rules of other families look for."""
-
 
 UNARY = """
     Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
@@ -23,20 +22,17 @@ UNARY = """
     Sigmoid Sign Sin Sinh Softplus Softsign Spence Sqrt Square StopGradient Tan Tanh
 """
 
-
 SEVERAL_INPUTS = """
     Add AddN AddV2 Atan2 Betainc ClipByValue Complex Div DivNoNan FakeQuantWithMinMaxVars
     FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Igamma Igammac Maximum Minimum Mul MulNoNan NextAfter
     Polygamma Pow RealDiv SelectV2 SquaredDifference Sub TruncateDiv Xdivy Xlog1py Xlogy Zeta
 """
 
-
 DECISIONS = """
     Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual OnesLike
     ZerosLike
 """
 """Values pass through these, gradients do not."""
-
 
 _OF_COTANGENT_FIRST = "EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad"
 _OF_COTANGENT_SECOND = "ReciprocalGrad RsqrtGrad SigmoidGrad SqrtGrad TanhGrad"
@@ -67,10 +63,6 @@ def _bias_add(op, axis, wanted):
 # -------------------------------------------------------------------------------------------------------- sizes, values
 
 
-def _same_sizes(known, output, given):
-    return given[0]
-
-
 def _broadcast_sizes(known, output, given):
     """Aligned from the right: what is 1 gives way, the others are equal; two of different names may be either."""
     longest = max(map(len, given))
@@ -93,12 +85,16 @@ def _products(known, output, given):
     return [one * other for one, other in zip(*given)]
 
 
-def _first(known, output, given):
-    return given[0]
-
-
 def _ones(known, output, given):
     return [Size()] * output.shape.num_elements() if output.shape.is_fully_defined() else None
+
+
+def _where_not_positive(limit):
+    return limit is not None and (limit <= 0).all()
+
+
+def _where_not_negative(limit):
+    return limit is not None and (limit >= 0).all()
 
 
 def _cast(output, value_of):
@@ -110,7 +106,12 @@ def _cast(output, value_of):
 
 
 def _is_mean_in_a_gradient(op, ops):
-    """Whether `op` stops the gradient of the mean of a variance, and `ops` hold the gradient of that variance."""
+    """Whether `op` stops the gradient of the mean of a variance, and `ops` hold the gradient of that variance.
+
+    `tf.nn.moments` computes the variance as the mean of (x − stop_gradient(mean))². That is right in first derivatives,
+    as the variance does not change with that mean to first order. In the gradient, 2(x − mean)·u/n, the mean counts,
+    and TensorFlow leaves it out: second derivatives through the normalisation of layers and batches would be wrong.
+    """
     mean, users = op.inputs[0].op, op.outputs[0].consumers()
     if mean.type != MEAN or not any(user.type == "SquaredDifference" for user in users):
         return False
@@ -171,36 +172,49 @@ def _bias_add_grad(op, inputs, stacked):
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-
+# A type stands in one of the lists above, and may have a statement of its own besides.
 declare(UNARY, elementwise="unary", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(SEVERAL_INPUTS, elementwise="several inputs", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(DECISIONS, elementwise="decision", example_axis=_broadcast, sizes=_broadcast_sizes)
-declare(GRADIENTS, elementwise="gradient", example_axis=_broadcast, sizes=_same_sizes)
+declare(GRADIENTS, elementwise="gradient", example_axis=_broadcast, sizes=of_first)
 declare(_OF_COTANGENT_FIRST, shortcut=_by_slope(0))
 declare(_OF_COTANGENT_SECOND, shortcut=_by_slope(1))
 declare(SELECT, elementwise="as it is", example_axis=_select)
-declare("BiasAdd", vanishes="where all do", example_axis=_bias_add, sizes=_same_sizes)
+declare("BiasAdd", vanishes="where all do", example_axis=_bias_add, sizes=of_first)
 declare("BiasAddGrad", conversion=_bias_add_grad)
 
 declare("Add AddV2", arithmetic="sum", linear="in all", vanishes="where all do", shifts=True, value=of_inputs(np.add))
 declare("AddN", linear="in all", vanishes="where all do")
-declare("Sub", arithmetic="difference", linear="in all", vanishes="where all do", shifts=True)
-declare("Sub", value=of_inputs(np.subtract))
+declare(
+    "Sub",
+    arithmetic="difference",
+    linear="in all",
+    vanishes="where all do",
+    shifts=True,
+    value=of_inputs(np.subtract),
+)
 declare("Neg", arithmetic="negative", linear="in the first", value=of_inputs(np.negative))
-declare("Mul", arithmetic="product", linear="in each", multiplies=True)
-declare("Mul", entries=_products, value=of_inputs(np.multiply))
+declare(
+    "Mul",
+    arithmetic="product",
+    linear="in each",
+    multiplies=True,
+    entries=_products,
+    value=of_inputs(np.multiply),
+)
 declare("MulNoNan", linear="in each", multiplies=True)
 declare("Div RealDiv", arithmetic="quotient", linear="in the first")
-declare("DivNoNan CheckNumerics CheckNumericsV2", linear="in the first")
-declare("CheckNumerics CheckNumericsV2", repeatable=True)
+declare("DivNoNan", linear="in the first")
+declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
-declare("Cast", kind="cast", linear="in the first", shifts=True, entries=_first, value=_cast)
-declare("EnsureShape", elements="in order", linear="in the first")
+declare("Cast", kind="cast", columns="the same", linear="in the first", shifts=True, entries=of_first, value=_cast)
+declare("Real", columns="the same")
+declare("Conj", columns="conjugated")
+declare("Complex", columns="of one part")
+declare("EnsureShape", elements="in order", columns="the same", linear="in the first")
 declare("StopGradient", kind="stop", gradient=Gradient(_passed_on, when=_is_mean_in_a_gradient))
-declare("Maximum", vanishes=lambda limit: limit is not None and (limit <= 0).all(), shifts=True)
-declare(MINIMUM, vanishes=lambda limit: limit is not None and (limit >= 0).all(), shifts=True)
-declare("Maximum", value=of_inputs(np.maximum))
-declare(MINIMUM, value=of_inputs(np.minimum))
+declare("Maximum", vanishes=_where_not_positive, shifts=True, value=of_inputs(np.maximum))
+declare(MINIMUM, vanishes=_where_not_negative, shifts=True, value=of_inputs(np.minimum))
 declare("ClipByValue", shifts=True)
 declare("Cos Cosh Erfc Exp Log Rsqrt Sigmoid Softplus", vanishes="never")
 
@@ -218,8 +232,11 @@ declare("LogicalAnd", value=of_inputs(np.logical_and))
 declare("OnesLike", looks_at="shapes", vanishes="never", entries=_ones)
 declare("ZerosLike", looks_at="shapes", vanishes="always", value=of_inputs(np.zeros_like))
 
-declare("SquaredDifference", vanishes="where all do")
-declare("SquaredDifference", gradient=differentiated_as(_squared_difference, when=_is_complex))
+declare(
+    "SquaredDifference",
+    vanishes="where all do",
+    gradient=differentiated_as(_squared_difference, when=_is_complex),
+)
 declare("Xdivy", gradient=differentiated_as(_xdivy, when=_is_complex))
 declare("Xlogy", gradient=differentiated_as(_xlogy, when=_is_complex))
 declare("SoftsignGrad", gradient=differentiated_as(_softsign))
@@ -229,3 +246,4 @@ declare(
     "FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient FakeQuantWithMinMaxArgsGradient",
     gradient=TAKEN_FOR_CONSTANT,
 )
+declare("SparseAddGrad", gradient=TAKEN_FOR_CONSTANT)

@@ -6,7 +6,7 @@ from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, known_shape
 from tfjac.graph.facts import declare, reads_variable
 from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
 from tfjac.graph.op_facts.joining import PACK
-from tfjac.graph.op_facts.shapes import RANGE
+from tfjac.graph.op_facts.sizes import RANGE
 from tfjac.graph.row_rules import gathered_from, of_rows
 from tfjac.graph.static_values import static_value
 
@@ -114,7 +114,6 @@ def _rows_of_gather_nd(op, rows, wanted):
 
 
 # ---------------------------------------------------------------------------------------------------------------- facts
-
 
 declare(
     "GatherV2",

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
+from tfjac.graph.gradients import Gradient, refused
 from tfjac.graph.row_rules import Rows
 from tfjac.graph.static_values import of_inputs, static_value
 from tfjac.graph.vectorising import by_known_lists
@@ -88,6 +88,7 @@ def _gradient_of_pad(op, cotangent):
 
 declare(
     "ConcatV2",
+    joins="all but the last",
     elements="copied",
     linear="in all",
     vanishes="where all do",
@@ -99,6 +100,7 @@ declare(
 declare(CONCAT_OFFSET, value=_offset)
 declare(
     PACK,
+    joins="all inputs",
     elements="copied",
     linear="in all",
     vanishes="where all do",
@@ -123,3 +125,4 @@ declare(
     gradient=Gradient(_gradient_of_pad),
 )
 declare("MirrorPad", linear="in the first", example_axis=_pad)
+declare("SparseConcat", gradient=refused("it is declared to have none, so that nothing depends on the values"))

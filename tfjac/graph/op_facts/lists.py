@@ -6,9 +6,6 @@ from tfjac.graph.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import Gradient
 
-WRITES = "TensorListSetItem"
-"""What a step of a loop writes to a list with."""
-
 
 def _list_from_tensor(op, axis, wanted):
     return [axis.moved(axis.axis + 1), SHARED]
@@ -36,9 +33,9 @@ def _list_gather(op, cotangent):
     return tf.raw_ops.TensorListFromTensor(tensor=dense, element_shape=element_shape), None, None
 
 
-declare("TensorListFromTensor", example_axis=_list_from_tensor)
+declare("TensorListFromTensor", list="made of a tensor", example_axis=_list_from_tensor)
 declare("TensorListStack", example_axis=_list_stack)
-declare("TensorListGetItem", example_axis=_list_get)
-declare(WRITES, example_axis=_list_set)
+declare("TensorListGetItem", list="item read", example_axis=_list_get)
+declare("TensorListSetItem", list="item written", example_axis=_list_set)
 declare("TensorListGather", gradient=Gradient(_list_gather))
 declare("TensorListElementShape TensorListLength", looks_at="shapes")

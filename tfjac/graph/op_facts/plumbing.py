@@ -1,9 +1,10 @@
-"""Ops that compute nothing: constants, parameters, variables that are read, and what passes values on."""
+"""Ops that compute nothing: constants, parameters, variables, what passes values on, side effects."""
 
 import numpy as np
 
 from tfjac.graph.facts import declare
 from tfjac.graph.static_values import of_inputs
+from tfjac.graph.symbolic_sizes import of_first
 
 
 def _identity(op, axis, wanted):
@@ -14,25 +15,22 @@ def _identities(op, outputs, wanted):
     return [outputs.get(k) for k in range(len(op.inputs))]
 
 
-def _passed_on(known, output, given):
-    return given[0]
-
-
 declare("Const", kind="constant")
 declare("Placeholder", kind="parameter", repeatable=True)
 declare("NoOp", kind="nothing")
 declare("VarHandleOp", kind="handle", repeatable=True)
-declare("ReadVariableOp", kind="read", repeatable=True)
+declare("ReadVariableOp", kind="read", columns="the same", repeatable=True)
 declare("VarIsInitializedOp", repeatable=True)
 declare(
     "Identity",
     kind="identity",
     elementwise="as it is",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_identity,
-    sizes=_passed_on,
-    entries=_passed_on,
+    sizes=of_first,
+    entries=of_first,
     value=of_inputs(np.asarray),
 )
 declare(
@@ -43,4 +41,8 @@ declare(
     axes_of_body=_identities,
     sizes=lambda known, output, given: given[output.value_index],
 )
-declare("Snapshot", elements="in order", linear="in the first")
+declare("Assert", kind="assertion", repeatable=True)
+declare("Print PrintV2 DebugIdentityV2", repeatable=True)
+declare("LookupTableFindV2 LookupTableSizeV2", repeatable=True)
+declare("AllToAll CollectivePermute CrossReplicaSum NcclAllReduce NcclBroadcast NcclReduce", repeatable=True)
+declare("Snapshot", elements="in order", columns="the same", linear="in the first")

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import Gradient
-from tfjac.graph.op_facts.convolutions import first_axis, folded_into_the_batch, same_rows
+from tfjac.graph.op_facts.convolution import first_axis, folded_into_the_batch, same_rows
 from tfjac.graph.static_values import static_value
 
 _MAXIMA = {

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.row_rules import gathered_from, summed_into
-from tfjac.graph.sizes import axes
+from tfjac.graph.symbolic_sizes import axes
 
 
 def _matmul(op, axis, wanted):

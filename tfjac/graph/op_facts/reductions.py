@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.graph.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import Gradient, differentiated_as
-from tfjac.graph.op_facts.shapes import BROADCAST_AXES, SHAPE
+from tfjac.graph.op_facts.sizes import BROADCAST_AXES, SHAPE
 from tfjac.graph.static_values import of_inputs, static_value
 from tfjac.graph.symbolic_sizes import product
 from tfjac.graph.vectorising import by_known_lists
@@ -155,7 +155,6 @@ def _roll(op, inputs, stacked):
 
 
 # ---------------------------------------------------------------------------------------------------------------- facts
-
 
 declare(
     f"Sum {MEAN} Max Min Prod",

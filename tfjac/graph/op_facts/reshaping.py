@@ -6,9 +6,9 @@ from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, know
 from tfjac.graph.facts import declare
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
-from tfjac.graph.op_facts.shapes import SHAPE
+from tfjac.graph.op_facts.sizes import SHAPE
 from tfjac.graph.static_values import static_value
-from tfjac.graph.symbolic_sizes import Size, product
+from tfjac.graph.symbolic_sizes import Size, of_first, product
 from tfjac.graph.vectorising import by_known_lists
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
@@ -184,40 +184,45 @@ def _expanded_sizes(known, output, given):
     return [*given[0][:at], Size(), *given[0][at:]]
 
 
-def _first(known, output, given):
-    return given[0]
-
-
 # ---------------------------------------------------------------------------------------------------------------- facts
-
 
 declare(
     "Reshape",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_reshape,
     sizes=_reshaped_sizes,
-    entries=_first,
+    entries=of_first,
     shortcut=by_known_lists(lambda c, sizes: [[c, *sizes]]),
 )
 declare(
     "ExpandDims",
     elements="in order",
+    columns="the same",
     linear="in the first",
     example_axis=_expand_dims,
     sizes=_expanded_sizes,
-    entries=_first,
+    entries=of_first,
 )
-declare("Squeeze", elements="in order", linear="in the first", example_axis=_squeeze, entries=_first)
+declare(
+    "Squeeze",
+    elements="in order",
+    columns="the same",
+    linear="in the first",
+    example_axis=_squeeze,
+    entries=of_first,
+)
 declare(
     "Transpose",
     elements="permuted",
+    columns="transposed",
     linear="in the first",
     example_axis=_transpose,
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
-declare("ConjugateTranspose", example_axis=_transpose)
+declare("ConjugateTranspose", columns="transposed conjugates", example_axis=_transpose)
 declare(
     "Tile",
     elements="copied",

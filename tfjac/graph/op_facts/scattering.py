@@ -105,7 +105,6 @@ def _where_first_axes(mask, tensor):
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-
 declare("ScatterNd", example_axis=_scatter_nd, rows=_rows_of_scatter)
 declare(
     "TensorScatterAdd TensorScatterSub",

@@ -103,7 +103,6 @@ def _sparse_segment_grad(op, inputs, stacked):
 
 # ---------------------------------------------------------------------------------------------------------------- facts
 
-
 declare(
     """
     SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfjac.graph.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.op_facts.joining import CONCAT_OFFSET, PACK
-from tfjac.graph.op_facts.shapes import SHAPE, SHAPES
+from tfjac.graph.op_facts.sizes import SHAPE, SHAPES
 from tfjac.graph.static_values import of_inputs, static_value
 from tfjac.graph.vectorising import by_known_lists
 
@@ -142,7 +142,7 @@ declare(
     "StridedSlice",
     elements="copied",
     linear="in the first",
-    takes="a slice",
+    takes="a strided slice",
     example_axis=_strided_slice,
     entries=_one_entry,
     value=_one_element,

@@ -26,7 +26,7 @@ from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.jacobians.passes.connectedness import check_connected
 from tfjac.jacobians.passes.linearise import over_basis, pull_back
 from tfjac.jacobians.passes.nests import check_real, like
-from tfjac.jacobians.passes.verification import verify_factors
+from tfjac.jacobians.passes.random_cotangents import verify_factors
 from tfjac.jacobians.shapes import after, check_when_run, product, wide_dtype
 
 EXAMPLES_MIX = ("error", "full")

@@ -5,6 +5,7 @@ import typing
 import tensorflow as tf
 
 from tfjac.graph import axes, replay
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
 _HOLDS = {tf.float64: 2**53, tf.float32: 2**24}
@@ -42,14 +43,15 @@ class Sliced(typing.NamedTuple):
 
 
 def sliced(op):
-    """Return what a `Slice` or `StridedSlice` takes of its input, `Sliced`; None where that has other rows, or is open.
+    """Return what a slice, strided or not, takes of its input, `Sliced`; None where that has other rows, or is open.
 
     Row numbers and column numbers, sliced alike, say it, also where the places are known only when the graph runs.
     """
     table, (output,) = op.inputs[0], op.outputs
     known = table.shape.is_fully_defined() and table.shape.rank > 0 and output.shape.num_elements()
-    one_row = op.type == "StridedSlice" and op.get_attr("shrink_axis_mask") & 1
-    if not known or (op.type == "StridedSlice" and op.get_attr("new_axis_mask")):
+    strided = facts_of(op).takes == "a strided slice"
+    one_row = strided and op.get_attr("shrink_axis_mask") & 1
+    if not known or (strided and op.get_attr("new_axis_mask")):
         return None
     shape = table.shape[0], table.shape[1:].num_elements()
     if max(shape) > _HOLDS.get(table.dtype, 0):
@@ -58,7 +60,7 @@ def sliced(op):
     rows = _sliced_alike(op, tf.broadcast_to(tf.range(shape[0])[:, None], shape), count)[:, 0]
     if one_row:
         return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape), count)[0], shape, True)
-    if output.shape[1:] == table.shape[1:] and op.type == "Slice":
+    if output.shape[1:] == table.shape[1:] and not strided:
         return Sliced(rows, None, shape)
     return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape), count)[0], shape)
 

@@ -7,6 +7,7 @@ read from such a table is that of the table, times the Jacobian of each row, of 
 import tensorflow as tf
 
 from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, axes
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.passes.linearise import pull_back
@@ -45,7 +46,7 @@ def _tables(weight, dependence):
             index = next((k for k, source in enumerate(dependence.sources) if source is tensor), None)
             if index is None:
                 continue
-            if tensor.dtype == tf.resource and op.type != "ReadVariableOp":
+            if tensor.dtype == tf.resource and facts_of(op).kind != "read":
                 return None
             table = op.outputs[0] if tensor.dtype == tf.resource else tensor
             if not any(table is other for _, other in tables):

@@ -5,19 +5,13 @@ import math
 import tensorflow as tf
 
 from tfjac.graph import axes, handle_shape, references
-from tfjac.graph.op_types import ARITHMETIC, SAME_ORDER
+from tfjac.graph.facts import facts_of, reads_variable
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import wide_dtype
-
-# Ops that leave the row-major order of the elements as it is, so that columns keep their places. The real part of a
-# complex weight is among them: its own columns are real.
-ORDER_KEEPING = SAME_ORDER | {"ReadVariableOp", "Cast", "Real"}
-
-GATHERS, SLICES = {"GatherV2", "ResourceGather"}, {"Slice", "StridedSlice"}
 
 
 def columns_of_sources(parts, dependence):
@@ -104,22 +98,22 @@ def _factors_before(op, factor, weight, dependence):
 
 def _factor_before(op, index, factor, weight, dependence):
     """Return the factor with respect to input `index`, of which `op` made `weight`; None where it must be computed."""
-    before = op.inputs[index]
-    if op.type in ORDER_KEEPING:
+    before, facts = op.inputs[index], facts_of(op)
+    if facts.columns == "the same":  # the real part of a complex weight has real columns of its own
         factor = factor.real() if weight.dtype.is_complex and before.dtype.is_floating else factor
-        return factor.cast(wide_dtype(before.dtype)) if op.type == "Cast" else factor
-    if op.type == "Conj":
+        return factor.cast(wide_dtype(before.dtype)) if facts.kind == "cast" else factor
+    if facts.columns == "conjugated":
         return factor.conjugated()
-    if op.type == "Complex" and before.shape.is_fully_defined() and before.shape == weight.shape:
+    if facts.columns == "of one part" and before.shape.is_fully_defined() and before.shape == weight.shape:
         return factor.real() if index == 0 else factor.imag()
-    if op.type in GATHERS:
+    if facts.takes == "rows by index":
         return _before_gather(op, index, factor, weight)
-    if op.type in SLICES and index == 0:
+    if facts.takes in ("a slice", "a strided slice") and index == 0:
         return _before_slice(op, factor, weight)
-    if op.type in ("Transpose", "ConjugateTranspose"):
+    if facts.columns in ("transposed", "transposed conjugates"):
         moved = _before_transpose(op, factor, weight)
-        return moved.conjugated() if moved is not None and op.type == "ConjugateTranspose" else moved
-    if op.type in ARITHMETIC and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
+        return moved.conjugated() if moved is not None and facts.columns == "transposed conjugates" else moved
+    if facts.arithmetic is not None and isinstance(factor, DenseFactor) and not weight.dtype.is_complex:
         return _before_arithmetic(op, index, factor, weight)
     return None
 
@@ -128,17 +122,18 @@ def _before_arithmetic(op, index, factor, weight):
     """The factor before sums and products, as in the scale of a batch normalisation."""
     if not weight.shape.is_fully_defined() or op.inputs[index].shape != weight.shape:
         return None
-    if op.type in ("Add", "AddV2"):
+    kind = facts_of(op).arithmetic
+    if kind == "sum":
         return factor
-    if op.type in ("Neg", "Sub"):
-        return factor if op.type == "Sub" and index == 0 else factor.scaled(-1)
-    if op.type in ("Div", "RealDiv") and index == 1:
+    if kind in ("negative", "difference"):
+        return factor if kind == "difference" and index == 0 else factor.scaled(-1)
+    if kind == "quotient" and index == 1:
         return None
     other = op.inputs[1 - index]
     slope = tf.cast(other, factor.dtype)
     slope = slope if slope.shape == weight.shape else tf.broadcast_to(slope, weight.shape)
     slope = slope if slope.shape.rank == 1 else tf.reshape(slope, [-1])
-    return DenseFactor(factor.j * slope if op.type == "Mul" else factor.j / slope)
+    return DenseFactor(factor.j * slope if kind == "product" else factor.j / slope)
 
 
 def _before_slice(op, factor, weight):
@@ -154,7 +149,7 @@ def _before_slice(op, factor, weight):
 def _before_gather(op, index, factor, weight):
     """The factor of a table of which rows are read by index, and then rows of these, or all of few."""
     ids, table = op.inputs[1], op.inputs[0]
-    along = 0 if op.type == "ResourceGather" else tf.get_static_value(op.inputs[2])
+    along = 0 if reads_variable(op) else tf.get_static_value(op.inputs[2])
     shape = _table_shape(table)
     if index != 0 or along is None or int(along) != 0 or op.get_attr("batch_dims") != 0:
         return None
@@ -213,7 +208,7 @@ def _parts_of_tables(weights, dependence):
 def _is_part(tensor):
     """Whether a tensor is half of a table, or less."""
     op = tensor.op
-    if op.type not in GATHERS | SLICES:
+    if facts_of(op).takes is None:
         return False
     return 0 < 2 * (tensor.shape.num_elements() or 0) <= (_table_shape(op.inputs[0]).num_elements() or 0)
 

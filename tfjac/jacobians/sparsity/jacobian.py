@@ -7,7 +7,7 @@ from tfjac.graph import in_graph
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once, stacked
 from tfjac.jacobians.passes.linearise import NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.passes.nests import like
-from tfjac.jacobians.passes.verification import verify_jacobian
+from tfjac.jacobians.passes.random_cotangents import verify_jacobian
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
 

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import captured_tensor, references
-from tfjac.graph.op_types import SHAPE_ONLY
-from tfjac.jacobians.sparsity.rules.registry import has_rule
+from tfjac.graph import captured_tensor, references, shape_only
+from tfjac.graph.facts import facts_of, is_parameter
+from tfjac.jacobians.sparsity.rules.index_set_rules import has_rule
 from tfjac.jacobians.sparsity.running import can_run, run
 
 
@@ -47,10 +47,11 @@ class Known:
         value = self(tensor)
         if value is not None:
             return list(np.reshape(value, -1))
-        if tensor.op.type in ("Pack", "ConcatV2"):
-            parts = tensor.op.inputs if tensor.op.type == "Pack" else tensor.op.inputs[:-1]
+        facts = facts_of(tensor.op)
+        if facts.joins is not None:
+            parts = tensor.op.inputs if facts.joins == "all inputs" else tensor.op.inputs[:-1]
             return [entry for part in parts for entry in self.entries(part)]
-        if tensor.op.type in ("Cast", "ExpandDims", "Identity", "Reshape"):
+        if facts.elements == "in order" or facts.kind == "cast":
             return self.entries(tensor.op.inputs[0])
         return [None] * int(np.prod(self.shape(tensor)))
 
@@ -84,17 +85,17 @@ class Known:
         return tensor.ref() in self._shapes or tensor.shape.is_fully_defined()
 
     def _values_of(self, op):
-        if op.type not in SHAPE_ONLY and references(op.inputs) & self._moving:
+        if not shape_only(op) and references(op.inputs) & self._moving:
             self._moving |= references(op.outputs)
-        elif op.type == "TensorListFromTensor":
+        elif facts_of(op).list == "made of a tensor":
             return [self._values[op.inputs[0].ref()]]  # a list is known as the tensor of its items
-        elif op.type == "TensorListGetItem":
+        elif facts_of(op).list == "item read":
             items, position = (self._values[each.ref()] for each in op.inputs[:2])
             return [None if items is None or position is None else items[position]]
         elif all(_holds_numbers(output.dtype) for output in op.outputs):
-            if op.type == "Placeholder":
+            if is_parameter(op):
                 return [self._of_capture(op.outputs[0])]
-            if op.type in SHAPE_ONLY:
+            if shape_only(op):
                 inputs = [_ones(self.shape(each), each.dtype) for each in op.inputs]
             else:
                 inputs = [self._values[each.ref()] for each in op.inputs]
@@ -115,14 +116,14 @@ class Known:
 
     def _shapes_of(self, op):
         """By running the op on ones, if its rule says that values of floats have no say in the shape."""
-        if op.type == "Placeholder":
+        if is_parameter(op):
             outer = _captured_by(op.outputs[0])
             known = outer is not None and tf.is_symbolic_tensor(outer) and self._enclosing
             return [self._enclosing.shape(outer) if known else None]
         found = None
         if has_rule(op.type):
             inputs = [self._value_or_ones(each) for each in op.inputs]
-            if op.type == "StridedSlice":
+            if facts_of(op).takes == "a strided slice":
                 inputs[1:3] = self._ends_of_slice(op)
             found = _run_where_known(op, inputs)
         if found is not None:

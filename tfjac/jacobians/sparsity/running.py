@@ -6,11 +6,12 @@ import inspect
 import tensorflow as tf
 
 from tfjac.graph import calls_functions
+from tfjac.graph.facts import is_parameter
 
 
 def can_run(op):
     """Return whether `run` can run `op`: it has no state, calls no function, and has an eager form."""
-    stateful = op.op_def.is_stateful or op.type == "Placeholder"
+    stateful = op.op_def.is_stateful or is_parameter(op)
     return not (stateful or calls_functions(op)) and hasattr(tf.raw_ops, op.type)
 
 

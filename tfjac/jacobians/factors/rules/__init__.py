@@ -5,15 +5,15 @@ row-major order. It raises `NoFactor` where the op is used in a way that it does
 takes over.
 """
 
-from tfjac.jacobians.factors.rules import convolution, elementwise, gather, products
+from tfjac.jacobians.factors.rules import convolution, elementwise, indexing, products
+from tfjac.jacobians.factors.rules.factor_rules import has_rule
 from tfjac.jacobians.factors.rules.fallback import factor_by_rule
-from tfjac.jacobians.factors.rules.registry import has_rule
 
 __all__ = [
     "convolution",
     "elementwise",
     "factor_by_rule",
-    "gather",
+    "indexing",
     "has_rule",
     "products",
 ]

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import OuterFactor
-from tfjac.jacobians.factors.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.shapes import product
 
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes, copy_op
 from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.factors.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.shapes import product, split_examples, widened
 
 

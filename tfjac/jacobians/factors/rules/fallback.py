@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes, handle_shape, input_gradients
 from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.factors.rules.registry import NoFactor, factor_of
+from tfjac.jacobians.factors.rules.factor_rules import NoFactor, factor_of
 from tfjac.jacobians.passes.linearise import LinearMap
 from tfjac.jacobians.shapes import inner_size, product
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, axes, einsum_labels
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
-from tfjac.jacobians.factors.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.shapes import product, split_labels, widened
 
 

@@ -1,11 +1,11 @@
 """One rule per op type: the index sets of the outputs, given those of the inputs."""
 
 from tfjac.jacobians.sparsity.rules import (
-    algebra,
     control_flow,
     convolution,
     elementwise,
     indexing,
+    linear_algebra,
     lists,
     moves,
     products,
@@ -13,7 +13,7 @@ from tfjac.jacobians.sparsity.rules import (
     resizing,
     segments,
 )
-from tfjac.jacobians.sparsity.rules.registry import (
+from tfjac.jacobians.sparsity.rules.index_set_rules import (
     NoIndexSets,
     Step,
     all_of_all,
@@ -25,7 +25,7 @@ from tfjac.jacobians.sparsity.rules.registry import (
 __all__ = [
     "NoIndexSets",
     "Step",
-    "algebra",
+    "linear_algebra",
     "all_of_all",
     "carries_gradient",
     "control_flow",

@@ -6,7 +6,7 @@ from tfjac.graph import bodies_of
 from tfjac.graph.op_types import CONDITIONALS, LOOPS
 from tfjac.jacobians.sparsity.index_sets import union
 from tfjac.jacobians.sparsity.lists import ListSets
-from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, list_rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, list_rule
 
 # Loops of more steps are taken for such of any number of steps.
 MAX_STEPS = 1000

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import linked, links, union
-from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
 
 
 @rule("Conv2D", "Conv3D", "DepthwiseConv2dNative")

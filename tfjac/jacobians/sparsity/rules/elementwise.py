@@ -4,7 +4,7 @@ import numpy as np
 
 from tfjac.graph.op_types import GRADIENTS, SEVERAL_INPUTS, UNARY
 from tfjac.jacobians.sparsity.index_sets import axis_names, links, union
-from tfjac.jacobians.sparsity.rules.registry import list_rule, rule, value_rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import list_rule, rule, value_rule
 
 COMPARISONS = """
     ApproximateEqual Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr

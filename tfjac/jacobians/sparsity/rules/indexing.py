@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, picked, smeared
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
 from tfjac.jacobians.sparsity.rules.moves import moved
-from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
 
 
 @rule("Slice")

@@ -7,7 +7,7 @@ import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import empty
 from tfjac.jacobians.sparsity.lists import ListSets
-from tfjac.jacobians.sparsity.rules.registry import list_rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import list_rule
 
 
 @list_rule("TensorListFromTensor")

@@ -5,7 +5,7 @@ import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, empty, picked, union
 from tfjac.jacobians.sparsity.rules.elementwise import broadcast
-from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule, value_rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule, value_rule
 from tfjac.jacobians.sparsity.running import run
 
 FIRST_INPUT = """

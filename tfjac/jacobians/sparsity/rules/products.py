@@ -8,7 +8,7 @@ import scipy.sparse
 from tfjac.graph import einsum_labels
 from tfjac.jacobians.sparsity.index_sets import axis_names, collected, linked, links, picked, union
 from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
-from tfjac.jacobians.sparsity.rules.registry import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 
 @rule("MatMul")

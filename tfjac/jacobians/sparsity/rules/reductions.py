@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, union
-from tfjac.jacobians.sparsity.rules.registry import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 
 @rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")

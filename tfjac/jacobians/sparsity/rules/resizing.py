@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.rules.registry import NoIndexSets, rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
 from tfjac.jacobians.sparsity.running import run
 
 

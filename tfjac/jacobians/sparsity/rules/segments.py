@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, collected, links, picked, union
-from tfjac.jacobians.sparsity.rules.registry import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 SEGMENTS = """
     SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd

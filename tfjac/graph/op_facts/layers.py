@@ -1,11 +1,12 @@
-"""Normalisation over batches and classes, and the losses that go with it."""
+"""Whole layers in one op: normalisation over batches and classes, the losses that go with it, a block of LSTMs."""
 
 import tensorflow as tf
 
 from tfjac.graph.example_rules import NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import differentiated_as
-from tfjac.graph.op_facts.convolutions import first_axis, same_rows
+from tfjac.graph.gradients import differentiated_as, refused
+from tfjac.graph.op_facts.convolution import first_axis, same_rows
+from tfjac.graph.symbolic_sizes import of_first
 
 
 def _batch_norm(op, axis, wanted):
@@ -37,14 +38,11 @@ def _softmax_cross_entropy(op, logits, labels):
     return loss, tf.nn.softmax(logits) * tf.reduce_sum(labels, -1, keepdims=True) - labels
 
 
-def _same_sizes(known, output, given):
-    return given[0]
-
-
 declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", example_axis=_batch_norm)
 declare("FusedBatchNormV3", sizes=same_rows)
-declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=_same_sizes)
+declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=of_first)
 declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)
 declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
 declare("LRN", example_axis=first_axis(0))
 declare("LRNGrad", example_axis=first_axis(0, 1, 2))
+declare("BlockLSTMV2", gradient=refused("it takes the gates to be in another order"))

@@ -2,7 +2,7 @@
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, union
 from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
-from tfjac.jacobians.sparsity.rules.registry import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 BATCHED = """
     BandedTriangularSolve Cholesky Eig LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import Gradient, refused
-from tfjac.graph.op_facts.convolutions import first_axis
+from tfjac.graph.op_facts.convolution import first_axis
 
 _RESIZE = {
     "ResizeBilinearGrad": tf.raw_ops.ResizeBilinear,

@@ -7,10 +7,10 @@ functions that have one.
 import os
 import warnings
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.resolution import resolution_of
 
 SWITCH = "TFJAC_VERIFY"
 """The environment variable."""
@@ -92,3 +92,12 @@ def verified(ours, theirs, scale, what, resolution=None, lost=0.0, elsewhere=0.0
     said = tf.strings.format(f"tfjac: {what} by {{}}, where the terms are of size {{}}", (size, scale))
     with tf.control_dependencies([tf.debugging.Assert(sound, [said])]):
         return tf.identity(ours)
+
+
+def resolution_of(dtype):
+    """Return the spacing of numbers around one: the epsilon of a floating-point or complex dtype, a tf.DType or not.
+
+    NumPy does not know all half precisions by itself.
+    """
+    dtype = tf.as_dtype(dtype).real_dtype
+    return 2.0**-7 if dtype == tf.bfloat16 else float(np.finfo(dtype.as_numpy_dtype).eps)

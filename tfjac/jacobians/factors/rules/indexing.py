@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.factors.rules.registry import NoFactor, rule
+from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.shapes import product
 

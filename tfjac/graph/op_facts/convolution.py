@@ -12,12 +12,12 @@ from tfjac.graph.static_values import static_value
 def first_axis(*carriers):
     """Return a rule for ops whose inputs at `carriers` have the examples first, and whose other inputs are shared."""
 
-    def first_axis(op, axis, wanted):
+    def rule(op, axis, wanted):
         if axis.axis != 0:
             raise NoRule(f"it carries the examples along axis {axis.axis}, where it combines slices")
         return [axis if index in carriers else SHARED for index in range(len(op.inputs))]
 
-    return first_axis
+    return rule
 
 
 def same_rows(known, output, given):
@@ -47,11 +47,12 @@ def _filter_gradient(op, inputs, stacked):
     return inputs if one_group and op.get_attr("padding") != b"EXPLICIT" else None
 
 
-declare("Conv2D", grouped="run", multiplies=True)
-declare("Conv3D", grouped="taken apart", multiplies=True)
 declare("Conv2D Conv3D DepthwiseConv2dNative", meets_weights=True, example_axis=first_axis(0), sizes=same_rows)
+declare("Conv3D", grouped="taken apart", multiplies=True)
 declare(
     "Conv2D",
+    grouped="run",
+    multiplies=True,
     gradient=Gradient(
         grouped_convolution.gradient_by_groups,
         when=lambda op, ops: grouped_convolution.is_grouped(op),

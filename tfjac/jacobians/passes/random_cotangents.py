@@ -19,6 +19,7 @@ from tfjac.graph import (
     verification_wanted,
     verified,
 )
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import gradients_or_zeros
 from tfjac.jacobians.shapes import product
 
@@ -141,7 +142,7 @@ def verify_blocks(verify, given, y, sources, blocks, xs, by_example):
 def _described(x, source):
     """Name an x, and the op by which it enters the graph."""
     name = getattr(x, "path", None) or (x.name if is_variable(x) else f"x of shape {x.shape}")
-    readers = [op for op in source.consumers() if op.type == "ReadVariableOp"] or [source.op]
+    readers = [op for op in source.consumers() if facts_of(op).kind == "read"] or [source.op]
     users = [user for reader in readers for output in reader.outputs for user in output.consumers()]
     return f"{name} (used first by op {users[0].name} of type {users[0].type})" if users else name
 

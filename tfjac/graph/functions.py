@@ -1,0 +1,53 @@
+"""Functions to be traced: those of the user, those of this package, and variables that are made meanwhile."""
+
+import contextlib
+import functools
+
+import tensorflow as tf
+
+from tfjac.graph._private import eager_variable
+
+
+def call_converted(function, *args, **kwargs):
+    """Return what a function of the user's returns, converted by AutoGraph: `if` and `for` on tensors work in it.
+
+    Eagerly they work as they are. AutoGraph passes over the functions of this package, and over all that they call in
+    any other way. Traced in place, rather than as a `tf.function` of its own: the derivatives of control flow are then
+    those of the graph being traced.
+    """
+    return function(*args, **kwargs) if tf.executing_eagerly() else _caller()(function, args, kwargs)
+
+
+@functools.cache
+def _caller():
+    return tf.autograph.to_graph(_call)
+
+
+def _call(function, args, kwargs):
+    return function(*args, **kwargs)
+
+
+def quiet_function(function, **options):
+    """Return `tf.function(function)` of which TensorFlow does not say that it is traced too often.
+
+    It counts the traces of a piece of code, whichever object it belongs to: of functions that are traced once for each
+    object, as those of this package are, that is no sign of anything, and names what users know nothing of.
+    """
+    traced = tf.function(function, autograph=False, **options)
+    traced._omit_frequent_tracing_warning = True
+    return traced
+
+
+@contextlib.contextmanager
+def eager_creation():
+    """Make variables as if no function were being traced.
+
+    TensorFlow takes a variable that is made in a first trace, in a `tf.init_scope` too, for one of the function's own,
+    and then traces the whole function again. Strategies that place variables make them as ever.
+    """
+    with tf.init_scope():
+        if tf.distribute.has_strategy() or not tf.executing_eagerly():
+            yield
+            return
+        with tf.variable_creator_scope(lambda next_creator, **options: eager_variable(**options)):
+            yield
