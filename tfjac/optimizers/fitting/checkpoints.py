@@ -115,7 +115,8 @@ class Checkpoint:
 def _problem(run, equations):
     """Return a hash of what must be the same again."""
     digest = hashlib.sha256()
-    for tensor in [*run.data, *tf.nest.flatten(run.conditions._replace(equality=())), *equations, run.invariants.number]:
+    conditions = tf.nest.flatten(run.conditions._replace(equality=()))
+    for tensor in [*run.data, *conditions, *equations, run.invariants.number]:
         array = np.asarray(tensor)
         digest.update(repr((array.dtype.str if array.dtype != object else "object", array.shape)).encode())
         digest.update(b"".join(array.ravel()) if array.dtype == object else np.ascontiguousarray(array).tobytes())
