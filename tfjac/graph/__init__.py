@@ -20,6 +20,7 @@ from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, rep
 from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import custom_gradient
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
+from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.effects import Effects, calls_that_draw
 from tfjac.graph.example_axis import (
     SHARED,
@@ -44,7 +45,6 @@ from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_p
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
-from tfjac.graph.source_paths import Dependence, differentiable_inputs
 from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
 from tfjac.graph.static_values import static_value
 from tfjac.graph.symbolic_sizes import SymbolicSizes, axes

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from tfjac.graph import _private, example_rules
 from tfjac.graph.bodies import calls_functions
+from tfjac.graph.dependence import Dependence, differentiable_inputs
 from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
 from tfjac.graph.facts import facts_of, is_constant
 from tfjac.graph.open_sizes import sizes_to_check
-from tfjac.graph.source_paths import Dependence, differentiable_inputs
 from tfjac.graph.symbolic_sizes import SymbolicSizes
 from tfjac.graph.traversal import Inherited, ancestors
 

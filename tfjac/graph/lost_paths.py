@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from tfjac.graph import _private, custom_gradients
 from tfjac.graph.bodies import bodies_of
+from tfjac.graph.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
 from tfjac.graph.facts import facts_of, is_loop
 from tfjac.graph.origins import source_line
 from tfjac.graph.python_functions import leaves_tensorflow
-from tfjac.graph.source_paths import Dependence, carries_gradient, differentiable_inputs, valued_inputs
 from tfjac.graph.traversal import Inherited, ancestors, references
 
 _ON_PURPOSE = {"places", "stop"}

@@ -22,9 +22,6 @@ ELEMENTWISE = types_where(lambda facts: facts.elementwise is not None)
 ARITHMETIC = types_where(lambda facts: facts.arithmetic is not None)
 """Affine in the first input, whatever the other; divisions aside, in the other as well."""
 
-SHAPE_ONLY = types_where(lambda facts: facts.looks_at == "shapes")
-"""Ops that look at the shapes of their inputs alone."""
-
 SAME_ORDER = types_where(lambda facts: facts.elements == "in order")
 """Ops whose output has the elements of the first input, in row-major order."""
 

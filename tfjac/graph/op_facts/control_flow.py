@@ -5,9 +5,9 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.bodies import Body, bodies_of, without_identities
+from tfjac.graph.dependence import Dependence
 from tfjac.graph.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare, facts_of, is_conditional
-from tfjac.graph.source_paths import Dependence
 from tfjac.graph.statefulness import culprit_in
 from tfjac.graph.traversal import ancestors
 
