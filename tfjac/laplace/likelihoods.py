@@ -41,7 +41,7 @@ class Likelihood(abc.ABC):
 
     @abc.abstractmethod
     def term(self, latent):
-        """Return the term of a loss that has the Hessian H of −log p at z; see `problem.terms`."""
+        """Return the term of a loss that has the Hessian H of −log p at z; see `objective.terms`."""
 
     @abc.abstractmethod
     def log_likelihood(self, latent, targets, noise):
