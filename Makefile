@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo test verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -19,8 +19,14 @@ help:  ## show this list
 demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Adam
 	$(RUN) examples/01_regression.py
 
-test: lint  ## lint, and the whole test suite
-	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS)
+check: lint  ## a verdict in two minutes: lint, types, and the fast core of the tests
+	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core $(CORE_FILES)
+
+test: lint  ## lint, types, and the whole test suite
+	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=50
+
+nightly: verify mutate  ## what need not run always: verification, mutations, and the rarer combinations
+	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m nightly --durations=50
 
 # Those whose second run tells most. XLA drops the checks, so what it compiles is not run again.
 VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped_convolution.py \
@@ -37,8 +43,10 @@ mutate: native  ## break each rule of Jacobians on purpose, in many ways, and se
 	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py
 	$(RUN) -W ignore -m tests.mutation $(MUTATE_FLAGS)
 
-lint: native  ## lint alone
+lint: native  ## lint, format and types alone
 	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check --quiet .
+	$(RUN) -m mypy
 
 bench: native  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.run

@@ -43,12 +43,12 @@ from tfjac.jacobians import (
     vjp,
     weighted_gradients,
 )
+from tfjac.laplace import LaplacePosterior, laplace
 from tfjac.manifolds import Manifold
 from tfjac.ops import load_ops, ops_info
 from tfjac.optimizers import (
     BatchedLeastSquaresResult,
     CurveFitResult,
-    LaplacePosterior,
     LeastSquaresProblem,
     LeastSquaresResult,
     LevenbergMarquardt,
@@ -57,7 +57,6 @@ from tfjac.optimizers import (
     Status,
     curve_fit,
     full_batch,
-    laplace,
     least_squares,
     least_squares_by_parts,
     normal_equations,

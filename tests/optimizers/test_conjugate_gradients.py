@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.optimizers.gauss_newton import damped_step, first_step, rows_of_jacobian
 from tfjac.optimizers import ConjugateGradientSolver, least_squares
-from tfjac.optimizers.problem.residuals import problem_of_residuals
+from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers.preconditioners import Preconditioner
 
 RNG = np.random.default_rng(0)
@@ -45,7 +45,7 @@ class Network:
 def applied(network, kind, mass, vector, jit_compile=False):
     @tf.function(jit_compile=jit_compile, autograph=False)
     def run():
-        linearisation = problem_of_residuals([network()], network.variables).linearise()
+        linearisation = objective_of_residuals([network()], network.variables).linearise()
         return Preconditioner(kind, linearisation, linearisation.diagonal()).inverse(tf.constant(mass))(vector)
 
     return run().numpy()

@@ -27,7 +27,7 @@ from tests.optimizers.convex_losses import (
     softmax,
 )
 from tests.optimizers.gauss_newton import first_step, flat_values, rows_of_jacobian
-from tfjac.optimizers.problem.residuals import problem_of_loss
+from tfjac.optimizers.objective.residuals import objective_of_loss
 
 
 def found(names, jit_compile=False):
@@ -38,7 +38,7 @@ def found(names, jit_compile=False):
         """Of each part of the rows the derivative of its columns that `along` adds up, the residuals; the gradient."""
         outputs = network()  # of its own for each loss: a gradient looks at all that follows its source
         loss = loss(outputs)
-        parts = problem_of_loss(loss, network.variables).rows
+        parts = objective_of_loss(loss, network.variables).rows
         roots = [tf.gradients(rows, outputs, tf.ones_like(rows) * along)[0] for rows, _ in parts]
         return roots, [residual for _, residual in parts], tf.gradients(loss, outputs)[0]
 

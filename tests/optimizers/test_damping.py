@@ -19,7 +19,7 @@ from tfjac.optimizers import (
     least_squares,
 )
 from tfjac.optimizers.damping import Proposal, Verdict, get_damping
-from tfjac.optimizers.steps.scaling import get_scaling
+from tfjac.optimizers.damping.scaling import get_scaling
 
 EPS = np.finfo(np.float64).eps
 ONE = tf.constant(1.0, tf.float64)

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from tests.optimizers.gauss_newton import rows_of_jacobian
 from tfjac.optimizers import LeastSquaresProblem, least_squares
-from tfjac.optimizers.linearisation import Columns, StackedJacobian
-from tfjac.optimizers.linearisation.stacked import ZeroRows
-from tfjac.optimizers.problem.residuals import problem_of_residuals
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.linear_model import StackedJacobian
+from tfjac.optimizers.linear_model.stacked import ZeroRows
+from tfjac.optimizers.objective.residuals import objective_of_residuals
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
@@ -95,7 +96,7 @@ CASES = [
 def kernel_of(residuals, variables, scales, jit_compile=False):
     @tf.function(jit_compile=jit_compile, autograph=False)
     def kernel():
-        return problem_of_residuals(residuals(), variables).linearise().kernel(tf.constant(scales))
+        return objective_of_residuals(residuals(), variables).linearise().kernel(tf.constant(scales))
 
     return kernel(), kernel.get_concrete_function().graph
 
@@ -140,7 +141,7 @@ def test_open_numbers_of_examples():
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float64)] * 2)
     def kernel(x, y):
-        problem = problem_of_residuals([model(x), 3 * model(y)[:, 0]], values_of(model))
+        problem = objective_of_residuals([model(x), 3 * model(y)[:, 0]], values_of(model))
         return problem.linearise().kernel(tf.ones([4], tf.float64))
 
     for n, k in ((9, 11), (1, 4), (5, 0)):
@@ -168,7 +169,7 @@ def test_outputs_of_one_input_are_one_block():
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float64)] + [tf.TensorSpec([None, 2], tf.float64)] * 2)
     def operators(x, y, z):
         outputs = [model(x) - y, tf.tanh(model(x + 1)) * z, model(y @ np.ones((2, 4)))]
-        problem = problem_of_residuals(outputs, values_of(model))
+        problem = objective_of_residuals(outputs, values_of(model))
         return [operator.to_dense() for operator in problem.linearise().jacobian.operators]
 
     assert len(operators(X[:7], X[:7, :2], X[:7, :2])) == 1

@@ -7,7 +7,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from tfjac.optimizers import LeastSquaresProblem, LeastSquaresResult, NielsenDamping, Report, Status, least_squares
-from tfjac.optimizers.minimisation.convergence import Tolerances, status_after
+from tfjac.optimizers.loop.converge import Tolerances, status_after
 
 T = np.linspace(0, 4, 30)
 Y = 3.0 * np.exp(-0.7 * T) + 0.2 * np.cos(5 * T)
@@ -179,7 +179,7 @@ def test_covariance_that_is_not_determined():
 def test_a_short_step_that_promises_much_is_no_convergence():
     """A variable that runs away makes every step look short next to it."""
 
-    def status(predicted, held=0.0, ratio=0.5):
+    def status(predicted, held=0.0, ratio=0.5, cosine=0.01):
         numbers = {name: tf.constant(0.5, tf.float64) for name in Report._fields}
         report = Report(**numbers)._replace(
             status=tf.constant(int(Status.RUNNING)),
@@ -187,6 +187,7 @@ def test_a_short_step_that_promises_much_is_no_convergence():
             step_length=tf.constant(1.0, tf.float64),
             held=tf.constant(held, tf.float64),
             ratio=tf.constant(ratio, tf.float64),
+            cosine=tf.constant(cosine, tf.float64),
             length=tf.constant(1e6, tf.float64),
         )
         return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
@@ -195,6 +196,7 @@ def test_a_short_step_that_promises_much_is_no_convergence():
     assert status(predicted=1e-5) == Status.STEP_TOLERANCE
     assert status(predicted=1e-5, held=0.9e-5) == Status.STEP_TOLERANCE, "it did not do as it promised"
     assert status(predicted=1e-5, held=0.9e-5, ratio=1.0) == Status.RUNNING, "longer steps are to come"
+    assert status(predicted=1e-5, held=0.9e-5, cosine=0.1) == Status.RUNNING, "one parameter alone would gain more"
 
 
 def test_no_convergence_in_the_steep_part_of_a_valley():

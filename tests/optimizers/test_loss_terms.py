@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.optimizers import LevenbergMarquardt, NotASumOfSquares
-from tfjac.optimizers.problem.residuals import problem_of_loss
+from tfjac.optimizers.objective.residuals import objective_of_loss
 
 layers = keras.layers
 RNG = np.random.default_rng(3)
@@ -25,7 +25,7 @@ class Spy(LevenbergMarquardt):
 
     def apply(self, grads, trainable_variables=None):
         loss = self._loss_of_trace.take()
-        problem = problem_of_loss(loss, self._variables_of_step(trainable_variables))
+        problem = objective_of_loss(loss, self._variables_of_step(trainable_variables))
         linearisation = problem.linearise()
         self.prior = problem.prior
         self.seen[0].assign(problem.columns.flatten([tf.convert_to_tensor(g) for g in grads]))

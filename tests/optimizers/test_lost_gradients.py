@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.optimizers.gauss_newton import damped_step, first_step
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt, least_squares
-from tfjac.optimizers.problem.residuals import problem_of_loss
+from tfjac.optimizers.objective.residuals import objective_of_loss
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -45,7 +45,7 @@ def said_of(loss):
 
     @tf.function(autograph=False)
     def trace():
-        return problem_of_loss(loss(Y, tf.tanh(X @ weight)), [weight]).cost
+        return objective_of_loss(loss(Y, tf.tanh(X @ weight)), [weight]).cost
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

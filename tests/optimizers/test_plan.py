@@ -10,7 +10,7 @@ import tensorflow as tf
 import tfjac
 from tfjac.optimizers import AutoSolver, LeastSquaresProblem, LevenbergMarquardt
 from tfjac.optimizers.solvers.plan import plan_of
-from tfjac.optimizers.solvers.sizes import LayerSizes, ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import LayerSizes, ProblemSizes
 
 
 def sizes_of(examples, *layers, is_double=False, prior=True):

@@ -16,8 +16,8 @@ from tfjac.optimizers import (
     NielsenDamping,
     least_squares,
 )
-from tfjac.optimizers.linearisation import Coupled, Elimination
-from tfjac.optimizers.problem.residuals import problem_of_residuals
+from tfjac.optimizers.linear_model import Coupled, Elimination
+from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers.schur_jacobi import SchurJacobi
 
 CAMERAS, POINTS = 4, 15
@@ -136,7 +136,7 @@ def test_preconditioner_is_the_blocks_of_the_complement(rng):
 
     @tf.function(autograph=False)
     def applied():
-        linearisation = problem_of_residuals(pairs(), pairs.variables).linearise()
+        linearisation = objective_of_residuals(pairs(), pairs.variables).linearise()
         coupled = Coupled(linearisation, Elimination.of(linearisation.jacobian))
         others, own = coupled.elimination.split(tf.constant(mass))
         whitened, known = coupled.whitened(coupled.own_gram() + tf.linalg.diag(own))

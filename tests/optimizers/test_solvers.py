@@ -17,8 +17,8 @@ from tfjac.optimizers import (
     QRSolver,
     SVDSolver,
 )
-from tfjac.optimizers.problem.residuals import problem_of_loss
-from tfjac.optimizers.solvers.sizes import LayerSizes, ProblemSizes
+from tfjac.optimizers.objective.residuals import objective_of_loss
+from tfjac.optimizers.solvers.problem_sizes import LayerSizes, ProblemSizes
 
 EXACT = [CholeskySolver(), KernelSolver(), QRSolver(), SVDSolver()]
 DAMPINGS = [1e-6, 0.1]
@@ -73,7 +73,7 @@ class Linear:
 
         @tf.function(jit_compile=jit_compile, autograph=False)
         def run():
-            system = solver.prepare(problem_of_loss(self.loss(), [self.a, self.b]).linearise())
+            system = solver.prepare(objective_of_loss(self.loss(), [self.a, self.b]).linearise())
             scale = system.simplify(tf.constant(scaling))
             solve = system.solver(scale)
             steps = [solve(tf.constant(damping, tf.float64)) for damping in dampings]
@@ -158,7 +158,7 @@ def test_what_auto_chooses(case):
 
     @tf.function(input_signature=[tf.TensorSpec([examples, weight.shape[0]], dtype)], autograph=False)
     def trace(x):
-        problem = problem_of_loss(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight])
+        problem = objective_of_loss(tf.reduce_sum(tf.square(tf.matmul(x, weight))), [weight])
         chosen.extend(solver.choose(ProblemSizes.of(problem.linearise())).solvers)
 
     trace.get_concrete_function()

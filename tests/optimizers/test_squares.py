@@ -13,7 +13,7 @@ import tensorflow.experimental.numpy as tnp
 
 from tests.optimizers.gauss_newton import damped_step, first_step
 from tfjac.optimizers import NotASumOfSquares, Status
-from tfjac.optimizers.problem.residuals import problem_of_loss
+from tfjac.optimizers.objective.residuals import objective_of_loss
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(6, 3)), RNG.normal(size=(6, 2))
@@ -128,7 +128,7 @@ def found():
         for name, guise in {**GUISES, **{name: guise for name, (guise, _) in REFUSED.items()}}.items():
             try:
                 loss = tf.cast(guise(error()), tf.float64)
-                residuals[name] = (loss, [r for _, r in problem_of_loss(loss, VARIABLES).rows])
+                residuals[name] = (loss, [r for _, r in objective_of_loss(loss, VARIABLES).rows])
             except ValueError as caught:
                 raised[name] = caught
         return residuals
@@ -196,7 +196,7 @@ def test_a_squared_norm_of_a_variable_is_a_prior():
     @tf.function(autograph=False)
     def trace():
         loss = tf.reduce_sum(error() ** 2) + 0.3 * tf.norm(VARIABLES[0]) ** 2
-        found["problem"] = problem = problem_of_loss(loss, VARIABLES)
+        found["problem"] = problem = objective_of_loss(loss, VARIABLES)
         return problem.prior.precision, problem.prior.gradient
 
     precision, gradient = trace()
@@ -210,7 +210,7 @@ def test_an_open_batch():
     def trace(x):
         e = tf.tanh(tf.matmul(x, VARIABLES[0])) @ VARIABLES[1]
         losses = [tf.norm(e) ** 2, tf.tensordot(e, e, 2), tf.einsum("ij,ij->", e, e), tf.reduce_sum(e * e)]
-        return [problem_of_loss(loss, VARIABLES).linearise().gram_and_gradient() for loss in losses]
+        return [objective_of_loss(loss, VARIABLES).linearise().gram_and_gradient() for loss in losses]
 
     *guises, plain = trace(X)
     for ours in guises:
@@ -230,6 +230,6 @@ def test_an_open_batch():
 def test_what_is_one_residual_though_a_sum_of_squares_is_within_is_pointed_out(loss, words):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tf.function(lambda: problem_of_loss(loss(error()), VARIABLES).cost, autograph=False).get_concrete_function()
+        tf.function(lambda: objective_of_loss(loss(error()), VARIABLES).cost, autograph=False).get_concrete_function()
     said = [str(warning.message) for warning in caught if "tfjac" in str(warning.message)]
     assert len(said) == bool(words) and all(words in message for message in said)

@@ -150,6 +150,37 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path):
         other.solve(np.array([1.0, 3.0]))
 
 
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_checkpoint_that_has_converged_is_refused_for_other_residuals(tmp_path, window):
+    file, away = tmp_path / "run", tf.constant([0.0, 0.1], tf.float64)
+    X.assign([3.0, 3.0])
+    bent = lambda: tf.concat([rosenbrock(X), X], axis=0)  # noqa: E731
+    ended = least_squares(bent, X, checkpoint=file, window=window)
+    assert ended.status.converged
+    for other in (lambda: bent() * (1 + away[1]), lambda: bent()[:3], lambda: rosenbrock(X)):
+        X.assign(START)
+        with pytest.raises(ValueError, match=r"checkpoint is of (other residuals|another problem).*Received: "):
+            least_squares(other, X, checkpoint=file, window=window)
+        assert X.numpy().tolist() == START
+    again = least_squares(bent, X, checkpoint=file, window=window)
+    assert again.x.tobytes() == ended.x.tobytes() and (again.steps, again.jacobians) == (ended.steps, ended.jacobians)
+
+
+def test_a_checkpoint_knows_its_equations_again_wherever_the_variables_are(tmp_path):
+    """Given as a function, they are read off its Jacobian."""
+    equation = lambda x: 0.7 * x[0] + 0.3 * x[1] ** 2 / x[1] - 2.2 * away  # noqa: E731
+    away, file = tf.Variable(1.1, dtype=tf.float64), tmp_path / "run"
+    for place in np.random.default_rng(0).normal(size=[12, 2]) * 30:
+        X.assign(START)
+        least_squares(lambda: rosenbrock(X), X, 2, equality=equation, checkpoint=file)
+        X.assign(place)
+        result = least_squares(lambda: rosenbrock(X), X, equality=equation, checkpoint=file)
+        np.testing.assert_allclose(0.7 * result.x[0] + 0.3 * result.x[1], 2.2 * 1.1, rtol=1e-14)
+    X.assign(START)
+    with pytest.raises(ValueError, match="checkpoint is of another problem"):
+        least_squares(lambda: rosenbrock(X), X, equality=lambda x: equation(x) + 1e-9, checkpoint=file)
+
+
 def test_a_checkpoint_that_cannot_be_written_at_all_is_refused_before_the_first_step(tmp_path):
     for path, error in ((tmp_path / "none" / "run", FileNotFoundError), (tmp_path, IsADirectoryError), ("", OSError)):
         with pytest.raises(error, match=r"checkpoint must be the path of a file .*Received: checkpoint="):
@@ -160,7 +191,7 @@ def test_a_checkpoint_that_cannot_be_written_at_all_is_refused_before_the_first_
 
 def test_nothing_is_lost_where_the_disk_is_full(tmp_path, monkeypatch):
     """Neither the run, nor the checkpoint that there is."""
-    monkeypatch.setattr("tfjac.optimizers.minimisation.checkpoints.EVERY", 0.0)
+    monkeypatch.setattr("tfjac.optimizers.fitting.checkpoints.EVERY", 0.0)
     file, whole = tmp_path / "run", fit()
     fit(max_steps=3, checkpoint=file)
     before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)

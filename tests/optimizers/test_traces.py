@@ -20,15 +20,15 @@ import tensorflow as tf
 import tfjac
 from tests.optimizers.data_places import NEW, OLD, PLACES, Box
 from tfjac.optimizers import LevenbergMarquardt, NielsenDamping
+from tfjac.optimizers.fitting import traced
 from tfjac.optimizers.keras import levenberg_marquardt
-from tfjac.optimizers.minimisation import minimiser
 
 
 @pytest.fixture
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((minimiser, "Minimisation"), (levenberg_marquardt, "take_step")):
+    for module, name in ((traced, "Iteration"), (levenberg_marquardt, "take_step")):
         original = getattr(module, name)
         counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
@@ -217,7 +217,7 @@ def test_functions_and_variables_are_not_kept_alive():
 @pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""
-    b, kept = start(), importlib.import_module("tfjac.optimizers.least_squares")._TRACES
+    b, kept = start(), importlib.import_module("tfjac.optimizers.fitting.least_squares")._TRACES
     assert kept._size < 10
     monkeypatch.setattr(kept, "_size", 1)
 

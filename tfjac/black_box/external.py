@@ -7,9 +7,9 @@ import tensorflow as tf
 from tfjac.black_box.estimators import Estimator, get_estimator
 from tfjac.black_box.evaluation import Evaluation
 from tfjac.black_box.measurement import ON_FAILURE, Calling, Counts, Measurement
+from tfjac.black_box.nested_calls import NestedFunctions
 from tfjac.black_box.operation import Operation
 from tfjac.black_box.results import Results
-from tfjac.black_box.users import UsersFunctions
 from tfjac.graph import as_tf_variable
 
 _UFUNC = "numpy_ufunc"
@@ -112,7 +112,7 @@ class _Parts:
         self.options, self._name, self._argnums = options, name, argnums
         self._estimator = None if given else get_estimator(gradient)
         self._results = Results(output_shape, name, per_example)
-        self._users = UsersFunctions(function, gradient if given else None, self._results, name)
+        self._users = NestedFunctions(function, gradient if given else None, self._results, name)
         measurement = Measurement(self._users.values, self._results.flatten, calling, name)
         of_gradient = Measurement(self._users.gradients, self._users.listed, calling, f"the gradient of {name}")
         self._measurements = [measurement, of_gradient] if given else [measurement]

@@ -1,4 +1,4 @@
-"""The one file that touches non-public TensorFlow (`tensorflow.python`).
+"""The one file that imports non-public TensorFlow (`tensorflow.python`).
 
 Every function here says which private thing it stands for and why no public one serves, so that a new TensorFlow
 release can be followed by reading one page. Checked on TensorFlow 2.21.

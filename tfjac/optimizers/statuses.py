@@ -31,7 +31,10 @@ class Status(enum.IntEnum):
     """
 
     COST_TOLERANCE = 4
-    """Converged: the actual and the predicted reduction of the cost are both below `ftol` times the cost."""
+    """Converged: the actual and the predicted reduction of the cost are both below `ftol` times the cost.
+
+    Or no step lowers the cost, and the cost is zero but for rounding.
+    """
 
     STEP_TOLERANCE = 5
     """Converged: the last accepted step is shorter than `xtol` times the variables."""
@@ -80,7 +83,9 @@ _MESSAGES = {
     Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
     Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables (or a weight is negative).",
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
-    Status.COST_TOLERANCE: "Converged: actual and predicted reduction of the cost are below ftol times the cost.",
+    Status.COST_TOLERANCE: (
+        "Converged: actual and predicted reduction of the cost are below ftol times the cost, or it is mere rounding."
+    ),
     Status.STEP_TOLERANCE: "Converged: the last step is shorter than xtol times the variables.",
     Status.MAX_STEPS: "Stopped after max_steps steps, before any tolerance was met.",
     Status.STALLED: "Stopped: no step lowers the cost, up to the largest damping.",

@@ -1,4 +1,4 @@
-"""From results and variables in a graph to one factor per variable: the way of DESIGN section 5, step by step."""
+"""From results and variables in a graph to one factor per variable: inline, find the uses, apply rules."""
 
 import warnings
 

@@ -1,10 +1,10 @@
 """Dampings: how λ is chosen, lowered after success and raised after failure."""
 
+from tfjac.arguments import resolve
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.optimizers.damping.multiplicative import MultiplicativeDamping
 from tfjac.optimizers.damping.nielsen import NielsenDamping
 from tfjac.optimizers.damping.trust_region import TrustRegionDamping
-from tfjac.optimizers.options import resolve
 
 __all__ = [
     "Damping",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive
+from tfjac.arguments import positive
 
 
 class Proposal(NamedTuple):
@@ -57,13 +57,13 @@ class Damping(abc.ABC):
             lost in the rounding of JᵀJ; above, the step is lost in the rounding of the variables).
     """
 
-    state_names = ()
+    state_names: tuple[str, ...] = ()
     """Names of the scalars of the state, the damping among them."""
 
     def __init__(self, minimum=None, maximum=None):
         self.minimum = None if minimum is None else positive("minimum", minimum)
         self.maximum = None if maximum is None else positive("maximum", maximum)
-        if None not in (self.minimum, self.maximum) and not self.minimum < self.maximum:
+        if self.minimum is not None and self.maximum is not None and not self.minimum < self.maximum:
             raise ValueError(f"minimum must be below maximum. Received: minimum={minimum}, maximum={maximum}")
 
     @abc.abstractmethod

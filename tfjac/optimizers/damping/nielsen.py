@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
+from tfjac.arguments import positive
 from tfjac.optimizers.damping.base import Damping
-from tfjac.optimizers.options import positive
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import positive
 from tfjac.optimizers.damping.base import Damping, Proposal
-from tfjac.optimizers.options import positive
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 
+from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.minimisation.convergence import status_after, tolerances
-from tfjac.optimizers.options import positive_integer
+from tfjac.optimizers.loop.converge import status_after, tolerances
 from tfjac.optimizers.statuses import Status
 
 
@@ -18,8 +18,7 @@ class StepMonitor(keras.callbacks.Callback):
     regularisation there are `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to
     see its logs; History always comes last.
 
-    With `gram_batches="epoch"` it tells the optimizer of epochs, so that windows are these also where a `fit` was cut
-    short before, or is on other data.
+    With `gram_batches="epoch"` it tells the optimizer of epochs, which nobody else does.
 
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.problem.variables import variable_name
-from tfjac.optimizers.steps.bounds import Box
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.variables import variable_name
 
 
 def into_bounds(variables):
@@ -20,7 +20,7 @@ def into_bounds(variables):
     """
     for variable in variables:
         constraint = getattr(variable, "constraint", None)
-        if _is_bound(constraint):
+        if constraint is not None and _is_bound(constraint):
             variable.assign(constraint(variable.value))
         elif constraint is not None:
             warnings.warn(

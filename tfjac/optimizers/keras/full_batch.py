@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive_integer
+from tfjac.arguments import positive_integer
 
 
 def full_batch(x, y=None, sample_weight=None, *, steps=1):

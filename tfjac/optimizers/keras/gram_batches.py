@@ -1,19 +1,17 @@
 """`gram_batches` and `gram_decay` in the Keras optimizer: what goes with them, and which batches an epoch has."""
 
 import warnings
-import weakref
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.arguments import positive, positive_integer
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.keras.fitting import callbacks_of_fit
-from tfjac.optimizers.keras.refusals import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
-from tfjac.optimizers.linearisation import Columns
-from tfjac.optimizers.options import positive, positive_integer
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.execution.streamed.recursion import Memory
+from tfjac.optimizers.execution.streamed.windows import Windows
+from tfjac.optimizers.keras.arguments import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
-from tfjac.optimizers.streaming.recursion import Memory
-from tfjac.optimizers.streaming.windows import Windows
 
 EPOCH = "epoch"
 
@@ -128,61 +126,53 @@ class GramBatches:
     """
 
     def __init__(self, add, variables, method, state, batches):
-        self._by_epoch, self._fit = batches == EPOCH, None
+        self._by_epoch, self._told = batches == EPOCH, False
         dtype = as_tf_variable(variables[0]).dtype
         length = 0 if self._by_epoch else batches
         self._windows = Windows(add, Columns(variables), dtype, method, state, length)
 
     def take(self, loss, variables, verify):
-        """Take a batch, as `Windows.take` does; with "epoch", learn first of the `fit` that is tracing it."""
-        if self._by_epoch:
-            self._begin_fit()
-        return self._windows.take(loss, variables, verify)
-
-    def _begin_fit(self):
-        """Let a window be an epoch of the `fit` that is calling, and begin one where that is another than before.
+        """Take a batch, as `Windows.take` does.
 
         Raises:
-            ValueError: where no `fit` is calling, or it does not know yet how many batches its epochs have.
+            ValueError: with "epoch", where nobody has said how many batches an epoch has.
         """
-        callbacks = callbacks_of_fit()
-        steps = None if callbacks is None else callbacks.params.get("steps")
-        if steps is None:
-            found = "no fit that is calling" if callbacks is None else "a fit that does not know how long an epoch is"
-            raise ValueError(
-                "gram_batches='epoch' needs to know how many batches an epoch has: pass steps_per_epoch to fit, or "
-                "data.apply(tf.data.experimental.assert_cardinality(...)), or the number itself as gram_batches. "
-                f"Received: {found}"
-            )
-        if self._fit is None or self._fit() is not callbacks:
-            self._fit = weakref.ref(callbacks)
-            self._windows.forget()
-        self._windows.set_length(steps)
+        if self._by_epoch and not self._told:
+            raise ValueError(_UNTOLD + "Received: a batch of an epoch of unknown length")
+        return self._windows.take(loss, variables, verify)
 
     def begin_epoch(self, steps):
         """With "epoch", begin a window of so many batches, of which a callback tells; None where it does not know."""
-        if self._by_epoch and steps:
-            if self._windows.sums.batches:
-                self._windows.forget()
-            self._windows.set_length(steps)
-
-    def end_fit(self):
-        """Say, at the end of a `fit`, where windows were not its epochs, and forget what does not fill one."""
         if not self._by_epoch:
             return
-        callbacks = callbacks_of_fit()
-        steps = None if callbacks is None else callbacks.params.get("steps")
-        batches, length = self._windows.sums.batches, self._windows.length
-        if batches or (steps and steps != length):
+        if not steps:
+            raise ValueError(
+                "gram_batches='epoch' needs to know how many batches an epoch has: pass steps_per_epoch to fit, or "
+                "data.apply(tf.data.experimental.assert_cardinality(...)), or the number itself as gram_batches. "
+                "Received: a fit that does not know how long an epoch is"
+            )
+        if self._windows.sums.batches:
+            self._windows.forget()
+        self._windows.set_length(steps)
+        self._told = True
+
+    def end_fit(self):
+        """Say, at the end of a `fit`, if nobody told of its epochs, and forget what does not fill a window."""
+        if not self._by_epoch:
+            return
+        if not self._told:
+            received = f"Received: windows of {self._windows.length} batches, {self._windows.sums.batches} left over"
             warnings.warn(
-                "tfjac: gram_batches='epoch' took windows that were not the epochs of this fit, as Keras says only "
-                "once, when it traces, how long these are: each step was judged rightly, on the batches of its window. "
-                "Compile the model again before a fit on other data, or after one that was cut short, or pass "
-                "callbacks=[tfjac.callbacks.StepMonitor()], which tells of epochs. Received: "
-                f"windows of {length} batches, epochs of {steps}, {batches} batches left over",
+                "tfjac: windows were those of an earlier fit, each step judged rightly on the batches of its window. "
+                f"{_UNTOLD}{received}",
                 UserWarning,
                 stacklevel=3,
             )
         self._windows.forget()
-        if steps:
-            self._windows.set_length(steps)
+        self._told = False
+
+
+_UNTOLD = (
+    "gram_batches='epoch' is told of epochs by a callback: pass callbacks=[tfjac.callbacks.StepMonitor()] to fit, or "
+    "Convergence(), or the number of batches itself as gram_batches. "
+)

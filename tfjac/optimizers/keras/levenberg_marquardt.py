@@ -1,50 +1,46 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
 import inspect
-from functools import partial
 
 import keras
 import tensorflow as tf
 
+from tfjac.arguments import choice, positive_integer
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
-from tfjac.optimizers.damping import get_damping
-from tfjac.optimizers.keras.configuration import deserialized, serialized
-from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
-from tfjac.optimizers.keras.gram_batches import GramOptions
-from tfjac.optimizers.keras.readings import Readings
-from tfjac.optimizers.keras.refusals import (
+from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
+from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
+from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
-    check_callbacks,
     check_tracing,
     check_trainable,
+    deserialized,
     refuse_constraints,
     refuse_learning_rate,
     refuse_options,
+    serialized,
 )
+from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
+from tfjac.optimizers.keras.diagnostics import StepDiagnostics
+from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.state import StateVariables
-from tfjac.optimizers.options import choice, positive, positive_integer, recipe
-from tfjac.optimizers.problem.residuals import inlined, problem_of_loss, problem_of_residuals
-from tfjac.optimizers.problem.variables import checked_variables, variable_name
-from tfjac.optimizers.replicas import check_strategy, has_replicas, joined, on_all_replicas
+from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
+from tfjac.optimizers.loop.method import Method, recipe
+from tfjac.optimizers.loop.step import Restrictions, take_step
+from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import plan_of
-from tfjac.optimizers.solvers.widened import checked_gram_dtype
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.acceleration import get_acceleration
-from tfjac.optimizers.steps.evidence import first_precisions, take_regularised_step
-from tfjac.optimizers.steps.records import Method
-from tfjac.optimizers.steps.scaling import get_scaling
-from tfjac.optimizers.steps.step import take_step
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
+from tfjac.optimizers.variables import checked_variables, variable_name
 
 _GOING_ON = (Status.RUNNING, Status.REJECTED)
 """After these, another step on the same loss may lower it."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
-class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
+class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares, or of convex functions, that the loss is.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
@@ -75,11 +71,12 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
         gram_batches: for data larger than memory: how many batches make up one step, or `"epoch"` for all of an epoch
-            of `fit`. JᵀJ, Jᵀr and the loss are summed up over them, which equals the step of the full batch to
-            rounding; memory does not depend on the number of examples. Each pass over the data judges one step and
-            prepares the next, and the weights are at every moment the best found: so one attempt is a pass of its own,
-            and max_attempts has no part in it. For losses that are means or sums over examples, with regularisers.
-            Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
+            of `fit`, of which `callbacks.StepMonitor()` or `callbacks.Convergence()` tells. JᵀJ, Jᵀr and the loss are
+            summed up over them, which equals the step of the full batch to rounding; memory does not depend on the
+            number of examples. Each pass over the data judges one step and prepares the next, and the weights are at
+            every moment the best found: so one attempt is a pass of its own, and max_attempts has no part in it. For
+            losses that are means or sums over examples, with regularisers. Needs `"cholesky"`, and memory for some four
+            matrices of the size of JᵀJ.
         gram_decay: for streams that never end: β between 0 and 1 to remember JᵀJ and Jᵀr of earlier batches, which fade
             by β with every batch: each counts like the one before it, whatever its size. About 1/(1−β) batches are
             remembered. Recursive least squares with forgetting, or the extended Kalman filter of the weights; see
@@ -130,17 +127,9 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
-        solver_object = get_solver(solver)
-        self._method = Method(
-            get_damping(damping),
-            get_scaling(scaling),
-            solver_object.factoring() if self._regularization else solver_object,
-            positive_integer("max_attempts", max_attempts),
-            positive("min_gain", min_gain, below=1),
-            checked_gram_dtype(gram_dtype),
-            acceleration=get_acceleration(acceleration),
-            evidence=self._regularization is not None,
-        )
+        evidence = self._regularization is not None
+        parts = (damping, scaling, solver)
+        self._method = Method.of(*parts, max_attempts, min_gain, gram_dtype, acceleration, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._grams, self._summing, self._memory = GramOptions.of(gram_batches, gram_decay), None, None
         self._method = self._grams.method(self._method, self._steps_per_batch)
@@ -148,7 +137,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
         self._loss_of_trace, self._sizes = LossOfTrace(), None
-        self._traces = TraceCache()
+        self._traces, self._told_of_epoch, self._epoch = TraceCache(), False, None
 
     # -------------------------------------------------------------- state
 
@@ -164,6 +153,8 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
         self._summing, self._memory = self._grams.made(self._add_state, variables, self._method, self._state)
+        if self._summing is not None and self._told_of_epoch:
+            self._summing.begin_epoch(self._epoch)
 
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer's own, of zeros."""
@@ -179,6 +170,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
 
     def begin_epoch(self, steps):
         """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where nobody knows."""
+        self._told_of_epoch, self._epoch = True, steps
         if self._summing is not None:
             self._summing.begin_epoch(steps)
 
@@ -201,46 +193,45 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):
-            on_all_replicas(partial(self._advance_on_losses, variables), variables, (loss, gradients))
+            on_what_is_computed(self._advance_on_losses, variables, (loss, gradients))
 
-    def _advance_on_losses(self, variables, replicas):
-        """Take the steps of a batch on the sum of the losses of all replicas."""
-        check_callbacks()
+    def _advance_on_losses(self, computed):
+        """Take the steps of a batch on its loss, or on the sum of those of all replicas."""
         if self._summing is not None:
-            return self._sum_up(replicas)
+            return self._sum_up(self._summing, computed)
         if self._steps_per_batch > 1:
-            return self._advance_repeatedly(variables, replicas)
+            return self._advance_repeatedly(computed)
 
-        def problem(tensors, copies):
+        def objective(tensors, variables):
             loss, gradients = tensors
-            return problem_of_loss(loss, copies, gradients, self._verify)
+            return objective_of_loss(loss, variables, gradients, self._verify)
 
-        self._advance(joined(replicas, problem, variables))
+        self._advance(computed.objective(objective))
 
-    def _sum_up(self, replicas):
+    def _sum_up(self, summing, computed):
         """Add a batch to the sums that steps are solved with, and take them where they are complete."""
-        if len(replicas) > 1:
+        if not isinstance(computed, OneDevice):
             raise ValueError(
                 "gram_batches sums up batches of one device; a batch that several replicas share is summed as it is. "
-                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and {len(replicas)} replicas"
+                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and several replicas"
             )
-        loss, _ = replicas[0].tensors
-        steps, self._sizes = self._summing.take(loss, replicas[0].variables, self._verify)
+        loss, _ = computed.tensors
+        steps, self._sizes = summing.take(loss, computed.variables, self._verify)
         self._iterations.value.assign_add(steps)
 
-    def _advance_repeatedly(self, variables, replicas):
+    def _advance_repeatedly(self, computed):
         """Take steps on the same loss, each on its graph with the variables as they are by then."""
-        replicas = [each._replace(tensors=inlined(each.tensors[0], each.variables)[0]) for each in replicas]
+        computed = computed.mapped(lambda tensors, variables: inlined(tensors[0], variables)[0])
 
         def unfinished(count, status):
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
-        def problem(loss, copies):
-            (here,) = replay([loss], reread=copies)
-            return problem_of_loss(here, copies, verify=self._verify)
+        def objective(loss, variables):
+            (here,) = replay([loss], reread=variables)
+            return objective_of_loss(here, variables, verify=self._verify)
 
         def step(count, _):
-            return count + 1, self._advance(joined(replicas, problem, variables)).status
+            return count + 1, self._advance(computed.objective(objective)).status
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
@@ -271,12 +262,13 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
-        def problem(tensors, copies):
-            return problem_of_residuals(tensors, copies, self._verify)
+        def step_on(computed):
+            return self._advance(
+                computed.objective(lambda tensors, copies: objective_of_residuals(tensors, copies, self._verify))
+            )
 
         def advance(tensors):
-            step = lambda replicas: self._advance(joined(replicas, problem, variables))  # noqa: E731
-            return on_all_replicas(step, variables, tensors)
+            return on_what_is_computed(step_on, variables, tensors)
 
         if not tf.executing_eagerly():
             return advance(called(residuals, variables, args, is_part=has_replicas()))
@@ -290,22 +282,22 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         trace = self._traces.get(traced, variables, options, trace)
         return trace(*traced.data(args))
 
-    def _advance(self, problem):
+    def _advance(self, objective):
         state = self._state.read()
         if self._method.evidence:
-            self._state.write_precisions(first_precisions(problem, self._state.read_precisions()))
+            self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
-            precisions, state, report = take_regularised_step(problem, precisions, state, self._method)
+            precisions, step = take_regularised_step(objective, precisions, state, self._method)
             self._state.write_precisions(precisions)
         elif self._memory is not None:
-            state, report = self._memory.take_step(problem, state, self._method)
+            step = self._memory.take_step(objective, state, self._method)
         else:
-            state, report = take_step(problem, state, self._method, box_of_constraints(problem.variables))
-        self._sizes = problem.sizes
-        self._state.write_state(state)
-        self._state.write_report(report)
+            step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
+        self._sizes = step.sizes
+        self._state.write_state(step.state)
+        self._state.write_report(step.report)
         self._iterations.value.assign_add(1)
-        return report
+        return step.report
 
     def _variables_of_step(self, variables):
         """Return the variables the optimizer was built for, building it if this is the first call."""

@@ -3,9 +3,9 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import resolve
-from tfjac.optimizers.problem.declared import register_curvature
-from tfjac.optimizers.problem.robust import LOSSES
+from tfjac.arguments import resolve
+from tfjac.optimizers.objective.declared import register_curvature
+from tfjac.optimizers.objective.robust import LOSSES
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -20,7 +20,7 @@ class RobustError(keras.losses.Loss):
 
     Args:
         loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, or `"geman_mcclure"`: the ρ of
-            `tfjac.optimizers.problem.robust`.
+            `tfjac.optimizers.objective.robust`.
         scale: c, about where an error becomes an outlier, a positive number.
         reduction, name, dtype: as for every Keras loss.
 

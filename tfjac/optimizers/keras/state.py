@@ -4,10 +4,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.loop.bayesian import Precisions
+from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.statuses import Status
-from tfjac.optimizers.steps.evidence import Precisions
-from tfjac.optimizers.steps.records import Report, State
 
 _COUNTS = ("attempts", "status", "solver")
 _NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.results.parameters import active_sides, parameter_names
+from tfjac.optimizers.results.summary import active_sides, parameter_names
 from tfjac.optimizers.statuses import Status
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import positive
 from tfjac.graph import call_converted, quiet_function
 from tfjac.jacobians import jacobian
-from tfjac.optimizers.options import positive
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
-from tfjac.optimizers.linearisation.elimination import is_read_by_rows
-from tfjac.optimizers.problem.residuals import problem_of_residuals
-from tfjac.optimizers.problem.robust import losses_of
+from tfjac.optimizers.linear_model.elimination import is_read_by_rows
+from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.objective.robust import losses_of
 
 
 class FrozenModel:
@@ -59,7 +59,7 @@ class FrozenModel:
         with self._lock, tf.init_scope():
             if compute not in self._traces:
                 self._traces[compute] = self._traced(compute)
-            for variable, value in zip(self._variables, values):
+            for variable, value in zip(self._variables or (), values):
                 variable.assign(value)
             return self._traces[compute](*data, *drawn)
 
@@ -74,22 +74,22 @@ class FrozenModel:
         def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]
             tensors = residuals.place(data, drawn, handles)
-            return compute(tensors, problem_of_residuals(tensors, moved))
+            return compute(tensors, objective_of_residuals(tensors, moved))
 
         trace = tf.function(linearised, autograph=False)
         return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
 
-    def _dense(self, tensors, problem):
-        linearisation = problem.linearise()
+    def _dense(self, tensors, objective):
+        linearisation = objective.linearise()
         jacobian, residual = linearisation.jacobian.to_dense(), linearisation.residual
         if len(tensors) > 1:
-            order = tf.argsort(problem.places_of_rows())
+            order = tf.argsort(objective.places_of_rows())
             jacobian, residual = tf.gather(jacobian, order), tf.gather(residual, order)
         return jacobian, residual, self._influence(tensors)
 
     @staticmethod
-    def _of_rows(tensors, problem):
-        linearisation = problem.linearise()
+    def _of_rows(tensors, objective):
+        linearisation = objective.linearise()
         factors = linearisation.jacobian.factors()
         return [row_grams(own) if is_read_by_rows(own) else tf.zeros([0], linearisation.dtype) for own in factors]
 

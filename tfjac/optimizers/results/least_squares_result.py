@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.minimisation.history import History
-from tfjac.optimizers.options import positive
-from tfjac.optimizers.results.determined import undetermined_rows
-from tfjac.optimizers.results.normals import normals_of
-from tfjac.optimizers.results.parameters import active_sides, parameter_names
+from tfjac.arguments import positive
+from tfjac.optimizers.results.history import History
+from tfjac.optimizers.results.manifold_normals import normals_of
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
-from tfjac.optimizers.results.summary import summary_of
+from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
+from tfjac.optimizers.results.undetermined_rows import undetermined_rows
 from tfjac.optimizers.statuses import Status
 
 _LARGEST = 2**33
@@ -67,7 +66,7 @@ class LeastSquaresResult:
             frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
         """
-        outcome, square = run.progress.outcome, float(run.setting.unit) ** 2
+        outcome, square = run.progress.outcome, float(run.invariants.unit) ** 2
         return cls(
             x=run.x,
             cost=float(outcome.cost) * square,
@@ -78,7 +77,7 @@ class LeastSquaresResult:
             jacobians=int(outcome.jacobians),
             damping=float(outcome.damping),
             history=run.history,
-            num_residuals=int(run.setting.number),
+            num_residuals=int(run.invariants.number),
             names=tuple(run.names),
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _frozen=frozen,

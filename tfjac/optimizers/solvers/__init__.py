@@ -1,6 +1,6 @@
 """Linear solvers of the damped normal equations (JᵀJ + λD + Λ) p = −g."""
 
-from tfjac.optimizers.options import resolve
+from tfjac.arguments import resolve
 from tfjac.optimizers.solvers.auto import AutoSolver
 from tfjac.optimizers.solvers.base import Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver

@@ -3,15 +3,16 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive
-from tfjac.optimizers.solvers.base import Choice, Solver
+from tfjac.arguments import positive
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.base import Choice, Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
-from tfjac.optimizers.solvers.sizes import ProblemSizes
 from tfjac.optimizers.solvers.sparse import SparseSolver
 
 SMALL = 256
@@ -145,14 +146,16 @@ class AutoSolver(Solver):
             ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if "schur" in costs else -3, 5)
         for name in {"cg", "schur_cg"} & set(costs):
             ranks[name] = _where(PAYS * iterative_effort(costs[name]) <= exact, -2, 2)
-        ranks = [ranks[solver.name] for solver in solvers]
-        return tf.argmin(tf.stack(ranks), output_type=tf.int32) if tf.is_tensor(sizes.rows) else ranks.index(min(ranks))
+        listed = [ranks[solver.name] for solver in solvers]
+        if tf.is_tensor(sizes.rows):
+            return tf.argmin(tf.stack(listed), output_type=tf.int32)
+        return listed.index(min(listed))
 
     def cost(self, sizes):
         """Return the `Cost` of the solver chosen for sizes whose number of rows is known."""
         return self._chosen(sizes).cost(sizes)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Return the system of the solver chosen for a J whose shape the graph fixes."""
         return self._chosen(ProblemSizes.of(linearisation)).prepare(linearisation)
 

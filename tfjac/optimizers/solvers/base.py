@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import LinearModel
+
 
 class System(abc.ABC):
     """The linear system (JᵀJ + λD + Λ) p = −g of one linearisation, for any λ and D.
@@ -14,8 +16,8 @@ class System(abc.ABC):
         diagonal: `[p]`, diag(JᵀJ).
     """
 
-    gradient = None
-    diagonal = None
+    gradient: tf.Tensor
+    diagonal: tf.Tensor
 
     @abc.abstractmethod
     def solver(self, scaling):
@@ -30,6 +32,10 @@ class System(abc.ABC):
     @abc.abstractmethod
     def quadratic(self, step):
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
+
+    def reduction(self, step):
+        """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""
+        return -(tf.tensordot(self.gradient, step, 1) + self.quadratic(step) / 2)
 
     def simplify(self, scaling):
         """Return the D `[p]` that this solver can use in place of `scaling`."""
@@ -46,7 +52,7 @@ class System(abc.ABC):
 class ProductSystem(System):
     """A system that has of JᵀJ its diagonal and its products alone."""
 
-    def __init__(self, linearisation):
+    def __init__(self, linearisation: LinearModel):
         self.linearisation, self.prior = linearisation, linearisation.prior
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
 
@@ -68,14 +74,14 @@ def zeros_unless(solved, step):
 class Solver(abc.ABC):
     """A way to solve (JᵀJ + λD + Λ) p = −g."""
 
-    name = None
+    name: str = ""
     """What the solver is called in the options and in reports."""
 
     takes_sums = False
     """Whether JᵀJ, its products and Jᵀr are all that it works with, which add up over processes, and never rows."""
 
     @abc.abstractmethod
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Return the `System` of a `Linearisation`."""
 
     @abc.abstractmethod

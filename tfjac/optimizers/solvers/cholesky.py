@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System
 from tfjac.optimizers.solvers.effective_parameters import of_gram
 
@@ -24,7 +25,7 @@ class CholeskySolver(Solver):
         p = float(sizes.parameters)
         return Cost(2 * sizes.itemsize * p**2, sizes.gram(), p**3 / 6)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Form JᵀJ and g."""
         gram, gradient = linearisation.gram_and_gradient()
         prior = linearisation.prior

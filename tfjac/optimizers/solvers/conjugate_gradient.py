@@ -3,8 +3,9 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import choice, positive, positive_integer
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
+from tfjac.arguments import choice, positive, positive_integer
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
 
 ITERATIONS = 50
@@ -54,7 +55,7 @@ class ConjugateGradientSolver(Solver):
         memory = sizes.itemsize * (6.0 * sizes.parameters + 2 * sum(sides))
         return Cost(memory, sum(formed), ITERATIONS * iteration + sum(inverted))
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Take g, diag(JᵀJ), and what the preconditioner is made of."""
         return _MatrixFree(self, linearisation)
 
@@ -68,7 +69,7 @@ class ConjugateGradientSolver(Solver):
 
 
 class _MatrixFree(ProductSystem):
-    def __init__(self, options, linearisation):
+    def __init__(self, options, linearisation: LinearModel):
         super().__init__(linearisation)
         self.options = options
         self.preconditioner = Preconditioner(options.preconditioner, linearisation, self.diagonal)

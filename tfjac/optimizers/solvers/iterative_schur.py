@@ -3,9 +3,10 @@
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.linearisation import Coupled
-from tfjac.optimizers.options import choice, positive, positive_integer
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
+from tfjac.arguments import choice, positive, positive_integer
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model import Coupled
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver, conjugate_gradients
 from tfjac.optimizers.solvers.schur import elimination_of
 from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS, SchurJacobi
@@ -49,7 +50,7 @@ class IterativeSchurSolver(Solver):
         memory = products.memory + sizes.itemsize * (own + stay)
         return Cost(memory, products.step + blocks, products.attempt + blocks)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Take g, JᵀJ of the variable that is eliminated, and what the preconditioner is made of."""
         return _ReducedSystem(self, linearisation, elimination_of(linearisation, self.name))
 
@@ -63,7 +64,7 @@ class IterativeSchurSolver(Solver):
 
 
 class _ReducedSystem(ProductSystem):
-    def __init__(self, options, linearisation, elimination):
+    def __init__(self, options, linearisation: LinearModel, elimination):
         super().__init__(linearisation)
         self._options, self._elimination = options, elimination
         self._coupled = Coupled(linearisation, elimination)

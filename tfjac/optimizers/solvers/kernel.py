@@ -4,7 +4,8 @@ import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, zeros_unless
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, zeros_unless
 from tfjac.optimizers.solvers.effective_parameters import of_kernel
 
 
@@ -28,13 +29,13 @@ class KernelSolver(Solver):
         """Return the `Cost`: J·Jᵀ once, (nm)³/6 for each λ."""
         return Cost(2 * sizes.itemsize * sizes.rows**2, sizes.kernel(), sizes.rows**3 / 6)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Take g and diag(JᵀJ); the kernel waits for D."""
         return _Kernel(linearisation)
 
 
 class _Kernel(ProductSystem):
-    def __init__(self, linearisation):
+    def __init__(self, linearisation: LinearModel):
         linearisation.prior.require_one_number_per_variable("solver='kernel'")
         super().__init__(linearisation)
         self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
@@ -46,7 +47,7 @@ class _Kernel(ProductSystem):
         scales = self.columns.averages(scaling)
         if not self.prior.is_zero:
             return lambda damping, residual=None: self._with_prior(damping * scales + self.prior.per_variable, residual)
-        kernel = self.linearisation.kernel(1 / scales)
+        kernel = self.linearisation.jacobian.kernel(1 / scales)
         ones = tf.ones_like(kernel[0])
         inverse = self.columns.spread(1 / scales)
 
@@ -59,7 +60,7 @@ class _Kernel(ProductSystem):
 
     def _with_prior(self, masses, residual):
         """The formula above for M = `masses` `[num_variables]`; with another residual than r, q is zero."""
-        inverse, kernel = self.columns.spread(1 / masses), self.linearisation.kernel(1 / masses)
+        inverse, kernel = self.columns.spread(1 / masses), self.linearisation.jacobian.kernel(1 / masses)
         pull = tf.zeros_like(inverse)
         if residual is None:
             pull, residual = self.prior.gradient, self.linearisation.residual
@@ -68,4 +69,4 @@ class _Kernel(ProductSystem):
         return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
 
     def effective_parameters(self):
-        return of_kernel(self.linearisation.kernel(1 / self.prior.per_variable))
+        return of_kernel(self.linearisation.jacobian.kernel(1 / self.prior.per_variable))

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfjac.optimizers.options import positive, positive_integer
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
+from tfjac.arguments import positive, positive_integer
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 
 
@@ -36,7 +37,7 @@ class LSMRSolver(Solver):
         """Return the `Cost`, if each λ takes four times the iterations of `"cg"` with Kronecker factors."""
         return Cost(8.0 * sizes.itemsize * sizes.parameters, sizes.product(), 4 * ITERATIONS * 2 * sizes.product())
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Take g and diag(JᵀJ)."""
         return _Bidiagonalised(self, linearisation)
 
@@ -46,7 +47,7 @@ class LSMRSolver(Solver):
 
 
 class _Bidiagonalised(ProductSystem):
-    def __init__(self, options, linearisation):
+    def __init__(self, options, linearisation: LinearModel):
         super().__init__(linearisation)
         self.options = options
 

@@ -33,7 +33,7 @@ class Plan:
             of residuals is open. Those of iterative solvers are for a typical number of iterations.
     """
 
-    residuals: int
+    residuals: int | None
     parameters: int
     dtype: str
     solver: str

@@ -7,7 +7,8 @@ from tfjac import ops
 from tfjac.jacobians.factors.forms import listed
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.jacobians.factors.kronecker import kronecker_product
-from tfjac.optimizers.linearisation.elimination import is_read_by_rows
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 
 LARGEST_SIDE = 4096
 """Of Kronecker factors: a matrix of more rows takes too long to invert."""
@@ -25,7 +26,7 @@ class Preconditioner:
         diagonal: `[p]`, diag(JᵀJ).
     """
 
-    def __init__(self, kind, linearisation, diagonal):
+    def __init__(self, kind, linearisation: LinearModel, diagonal):
         self._linearisation, self._columns = linearisation, linearisation.columns
         parts, factors = tf.split(diagonal, self._columns.sizes), linearisation.jacobian.factors()
         self._parts = [KINDS[kind](*pair) for pair in zip(factors, parts)]

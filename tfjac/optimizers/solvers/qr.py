@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 
@@ -24,13 +25,13 @@ class QRSolver(Solver):
         p = float(sizes.parameters)
         return Cost(2 * sizes.itemsize * sizes.rows * p, sizes.rows * p**2, 2 * p**3)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Form J and factor it."""
         return _Factored(linearisation)
 
 
 class _Factored(System):
-    def __init__(self, linearisation):
+    def __init__(self, linearisation: LinearModel):
         jacobian = linearisation.jacobian.to_dense()
         self.prior = linearisation.prior
         self.gradient = linearisation.gradient()

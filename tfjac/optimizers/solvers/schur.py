@@ -4,8 +4,9 @@ import keras
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.optimizers.linearisation import Elimination, Touched
-from tfjac.optimizers.linearisation.elimination import WIDEST
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model import Elimination, Touched
+from tfjac.optimizers.linear_model.elimination import WIDEST
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
@@ -44,13 +45,13 @@ class SchurSolver(Solver):
         formed = residuals * width**2 / 2 + pairs * o * width**2
         return Cost(sizes.itemsize * (2 * q**2 + memory), once, formed + q**3 / 6)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Take what each example touches, and JᵀJ of the variable that is eliminated."""
         return _SchurSystem(linearisation, elimination_of(linearisation, self.name))
 
 
 class _SchurSystem(System):
-    def __init__(self, linearisation, elimination):
+    def __init__(self, linearisation: LinearModel, elimination):
         self._linearisation, self._elimination = linearisation, elimination
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
         self._touched = Touched.of(linearisation, elimination)
@@ -81,7 +82,7 @@ class _SchurSystem(System):
         return self._linearisation.quadratic(step)
 
 
-def elimination_of(linearisation, name):
+def elimination_of(linearisation: LinearModel, name):
     """Return the `Elimination` of a `Linearisation` for the solver of that name.
 
     Raises:

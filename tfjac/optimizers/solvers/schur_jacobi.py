@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfjac.jacobians.factors.gather_factor import of_one_width, row_grams
-from tfjac.optimizers.linearisation.elimination import WIDEST, is_read_by_rows
-from tfjac.optimizers.linearisation.reduction import pulled_through
+from tfjac.optimizers.linear_model.elimination import WIDEST, is_read_by_rows
+from tfjac.optimizers.linear_model.reduction import pulled_through
 from tfjac.optimizers.solvers.preconditioners import KINDS, Block, Rows
 
 KINDS_OF_BLOCKS = ("schur_jacobi", "block_jacobi")

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 
 
@@ -32,7 +33,7 @@ class SparseSolver(Solver):
         formed = sum((n * m * k**2 for n, m, k in sizes.touched()), start=0.0)
         return Cost(30 * sizes.itemsize * entries, formed, 1000 * entries)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Form JᵀJ."""
         if compiled_by_xla(tf.compat.v1.get_default_graph()):
             raise ValueError(
@@ -48,7 +49,7 @@ class SparseSolver(Solver):
 
 
 class _SparseSystem(System):
-    def __init__(self, linearisation):
+    def __init__(self, linearisation: LinearModel):
         self._linearisation = linearisation
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
         blocks = [_rows_of(each.factors, linearisation.columns.sizes) for each in linearisation.jacobian.operators]

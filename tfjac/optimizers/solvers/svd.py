@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
+from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 
@@ -29,7 +30,7 @@ class SVDSolver(Solver):
         memory = 3 * sizes.itemsize * sizes.rows * p
         return Cost(memory, 2 * many * few**2 + 4 * few**3, 2 * sizes.rows * p)
 
-    def prepare(self, linearisation):
+    def prepare(self, linearisation: LinearModel) -> System:
         """Form J; it is factored once D is known.
 
         Raises:
@@ -44,7 +45,7 @@ class SVDSolver(Solver):
 
 
 class _Decomposed(System):
-    def __init__(self, linearisation):
+    def __init__(self, linearisation: LinearModel):
         jacobian, self.prior = linearisation.jacobian.to_dense(), linearisation.prior
         self.gradient, self.residual = linearisation.gradient(), linearisation.residual
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, call_converted
-from tfjac.optimizers.linearisation import Columns
+from tfjac.optimizers.columns import Columns
 
 
 def function_of_data(residuals, variables, args):

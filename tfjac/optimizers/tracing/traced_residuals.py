@@ -15,8 +15,8 @@ from tfjac.graph import (
     inline_calls,
     transplant,
 )
-from tfjac.optimizers.problem.variables import variable_name
 from tfjac.optimizers.tracing.callables import check_residuals, explained, residual_tensors
+from tfjac.optimizers.variables import variable_name
 
 
 def called(function, variables, args, is_part=False):

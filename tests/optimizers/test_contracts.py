@@ -1,0 +1,94 @@
+"""Floors of the optimizer, and the contracts between its parts."""
+
+import ast
+import inspect
+import pathlib
+
+import pytest
+
+import tfjac
+from tfjac.optimizers import contracts
+
+ROOT = pathlib.Path(tfjac.__file__).resolve().parent / "optimizers"
+FLOORS = [
+    {"contracts", "statuses", "columns", "variables"},
+    {"tracing"},
+    {"conditions"},
+    {"linear_model"},
+    {"solvers", "damping"},
+    {"objective"},
+    {"loop"},
+    {"execution"},
+    {"results"},
+    {"fitting", "keras"},
+    {"__init__"},
+]
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def imports_of(path):
+    """List the rooms of the optimizer that a file imports from."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfjac.optimizers"):
+            parts = node.module.split(".")
+            yield parts[2] if len(parts) > 2 else "__init__"
+
+
+def test_no_import_points_up():
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        for other in imports_of(path):
+            if other != room and FLOOR[other] >= FLOOR[room] > 0:
+                found.append(f"{path.relative_to(ROOT)} imports {other}")
+    assert not found, found
+
+
+def test_siblings_use_the_public_face_of_the_optimizer():
+    public = set(tfjac.optimizers.__all__)
+    for sibling in ("laplace", "black_box", "flops", "interception", "explaining"):
+        for path in (ROOT.parent / sibling).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfjac.optimizers"):
+                    assert node.module == "tfjac.optimizers", f"{path} imports {node.module}"
+                    assert {alias.name for alias in node.names} <= public, f"{path} imports what is not public"
+
+
+def test_an_operator_is_a_block():
+    """It belongs to a lower layer, which cannot name the contract."""
+    for name, member in vars(contracts.JacobianBlock).items():
+        if getattr(member, "__isabstractmethod__", False):
+            assert hasattr(tfjac.JacobianOperator, name), name
+            if inspect.isfunction(member):
+                wanted = list(inspect.signature(member).parameters)
+                given = list(inspect.signature(getattr(tfjac.JacobianOperator, name)).parameters)
+                assert wanted == given[: len(wanted)], name
+
+
+CONTRACTS = [contracts.Objective, contracts.LinearModel, contracts.JacobianRows, contracts.JacobianBlock]
+
+
+def players(contract):
+    """Return all classes that name a contract among their bases, but for other contracts."""
+    found, pending = [], list(contract.__subclasses__())
+    while pending:
+        each = pending.pop()
+        pending += each.__subclasses__()
+        if each.__module__ != contracts.__name__:
+            found.append(each)
+    return found
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
+def test_whoever_plays_a_part_has_all_of_it(contract):
+    classes = players(contract)
+    assert len(classes) >= 3
+    for each in classes:
+        assert not each.__abstractmethods__, f"{each.__qualname__} lacks {sorted(each.__abstractmethods__)}"
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
+def test_what_is_missing_shows_where_an_object_is_made(contract):
+    incomplete = type(contract)("Incomplete", (contract,), {})
+    with pytest.raises(TypeError, match="abstract"):
+        incomplete()

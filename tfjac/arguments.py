@@ -1,0 +1,73 @@
+"""Checks of arguments: options given by name or as an object, numbers, pairs; one lookup and one error for all."""
+
+import difflib
+import numbers
+
+
+def resolve(argument, value, choices):
+    """Return the object that `value` names, or `value` itself where it already is one.
+
+    Args:
+        argument: name of the argument, for the error.
+        value: a key of `choices`, or an instance of one of the classes in it.
+        choices: dict from name to class (called without arguments).
+
+    Raises:
+        ValueError: for an unknown name.
+        TypeError: for anything else.
+    """
+    names = ", ".join(repr(name) for name in choices)
+    if isinstance(value, str):
+        if value not in choices:
+            raise ValueError(
+                f"Unknown {argument}; choose one of {names}, or pass an object.{suggestion(value, choices)} "
+                f"Received: {argument}={value!r}"
+            )
+        return choices[value]()
+    if not isinstance(value, tuple(choices.values())):
+        raise TypeError(
+            f"{argument} must be one of {names}, or an object of that kind. "
+            f"Received: {argument}={value!r} of type {type(value).__name__}"
+        )
+    return value
+
+
+def choice(argument, value, names):
+    """Return `value`; raise ValueError unless it is one of `names`."""
+    if value not in names:
+        listed = ", ".join(repr(name) for name in names)
+        near = suggestion(value, names) if isinstance(value, str) else ""
+        raise ValueError(f"{argument} must be one of {listed}.{near} Received: {argument}={value!r}")
+    return value
+
+
+def suggestion(name, names):
+    """Return " Did you mean …?" with the one of `names` that `name` is nearest to; nothing where none is near."""
+    near = difflib.get_close_matches(name.lower(), [each for each in names if each is not None], n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def pair(argument, value, meaning):
+    """Return `value`; raise ValueError unless it is a tuple or list of two nests, whose `meaning` the error tells."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise ValueError(
+            f"{argument} must be a pair {meaning}, each None, a number, or a nest like the variables. "
+            f"Received: {argument}={value!r}"
+        )
+    return value
+
+
+def positive(argument, value, *, below=None):
+    """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > 0
+    if not valid or (below is not None and not value < below):
+        limit = "a positive number" if below is None else f"a number between 0 and {below}"
+        raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")
+    return float(value)
+
+
+def positive_integer(argument, value):
+    """Return `value` as an int; raise ValueError unless it is an integer of at least one."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
+    return int(value)

@@ -1,0 +1,142 @@
+"""How targets are distributed around what a network says: its latent outputs z, their Hessian H, and log p(y | z)."""
+
+import abc
+
+import keras
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+from tfjac.arguments import choice
+from tfjac.optimizers import CrossEntropyTerm, SeparableTerm, SquaredTerm
+
+
+class Likelihood(abc.ABC):
+    """The distribution of targets given the latent outputs z of the network.
+
+    Attributes:
+        name: what it is called.
+        has_noise: whether there is a standard deviation σ to be known.
+    """
+
+    name, has_noise, activation = None, False, None
+
+    def latent(self, output, from_logits):
+        """Return z `[n, ...]`: what the network returns, or the logits below its last activation.
+
+        Raises:
+            ValueError: where the output is to be probabilities, and not that of the activation.
+        """
+        if self.activation is None or from_logits:
+            return output
+        while output.op.type == "Identity":
+            output = output.op.inputs[0]
+        if output.op.type != self.activation:
+            raise ValueError(
+                f"The network must return what its last layer's {self.activation.lower()} does, under which the logits "
+                "are found; where it returns logits, say from_logits=True. "
+                f"Received: the output of op {output.op.name!r} of type {output.op.type}"
+            )
+        return output.op.inputs[0]
+
+    @abc.abstractmethod
+    def term(self, latent):
+        """Return the term of a loss that has the Hessian H of −log p at z; see `objective.terms`."""
+
+    @abc.abstractmethod
+    def log_likelihood(self, latent, targets, noise):
+        """Return Σ log p(y | z), NumPy in float64.
+
+        Args:
+            latent: z, `[n, ...]`.
+            targets: y, as the loss of the network takes them.
+            noise: σ, of a likelihood that has one.
+        """
+
+
+class Gaussian(Likelihood):
+    """y = z + noise of standard deviation σ: H = 1/σ², of which `term` leaves σ out."""
+
+    name, has_noise = "gaussian", True
+
+    def term(self, latent):
+        """Return ½z²."""
+        return SquaredTerm(latent, tf.fill(tf.shape(latent), tf.cast(0.5, latent.dtype)), True)
+
+    def log_likelihood(self, latent, targets, noise):
+        """Return the logarithm of the normal density."""
+        error = np.reshape(targets, latent.shape) - latent
+        return -np.sum(error**2) / (2 * noise**2) - error.size / 2 * np.log(2 * np.pi * noise**2)
+
+
+class Categorical(Likelihood):
+    """One of several classes, with probabilities softmax(z): H = diag p − ppᵀ."""
+
+    name, activation = "categorical", "Softmax"
+
+    def term(self, latent):
+        """Return the cross-entropy, with labels that add up to one; which they are, H does not depend on."""
+        return CrossEntropyTerm(latent, tf.ones_like(latent) / tf.cast(tf.shape(latent)[-1], latent.dtype))
+
+    def log_likelihood(self, latent, targets, noise):
+        """Return Σ y·log softmax(z) for classes, or rows of labels."""
+        logs = scipy.special.log_softmax(latent, axis=-1)
+        targets = np.asarray(targets)
+        if targets.shape == latent.shape:
+            return np.sum(targets * logs)
+        labels = targets.reshape(latent.shape[:-1]).astype(int)
+        return np.sum(np.take_along_axis(logs, labels[..., None], axis=-1))
+
+    def probabilities(self, latent, variance):
+        """Return softmax(z/√(1 + πv/8)), near to the mean of softmax under the posterior."""
+        return scipy.special.softmax(latent / np.sqrt(1 + np.pi / 8 * variance), axis=-1)
+
+
+class Bernoulli(Likelihood):
+    """Zero or one, with probability sigmoid(z): H = p(1 − p)."""
+
+    name, activation = "bernoulli", "Sigmoid"
+
+    def term(self, latent):
+        """Return the binary cross-entropy."""
+        probability = tf.sigmoid(tf.stop_gradient(latent))
+        return SeparableTerm(latent, tf.zeros_like(latent), probability * (1 - probability))
+
+    def log_likelihood(self, latent, targets, noise):
+        """Return Σ y·z − log(1 + eᶻ)."""
+        return np.sum(np.reshape(targets, latent.shape) * latent - np.logaddexp(0, latent))
+
+    def probabilities(self, latent, variance):
+        """Return sigmoid(z/√(1 + πv/8)), near to the mean of sigmoid under the posterior."""
+        return scipy.special.expit(latent / np.sqrt(1 + np.pi / 8 * variance))
+
+
+LIKELIHOODS = {each.name: each for each in (Gaussian, Categorical, Bernoulli)}
+
+_OF_LOSSES = {
+    "mean_squared_error": "gaussian",
+    "categorical_crossentropy": "categorical",
+    "sparse_categorical_crossentropy": "categorical",
+    "binary_crossentropy": "bernoulli",
+}
+
+
+def likelihood_of(model, name=None, from_logits=None):
+    """Return the `Likelihood` of a model, by name or by the loss it was compiled with, and whether z is its output.
+
+    Raises:
+        ValueError: for an unknown name, or a model without a loss that is known.
+    """
+    loss = getattr(model, "loss", None)
+    if name is None:
+        function = keras.losses.get(loss) if isinstance(loss, str) else loss
+        function = getattr(function, "fn", function)
+        name = _OF_LOSSES.get(getattr(function, "__name__", None))
+        if name is None:
+            raise ValueError(
+                "The likelihood follows from the loss that the model is compiled with, where that is a mean squared "
+                f"error or a cross-entropy; else say likelihood=, one of {', '.join(map(repr, LIKELIHOODS))}. "
+                f"Received: loss={loss!r}"
+            )
+    likelihood = LIKELIHOODS[choice("likelihood", name, LIKELIHOODS)]()
+    return likelihood, bool(getattr(loss, "from_logits", False) if from_logits is None else from_logits)

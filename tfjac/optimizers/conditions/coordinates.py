@@ -1,0 +1,99 @@
+"""What steps are taken in: the elements of variables, and tangents of those that are on a manifold."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.conditions.prior import GaussianPrior
+
+
+class Coordinates:
+    """Of variables of which some are on manifolds.
+
+    Args:
+        variables: list of variables.
+        manifolds: list of a `Manifold`, or None, for each.
+
+    Attributes:
+        columns: `Columns`, those of J.
+    """
+
+    def __init__(self, variables, manifolds):
+        self._variables, self._manifolds = variables, manifolds
+        self.columns = Columns(list(map(_like_tangent, variables, manifolds)))
+
+    def conditions(self, conditions):
+        """Return `Conditions` on the elements of variables as such on these coordinates.
+
+        Rows on a manifold are fixed or free, and there is nothing else to be said of them.
+        """
+        if not any(self._manifolds):
+            return conditions
+        box, prior, _ = conditions
+        return conditions._replace(box=box and self._box(box), prior=prior and self._prior(prior))
+
+    def _box(self, box):
+        lower, upper = map(Columns(self._variables).split, box)
+        sides = [self._sides(*each) for each in zip(self._manifolds, lower, upper)]
+        return Box(*(self.columns.flatten(side) for side in zip(*sides)))
+
+    def _prior(self, prior):
+        return GaussianPrior(*map(self._without_tangents, prior))
+
+    def charts(self):
+        """Return new tangents in the current graph: for each variable a `Chart`, or None for one on no manifold."""
+        pairs = zip(self._variables, self._manifolds)
+        return [None if manifold is None else Chart(variable, manifold) for variable, manifold in pairs]
+
+    def _without_tangents(self, vector):
+        pairs = zip(Columns(self._variables).split(vector), self._manifolds)
+        return self.columns.flatten(
+            [x if each is None else tf.zeros_like(x[..., : each.tangent_size]) for x, each in pairs]
+        )
+
+    @staticmethod
+    def _sides(manifold, lower, upper):
+        if manifold is None:
+            return lower, upper
+        fixed = tf.broadcast_to((lower >= upper)[..., :1], [*lower.shape[:-1], manifold.tangent_size])
+        zero = tf.zeros(fixed.shape, lower.dtype)
+        return tf.where(fixed, zero, -np.inf), tf.where(fixed, zero, np.inf)
+
+
+class Chart:
+    """What stands for a variable on a manifold where residuals read it: x ⊕ δ, with δ zero.
+
+    Args:
+        variable: the variable; it is read at this point of the program.
+        manifold: a `Manifold`.
+
+    Attributes:
+        tangent: δ, `[..., tangent_size]`, a tensor.
+        value: x ⊕ δ, of the shape of x.
+    """
+
+    def __init__(self, variable, manifold):
+        self._manifold, value = manifold, as_tf_variable(variable).read_value()
+        self.tangent = tf.stop_gradient(tf.zeros_like(value[..., : manifold.tangent_size]), name="tangent")
+        self.value = manifold.move(value, self.tangent)
+
+    def move(self, start, step):
+        """Return start ⊕ step, of the shape of the variable; points that do not move stay as they are, bit for bit."""
+        moves = tf.reduce_any(tf.not_equal(step, 0), axis=-1, keepdims=True)
+        return tf.where(moves, self._manifold.move(start, step), start)
+
+
+def sources_of(variables, charts):
+    """Return what J is taken with respect to: variables, and tangents of those that have a chart."""
+    return [variable if chart is None else chart.tangent for variable, chart in zip(variables, charts)]
+
+
+def positions_of(values, charts):
+    """Return where these are where the variables hold `values`, a list of tensors."""
+    return [value if chart is None else tf.zeros_like(chart.tangent) for value, chart in zip(values, charts)]
+
+
+def _like_tangent(variable, manifold):
+    return variable if manifold is None else tf.TensorSpec([*variable.shape[:-1], manifold.tangent_size])

@@ -1,0 +1,75 @@
+"""What users say of single parameters: numbers in a nest like that of the variables."""
+
+import collections.abc
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.variables import variable_name
+
+
+def vector_of(argument, given, variables, default):
+    """Return numbers in a nest like that of the variables as one vector `[p]` of float64, or of bool.
+
+    Args:
+        argument: what the user calls it, for errors.
+        given: None, a number, or a nest like `variables` of None, numbers and arrays, which may hold None as well.
+        variables: nest of the variables.
+        default: what None stands for; its type is that of the vector.
+
+    Raises:
+        ValueError: for another structure or shape, or NaN.
+    """
+    pairs = zip(_aligned(argument, variables, given), tf.nest.flatten(variables))
+    return np.concatenate([_elements(argument, part, variable, default) for part, variable in pairs])
+
+
+def _aligned(argument, structure, given):
+    """Return the parts of `given` that belong to each variable of a nest, in the order of `tf.nest.flatten`."""
+    if given is None or np.isscalar(given):
+        return [given] * len(tf.nest.flatten(structure))
+    if not tf.nest.is_nested(structure):
+        return [given]
+    keys = sorted(structure) if isinstance(structure, collections.abc.Mapping) else range(len(structure))
+    if not _is_like(given, structure):
+        raise ValueError(
+            f"{argument} must have the structure of the variables, with None where there is nothing to say. "
+            f"Received: {given!r}"
+        )
+    return [part for key in keys for part in _aligned(argument, structure[key], given[key])]
+
+
+def _is_like(given, structure):
+    """Return whether `given` has the keys, or the length, of a nest."""
+    if isinstance(structure, collections.abc.Mapping):
+        return isinstance(given, collections.abc.Mapping) and set(given) == set(structure)
+    return isinstance(given, (list, tuple, np.ndarray)) and len(given) == len(structure)
+
+
+def _elements(argument, given, variable, default):
+    shape = as_tf_variable(variable).shape
+    try:
+        values = np.asarray(default if given is None else given)
+        if values.dtype == object:
+            values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
+        values = np.broadcast_to(values, shape).ravel()
+    except ValueError:
+        raise ValueError(
+            f"{argument} must hold one number for a variable, or one for each of its elements. "
+            f"Received: {given!r} for {variable_name(variable)} of shape {shape}"
+        ) from None
+    if np.isnan(values.astype(np.float64)).any():
+        raise ValueError(f"{argument} must not be NaN. Received: {given!r} for {variable_name(variable)}")
+    return values.astype(bool if isinstance(default, bool) else np.float64)
+
+
+def parameter_name(variables, index):
+    """Return what to call parameter number `index`."""
+    for variable in variables:
+        size = as_tf_variable(variable).shape.num_elements()
+        if index < size:
+            place = np.unravel_index(index, as_tf_variable(variable).shape) if variable.shape.rank else ()
+            return variable_name(variable) + (f"[{', '.join(map(str, place))}]" if place else "")
+        index -= size
+    raise IndexError(index)

@@ -1,0 +1,82 @@
+"""Scalings: the diagonal D in (JᵀJ + λD) p = −g, which says what a long step is for each parameter.
+
+`diagonal` is diag(JᵀJ) `[p]`, the squared column norms of J; D has the same units, so that D = diag(JᵀJ) makes the
+step independent of the units of the parameters.
+"""
+
+import abc
+
+import keras
+import tensorflow as tf
+
+from tfjac.arguments import resolve
+
+
+def scaled_norm(vector, scaling):
+    """Return ‖D^½ v‖, a scalar, for v and D `[p]`, or `[n]` for those of n fits, `[n, p]`."""
+    return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector), axis=-1))
+
+
+class Scaling(abc.ABC):
+    """How the diagonal D follows from the columns of J."""
+
+    remembers = False
+    """Whether D depends on earlier steps, so that it must be kept as state."""
+
+    @abc.abstractmethod
+    def update(self, previous, diagonal):
+        """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
+
+    def get_config(self):
+        """Return the arguments of the constructor: none."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        """Rebuild from `get_config()`."""
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class IdentityScaling(Scaling):
+    """D = I (Levenberg 1944): every parameter is measured with the same rod. The usual choice for networks."""
+
+    def update(self, previous, diagonal):
+        """Return ones."""
+        return tf.ones_like(diagonal)
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class MarquardtScaling(Scaling):
+    """D = diag(JᵀJ) (Marquardt 1963): the step does not depend on the units of the parameters."""
+
+    def update(self, previous, diagonal):
+        """Return diag(JᵀJ), kept away from zero."""
+        return _away_from_zero(diagonal)
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class MoreScaling(Scaling):
+    """D = the largest diag(JᵀJ) so far (Moré 1978, eq. 6.3): as Marquardt's, but it never shrinks.
+
+    A column that becomes small, on a plateau, then cannot let its parameter run away. MINPACK's choice.
+    """
+
+    remembers = True
+
+    def update(self, previous, diagonal):
+        """Return the elementwise maximum of D so far and diag(JᵀJ), kept away from zero."""
+        return _away_from_zero(tf.maximum(previous, diagonal))
+
+
+def _away_from_zero(diagonal):
+    """Replace zeros by one, as MINPACK does: a parameter without influence has no scale of its own."""
+    return tf.where(diagonal > 0, diagonal, tf.ones_like(diagonal))
+
+
+SCALINGS = {"identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
+
+
+def get_scaling(scaling):
+    """Return the `Scaling` named `"identity"`, `"marquardt"` or `"more"`, or the object itself."""
+    return resolve("scaling", scaling, SCALINGS)

@@ -1,0 +1,52 @@
+"""The parameters of one fit: what is behind the first axis of all variables, one variable after the other."""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.variables import variable_name
+
+
+class FitColumns:
+    """Which elements of the parameters `[n, p]` of n fits belong to which variable.
+
+    Args:
+        variables: list of variables `[B, ...]`.
+
+    Attributes:
+        count: B.
+        total: p.
+        num_variables: how many variables there are.
+
+    Raises:
+        ValueError: for variables without a first axis, or of different lengths.
+    """
+
+    def __init__(self, variables):
+        shapes = [as_tf_variable(variable).shape for variable in variables]
+        if any(shape.rank == 0 for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
+            listed = ", ".join(f"{variable_name(each)}: {shape}" for each, shape in zip(variables, shapes))
+            raise ValueError(
+                "With batch_dims=1 every variable has the fits along its first axis, as many in each. "
+                f"Received: {listed}"
+            )
+        self.count, self.dtype = shapes[0][0], as_tf_variable(variables[0]).dtype.base_dtype
+        self._shapes = [shape[1:] for shape in shapes]
+        self._sizes = [shape.num_elements() for shape in self._shapes]
+        self.total, self.num_variables = sum(self._sizes), len(variables)
+
+    def specs(self, size):
+        """Return `tf.TensorSpec` of the variables' values for `size` fits, or None for any number."""
+        return [tf.TensorSpec([size, *shape], self.dtype) for shape in self._shapes]
+
+    def flatten(self, tensors):
+        """Return tensors `[n, ...]` like the variables as one `[n, p]`."""
+        return tf.concat([tf.reshape(each, [-1, size]) for each, size in zip(tensors, self._sizes)], axis=1)
+
+    def split(self, matrix):
+        """Return `[n, p]` as a list of tensors `[n, ...]` like the variables."""
+        parts = tf.split(matrix, self._sizes, axis=1)
+        return [tf.reshape(part, [-1, *shape]) for part, shape in zip(parts, self._shapes)]
+
+    def rows(self, vector):
+        """Return a vector of the elements of all variables, one variable after the other, as `[B, p]`."""
+        return self.flatten(tf.split(vector, [self.count * size for size in self._sizes]))

@@ -1,0 +1,145 @@
+"""One attempt of every fit: solve, predict, evaluate, judge, keep or restore, each by its own damping.
+
+It is the step of `loop.step`, taken apart: there, a step linearises once and tries again until an attempt is kept;
+here, all fits make one attempt at a time, each in the step that it has come to, and are linearised wherever they try.
+What a fit does depends on no other. A fit that has just begun is linearised where it is, and ends there if that is
+outside of its bounds: none ends before.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.ops import damped_solve
+from tfjac.optimizers.execution.many_fits.fit_objective import Linearised
+from tfjac.optimizers.loop.attempt import is_decided, judged, largest, point_at, propose, report_of, within
+from tfjac.optimizers.loop.converge import outcome_after, status_after
+from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen
+from tfjac.optimizers.statuses import Status
+
+
+class Fits(NamedTuple):
+    """Fits under way, tensors with a row for each.
+
+    Attributes:
+        index: `[n]`, int32: which of all fits it is.
+        fresh: `[n]`, bool: whether it has not been linearised yet.
+        values: `[n, p]`, its parameters.
+        data: list of tensors, the data that are its own.
+        box: a `Box`; an empty tuple where there are no bounds.
+        unit: `[n]`, what its residuals are measured in.
+        here: `Linearised` at `values`.
+        state: a `State`.
+        last: the last `Attempt` in the step that it is at.
+        outcome: an `Outcome` without `x`, so far.
+        first_cost: `[n]`, F at the start.
+    """
+
+    index: tf.Tensor
+    fresh: tf.Tensor
+    values: tf.Tensor
+    data: list
+    box: Any
+    unit: tf.Tensor
+    here: Linearised
+    state: State
+    last: Attempt
+    outcome: Outcome
+    first_cost: tf.Tensor
+
+    @property
+    def running(self):
+        """Whether there is no reason to stop yet, `[n]`."""
+        return tf.equal(self.outcome.status, int(Status.RUNNING))
+
+    @classmethod
+    def begun(cls, index, values, data, box, state_names, exist):
+        """Return fits that begin.
+
+        Args:
+            index, values, data, box: as above.
+            state_names: names of the scalars of the damping's state.
+            exist: `[n]`, bool: False for a place that no fit is left for.
+        """
+        here, none, count = Linearised.nowhere(values), tf.zeros_like(values[:, 0]), tf.zeros_like(index)
+        status = tf.where(exist, int(Status.RUNNING), int(Status.NO_RESIDUALS))
+        state = State(tuple(none for _ in state_names), tf.zeros_like(values))
+        outcome = Outcome((), none, none, status, count, count, count, none)
+        last = Attempt.none_yet(none, state.damping)
+        return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, last, outcome, none)
+
+    @property
+    def gradient_norm(self):
+        """Max |g| over the parameters that are free, `[n]`."""
+        return largest(_free(self)[0].gradient)
+
+
+def attempt(fits, linearise, method, limits, max_steps):
+    """Return the fits after one more attempt of each that is running.
+
+    Args:
+        fits: `Fits`.
+        linearise: function from `values`, `data`, `unit` and `fresh` to a `Linearised` and the unit.
+        method: a `Method`.
+        limits: `Tolerances`.
+        max_steps: scalar int32.
+    """
+    here, free = _free(fits)
+    point = point_at(fits.values, here.cost, here.gradient, tf.linalg.diag_part(here.gram), fits.state, method)
+    damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
+    end, candidate = _proposed(fits, here, point, damping, method)
+    there, unit = linearise(chosen(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
+    costs = here.cost, there.cost, here.cost - there.cost
+    made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
+
+    going = fits.running & ~fits.fresh
+    tried = going & point.usable
+    last = chosen(tried, made, fits.last)
+    state = State(last.state, point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling))
+    state = chosen(tried, state, fits.state)
+    ended = going & is_decided(last, point, method)
+    report = report_of(last, point, here.cost, fits.values, here.gradient)
+    kept = tried & last.accepted
+    now = chosen(kept | fits.fresh, there, fits.here)
+    return fits._replace(
+        fresh=tf.zeros_like(fits.fresh),
+        values=chosen(kept, end, fits.values),
+        unit=unit,
+        here=now,
+        state=state,
+        last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
+        **_told(fits, ended, report, limits, max_steps),
+    )
+
+
+def _told(fits, ended, report, limits, max_steps):
+    """Return `outcome` and `first_cost` of the fits after the `Report` of the steps that have `ended`."""
+    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
+    after = outcome_after(fits.outcome, ended, report, status_after(report, limits, first_cost), max_steps)
+    outcome = chosen(ended, after, fits.outcome)
+    if fits.box:
+        outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
+        outcome = outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
+    return {"outcome": outcome, "first_cost": first_cost}
+
+
+def _free(fits):
+    """Return the `Linearised` without the parameters that bounds hold, and which are free, `[n, p]`; None for all."""
+    if not fits.box:
+        return fits.here, None
+    free = fits.box.free(fits.values, fits.here.gradient)
+    mask = tf.cast(free, fits.values.dtype)
+    gram = fits.here.gram * mask[:, None] * mask[:, :, None]
+    return fits.here._replace(gram=gram, gradient=fits.here.gradient * mask), free
+
+
+def _proposed(fits, here, point, damping, method):
+    """Return where the steps of fits lead, within the bounds, and the `Candidate` of each."""
+
+    def solve(damping):
+        return damped_solve(here.gram, -here.gradient, point.scaling, damping)
+
+    candidate = propose(solve, here.reduction, damping, point, method)
+    if not fits.box:
+        return fits.values + candidate.step, candidate
+    return within(fits.box, fits.values, candidate, here.reduction)

@@ -1,0 +1,148 @@
+"""All fits to their ends, so many at a time.
+
+Fits that have ended make place for the next ones, as soon as a quarter of those under way have; so hardly any work is
+done for nothing. Where there are no next ones the pool shrinks, as soon as an eighth of its places is enough, unless
+the number of fits must stay what it is.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.execution.many_fits.fits import Fits, attempt
+from tfjac.optimizers.loop.records import Outcome, chosen
+
+_SHRINKS_BY = 8
+
+
+class Found(NamedTuple):
+    """What fits came to, tensors with a row for each: their parameters `[B, p]`, and an `Outcome` without `x`."""
+
+    values: tf.Tensor
+    outcome: Outcome
+
+
+class FitData(NamedTuple):
+    """The data of all fits.
+
+    Attributes:
+        tensors: list of tensors.
+        own: for each of these whether it has a row for each fit, rather than being shared.
+    """
+
+    tensors: list
+    own: list
+
+    def rows(self, index):
+        """Return the rows of some fits of what is each fit's own, a list of tensors."""
+        return [tf.gather(given, index) for given, its_own in zip(self.tensors, self.own) if its_own]
+
+    def among_shared(self, rows):
+        """Return all data of the fits that `rows` belong to, what is shared among them."""
+        rows = iter(rows)
+        return [next(rows) if its_own else given for given, its_own in zip(self.tensors, self.own)]
+
+    def of(self, index):
+        """Return the `FitData` of some fits alone."""
+        return self._replace(tensors=self.among_shared(self.rows(index)))
+
+
+class Pool:
+    """Fits to be minimised.
+
+    Args:
+        objective: `FitObjective`.
+        data: `FitData`.
+        values: `[B, p]`, where fits start.
+        box: a `Box` of `[B, p]`, or an empty tuple.
+        shrinks: whether the number of fits under way may change.
+    """
+
+    def __init__(self, objective, data, values, box, shrinks):
+        self._objective, self._data = objective, data
+        self._values, self._box, self._shrinks = values, box, shrinks
+        self._count = values.shape[0]
+
+    def minimise(self, at_once, method, limits, max_steps):
+        """Return what all fits `Found`.
+
+        Args:
+            at_once: how many of them are under way.
+            method: a `Method`.
+            limits: `Tolerances`.
+            max_steps: scalar int32.
+        """
+        names, index = method.damping.state_names, tf.range(at_once)
+
+        def busy(fits, begun):
+            size = tf.size(fits.index)
+            fewer = size // _SHRINKS_BY if self._shrinks else 0
+            most = tf.where(begun < self._count, 3 * size // 4, fewer)
+            return tf.math.count_nonzero(fits.running, dtype=tf.int32) > most
+
+        def until_some_end(fits, begun):
+            def one_more(fits):
+                return (attempt(fits, self._linearise, method, limits, max_steps),)
+
+            return tf.while_loop(lambda fits: busy(fits, begun), one_more, (fits,))[0]
+
+        def some_left(fits, begun, found):
+            return tf.reduce_any(fits.running)
+
+        def next_round(fits, begun, found):
+            fits = until_some_end(fits, begun)
+            found = _noted(found, fits)
+            fits, begun = self._refilled(fits, begun, names)
+            return self._shrunk(fits, begun) if self._shrinks else fits, begun, found
+
+        fits = self._begun(index, names)
+        start = fits, tf.constant(at_once), self._nothing()
+        shapes = tf.nest.map_structure(lambda each: each.shape, start)
+        if self._shrinks:
+            shapes = (tf.nest.map_structure(lambda each: tf.TensorShape([None, *each.shape[1:]]), fits), *shapes[1:])
+        *_, found = tf.while_loop(some_left, next_round, start, shape_invariants=shapes)
+        return tf.nest.map_structure(lambda each: each[: self._count], found)
+
+    def _linearise(self, values, own, unit, fresh):
+        return self._objective.linearise(values, self._data.among_shared(own), unit, fresh)
+
+    def _begun(self, index, names):
+        """Return `Fits` that begin; of those with an index that there is no fit for, nothing is asked."""
+        row = tf.minimum(index, self._count - 1)
+        box = self._box and Box(*(tf.gather(side, row) for side in self._box))
+        return Fits.begun(index, tf.gather(self._values, row), self._data.rows(row), box, names, index < self._count)
+
+    def _refilled(self, fits, begun, names):
+        """Return the fits with the next ones in the places of those that have ended, and how many have begun then."""
+        ended = ~fits.running
+        next_ones = begun - 1 + tf.cumsum(tf.cast(ended, tf.int32))
+        index = tf.where(ended, tf.minimum(next_ones, self._count), fits.index)
+        fits = chosen(ended, self._begun(index, names), fits)
+        return fits, tf.minimum(next_ones[-1] + 1, self._count)
+
+    def _shrunk(self, fits, begun):
+        """Return the fits, or those that are running with as few others as may be, where these fill many places."""
+        size, running = tf.size(fits.index), tf.math.count_nonzero(fits.running, dtype=tf.int32)
+        enough = tf.maximum(size // _SHRINKS_BY, 1)
+
+        def fewer():
+            first = tf.argsort(tf.cast(~fits.running, tf.int32), stable=True)[:enough]
+            return tf.nest.map_structure(lambda each: tf.gather(each, first), fits)
+
+        return tf.cond((begun >= self._count) & (running <= enough) & (enough < size), fewer, lambda: fits)
+
+    def _nothing(self):
+        """Return a `Found` of zeros with one row more than there are fits."""
+        real, number = tf.zeros([self._count + 1], self._values.dtype), tf.zeros([self._count + 1], tf.int32)
+        outcome = Outcome._make([(), real, real, *[number] * 4, real])
+        return Found(tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype), outcome)
+
+
+def _noted(found, fits):
+    """Return `found` with what the fits that have ended came to; of others, and of places without a fit, nothing."""
+    square, nowhere = tf.square(fits.unit), tf.shape(found.values)[0] - 1
+    outcome = fits.outcome._replace(cost=fits.here.cost * square, gradient_norm=fits.gradient_norm * square)
+    rows = tf.where(fits.running, nowhere, fits.index)[:, None]
+    noted = Found(fits.values, outcome)
+    return tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows, new), found, noted)

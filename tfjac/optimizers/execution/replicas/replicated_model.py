@@ -1,0 +1,122 @@
+"""The linearisation of residuals that are spread over replicas: their rows stand below one another."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.factors.forms import concatenated
+from tfjac.optimizers.conditions.prior import total
+from tfjac.optimizers.contracts import JacobianBlock, LinearModel
+from tfjac.optimizers.execution.replicas.gathering import on_each
+from tfjac.optimizers.linear_model import Linearisation, StackedJacobian
+
+
+class ReplicatedLinearisation(Linearisation):
+    """The sum of the quadratic models of the replicas.
+
+    Each replica contracts its own rows on its own device. From there go the p² numbers of JᵀJ and the p of g, or the p
+    of JᵀJ v; its rows stay, unless a solver works in the space of the residuals.
+
+    Args:
+        parts: list of the `Linearisation` of each replica.
+        replicas: list of `Replica`.
+    """
+
+    def __init__(self, parts: list[LinearModel], replicas):
+        self._parts, self._replicas = parts, replicas
+        pairs = zip(parts, replicas)
+        placed = [_Placed(operator, replica) for part, replica in pairs for operator in part.jacobian.operators]
+        rows = [n * m for n, m in (operator.examples_and_outputs for operator in placed)]
+        first = parts[0].jacobian
+        jacobian = _AllRows(placed, rows, first.columns, first.dtype, [part.jacobian for part in parts])
+        super().__init__(jacobian, jacobian.stack([part.residual for part in parts]), total([p.prior for p in parts]))
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return ReplicatedLinearisation(self._on_each(lambda part: part.cast(dtype)), self._replicas)
+
+    def gradient(self):
+        """Return g, `[p]`."""
+        return tf.add_n(self._on_each(lambda part: part.gradient()))
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`."""
+        grams, gradients = zip(*self._on_each(lambda part: part.gram_and_gradient()))
+        return tf.add_n(grams), tf.add_n(gradients)
+
+    def curvature(self, vector):
+        """Return JᵀJ v, `[p]`."""
+        return tf.add_n(self._on_each(lambda part: part.curvature(vector)))
+
+    def quadratic(self, step):
+        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
+        return tf.add_n(self._on_each(lambda part: part.quadratic(step)))
+
+    def _on_each(self, compute):
+        return on_each(self._replicas, compute, self._parts)
+
+
+class _AllRows(StackedJacobian):
+    """The rows of all replicas, which have the same blocks, of other examples each.
+
+    Args:
+        operators, rows, columns, dtype: as for `StackedJacobian`.
+        parts: list of the `StackedJacobian` of each replica.
+    """
+
+    def __init__(self, operators, rows, columns, dtype, parts):
+        super().__init__(operators, rows, columns, dtype)
+        self._parts = parts
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return _AllRows(
+            [operator.cast(dtype) for operator in self.operators],
+            self.rows,
+            self.columns,
+            dtype,
+            [part.cast(dtype) for part in self._parts],
+        )
+
+    def factors(self):
+        """Return a list with, for each variable, the list of the factors of its columns, of all examples."""
+        by_variable = zip(*(part.factors() for part in self._parts))
+        return [[concatenated(same) for same in zip(*blocks)] for blocks in by_variable]
+
+
+class _Placed(JacobianBlock):
+    """A Jacobian operator whose products are computed on the device of its replica."""
+
+    def __init__(self, operator: JacobianBlock, replica):
+        self._operator, self._replica = operator, replica
+
+    @property
+    def factors(self):
+        return self._operator.factors
+
+    def cast(self, dtype):
+        return _Placed(self._on_device(self._operator.cast, dtype), self._replica)
+
+    def gram_and_gradient(self, residual):
+        return self._on_device(self._operator.gram_and_gradient, residual)
+
+    def kernel(self, scales):
+        return self._on_device(self._operator.kernel, scales)
+
+    def scaled_factors(self, scales):
+        return self._on_device(self._operator.scaled_factors, scales)
+
+    @property
+    def examples_and_outputs(self):
+        return self._operator.examples_and_outputs
+
+    def column_norms(self):
+        return self._on_device(self._operator.column_norms)
+
+    def matvec(self, vector, adjoint=False):
+        return self._on_device(self._operator.matvec, vector, adjoint)
+
+    def to_dense(self):
+        return self._on_device(self._operator.to_dense)
+
+    def _on_device(self, method, *arguments):
+        with self._replica.placed():
+            return method(*arguments)

@@ -1,0 +1,98 @@
+"""The function that a step on the examples of all replicas lowers: the sum of what each has of it."""
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, handle_in
+from tfjac.optimizers.conditions.prior import total
+from tfjac.optimizers.execution.replicas.gathering import has_other_workers, on_each
+from tfjac.optimizers.execution.replicas.replicated_model import ReplicatedLinearisation
+from tfjac.optimizers.execution.replicas.workers import WorkersObjective
+from tfjac.optimizers.objective.objective import LocalObjective
+
+
+def joined(replicas, make, variables):
+    """Return the `Objective` that the problems of a list of `Replica` add up to.
+
+    Args:
+        replicas: list of `Replica`.
+        make: function from the tensors of a replica and its copies of the variables to its `Objective`.
+        variables: list of the variables of which the replicas have copies.
+    """
+    _check_apart(replicas)
+    objectives = on_each(replicas, lambda replica: make(replica.tensors, replica.variables), replicas)
+    objective = objectives[0] if len(objectives) == 1 else ReplicatedObjective(objectives, replicas, variables)
+    return WorkersObjective(objective, variables) if has_other_workers() else objective
+
+
+def _check_apart(replicas):
+    """Raise ValueError where what replicas compute depends on one another's variables, which are their own as well.
+
+    Collective ops exchange values that no edge of the graph shows.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    handles = [handle_in(graph, variable) for replica in replicas for variable in replica.variables]
+    for index, replica in enumerate(replicas):
+        target = tf.nest.flatten(replica.tensors)[0]
+        dependence = Dependence(handles, by_value=True)
+        foreign = {source // len(replica.variables) for source in dependence.sources_of(target)} - {index}
+        shared = [op.name for op in dependence.path([target]) if op.type.startswith(("Collective", "Nccl"))]
+        if (len(replicas) > 1 or has_other_workers()) and (foreign or shared):
+            raise ValueError(
+                "The residuals of a replica must follow from its own examples, but those of others reach them through "
+                "a layer that is synchronised. Use BatchNormalization(synchronized=False), or another normalisation. "
+                f"Received: {target.op.name!r} of replica {index}, by {(shared or ['weights of another'])[0]!r}"
+            )
+
+
+class ReplicatedObjective(LocalObjective):
+    """F = Σ F_k over replicas k, each of which has its own examples, and copies of the variables that hold the same.
+
+    A step is solved for once, and its copies are sent to all replicas, which so accept it or not together.
+
+    Args:
+        objectives: list of the `Objective` of each replica.
+        replicas: list of `Replica`.
+        variables: list of the variables of which the replicas have copies.
+    """
+
+    def __init__(self, objectives, replicas, variables):
+        rows = [row for objective in objectives for row in objective.rows]
+        terms = [term for objective in objectives for term in objective.terms]
+        cost, prior = (
+            tf.add_n([objective.cost for objective in objectives]),
+            total([objective.prior for objective in objectives]),
+        )
+        super().__init__(cost, rows, prior, variables, terms=terms)
+        self._objectives, self._replicas, self.num_parts = objectives, replicas, len(objectives)
+
+    def with_parts(self, change):
+        """Return the sum of what `change` makes of the problem of each replica."""
+        return ReplicatedObjective(self._on_each(change), self._replicas, self.variables)
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return self._objectives[0].values()
+
+    def linearise(self):
+        """Return the `Linearisation` of all residuals."""
+        return ReplicatedLinearisation(self._on_each(lambda objective: objective.linearise()), self._replicas)
+
+    def second_derivative(self):
+        """Return the function from a direction to the second derivative of all residuals along it."""
+        parts = self._on_each(lambda objective: objective.second_derivative())
+
+        def second(direction):
+            return tf.concat([part(direction) for part in parts], axis=0)
+
+        return second
+
+    def evaluate(self):
+        """Return F at what the variables hold at this point of the program."""
+        return tf.add_n(self._on_each(lambda objective: objective.evaluate()))
+
+    def write(self, values):
+        """Assign `values` to all copies of the variables."""
+        self._on_each(lambda objective: objective.write(values))
+
+    def _on_each(self, compute):
+        return on_each(self._replicas, compute, self._objectives)

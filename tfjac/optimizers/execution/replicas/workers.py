@@ -1,0 +1,140 @@
+"""Sums over the workers of a strategy, each a process with a graph of its own: the same step is traced in all of them.
+
+What workers decide by are sums, of which all have the same bits, so that their loops end together.
+"""
+
+from tfjac.graph import sum_over_workers
+from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.optimizers.linear_model import Linearisation
+from tfjac.optimizers.objective.objective import LocalObjective
+
+
+class WorkersObjective(LocalObjective):
+    """F = Σ F_k over workers k, of which this one has its own examples.
+
+    Args:
+        own: the `Objective` of this worker, in its copies of the variables.
+        variables: list of the variables, which know of their constraints.
+
+    Cost: one all-reduce of p² + p numbers for a linearisation that forms JᵀJ, one of p for each product with it, one of
+    2p where there are regularisers, and one of a single number for each cost.
+    """
+
+    is_shared = True
+
+    def __init__(self, own: LocalObjective, variables):
+        super().__init__(_total(own.cost), [], own.prior, variables)
+        self._own = own
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return self._own.values()
+
+    def linearise(self):
+        """Return the `Linearisation` of all residuals, of which the rows of other workers are theirs."""
+        return _SharedLinearisation(self._own.linearise())
+
+    def second_derivative(self):
+        """Return the function from a direction to the second derivative of the residuals of this worker along it."""
+        return self._own.second_derivative()
+
+    def evaluate(self):
+        """Return F at what the variables hold at this point of the program."""
+        return _total(self._own.evaluate())
+
+    def write(self, values):
+        """Assign `values` to the variables of this worker."""
+        self._own.write(values)
+
+
+class _SharedLinearisation(Linearisation):
+    """The sum of the quadratic models of all workers, with the rows of this one."""
+
+    is_shared = True
+
+    def __init__(self, own: LinearModel):
+        super().__init__(_SharedRows(own.jacobian), own.residual, _shared(own.prior))
+        self._own = own
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return _SharedLinearisation(self._own.cast(dtype))
+
+    def gradient(self):
+        """Return g, `[p]`."""
+        return _total(self._own.gradient())
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`."""
+        return sum_over_workers(self._own.gram_and_gradient())
+
+    def curvature(self, vector):
+        """Return JᵀJ v, `[p]`."""
+        return _total(self._own.curvature(vector))
+
+    def quadratic(self, step):
+        """Return pᵀ(JᵀJ + Λ)p, a scalar."""
+        return _total(self._own.quadratic(step))
+
+
+_NO_ROWS = (
+    "Several workers share the rows of J among them: use solver='cholesky', 'cg' or 'auto'. "
+    "Received: a solver that works with rows"
+)
+
+
+class _SharedRows(JacobianRows):
+    """The rows of J of this worker, whose products with vectors of rows are those of all."""
+
+    def __init__(self, own: JacobianRows):
+        self._own = own
+        self.operators, self.columns, self.dtype = own.operators, own.columns, own.dtype
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return _SharedRows(self._own.cast(dtype))
+
+    def gram_and_gradient(self, vector):
+        """Return JᵀJ `[p, p]` and Jᵀu `[p]` of what all workers have."""
+        return sum_over_workers(self._own.gram_and_gradient(vector))
+
+    def kernel(self, scales):
+        """Refuse: J·Jᵀ has a row for each residual of all workers, of which this one has its own alone."""
+        raise ValueError(_NO_ROWS)
+
+    def to_dense(self):
+        """Refuse: the rows of other workers are theirs."""
+        raise ValueError(_NO_ROWS)
+
+    def factors(self):
+        """Return none for each variable: those of other workers are not here."""
+        return [[] for _ in self.columns.sizes]
+
+    def column_norms_squared(self):
+        """Return diag(JᵀJ), `[p]`."""
+        return _total(self._own.column_norms_squared())
+
+    def square(self, vector):
+        """Return ‖u‖² of what all workers have of a vector of rows, a scalar."""
+        return _total(self._own.square(vector))
+
+    def matvec(self, vector):
+        """Return J v of the rows of this worker."""
+        return self._own.matvec(vector)
+
+    def adjoint(self, vector):
+        """Return Jᵀu `[p]` of what all workers have of u."""
+        return _total(self._own.adjoint(vector))
+
+
+def _shared(prior):
+    """Return the sum of the `Prior` of all workers; how it is spread over a variable is for none of them to say."""
+    precision, gradient = prior.precision, prior.gradient
+    if not prior.is_zero:
+        precision, gradient = sum_over_workers([precision, gradient])
+    return Prior(precision, gradient, None, prior.is_zero, prior.is_data)
+
+
+def _total(tensor):
+    return sum_over_workers([tensor])[0]

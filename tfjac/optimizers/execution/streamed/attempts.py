@@ -1,0 +1,96 @@
+"""Attempts whose cost is known later: a step is proposed from normal equations, and judged one pass over data on."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.damping import Proposal
+from tfjac.optimizers.damping.scaling import scaled_norm
+from tfjac.optimizers.execution.streamed.sums import Equations
+from tfjac.optimizers.loop import attempt
+from tfjac.optimizers.loop.records import Attempt, State
+
+
+class Start(NamedTuple):
+    """Where a step starts.
+
+    Attributes:
+        equations: `Equations` there.
+        position: `[p]`, w there.
+        cost: F there.
+    """
+
+    equations: Equations
+    position: tf.Tensor
+    cost: tf.Tensor
+
+    def system_and_point(self, state, method):
+        """Return the `System` and the `Point`."""
+        system, prior = self.equations.system(self.position.dtype)
+        given = self.position, self.cost, system.gradient, system.diagonal, state, method
+        return system, attempt.point_at(*given, prior=prior)
+
+
+class AwaitedStep(NamedTuple):
+    """What is to be known of a step until it is judged; scalars, but for the step.
+
+    Attributes:
+        step: `[p]`.
+        damping: λ it was solved with.
+        solved: one where it could be solved for, else zero.
+        rejected: how many attempts from the same point were rejected before.
+        promised: what the model promised for the first of them.
+    """
+
+    step: tf.Tensor
+    damping: tf.Tensor
+    solved: tf.Tensor
+    rejected: tf.Tensor
+    promised: tf.Tensor
+
+
+def propose(start, state, method, rejected, promised):
+    """Solve for a step.
+
+    Args:
+        start: `Start`.
+        state: `State`; method: `Method`.
+        rejected, promised: as in `AwaitedStep`.
+
+    Returns:
+        `AwaitedStep`, its `State`, whether there is a step to take, and the `Report` if there is none.
+    """
+    system, point = start.system_and_point(state, method)
+    damping = method.damping.resume(state.damping, point.curvature, point.length)
+    proposal = attempt.propose(system.solver(point.scaling), system.reduction, damping, point, method).proposal
+    none = Attempt.none_yet(start.cost, state.damping)
+    report = attempt.report_of(none, point, start.cost, start.position, system.gradient)
+    awaited = AwaitedStep(
+        proposal.step, proposal.damping, tf.cast(proposal.solved, start.cost.dtype), rejected, promised
+    )
+    return awaited, State(damping, point.scaling), point.usable, report
+
+
+def judged(start, awaited, state, method, cost, reduction):
+    """Judge a step, F being known where it leads to.
+
+    Args:
+        start: `Start`, where it starts.
+        awaited: `AwaitedStep`.
+        state: the `State` that it was proposed with; method: `Method`.
+        cost: F where it leads to.
+        reduction: by how much that is less than where it starts.
+
+    Returns:
+        The `State` after it, its `Report`, and what the model promised for the first attempt from there.
+    """
+    system, point = start.system_and_point(state, method)
+    length = scaled_norm(awaited.step, point.scaling)
+    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length)
+    promise = system.reduction(awaited.step)
+    candidate = attempt.Candidate(proposal, awaited.step, promise, promise)
+    before = Attempt.none_yet(start.cost, state.damping)
+    before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
+    made = attempt.judged(before, candidate, system.gradient, point, (start.cost, cost, reduction), method)
+    report = attempt.report_of(made, point, start.cost, start.position, system.gradient)
+    return State(made.state, point.scaling), report._replace(attempts=tf.constant(1)), made.promised

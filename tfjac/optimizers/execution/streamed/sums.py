@@ -1,0 +1,103 @@
+"""What batches add up to, and where a step started, in variables of the optimizer, which Keras saves."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.solvers.cholesky import NormalSystem
+from tfjac.optimizers.solvers.precision import rounded
+
+
+class Equations(NamedTuple):
+    """The normal equations of some examples at one point; tensors, or variables that keep them.
+
+    Attributes:
+        gram: `[p, p]`, JᵀJ.
+        gradient: `[p]`, g = Jᵀr + Λ(w−w₀).
+        precision: `[p]`, Λ.
+    """
+
+    gram: tf.Tensor
+    gradient: tf.Tensor
+    precision: tf.Tensor
+
+    @classmethod
+    def of(cls, linearisation, dtype):
+        """Return those of a `Linearisation`, computed in a dtype."""
+        linearisation = linearisation if linearisation.dtype == dtype else linearisation.cast(dtype)
+        gram, gradient = linearisation.gram_and_gradient()
+        return cls(gram, gradient, linearisation.prior.precision)
+
+    @classmethod
+    def variables(cls, add, name, size, dtype):
+        """Return variables that keep such equations, made by `add(name, shape, dtype)`."""
+        shapes = {"gram": (size, size), "gradient": (size,), "precision": (size,)}
+        return cls(*[add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()])
+
+    def read(self):
+        """Return what the variables hold at this point of the program."""
+        return Equations(*[variable.value.read_value() for variable in self])
+
+    def assign(self, equations):
+        """Assign tensors to the variables."""
+        for variable, tensor in zip(self, equations):
+            variable.value.assign(tensor)
+
+    def system(self, dtype):
+        """Return the `System`, in the dtype of the variables that are trained, and the `Prior`."""
+        precision = tf.cast(self.precision, dtype)
+        return rounded(NormalSystem(*self), dtype), Prior(precision, None, None, is_zero=False)
+
+
+class Costs(NamedTuple):
+    """F of the same examples at two points, float64 scalars: where the variables are, and where a step leads to."""
+
+    here: tf.Tensor
+    there: tf.Tensor
+
+
+class Sums:
+    """The sums over the batches so far, of a window of batches.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        size: number of parameters.
+        dtype: of the sums of JᵀJ.
+    """
+
+    def __init__(self, add, size, dtype):
+        self._equations = Equations.variables(add, "sum_of", size, dtype)
+        self._costs, self._weight = add("sum_of_costs", (2,), "float64"), add("sum_of_weights", (), "float64")
+        self._batches = add("batches_of_window", (), "int64")
+
+    def add(self, equations, costs, share):
+        """Add what one batch gives, in the graph being traced, and return how many batches there are now.
+
+        A batch without examples adds nothing, whatever its loss is said to be.
+        """
+        weight = share.weight
+        for variable, tensor in zip(self._equations, equations):
+            added = tf.math.multiply_no_nan(tensor, tf.cast(weight, tensor.dtype))
+            variable.value.assign_add(added)
+        self._costs.value.assign_add(tf.math.multiply_no_nan(tf.stack(costs), weight))
+        self._weight.value.assign_add(weight)
+        self._batches.value.assign_add(1)
+        return self._batches.value.read_value()
+
+    def totals(self, share):
+        """Return the `Equations` and `Costs` of all examples of the window."""
+        weight = self._weight.value.read_value() if share.averages else tf.ones([], tf.float64)
+        factor = tf.math.reciprocal_no_nan(weight)
+        equations = Equations(*[each * tf.cast(factor, each.dtype) for each in self._equations.read()])
+        return equations, Costs(*tf.unstack(self._costs.value.read_value() * factor))
+
+    def clear(self):
+        """Forget the batches so far, in the graph being traced or eagerly."""
+        for variable in (*self._equations, self._costs, self._weight, self._batches):
+            variable.value.assign(tf.zeros_like(variable.value))
+
+    @property
+    def batches(self):
+        """How many batches there are so far, an int."""
+        return int(self._batches.numpy())

@@ -1,0 +1,147 @@
+"""Levenberg–Marquardt by hand: a loop in Python around whatever engine sums up the parts of the data."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose
+from tfjac.optimizers.execution.streamed.sums import Equations
+from tfjac.optimizers.fitting.normal_equations import NormalEquations
+from tfjac.optimizers.fitting.supervision import Interrupts
+from tfjac.optimizers.loop.converge import status_after, tolerances
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Outcome, State
+from tfjac.optimizers.statuses import Status
+
+
+def least_squares_by_parts(
+    total,
+    start,
+    max_steps=1000,
+    ftol=None,
+    xtol=None,
+    gtol=None,
+    damping="nielsen",
+    scaling="more",
+    min_gain=1e-3,
+    callback=None,
+):
+    """Minimise ½‖r‖² where JᵀJ, Jᵀr and the cost come from elsewhere, as sums over parts of the data.
+
+        def total(position):
+            return sum(worker.normal_equations_at(position) for worker in workers)
+
+        result = tfjac.least_squares_by_parts(total, start)
+
+    Every step takes one call of `total`, which linearises where it evaluates; after a rejected step the JᵀJ there is
+    is solved again with more damping.
+
+    Args:
+        total: function from the parameters `[p]`, NumPy, to the `NormalEquations` of all data there.
+        start: `[p]`, float32 or float64 (other numbers become float64).
+        max_steps: at most so many steps, accepted or not.
+        ftol, xtol, gtol: as for `least_squares`; where None, √ε of the coarsest dtype among start and parts.
+        damping, scaling, min_gain: as for `least_squares`.
+        callback: function of the number of steps, the parameters and the cost, called after each step; training ends
+            where it returns True, or raises StopIteration. None for none.
+
+    Ctrl-C ends it after the step under way, pressed again at once, with the best point and the status INTERRUPTED.
+
+    Returns:
+        An `Outcome` of NumPy numbers: x `[p]`, cost, gradient_norm, status, steps, evaluations and the like.
+
+    Raises:
+        TypeError: where `total` returns anything but `NormalEquations`.
+        ValueError: for bad options, or normal equations of another number of parameters, or at another point.
+    """
+    position = np.asarray(start)
+    position = position.astype(position.dtype if position.dtype in (np.float32, np.float64) else np.float64)
+    if position.ndim != 1 or not position.size:
+        raise ValueError(f"start must be a vector of parameters. Received: an array of shape {position.shape}")
+    tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))
+    method = Method.of(damping, scaling, "cholesky", 1, min_gain)
+    descent = _Descent(total, method, (ftol, xtol, gtol), callback)
+    with Interrupts() as interrupts:
+        return descent.run(position, positive_integer("max_steps", max_steps), interrupts)
+
+
+class _Descent:
+    def __init__(self, total, method, asked, callback):
+        self._total, self._method, self._asked, self._callback = total, method, asked, callback
+        self.steps = self.accepted = 0
+
+    def run(self, position, max_steps, interrupts):
+        """Take steps until a tolerance is met, or `Interrupts` are pending, and return the `Outcome`."""
+        here = self._at(position)
+        ftol, xtol, gtol = self._asked
+        limits = tolerances(ftol, xtol, gtol, _coarsest(position, here.gram, here.position))
+        state = State((tf.zeros([], position.dtype),) * len(self._method.damping.state_names), tf.zeros_like(position))
+        first_cost, status = here.cost, Status.RUNNING
+        rejected = promised = tf.zeros([], position.dtype)
+        while status is Status.RUNNING:
+            start = _start(here, position)
+            awaited, state, usable, report = propose(start, state, self._method, rejected, promised)
+            if not usable or self.steps == max_steps:
+                status = Status.MAX_STEPS if usable else Status(int(report.status))
+                break
+            end = position + awaited.step.numpy()
+            try:
+                there, self.steps = self._at(end), self.steps + 1
+            except KeyboardInterrupt:
+                status, interrupts.pending = Status.INTERRUPTED, False
+                break
+            cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, here.cost - there.cost))
+            state, report, promised = judged(start, awaited, state, self._method, cost, gain)
+            status = Status(int(status_after(report, limits, first_cost)))
+            if status is Status.STALLED:
+                status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
+            if report.accepted:
+                position, here, self.accepted = end, there, self.accepted + 1
+            rejected = rejected * 0 if report.accepted else rejected + 1
+            if self._stops(position, here.cost):
+                status = Status.STOPPED
+            if interrupts.pending and status is Status.RUNNING:
+                status, interrupts.pending = Status.INTERRUPTED, False
+        norm, damping = np.abs(here.gradient).max(), float(state.damping[self._damping_at()])
+        calls = self.steps + 1
+        return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
+
+    def _stops(self, position, cost):
+        try:
+            return self._callback is not None and self._callback(self.steps, position.copy(), cost)
+        except StopIteration:
+            return True
+
+    def _at(self, position):
+        found = self._total(position.copy())
+        if not isinstance(found, NormalEquations):
+            raise TypeError(
+                "total must return the sum of what tfjac.normal_equations returns for the parts of the data. "
+                f"Received: {found!r}"
+            )
+        if found.num_parameters != position.size:
+            raise ValueError(
+                f"total must return normal equations in the {position.size} parameters it was given. "
+                f"Received: those in {found.num_parameters}"
+            )
+        if not found.is_at(position):
+            raise ValueError(
+                "total must return normal equations at the parameters it was given: assign them to the variables of "
+                f"all parts before. Received: those at {found.position}, for the parameters {position}"
+            )
+        return found
+
+    def _damping_at(self):
+        return self._method.damping.state_names.index("damping")
+
+
+def _coarsest(*arrays):
+    """Return the dtype, TensorFlow's, of fewest digits among those of arrays, and of None."""
+    dtypes = [array.dtype for array in arrays if array is not None]
+    return tf.as_dtype(min(dtypes, key=lambda dtype: dtype.itemsize))
+
+
+def _start(here, position):
+    gram = tf.constant(here.gram)
+    equations = Equations(gram, tf.constant(here.gradient), tf.zeros_like(gram[0]))
+    return Start(equations, tf.constant(position), tf.constant(here.cost, position.dtype))

@@ -1,0 +1,135 @@
+"""Derivatives of a minimum with respect to what its residuals are computed from.
+
+At a minimum x of F(x, θ) = ½‖r(x, θ)‖² the gradient g = ∂F/∂x is zero, and stays so as θ changes:
+
+    H dx + (∂g/∂θ) dθ = 0    with H = ∂g/∂x = JᵀJ + Σ rₖ ∇²rₖ
+
+so that a cotangent u of x is −(∂g/∂θ)ᵀ H⁻¹ u of θ. H is the exact one: with JᵀJ alone the derivatives would be wrong
+wherever residuals are left. With robust losses F and H are those of the losses; parameters that a bound holds stay
+where they are, and x stays in the plane of equations between them. The cost has ∂F/∂θ; that x moves with θ changes
+nothing there.
+Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 2022, section 2.
+"""
+
+import tensorflow as tf
+
+from tfjac.jacobians import jacobian
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.objective.residuals import cost_of
+from tfjac.optimizers.objective.robust import losses_of
+
+
+def differentiable(outcome, residuals, variables, data, invariants, settings):
+    """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
+
+    They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
+    they are taken; then, H, by p backward passes of g, and its Cholesky factor.
+
+    Args:
+        outcome: an `Outcome` whose `x` is a list.
+        residuals: `TracedResiduals`.
+        variables: list of the variables that were minimised over.
+        data: list of tensors like `residuals.specs`.
+        invariants: `Invariants`.
+        settings: `Settings`.
+    """
+    minimum = _Minimum(residuals, variables, data, invariants, settings)
+    cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
+    point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
+    x = minimum.columns.split(minimum.point(point))
+    square = minimum.unit**2
+    return type(outcome)(x, minimum.cost(cost * square, point), norm * square, *rest)
+
+
+def without_derivatives(outcome, how):
+    """Return an `Outcome` through which no gradient goes: where one is asked for, that is an error.
+
+    Args:
+        how: of what minimisations that is so, for the message, such as "with batch_dims=1".
+    """
+
+    @tf.custom_gradient
+    def opaque(tensor):
+        def gradient(*_):
+            raise ValueError(
+                f"What least_squares finds {how} has no derivatives: stop them with tf.stop_gradient, or leave that "
+                "out. Received: a gradient through it"
+            )
+
+        return tf.identity(tensor), gradient
+
+    return tf.nest.map_structure(opaque, outcome)
+
+
+class _Minimum:
+    """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
+
+    def __init__(self, residuals, variables, data, invariants, settings):
+        self.columns, self.unit = Columns(variables), tf.stop_gradient(invariants.unit)
+        self._residuals, self._drawn, self._box = residuals, invariants.drawn, invariants.conditions.box
+        self._equality, prior = invariants.conditions.equality, invariants.conditions.prior
+        self._prior = prior and prior.in_units(self.unit)
+        self._losses = losses_of(settings.losses, residuals.num_tensors)
+        self._given = [*data, *residuals.read_traced()]
+        self._parameters = [tensor for tensor in self._given if tensor.dtype.is_floating]
+        self._traced_adjoint = tf.function(self._adjoint, autograph=False)
+        self._traced_slope = tf.function(self._slope, autograph=False)
+
+    def point(self, value, parameters=None):
+        """Return x, which is `value`, as a function of θ."""
+
+        @tf.custom_gradient
+        def x_of(*parameters):
+            def backward(upstream):
+                x = self.point(value, parameters)  # with derivatives of its own, for second ones
+                return self._traced_adjoint(x, upstream, *parameters)
+
+            return tf.identity(value), backward
+
+        return x_of(*(self._parameters if parameters is None else parameters))
+
+    def cost(self, value, point):
+        """Return F, which is `value`, as a function of θ."""
+
+        @tf.custom_gradient
+        def cost_of(*parameters):
+            def backward(upstream):
+                return self._traced_slope(self.point(point, parameters), upstream, *parameters)
+
+            return tf.identity(value), backward
+
+        return cost_of(*self._parameters)
+
+    def _adjoint(self, x, upstream, *parameters):
+        """Return −(∂g/∂θ)ᵀ H⁻¹ u for each θ."""
+        gradient = tf.convert_to_tensor(tf.gradients(self._cost_at(x, parameters), x)[0])
+        hessian = jacobian(gradient, x, mode="reverse")
+        if self._box:  # what is held by a bound does not move with θ, and the rest moves as if it were not there
+            free = self._box.free(x, gradient)
+            upstream = tf.where(free, upstream, tf.zeros_like(upstream))
+            hessian = tf.where(free[:, None] & free, hessian, tf.eye(self.columns.total, dtype=x.dtype))
+        if self._equality:
+            normals = self._equality.normals
+            across = tf.matmul(normals, normals, transpose_a=True)
+            along = tf.eye(self.columns.total, dtype=x.dtype) - across
+            upstream, hessian = tf.linalg.matvec(along, upstream), along @ hessian @ along + across
+        factor = tf.linalg.cholesky(hessian)
+        step = -tf.linalg.cholesky_solve(factor, upstream[:, None])[:, 0]
+        return tf.gradients(gradient, parameters, grad_ys=step, unconnected_gradients="zero")
+
+    def _slope(self, x, upstream, *parameters):
+        """Return u·∂F/∂θ for each θ."""
+        cost, upstream = self._cost_at(x, parameters), upstream * self.unit**2
+        return tf.gradients(cost, parameters, grad_ys=upstream, unconnected_gradients="zero")
+
+    def _cost_at(self, x, parameters):
+        """Return F at x `[p]` and θ, with r measured in the unit."""
+        floating = iter(parameters)
+        given = [next(floating) if tensor.dtype.is_floating else tensor for tensor in self._given]
+        count = len(self._residuals.specs)
+        data, values = given[:count], given[count:]
+        for position, part in zip(self._residuals.positions, self.columns.split(x)):
+            values[position] = part
+        tensors = self._residuals.place_at(data, self._drawn, values)
+        tensors = [tf.cast(tensor, x.dtype) / self.unit for tensor in tensors]
+        return cost_of(tensors, self._losses, self.unit, self._prior, x)

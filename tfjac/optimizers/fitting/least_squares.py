@@ -1,0 +1,237 @@
+"""Nonlinear least squares on variables, to convergence, in one graph."""
+
+import tensorflow as tf
+
+from tfjac.arguments import choice, positive_integer
+from tfjac.optimizers.fitting.many_fits import batched_least_squares, refuse_without_batches
+from tfjac.optimizers.fitting.supervision import Supervisor
+from tfjac.optimizers.fitting.traced import TracedMinimisation
+from tfjac.optimizers.loop.options import Options, Settings
+from tfjac.optimizers.tracing.callables import as_data, function_of_data
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.variables import check_within_reach, checked_variables
+
+
+def least_squares(
+    residuals,
+    variables,
+    max_steps=1000,
+    ftol=None,
+    xtol=None,
+    gtol=None,
+    *,
+    args=(),
+    bounds=None,
+    fixed=None,
+    prior=None,
+    equality=None,
+    manifolds=None,
+    callback=None,
+    verbose=0,
+    time_limit=None,
+    checkpoint=None,
+    batch_dims=0,
+    chunk_size=None,
+    devices=None,
+    loss=None,
+    loss_scale=None,
+    damping=None,
+    scaling="more",
+    solver="auto",
+    max_attempts=30,
+    min_gain=1e-3,
+    gram_dtype=None,
+    acceleration=None,
+    window=1,
+    jit_compile=False,
+    **unknown,
+):
+    """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
+
+    The whole minimisation runs inside one graph: every step linearises the residuals, solves for a step, and keeps it
+    if the cost fell as predicted, or else puts the variables back and tries again with more damping. The cost never
+    rises (but within a `window`), so that the variables are left at the best point found, whatever the status.
+
+    Args:
+        residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them; or one that
+            is given the variables, before `args`: each by itself where they are in a list; or a list of callables. It
+            is called once, to be made a graph, in every call, so that it is always the function that it is now. Where
+            its graph is the same one again, but for `args` and the tensors that it captures, all else is used again and
+            the call takes milliseconds. A `tf.function` is called by its own rules: not where it was called before.
+            What it draws at random, or takes from an iterator, it does once in a call, and it assigns once. Where the
+            leading axis is that of independent examples, the Jacobian is found far cheaper.
+        variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
+        max_steps: at most so many steps.
+        ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
+            `tfjac.optimizers.loop.converge`); default √ε of the dtype, zero to switch one off.
+        args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Floating-point
+            arrays and numbers take the dtype of the variables.
+        bounds: `(lower, upper)`, each None, a number, or a nest like `variables` of None, numbers and arrays; infinite
+            where there is none. All steps stay within them. The start must be; in a graph, the status is INFEASIBLE
+            where it is not.
+        fixed: nest like `variables` of bools, or arrays of them: which parameters stay as they are.
+        prior: `(mean, deviation)` of a normal distribution for each parameter by itself, each a number, or a nest like
+            `variables` of None, numbers and arrays, None where nothing is known. ½Σ((x − mean)/deviation)² is added to
+            the cost, as if parameters had been measured, so that residuals should be in units of their deviations.
+        equality: `(A, b)`, arrays `[k, p]` and `[k]`, for A x = b with x the parameters flattened in the order of the
+            nest; or a function like `residuals`, without `args` and linear, of what must be zero. The start is moved to
+            the nearest point that fulfils it, and all steps do. Not together with `bounds`.
+        manifolds: nest like `variables` of a `tfjac.Manifold`, such as `tfjac.manifolds.Quaternion()`, or None: of
+            variables whose rows, along the last axis, are points on it. Steps are taken in its tangent space, and stay
+            on it. Without bounds, prior and equality for these variables.
+        callback: called after each step with a `LeastSquaresState`; returning True, or raising StopIteration, stops.
+        verbose: 1 to print how it ended, 2 to print each step too.
+        time_limit: seconds of steps, after which to stop with the status TIME_LIMIT.
+        checkpoint: path of a file from which to go on, where it exists, and which is kept up to date: a run that was
+            cut short goes on to the same bits, also with more `max_steps` or time. Where it cannot be written any
+            more, there is a warning, and the run goes on.
+        batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
+            itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
+            `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
+            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
+            `window`.
+        chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
+            residuals and Jacobians where left out.
+        devices: with `batch_dims`, a list of devices that share the fits, such as `["GPU:0", "GPU:1"]`: each has a
+            part of its own, `chunk_size` of which are under way at once. None for where TensorFlow places them.
+        loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
+            squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
+            tensor that `residuals` returns.
+        loss_scale: about where a residual becomes an outlier, or a list; default 1.
+        damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
+            parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
+        scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
+        solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
+            `"schur_cg"`, `"sparse"`, or a `Solver`.
+        max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.
+        min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
+        gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
+            loses, at twice the memory and time of that part; None for their own dtype.
+        acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
+            None for none.
+        window: a step may raise the cost, if it stays below the highest of the last so many; 1 for never. At the end,
+            the variables are put back to the best point.
+        jit_compile: whether to compile the minimisation with XLA.
+
+    Returns:
+        A `LeastSquaresResult`, or with `batch_dims` a `BatchedLeastSquaresResult`; inside a `tf.function` an `Outcome`,
+        the same fields as tensors.
+
+    Raises:
+        ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
+            one of the variables, a start outside of the bounds. Numerical trouble never raises: it is a status. So is
+            Ctrl-C, INTERRUPTED, where nobody else handles it; the variables are at the best point found then.
+
+    Cost: per step, one linearisation, and for each attempt one solve and one evaluation; one more linearisation after
+    the last step. The first call traces, which takes longer than most minimisations.
+    Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
+    """
+    options = Options.of(locals(), unknown)
+    if choice("batch_dims", options.batch_dims, (0, 1)):
+        return batched_least_squares(residuals, variables, args, options)
+    refuse_without_batches(options)
+    flat = _checked(variables)
+    limits = _Limits(variables, options)
+    settings = Settings.of(options, flat, limits.conditions)
+    args = as_data(args, flat)
+    traced = TracedResiduals(
+        traceable(function_of_data(residuals, variables, args), flat).get_concrete_function(*args), flat
+    )
+
+    def minimisation():
+        return TracedMinimisation(traced, flat, settings)
+
+    kept = _TRACES.get(traced, flat, settings.recipe, minimisation) if tf.executing_eagerly() else minimisation()
+    return limits.run(kept, traced.data(args))
+
+
+def _checked(variables):
+    """Return a nest of variables as a list, checked."""
+    flat = checked_variables(tf.nest.flatten(variables))
+    check_within_reach(flat)
+    return flat
+
+
+class _Limits:
+    """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
+
+    def __init__(self, variables, options):
+        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
+        self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
+        kept = options.checkpoint, self.conditions.equations
+        self._supervisor = Supervisor(*watched, options.time_limit, *kept)
+
+    def run(self, minimisation, data):
+        """Run a `TracedMinimisation` with data, a list of tensors."""
+        conditions = self.conditions.tensors()
+        if tf.executing_eagerly():
+            return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
+        if self._supervisor.is_needed:
+            raise ValueError(
+                "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
+                "no Python between steps. Received: one of them, in a graph"
+            )
+        return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
+
+
+_TRACES = TraceCache()
+"""Minimisations traced by eager calls."""
+
+
+class LeastSquaresProblem:
+    """Residuals to be minimised more than once: for other data, or from where the variables are then.
+
+    They are traced by the rules of `tf.function`: once for data of the same shapes and dtypes, and once more for those
+    of any size where sizes differ. All that `residuals` reads besides its arguments, the variables and the tensors that
+    it captures is a constant of its traces.
+
+    Args:
+        residuals: callable that is given the data, reads the variables, and returns a tensor or a nest of them.
+        variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
+        **options: as for `least_squares`.
+    """
+
+    def __init__(self, residuals, variables, max_steps=1000, ftol=None, xtol=None, gtol=None, **options):
+        options = Options.of_a_problem(locals(), options)
+        self.variables, self._flat = variables, _checked(variables)
+        self._limits = _Limits(variables, options)
+        self._settings = Settings.of(options, self._flat, self._limits.conditions)
+        self._residuals, self._function = residuals, None
+        self._minimisations = {}
+
+    def solve(self, *args):
+        """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
+
+        Args:
+            *args: the data, nests of tensors, arrays and numbers.
+
+        Returns:
+            A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
+        """
+        minimisation, args = self._minimisation(args)
+        return self._limits.run(minimisation, minimisation.residuals.data(args))
+
+    def plan(self, *args):
+        """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
+
+        Raises:
+            ValueError: inside a `tf.function`.
+        """
+        if not tf.executing_eagerly():
+            raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
+        return self._minimisation(args)[0].plan()
+
+    def _minimisation(self, args):
+        """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
+        args = as_data(args, self._flat)
+        if self._function is None:
+            residuals = function_of_data(self._residuals, self.variables, args)
+            self._function = traceable(residuals, self._flat, reduce_retracing=True)
+        concrete = self._function.get_concrete_function(*args)
+        minimisation = self._minimisations.get(concrete)
+        if minimisation is None:
+            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
+            if tf.executing_eagerly():
+                self._minimisations[concrete] = minimisation
+        return minimisation, args

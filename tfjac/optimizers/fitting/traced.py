@@ -1,0 +1,220 @@
+"""Minimisations traced once and run any number of times, in a graph or with somebody watching."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
+from tfjac.optimizers.loop.iterate import Iteration
+from tfjac.optimizers.loop.records import LONGEST_RECORD
+from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
+from tfjac.optimizers.results.history import History
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.plan import plan_of
+from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.variables import nested_names
+
+
+class TracedMinimisation:
+    """A minimisation, traced, of residuals with data left open.
+
+    Args:
+        residuals: `TracedResiduals`.
+        variables: list of variables. They are not kept alive.
+        settings: `Settings`.
+    """
+
+    def __init__(self, residuals, variables, settings):
+        if settings.jit_compile:
+            residuals.check_compiles()
+        minimisation, self._pace = Iteration(residuals, variables, settings), None
+        self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
+        self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
+        if not tf.executing_eagerly():
+            self._whole = tf.function(minimisation.whole, **self._compiled)
+            return
+        start = tf.function(minimisation.start, **self._compiled)
+        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
+        self._advance = self._traced_advance(minimisation)
+        self._sizes = minimisation.sizes
+
+    def _traced_advance(self, minimisation):
+        def advance(data, invariants, progress, until, max_steps, finish):
+            return minimisation.advance(data, invariants, progress, until, max_steps, finish, record=True)
+
+        returned = tf.nest.map_structure(
+            lambda each: tf.TensorSpec(each.shape, each.dtype), self._start.structured_outputs
+        )
+        number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
+        function = tf.function(advance, **self._compiled)
+        return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
+
+    def plan(self):
+        """Return the `Plan` of its steps."""
+        return plan_of(self._settings.method.solver, self._sizes)
+
+    def in_graph(self, data, variables, conditions, max_steps):
+        """Return the `Outcome` of a minimisation that is part of the graph being traced, with derivatives.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            variables: nest of the variables.
+            conditions: `Conditions`.
+            max_steps: integer.
+        """
+        flat = tf.nest.flatten(variables)
+        outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
+        if any(self._settings.manifolds):
+            square = invariants.unit**2
+            found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
+            found = without_derivatives(found, "on manifolds")
+        else:
+            found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)
+        return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
+
+    def __call__(self, data, variables, conditions, max_steps, supervisor):
+        """Minimise, and leave the variables at the best point found, or as they were if the residuals raise.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            variables: nest of the variables.
+            conditions: `Conditions`.
+            max_steps: integer.
+            supervisor: a `Supervisor`.
+
+        Returns:
+            A `LeastSquaresResult`.
+        """
+        run = Run(self._start, self._advance, data, variables, conditions, max_steps)
+        run.pace = self._pace
+        supervisor.watch(run)
+        self._pace = run.pace
+        read, drawn = self.residuals.read(), run.invariants.drawn
+        result = LeastSquaresResult.of(run, FrozenPoint(self._frozen, data, drawn, read), self._settings.manifolds)
+        supervisor.tell(result)
+        return result
+
+
+class Run:
+    """One minimisation under way.
+
+    Args:
+        start, advance: functions traced from those of `Iteration`.
+        data: list of tensors.
+        variables: nest of the variables.
+        conditions: `Conditions`.
+        max_steps: integer.
+
+    Attributes:
+        invariants, progress: see `Iteration`.
+        rows: list of what was written down of each step.
+        pace: seconds that a step takes, as far as known.
+    """
+
+    def __init__(self, start, advance, data, variables, conditions, max_steps):
+        self.variables, self.conditions, self.data = variables, conditions, data
+        self._flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
+        self._first = [variable.read_value() for variable in self._flat]
+        self._advance, self._max_steps = advance, tf.constant(max_steps)
+        self.rows, self.pace, self._expected = [], None, None
+        self.invariants, self.progress = self._undone_if_it_raises(start, data, conditions)
+
+    @property
+    def steps(self):
+        """How many steps were taken."""
+        return int(self.progress.outcome.steps)
+
+    @property
+    def running(self):
+        """Whether there is no reason to stop yet."""
+        return bool(self.progress.running)
+
+    @property
+    def x(self):
+        """The values of the variables, NumPy, in their nest."""
+        return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self._flat])
+
+    @property
+    def names(self):
+        """What the variables are called."""
+        return nested_names(self.variables)
+
+    @property
+    def history(self):
+        """The `History` of the steps so far."""
+        rows = self.rows or [np.zeros([0, 7], self.invariants.unit.dtype.as_numpy_dtype)]
+        return History.of(np.concatenate(rows), float(self.invariants.unit))
+
+    def advance(self, count, finish=True):
+        """Take at most `count` more steps, and where they end the minimisation, `finish` it."""
+        before = self.steps
+        until = tf.constant(before + min(count, LONGEST_RECORD))
+        given = self.data, self.invariants, self.progress, until, self._max_steps, tf.constant(finish)
+        self.progress, rows = self._undone_if_it_raises(self._advance, *given)
+        self.rows.append(rows.numpy()[: self.steps - before])
+        self._check_resumed()
+
+    def finish(self):
+        """Take the cost and the gradient at the end, where that is still to be done."""
+        if not self.running and bool(self.progress.moved):
+            self.advance(0)
+
+    def stop(self, status):
+        """End the minimisation for a reason of its own, a `Status`."""
+        self._set_status(status)
+
+    def resume(self, invariants, progress, values, rows):
+        """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
+        self._assign(values)
+        self.invariants, self.progress, self.rows = invariants, progress, [rows]
+        self._expected = float(progress.outcome.cost) if self.steps else None
+        ended = Status(int(progress.outcome.status))
+        if ended in (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED, Status.MAX_STEPS):
+            self._set_status(Status.RUNNING if self.steps < int(self._max_steps) else Status.MAX_STEPS)
+        if self.steps and not self.running:
+            self._check_ended()
+            self._assign(values)  # in a window, it has taken them to the best point
+
+    def _check_ended(self):
+        """Raise ValueError where the residuals have another cost than they ended with."""
+        expected, self._expected = self._expected, None
+        if self.progress.window:
+            expected = float(self.progress.window.lowest)
+        ended, now = self.progress._replace(moved=tf.constant(True)), tf.constant(self.steps)
+        given = self.data, self.invariants, ended, now, self._max_steps, tf.constant(True)
+        linearised, _ = self._undone_if_it_raises(self._advance, *given)
+        self._check_cost(float(linearised.outcome.cost), expected)
+
+    def _check_resumed(self):
+        """Raise ValueError where the first step after `resume` found another cost than the last one before left."""
+        if self._expected is None or not len(self.rows[-1]):
+            return
+        cost, reduction, *_, accepted = self.rows[-1][0]
+        expected, self._expected = self._expected, None
+        self._check_cost(cost + reduction * accepted, expected)
+
+    def _check_cost(self, found, expected):
+        """Raise ValueError for another cost than a checkpoint has, but for rounding of the residuals."""
+        rounding = 1e3 * np.finfo(self.progress.first_cost.dtype.as_numpy_dtype).eps ** 2
+        same = abs(found - expected) <= 1e-6 * abs(expected) + rounding * float(self.progress.first_cost)
+        if not same and np.isfinite([found, expected]).any():
+            self._assign(self._first)
+            raise ValueError(
+                "The checkpoint is of other residuals: where it goes on, the cost is not what it was. Delete the file "
+                f"to start anew. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
+            )
+
+    def _set_status(self, status):
+        outcome = self.progress.outcome._replace(status=tf.constant(int(status)))
+        self.progress = self.progress._replace(outcome=outcome)
+
+    def _undone_if_it_raises(self, function, *given):
+        try:
+            return function(*given)
+        except BaseException:
+            self._assign(self._first)
+            raise
+
+    def _assign(self, values):
+        for variable, value in zip(self._flat, values):
+            variable.assign(value)

@@ -1,0 +1,108 @@
+"""Arguments of the optimizer: which it refuses and why, and how Keras writes them into a configuration."""
+
+import keras
+import tensorflow as tf
+
+from tfjac.arguments import suggestion
+from tfjac.optimizers.variables import variable_name
+
+_NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
+
+REASONS = {
+    "learning_rate": "there is no learning rate: the damping sets the length of each step, see damping=",
+    "weight_decay": "weights shrunk after a step were never judged; use kernel_regularizer='l2', which is exact",
+    "window": "the losses of other batches say nothing of this one's; it is an option of least_squares",
+    "clipnorm": _NO_GRADIENT,
+    "clipvalue": _NO_GRADIENT,
+    "global_clipnorm": _NO_GRADIENT,
+    "use_ema": "an average of weights is not a point that was judged; average them after training",
+    "ema_momentum": "it belongs to use_ema, which is refused",
+    "ema_overwrite_frequency": "it belongs to use_ema, which is refused",
+    "loss_scale_factor": "the loss is not scaled: a factor would cancel in the gain ratio; train in float32 or float64",
+    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, which gram_batches adds up",
+}
+"""Arguments of Keras optimizers, and why they are refused."""
+
+HARMLESS = {"ema_momentum": 0.99}
+"""Defaults of Keras that mean "not used"."""
+
+
+def refuse_options(options, known):
+    """Raise for every option that is set, with the reason; options that are off pass.
+
+    Args:
+        options: dict from names to values, what was passed beside the arguments there are.
+        known: names of the arguments there are, for a suggestion.
+
+    Raises:
+        ValueError: for an option of Keras optimizers that cannot mean anything here.
+        TypeError: for an argument that no optimizer has.
+    """
+    for name, value in options.items():
+        if name not in REASONS:
+            near = suggestion(name, known)
+            raise TypeError(f"LevenbergMarquardt has no argument {name!r}.{near} Received: {name}={value!r}")
+        if value is not None and value is not False and value != HARMLESS.get(name):
+            raise ValueError(f"LevenbergMarquardt does not take {name}: {REASONS[name]}. Received: {name}={value!r}")
+
+
+def refuse_learning_rate(value):
+    """Raise ValueError: schedules and callbacks that set the learning rate have nothing to act on."""
+    received = value if isinstance(value, keras.callbacks.Callback) else f"learning_rate={value!r}"
+    raise ValueError(
+        "LevenbergMarquardt has no learning rate to set: its damping adapts after every step. Leave out "
+        f"LearningRateScheduler, ReduceLROnPlateau and their like. Received: {received}"
+    )
+
+
+def check_tracing():
+    """Raise ValueError in eager execution, where there is no graph to read residuals off."""
+    if tf.executing_eagerly():
+        raise ValueError(
+            "LevenbergMarquardt reads the residuals off the graph of the loss, and eager execution has none. Compile "
+            "the model with run_eagerly=False, or call optimizer.minimize(residuals, variables) with a callable. "
+            "Received: eager execution"
+        )
+
+
+def check_trainable(variables):
+    """Raise ValueError where nothing can be trained; Keras itself only warns, and trains nothing."""
+    if not variables:
+        raise ValueError(
+            "There is nothing to train: no weight of the model is trainable. Set trainable = True on one of its "
+            "layers. Received: a model without trainable weights"
+        )
+
+
+BAYESIAN_WITHOUT_CONSTRAINTS = (
+    "regularization='bayesian' takes the weights for normally distributed around zero, which a constraint contradicts"
+)
+STREAMED_WITHOUT_CONSTRAINTS = "gram_batches and gram_decay take steps that know no constraints on weights"
+
+
+def refuse_constraints(variables, why):
+    """Raise ValueError for a variable with a constraint, by its name, and `why`."""
+    for variable in variables:
+        if getattr(variable, "constraint", None) is not None:
+            raise ValueError(
+                f"{why}: leave one of them out. Received: {type(variable.constraint).__name__} of "
+                f"{variable_name(variable)!r}"
+            )
+
+
+def serialized(options):
+    """Return a dict of names, or of objects serialised, from one of names and objects."""
+    return {
+        key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
+        for key, value in options.items()
+    }
+
+
+def deserialized(config, custom_objects=None):
+    """Return a configuration with the objects that `serialized` made dicts of."""
+    objects = {
+        key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+        for key, value in config.items()
+        if isinstance(value, dict)
+    }
+    return {**config, **objects}

@@ -1,0 +1,24 @@
+"""The residuals where the variables are, to first order: J and what is computed from it."""
+
+from tfjac.optimizers.linear_model.blocks import stacked_jacobian, stacked_rows
+from tfjac.optimizers.linear_model.elimination import Elimination, Touched
+from tfjac.optimizers.linear_model.free import FreeLinearisation
+from tfjac.optimizers.linear_model.linearisation import Linearisation
+from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
+from tfjac.optimizers.linear_model.reduction import Coupled
+from tfjac.optimizers.linear_model.stacked import StackedJacobian
+from tfjac.optimizers.linear_model.verified import VerifiedLinearisation
+
+__all__ = [
+    "Coupled",
+    "Elimination",
+    "Frame",
+    "FreeLinearisation",
+    "Linearisation",
+    "PlaneLinearisation",
+    "StackedJacobian",
+    "Touched",
+    "VerifiedLinearisation",
+    "stacked_jacobian",
+    "stacked_rows",
+]

@@ -1,0 +1,108 @@
+"""From residuals to their Jacobian: those that share their examples together, as one block."""
+
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
+from tfjac.jacobians import jacobian_operator
+from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
+
+FEW_ROWS = 1000
+"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+
+
+def stacked_jacobian(rows, variables, columns, dtype):
+    """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
+
+    Args:
+        rows: list of pairs of a tensor of any shape, of the graph being traced, whose Jacobian is taken, and its
+            residuals, of the same shape; the leading axis is that of examples, where they do not mix.
+        variables: list of variables, or of tensors, in the order of the columns.
+        columns: `Columns` of the variables.
+        dtype: of the variables.
+
+    Returns:
+        `(StackedJacobian, r)` with r `[rows]`.
+    """
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped(rows, sources)
+    dependence = Dependence(sources)
+    operators = [_operator([tensor for tensor, _ in group], variables, columns, dependence) for group in groups]
+    parts = [_flattened([residual for _, residual in group]) for group in groups]
+    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
+    return jacobian, jacobian.stack(parts)
+
+
+def stacked_rows(rows, variables):
+    """Return what belongs to the rows of a `StackedJacobian`, `[rows]`, in their order: the second of each pair.
+
+    Args:
+        rows, variables: as for `stacked_jacobian`.
+    """
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    groups = _grouped(rows, sources)
+    return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
+
+
+def _operator(group, variables, columns, dependence) -> JacobianBlock:
+    """Return the Jacobian of a group of tensors, with columns for all variables."""
+    present = sorted(dependence.sources_of_any(group))
+    if not present:
+        return ZeroRows(_size(_flattened(group)), columns, group[0].dtype)
+    with warnings.catch_warnings():
+        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
+            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
+        operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
+
+
+def _flattened(group):
+    """Return the elements of a group in the order of the rows of its operator: example by example."""
+    rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
+    return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
+
+
+def _size(vector):
+    return tf.size(vector) if vector.shape[0] is None else vector.shape[0]
+
+
+def _with_examples(tensor):
+    """Return `tensor` with a leading axis; a scalar residual is one example."""
+    return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
+
+
+def _grouped(rows, sources):
+    """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
+    groups: list[list] = []
+    for pair in (tuple(map(_with_examples, pair)) for pair in rows):
+        for group in groups:
+            if _same_examples([tensor for tensor, _ in group], pair[0], sources):
+                group.append(pair)
+                break
+        else:
+            groups.append([pair])
+    return groups
+
+
+def _same_examples(group, tensor, sources):
+    """Whether a tensor has the examples of others that belong together: apart they are right as well, but cost more."""
+    if tensor.shape[0] != group[0].shape[0]:
+        return False
+    try:
+        analyse_examples(sources, [*group, tensor])
+    except ExamplesMix:
+        return False
+    if tensor.shape[0] is not None:
+        return True
+    known = set().union(*(_numbers_of_examples(member, sources) for member in group))
+    return not known.isdisjoint(_numbers_of_examples(tensor, sources))
+
+
+def _numbers_of_examples(tensor, sources):
+    """Return a set of `Size`, by number or name: of the examples of `tensor`, and of what it is computed from."""
+    analysis, sizes = analyse_examples(sources, [tensor]), SymbolicSizes().sizes
+    given = [pair for op in analysis.path for pair in zip(op.inputs, analysis.input_axes.get(op.name, ()))]
+    whole = [(x, axis.axis) for x, axis in given if isinstance(axis, ExampleAxis) and axis == ExampleAxis(axis.axis)]
+    return {sizes(x)[axis] for x, axis in [(tensor, 0), *whole] if x.shape.rank is not None}

@@ -1,0 +1,93 @@
+"""A linearisation in some of the parameters, the others held where they are."""
+
+import tensorflow as tf
+
+from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.optimizers.linear_model.linearisation import Linearisation
+from tfjac.optimizers.linear_model.stacked import dense_kernel
+
+
+class FreeLinearisation(Linearisation):
+    """A `Linearisation` whose columns of J, and elements of g, are zero where a parameter is not free.
+
+    With any damping the step of such a parameter is zero, and that of the others is as if it were not there.
+
+    Args:
+        whole: the `Linearisation` in all parameters.
+        free: `[p]`, bool.
+    """
+
+    def __init__(self, whole: LinearModel, free):
+        super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
+        self._whole, self.free, self.is_shared = whole, free, whole.is_shared
+
+    def cast(self, dtype):
+        """Return the same linearisation in another dtype."""
+        return FreeLinearisation(self._whole.cast(dtype), self.free)
+
+    def only_free(self, vector):
+        """Return a vector `[p]` with zeros for what is held."""
+        return _only(self.free, vector)
+
+    def gradient(self):
+        """Return g `[p]`, zero for what is held."""
+        return _only(self.free, self._whole.gradient())
+
+    def gram_and_gradient(self):
+        """Return JᵀJ `[p, p]` and g `[p]`, zero for what is held."""
+        gram, gradient = self._whole.gram_and_gradient()
+        return _only(self.free[:, None] & self.free, gram), _only(self.free, gradient)
+
+
+class FreeColumns(JacobianRows):
+    """A `StackedJacobian` with zeros in the columns of parameters that are held.
+
+    Args:
+        jacobian: `StackedJacobian`.
+        free: `[p]`, bool.
+    """
+
+    def __init__(self, jacobian: JacobianRows, free):
+        self._jacobian, self._free = jacobian, free
+        self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
+        return dense_kernel(self, scales)
+
+    def cast(self, dtype):
+        """Return the same in another dtype."""
+        return FreeColumns(self._jacobian.cast(dtype), self._free)
+
+    def gram_and_gradient(self, vector):
+        """Return JᵀJ `[p, p]` and Jᵀu `[p]`."""
+        gram, gradient = self._jacobian.gram_and_gradient(vector)
+        return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
+
+    def factors(self):
+        """Return the factors of each variable, the columns that are held among them."""
+        return self._jacobian.factors()
+
+    def column_norms_squared(self):
+        """Return diag(JᵀJ), `[p]`."""
+        return _only(self._free, self._jacobian.column_norms_squared())
+
+    def matvec(self, vector):
+        """Return J v, `[rows]`."""
+        return self._jacobian.matvec(_only(self._free, vector))
+
+    def adjoint(self, vector):
+        """Return Jᵀ u, `[p]`."""
+        return _only(self._free, self._jacobian.adjoint(vector))
+
+    def square(self, vector):
+        """Return ‖u‖² of a vector `[rows]`, a scalar."""
+        return self._jacobian.square(vector)
+
+    def to_dense(self):
+        """Return J, `[rows, p]`."""
+        return _only(self._free, self._jacobian.to_dense())
+
+
+def _only(free, tensor):
+    return tf.where(free, tensor, tf.zeros_like(tensor))

@@ -1,0 +1,100 @@
+"""When to stop: the three tests of MINPACK, scale-free, with the formulas written out."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive
+from tfjac.optimizers.loop.records import Outcome
+from tfjac.optimizers.statuses import Status
+
+ROUNDINGS = 16
+"""Rounding errors of the parameters that those of residuals may be as large as: sums of many terms have larger ones."""
+
+
+class Tolerances(NamedTuple):
+    """The three tolerances; zero switches a test off.
+
+    Attributes:
+        cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
+            of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol
+            times the first cost.
+        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
+    """
+
+    cost: float
+    step: float
+    gradient: float
+
+
+def tolerances(ftol, xtol, gtol, dtype):
+    """Check the tolerances and fill in √ε of the dtype, MINPACK's recommendation, for those that are None."""
+    default = float(np.sqrt(np.finfo(dtype.as_numpy_dtype).eps))
+    given = {"ftol": ftol, "xtol": xtol, "gtol": gtol}
+    for name, value in given.items():
+        if value is not None and value != 0:
+            positive(name, value, below=1)
+    return Tolerances(*(default if value is None else float(value) for value in given.values()))
+
+
+def status_after(report, limits, first_cost):
+    """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
+
+    A short step is convergence only where it does not promise much either. A parameter of which the residuals are
+    independent but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look
+    short; measured by the first cost, as the last one may be zero but for rounding. Lengths are measured by J as it is:
+    by Moré's D, all steps would be short for ever after a start where a parameter had far more influence. And where
+    the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum either.
+
+    A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
+    that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
+    there. That one may be tiny as well, after steps that were rejected, or where κ leaves the range of the dtype. So no
+    tolerance is met where a single parameter, without damping, would gain more by the model: cosine²·F. An undamped
+    step promises no less than that, so that this takes nothing from it.
+
+    Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
+    was rejected is convergence; see `_is_rounding`.
+    """
+    small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
+    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
+    flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
+    flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
+    flat &= alone <= 2 * small
+    short = report.accepted & settled & (report.step_length <= limits.step * report.length)
+    short &= (report.predicted <= limits.step * first_cost) & (alone <= 2 * limits.step * first_cost)
+    stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
+    status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
+    if limits.cost > 0:
+        flat |= stuck & _is_rounding(report)
+    status = tf.where(short, int(Status.STEP_TOLERANCE), status)
+    status = tf.where(flat, int(Status.COST_TOLERANCE), status)
+    status = tf.where(report.cosine <= limits.gradient, int(Status.GRADIENT_TOLERANCE), status)
+    return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
+
+
+def _is_rounding(report):
+    """Return whether F is what rounding makes of zero: ‖r‖ ≤ 16·ε·‖C^½ w‖ with C = diag(JᵀJ).
+
+    ε‖C^½ w‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
+    within r.
+    """
+    rounding = ROUNDINGS * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.length
+    return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
+
+
+def outcome_after(outcome, running, report, status, max_steps):
+    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
+    steps = outcome.steps + tf.cast(running, tf.int32)
+    status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
+    return Outcome(
+        x=(),
+        cost=report.cost,
+        gradient_norm=report.gradient_norm,
+        status=tf.where(running, status, outcome.status),
+        steps=steps,
+        evaluations=outcome.evaluations + report.attempts,
+        jacobians=outcome.jacobians + 1,
+        damping=tf.where(running, report.damping, outcome.damping),
+    )

@@ -1,0 +1,206 @@
+"""A whole minimisation as functions of a graph: the start, and steps in a loop, until there is a reason to stop."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.conditions import Conditions
+from tfjac.optimizers.conditions.coordinates import Coordinates
+from tfjac.optimizers.loop.converge import outcome_after, status_after
+from tfjac.optimizers.loop.nonmonotone import Window
+from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
+from tfjac.optimizers.loop.step import Restrictions, take_step
+from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
+from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.statuses import Status
+
+
+class Invariants(NamedTuple):
+    """What stays the same in all steps of one minimisation.
+
+    Attributes:
+        drawn: list of tensors, what `residuals.draw` returned.
+        unit: scalar, what residuals are measured in, so that their squares are within the range of the dtype; so is
+            what an `Outcome` says of the cost and the gradient.
+        number: scalar int64, how many residuals there are.
+        conditions: `Conditions`.
+    """
+
+    drawn: list
+    unit: tf.Tensor
+    number: tf.Tensor
+    conditions: Conditions
+
+
+class Progress(NamedTuple):
+    """How far a minimisation has come: from here, it goes on as if it had never stopped.
+
+    Attributes:
+        outcome: an `Outcome` without `x`.
+        state: a `State`.
+        first_cost: scalar, F at the start.
+        moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
+        window: a `Window`; an empty tuple where the cost never rises.
+    """
+
+    outcome: Outcome
+    state: State
+    first_cost: tf.Tensor
+    moved: tf.Tensor
+    window: Any = ()
+
+    @property
+    def running(self):
+        """Whether there is no reason to stop yet."""
+        return tf.equal(self.outcome.status, int(Status.RUNNING))
+
+
+class Iteration:
+    """Functions to be traced that move variables to a minimum.
+
+    Args:
+        residuals: `TracedResiduals`.
+        variables: list of variables.
+        settings: `Settings`.
+
+    Attributes:
+        sizes: the `ProblemSizes`, once a step was traced.
+    """
+
+    sizes = None
+
+    def __init__(self, residuals, variables, settings):
+        self._residuals, self._variables, self._settings = residuals, variables, settings
+        self._dtype = as_tf_variable(variables[0]).dtype
+        self._losses = losses_of(settings.losses, residuals.num_tensors)
+        self._coordinates = Coordinates(variables, settings.manifolds)
+
+    def start(self, data, conditions):
+        """Return the `Invariants` and the `Progress` before the first step.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            conditions: `Conditions`.
+        """
+        drawn = self._residuals.draw(data)
+        tensors = self._residuals.place(data, drawn)
+        number = tf.add_n([tf.size(tensor, tf.int64) for tensor in tensors])
+        values = Columns(self._variables).flatten(self.values())
+        status = tf.where(number > 0, int(Status.RUNNING), int(Status.NO_RESIDUALS))
+        if conditions.box:
+            status = tf.where(conditions.box.contains(values), status, int(Status.INFEASIBLE))
+        if conditions.equality:
+            values = self._project(conditions.equality, values)
+            status = tf.where(conditions.equality.has_solution, status, int(Status.INFEASIBLE))
+        zero, none = tf.zeros([], self._dtype), tf.constant(0)
+        scaling = tf.zeros([self._coordinates.columns.total], self._dtype)
+        state = State(tuple(zero for _ in self._settings.method.damping.state_names), scaling)
+        outcome = Outcome((), zero, zero, status, none, none, none, zero)
+        moved = tf.equal(status, int(Status.RUNNING))
+        pulls = [conditions.prior.residuals(values)] if conditions.prior else []
+        invariants = Invariants(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
+        size = self._settings.window
+        return invariants, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
+
+    def _project(self, equality, values):
+        """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
+        values = tf.where(equality.has_solution, equality.project(values), values)
+        self._assign(values)
+        return values
+
+    def _assign(self, values):
+        for variable, part in zip(self._variables, Columns(self._variables).split(values)):
+            as_tf_variable(variable).assign(part)
+        return values
+
+    def advance(self, data, invariants, progress, until, max_steps, finish, record=False):
+        """Take steps.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            invariants, progress: what `start`, or `advance`, returned.
+            until: scalar int32, how many steps there may be by then.
+            max_steps: scalar int32, after how many steps to stop for good.
+            finish: scalar bool, whether to linearise once more at the end, for the gradient there, where there is one.
+            record: whether to write down each step, a Python bool; at most `LONGEST_RECORD` of them then.
+
+        Returns:
+            The `Progress`, and what was written down, `[LONGEST_RECORD, 7]`.
+        """
+        first = progress.outcome.steps
+
+        def unfinished(progress, rows):
+            more = progress.running & (progress.outcome.steps < until)
+            return more | (~progress.running & progress.moved & finish)
+
+        def step(progress, rows):
+            running = progress.running
+            progress, report = self._step(data, invariants, progress, max_steps)
+            if record:
+                index = tf.where(running, progress.outcome.steps - first, LONGEST_RECORD + 1) - 1
+                rows = tf.tensor_scatter_nd_update(rows, [[index]], row_of(report)[None])
+            return progress, rows
+
+        rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
+        return tf.while_loop(unfinished, step, (progress, rows))
+
+    def whole(self, data, conditions, max_steps):
+        """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
+        invariants, progress = self.start(data, conditions)
+        progress, _ = self.advance(data, invariants, progress, max_steps, max_steps, tf.constant(True))
+        return progress.outcome._replace(x=self.values()), invariants
+
+    def values(self):
+        """Return what the variables hold, a list of tensors."""
+        return [as_tf_variable(variable).read_value() for variable in self._variables]
+
+    def _step(self, data, invariants, progress, max_steps):
+        """Take a step, or where there is a reason to stop a mere linearisation; return the `Progress` and `Report`."""
+        running, window = progress.running, progress.window
+        if window:
+            tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
+        objective, restrictions = self._objective(data, invariants)
+        if window:
+            restrictions = restrictions._replace(leeway=window.leeway(objective.cost))
+        method = self._settings.method
+        method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
+        state, report, self.sizes = take_step(objective, progress.state, method, restrictions)
+        return self._after(progress, state, report, max_steps), report
+
+    def _after(self, progress, state, report, max_steps):
+        """Return the `Progress` after a step."""
+        running, window, moved = progress.running, progress.window, report.accepted
+        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
+        status = status_after(report, self._settings.limits, first_cost)
+        outcome = outcome_after(progress.outcome, running, report, status, max_steps)
+        if window:
+            window = window.after(report, Columns(self._variables).flatten(self.values()))
+            moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
+        return Progress(outcome, state, first_cost, moved, window)
+
+    def _objective(self, data, invariants):
+        """Return what is minimised, where the variables are, and the `Restrictions` of a step from there."""
+        charts = self._coordinates.charts()
+        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
+        tensors = [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
+        box, prior, equality = self._coordinates.conditions(invariants.conditions)
+        objective = objective_of_residuals(
+            tensors,
+            self._variables,
+            losses=self._losses,
+            unit=invariants.unit,
+            prior=prior and prior.in_units(invariants.unit),
+            prior_is_uniform=self._settings.prior_is_uniform,
+            charts=charts,
+        )
+        return objective, Restrictions(box or None, equality or None)
+
+    def _values_of(self, charts):
+        """Return what stands for each variable that the residuals read; None for what it holds."""
+        values = [None] * len(self._residuals.handles)
+        for position, chart in zip(self._residuals.positions, charts):
+            if chart is not None and position is not None:
+                values[position] = chart.value
+        return values

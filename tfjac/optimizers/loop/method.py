@@ -1,0 +1,67 @@
+"""How steps are taken: the parts that a method is put together from, found by name and checked, in one place."""
+
+from typing import Any, NamedTuple
+
+from tfjac.arguments import positive, positive_integer
+from tfjac.optimizers.damping import Damping, get_damping
+from tfjac.optimizers.damping.scaling import Scaling, get_scaling
+from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceleration
+from tfjac.optimizers.solvers import Solver, get_solver
+from tfjac.optimizers.solvers.precision import checked_gram_dtype
+
+
+class Method(NamedTuple):
+    """The parts that a step is made of, its two numbers, and a dtype.
+
+    Attributes:
+        damping, scaling, solver: how λ and D are chosen and how the system is solved.
+        max_attempts: at most so many solves and evaluations in one step.
+        min_gain: a step is kept if ρ exceeds this.
+        gram_dtype: "float64" to solve in, or None for the dtype of the variables.
+        acceleration: a `GeodesicAcceleration`, or None.
+        evidence: whether to report the effective number of parameters.
+    """
+
+    damping: Damping
+    scaling: Scaling
+    solver: Solver
+    max_attempts: Any
+    min_gain: float
+    gram_dtype: str | None = None
+    acceleration: GeodesicAcceleration | None = None
+    evidence: bool = False
+
+    @classmethod
+    def of(cls, damping, scaling, solver, max_attempts, min_gain, gram_dtype=None, acceleration=None, evidence=False):
+        """Return the method that options, by name or as objects, stand for.
+
+        Raises:
+            ValueError, TypeError: for an unknown name, or a number out of range.
+        """
+        solver = get_solver(solver)
+        return cls(
+            get_damping(damping),
+            get_scaling(scaling),
+            solver.factoring() if evidence else solver,
+            positive_integer("max_attempts", max_attempts),
+            positive("min_gain", min_gain, below=1),
+            checked_gram_dtype(gram_dtype),
+            get_acceleration(acceleration),
+            evidence,
+        )
+
+    @property
+    def parts(self):
+        """The objects that it is made of, without those that are None."""
+        return [part for part in (self.damping, self.scaling, self.solver, self.acceleration) if part is not None]
+
+
+def recipe(parts, *others):
+    """Return what objects, and other options, amount to, hashable: of objects, class and attributes.
+
+    None where an object is of a class that is not this package's, which may depend on anything.
+    """
+    attributes = [tuple(sorted(vars(part).items())) for part in parts]
+    known = all(type(part).__module__.startswith("tfjac.") for part in parts)
+    plain = all(isinstance(value, (bool, int, float, str, type(None))) for items in attributes for _, value in items)
+    return (*zip(map(type, parts), attributes), *others) if known and plain else None

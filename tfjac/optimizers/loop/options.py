@@ -1,0 +1,158 @@
+"""What a minimisation may be asked for: every option with its default, and what the options amount to."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from tfjac.arguments import positive_integer, suggestion
+from tfjac.graph import as_tf_variable, verification_wanted
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
+from tfjac.optimizers.loop.converge import Tolerances, tolerances
+from tfjac.optimizers.loop.method import Method, recipe
+from tfjac.optimizers.objective.robust import get_losses
+from tfjac.optimizers.solvers.auto import SMALL
+
+_ELSEWHERE = {
+    "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
+    "max_iter": "max_steps", "max_iterations": "max_steps", "epochs": "max_steps",
+}  # fmt: skip
+"""What others call it."""
+
+_OF_MANY_FITS = ("batch_dims", "chunk_size", "devices")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Options:
+    """The options of `least_squares` as they were given; its documentation says what each is.
+
+    They are listed here and in its signature, which a test compares, and nowhere else.
+    """
+
+    max_steps: int = 1000
+    ftol: float | None = None
+    xtol: float | None = None
+    gtol: float | None = None
+    bounds: Any = None
+    fixed: Any = None
+    prior: Any = None
+    equality: Any = None
+    manifolds: Any = None
+    callback: Any = None
+    verbose: int = 0
+    time_limit: float | None = None
+    checkpoint: Any = None
+    batch_dims: int = 0
+    chunk_size: int | None = None
+    devices: Any = None
+    loss: Any = None
+    loss_scale: Any = None
+    damping: Any = None
+    scaling: Any = "more"
+    solver: Any = "auto"
+    max_attempts: int = 30
+    min_gain: float = 1e-3
+    gram_dtype: str | None = None
+    acceleration: Any = None
+    window: int = 1
+    jit_compile: bool = False
+
+    @classmethod
+    def of(cls, given, unknown, others=()):
+        """Return the options among `given`.
+
+        Args:
+            given: dict from names to values, in which there may be other names, too.
+            unknown: dict of what the user has given besides.
+            others: names of options that there are not here.
+
+        Raises:
+            TypeError: for an option that there is not, saying which one may have been meant.
+        """
+        known = [field.name for field in dataclasses.fields(cls) if field.name not in others]
+        for name, value in unknown.items():
+            if name not in known:
+                meant = f" Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggestion(name, known)
+                raise TypeError(f"There is no such option.{meant} Received: {name}={value!r}")
+        return cls(**{name: value for name, value in {**given, **unknown}.items() if name in known})
+
+    @classmethod
+    def of_a_problem(cls, given, unknown):
+        """Return the options of a `LeastSquaresProblem`, which is not one of many fits."""
+        return cls.of(given, unknown, others=_OF_MANY_FITS)
+
+    def is_given(self, name):
+        """Return whether an option was given another value than its default, or None."""
+        value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+        return value is not None and not (isinstance(value, (bool, int, str)) and value == default)
+
+    def conditions(self, variables):
+        """Return the `GivenConditions` on a nest of variables."""
+        return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
+
+    def method(self, num_parameters):
+        """Return the `Method` for so many parameters."""
+        damping = self.damping  # by default the sturdiest where solves cost nothing, else one solve per attempt
+        if damping is None:
+            damping = "trust_region" if num_parameters <= SMALL else "nielsen"
+        parts = (damping, self.scaling, self.solver)
+        return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
+
+
+class Settings(NamedTuple):
+    """What is in the graph of a minimisation besides its residuals.
+
+    Attributes:
+        method: a `Method`.
+        limits: `Tolerances`.
+        losses: what `get_losses` returned.
+        conditions: `Conditions` of `tf.TensorSpec`; what they are is data.
+        prior_is_uniform: bool, whether the prior is the same for all elements of a variable.
+        window: of how many costs a step may stay below the highest.
+        jit_compile: bool.
+        manifolds: list of a `Manifold`, or None, for each variable.
+        recipe: all of this in a form that can be compared; None where it cannot.
+    """
+
+    method: Method
+    limits: Tolerances
+    losses: Any
+    conditions: Conditions
+    prior_is_uniform: bool
+    window: int
+    jit_compile: bool
+    manifolds: list
+    recipe: Any
+
+    @classmethod
+    def of(cls, options, variables, conditions=None, num_parameters=None):
+        """Check `Options`, and return what they amount to.
+
+        Args:
+            options: `Options`.
+            variables: list of the variables.
+            conditions: `GivenConditions`, or None for none.
+            num_parameters: how many parameters are solved for at once; all elements of the variables where left out.
+
+        Raises:
+            ValueError, TypeError: for bad ones.
+        """
+        dtype = as_tf_variable(variables[0]).dtype
+        limits = tolerances(options.ftol, options.xtol, options.gtol, dtype)
+        method = options.method(num_parameters or Columns(variables).total)
+        losses = get_losses(options.loss, options.loss_scale)
+        manifolds = [None] * len(variables) if conditions is None else conditions.manifolds
+        rest = (
+            Conditions() if conditions is None else conditions.specs(),
+            conditions is None or conditions.prior_is_uniform,
+            positive_integer("window", options.window),
+            bool(options.jit_compile),
+        )
+        each = [*(losses if isinstance(losses, tuple) else (losses,)), method.acceleration, *manifolds]
+        compared = recipe(
+            [*method.parts, *(part for part in each if part is not None)],
+            (method.max_attempts, method.min_gain, method.gram_dtype, limits, isinstance(losses, tuple)),
+            tuple(part is None for part in each),
+            rest,
+            verification_wanted(None),
+        )
+        return cls(method, limits, losses, *rest, manifolds, compared)

@@ -1,0 +1,180 @@
+"""What a step is given, what it hands on, and what it reports: records of tensors, without behaviour."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.statuses import Status
+
+
+class State(NamedTuple):
+    """What one step hands to the next: the damping's scalars, and D `[p]`; zeros before the first step."""
+
+    damping: tuple
+    scaling: tf.Tensor
+
+
+class Leeway(NamedTuple):
+    """By how much a step may raise the cost; scalars.
+
+    Attributes:
+        rise: how far the cost is below an earlier one, that of reference.
+        promised: what the models promised since then.
+    """
+
+    rise: tf.Tensor
+    promised: tf.Tensor
+
+
+class Report(NamedTuple):
+    """What happened in a step; scalars, of the variables' dtype where not said otherwise.
+
+    Attributes:
+        cost: F at the variables as the step left them.
+        reduction: by how much F was lowered; for a rejected step, what its last attempt would have gained (may be −∞).
+        predicted: the reduction that the linear model promised for the last attempt.
+        promised: the same for the first attempt, the least damped one.
+        ratio: ρ of the last attempt.
+        held: λ‖D^½ p‖² of the last attempt, the part of what it promised that is due to damping; the rest is ½‖Jp‖².
+        damping: λ of the last attempt.
+        gradient_norm: max |g|, before the step.
+        cosine: the largest |cosine| of the angle between r and a column of J, before the step: max |gⱼ| / (‖Jⱼ‖ √2|F|).
+            Its square is what one parameter alone could lower F by, to first order, as a part of |F|: so it is for
+            other convex losses, too, although their F is no ½‖r‖², and may be negative.
+        step_length: ‖diag(JᵀJ + Λ)^½ p‖ of the last attempt: by how much it moves the residuals, column by column.
+        length: ‖diag(JᵀJ + Λ)^½ w‖ before the step.
+        attempts: int32, how many times a step was solved for and evaluated.
+        status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
+            gradient is exactly zero, or no residual has weight, so that there is no step to take.
+        solver: int32, which of `solver.names` solved for it.
+        effective: γ = tr(JᵀJ (JᵀJ + Λ)⁻¹) before the step, the effective number of parameters: of an accepted step with
+            Bayesian regularisation, else zero.
+    """
+
+    cost: tf.Tensor
+    reduction: tf.Tensor
+    predicted: tf.Tensor
+    promised: tf.Tensor
+    ratio: tf.Tensor
+    held: tf.Tensor
+    damping: tf.Tensor
+    gradient_norm: tf.Tensor
+    cosine: tf.Tensor
+    step_length: tf.Tensor
+    length: tf.Tensor
+    attempts: tf.Tensor
+    status: tf.Tensor
+    solver: tf.Tensor
+    effective: tf.Tensor
+
+    @property
+    def accepted(self):
+        """Scalar bool: whether the variables moved."""
+        return tf.equal(self.status, int(Status.RUNNING))
+
+    @property
+    def cost_before(self):
+        """F before the step."""
+        return tf.where(self.accepted, self.cost + self.reduction, self.cost)
+
+
+class Outcome(NamedTuple):
+    """What `least_squares` returns inside a `tf.function`: the fields of `LeastSquaresResult`, as tensors.
+
+    It can be returned from the function as it is; `Status(int(outcome.status))` has the name and the message then.
+    With `batch_dims=1` all but x are vectors, an element for each fit.
+
+    Attributes:
+        x: the values found, in the nest of the variables; the variables hold them too.
+        cost: scalar, F = ½‖r‖² there.
+        gradient_norm: scalar, max |∂F/∂x| there.
+        status: int32, a `Status`: why it stopped.
+        steps: int32, number of steps, accepted or not.
+        evaluations: int32, number of evaluations of the residuals at trial points.
+        jacobians: int32, number of linearisations.
+        damping: scalar, λ of the last step.
+    """
+
+    x: Any
+    cost: tf.Tensor
+    gradient_norm: tf.Tensor
+    status: tf.Tensor
+    steps: tf.Tensor
+    evaluations: tf.Tensor
+    jacobians: tf.Tensor
+    damping: tf.Tensor
+
+    @property
+    def success(self):
+        """Bool like `status`: whether a tolerance was met."""
+        return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged], axis=0)
+
+
+class Point(NamedTuple):
+    """Where a step starts.
+
+    Attributes:
+        scaling: `[p]`, D.
+        curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
+        length: scalar, ‖D^½ w‖.
+        columns: `[p]`, diag(JᵀJ + Λ).
+        finite: scalar bool, whether the cost, the gradient and the curvature are finite.
+        stationary: scalar bool, whether the gradient is exactly zero, or all of J.
+        highest: scalar, the largest λ allowed.
+    """
+
+    scaling: tf.Tensor
+    curvature: tf.Tensor
+    length: tf.Tensor
+    columns: tf.Tensor
+    finite: tf.Tensor
+    stationary: tf.Tensor
+    highest: tf.Tensor
+
+    @property
+    def usable(self):
+        """Whether there is a step to take from here."""
+        return self.finite & ~self.stationary
+
+
+class Attempt(NamedTuple):
+    """One attempt within a step, and the damping's state after it; see `Report` for the names."""
+
+    attempts: tf.Tensor
+    accepted: tf.Tensor
+    cost: tf.Tensor
+    reduction: tf.Tensor
+    predicted: tf.Tensor
+    promised: tf.Tensor
+    ratio: tf.Tensor
+    held: tf.Tensor
+    step_length: tf.Tensor
+    damping: tf.Tensor
+    state: tuple
+
+    @classmethod
+    def none_yet(cls, cost, state):
+        """Return what stands before the first attempt."""
+        none = tf.zeros_like(cost)
+        nothing = (none,) * 7
+        return cls._make([tf.cast(none, tf.int32), tf.cast(none, tf.bool), cost, *nothing, state])
+
+
+def chosen(condition, record, other):
+    """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
+
+    def choice(one, two):
+        return tf.where(condition[(..., *[None] * (one.shape.rank - condition.shape.rank))], one, two)
+
+    return tf.nest.map_structure(choice, record, other)
+
+
+LONGEST_RECORD = 256
+"""So many steps are recorded in the graph before they are handed over."""
+
+
+def row_of(report):
+    """Return what is recorded of a `Report`, `[7]`, in the order of the fields of `results.history.History`."""
+    dtype = report.cost.dtype
+    rest = [tf.cast(report.attempts, dtype), tf.cast(report.accepted, dtype)]
+    return tf.stack([report.cost, report.reduction, report.ratio, report.damping, report.gradient_norm, *rest])

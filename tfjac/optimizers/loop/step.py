@@ -1,0 +1,162 @@
+"""One Levenberg–Marquardt step: linearise, solve, predict, evaluate, judge, keep or restore.
+
+F = ½‖r‖² + ½ (w−w₀)ᵀΛ(w−w₀), g = ∇F, step p:
+
+    (JᵀJ + λD + Λ) p = −g
+    predicted = −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)
+    ρ = (F(w) − F(w + p)) / predicted
+
+ρ above `min_gain` keeps w + p; otherwise w is put back, bit for bit, the damping grows, and the same JᵀJ is solved
+again. What is not finite, or could not be solved, counts as ρ = −∞. Within bounds the system is that of the free
+parameters, p is shortened to stay inside, and ρ judges the step as it was taken, while what p promised says whether
+there is anything left to gain; see `bounds`.
+Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.linear_model import FreeLinearisation
+from tfjac.optimizers.loop.attempt import is_decided, judged, point_at, propose, report_of, within
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.solvers import Solver, System
+from tfjac.optimizers.solvers.plane_system import PlaneSystem
+from tfjac.optimizers.solvers.precision import prepared
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+
+
+class Restrictions(NamedTuple):
+    """What a step must observe; None for what does not apply.
+
+    Attributes:
+        box: a `Box` that the variables are in and stay in.
+        equality: an `Equality` that the variables fulfil and go on to.
+        leeway: a `Leeway`; without it the cost must not rise.
+    """
+
+    box: Any = None
+    equality: Any = None
+    leeway: Leeway | None = None
+
+
+class Step(NamedTuple):
+    """What taking a step taught.
+
+    Attributes:
+        state: the `State` for the next step.
+        report: a `Report`.
+        sizes: the `ProblemSizes` of the linear model.
+    """
+
+    state: State
+    report: Report
+    sizes: ProblemSizes
+
+
+def take_step(objective: Objective, state: State, method: Method, restrictions: Restrictions | None = None) -> Step:
+    """Take one step from the current values of the objective's variables.
+
+    Args:
+        objective: an `Objective`, traced in the current graph.
+        state: a `State`.
+        method: a `Method`.
+        restrictions: `Restrictions`, or None for none.
+
+    Returns:
+        A `Step`. The variables hold the new values if the step was accepted, else the same bits as before. From a point
+        that is not finite, where the gradient is zero, or where no residual has weight, no step is tried, and the state
+        stays as it was.
+    """
+    restrictions = restrictions or Restrictions()
+    model: LinearModel = objective.linearise()
+    if restrictions.box is not None:
+        position = objective.position(objective.values())
+        model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
+    sizes = ProblemSizes.of(model, method.gram_dtype)
+    sizes = sizes if restrictions.equality is None else sizes.without_tables()
+    solvers, index = method.solver.choose(sizes)
+    steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
+    if len(steps) == 1:
+        state, report = steps[0]()
+    else:
+        state, report = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
+    return Step(state, report, sizes)
+
+
+def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
+    """Take the step with one solver, and return the `State` and the `Report`."""
+    system = _system(solver, model, method, restrictions.equality)
+    values = objective.values()
+    position = objective.position(values)
+    given = position, objective.cost, system.gradient, system.diagonal, state, method
+    point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals, simplify=system.simplify)
+    solve = system.solver(point.scaling)
+    bend = _bend(method.acceleration, objective, solve, point.scaling)
+
+    def attempt(last):
+        """Solve, predict, evaluate, judge, keep or restore."""
+        candidate = propose(solve, system.reduction, last.state, point, method)
+        candidate = _move(objective, values, position, candidate, system, bend and bend(candidate), restrictions)
+        cost = objective.evaluate()
+        costs = objective.cost, cost, objective.cost - cost
+        made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway)
+        objective.restore_unless(made.accepted, values)
+        return (made,)
+
+    first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
+    (last,) = tf.while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
+    return _end(last, point, objective, position, model, system, solver, state, method, restrictions)
+
+
+def _end(last, point, objective, position, model, system, solver, state, method, restrictions):
+    """Return the `State` and the `Report` of a step after its last `Attempt`."""
+    scaling = point.scaling
+    if restrictions.box is not None:
+        scaling = tf.where(model.free, scaling, state.scaling)
+    effective = None
+    if method.evidence:
+        effective = tf.cond(last.accepted, system.effective_parameters, lambda: tf.zeros_like(last.cost))
+    index = method.solver.names.index(solver.name)
+    report = report_of(last, point, objective.cost, position, system.gradient, index, effective)
+    return chosen(point.usable, State(last.state, scaling), state), report
+
+
+def _system(solver: Solver, model: LinearModel, method: Method, equality) -> System:
+    """Return the `System` of a solver, in the plane of equations where there are any."""
+    if equality is None or not equality.normals.shape[0]:
+        return prepared(solver, model, method.gram_dtype)
+    return PlaneSystem(solver, model, equality.normals, method.gram_dtype)
+
+
+def _move(objective: Objective, values, position, candidate, system, bend, restrictions):
+    """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it was taken.
+
+    What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there is
+    one, and if neither with nor without it bounds are met.
+    """
+    curved = candidate.step if bend is None else candidate.step + bend
+    if restrictions.equality is not None:
+        objective.move_to(values, restrictions.equality.project(position + curved))
+        return candidate
+    if restrictions.box is None:
+        objective.move(values, curved)
+        return candidate
+    box, step = restrictions.box, candidate.step
+    end, candidate = within(box, position, candidate, system.reduction)
+    if bend is not None:
+        inside = box.contains(position + step) & box.contains(position + curved)
+        end = tf.where(inside, position + curved, end)
+    objective.move_to(values, end)
+    return candidate
+
+
+def _bend(acceleration, objective, solve, scaling):
+    """Return the function from a `Candidate` to what is added to its step; None without acceleration."""
+    if acceleration is None:
+        return None
+    second = objective.second_derivative()
+    return lambda candidate: acceleration.bend(candidate.proposal, solve, second, scaling)

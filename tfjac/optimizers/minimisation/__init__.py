@@ -1,1 +1,0 @@
-"""Whole minimisations: steps in a loop of the graph until a tolerance is met; watched, interrupted, taken up again."""

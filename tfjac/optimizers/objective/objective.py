@@ -1,0 +1,149 @@
+"""The function that a step lowers: where it is, and how to go elsewhere.
+
+F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functions instead of the squares, which then are a model of it.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable, replay, verified
+from tfjac.jacobians import jvp
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
+from tfjac.optimizers.contracts import LinearModel, SummedObjective
+from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
+from tfjac.optimizers.variables import variable_name
+
+
+class LocalObjective(SummedObjective):
+    """F, the variables that it is a function of, its linearisation where they are, and its value elsewhere.
+
+    Args:
+        cost: scalar tensor, F as the graph computes it.
+        rows: list of pairs of a tensor whose Jacobian is a part of J, and the part of r that belongs to these rows, of
+            the same shape. Where the squares of r are what F adds up, both are the same tensor.
+        prior: a `Prior`, the part with Λ.
+        variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
+        gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
+        terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
+        sources: what J is taken with respect to, where that is not the variables themselves.
+
+    Attributes:
+        columns: the `Columns` of J.
+        is_shared: whether it is the sum over several processes, of which this one has its own rows alone.
+        num_parts: of how many problems it is the sum, an integer.
+    """
+
+    num_parts = 1
+    is_shared = False
+
+    def __init__(self, cost, rows, prior, variables, gradients=None, terms=(), sources=None):
+        self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
+        self._sources = self.variables if sources is None else sources
+        self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
+
+    def with_parts(self, change):
+        """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
+        return change(self)
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return [as_tf_variable(variable).read_value() for variable in self.variables]
+
+    def position(self, values):
+        """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
+        return self.columns.flatten(values)
+
+    def linearise(self) -> LinearModel:
+        """Return the `Linearisation` of r at the values that the graph computed F from."""
+        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype)
+        if self.gradients is None:
+            return Linearisation(jacobian, residual, self.prior)
+        what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"
+        verified(self.evaluate(), self.cost, tf.abs(self.cost), what)
+        names = [variable_name(variable) for variable in self.variables]
+        magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
+        return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
+
+    def places_of_rows(self):
+        """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""
+        tensors, places, before = [tensor for tensor, _ in self.rows], [], 0
+        for tensor in tensors:
+            places.append(before + tf.reshape(tf.range(tf.size(tensor)), tf.shape(tensor)))
+            before += tf.size(tensor)
+        return stacked_rows(list(zip(tensors, places)), self._sources)
+
+    def second_derivative(self):
+        """Return the function from a direction v `[p]` to d²r(w + t·v)/dt² `[rows]`, weights of the rows held.
+
+        It is traced here, and may be called in the graph of a loop.
+
+        Raises:
+            LookupError: for an op without second derivatives.
+        """
+        seeds = self.columns.split(tf.zeros([self.columns.total], self.cost.dtype))
+        tensors = [tensor for tensor, _ in self.rows]
+        try:
+            once = jvp(tensors, self._sources, seeds, unconnected_gradients="zero")
+            twice = jvp(once, self._sources, seeds, unconnected_gradients="zero")
+        except LookupError as error:
+            raise LookupError(
+                f"acceleration takes second derivatives of the residuals, which are not to be had here. {error}"
+            ) from error
+        rows = stacked_rows(list(zip(tensors, twice)), self._sources)
+        return lambda direction: replay([rows], list(zip(seeds, self.columns.split(direction))))[0]
+
+    def move(self, start, step):
+        """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
+        self._assign([value + change for value, change in zip(start, self.columns.split(step))])
+
+    def move_to(self, start, position):
+        """Assign `position` `[p]`, in the coordinates of J at `start`, to the variables, projected likewise."""
+        self._assign(self.columns.split(position))
+
+    def _assign(self, values):
+        constraints = [getattr(variable, "constraint", None) for variable in self.variables]
+        self.write([value if project is None else project(value) for value, project in zip(values, constraints)])
+
+    def write(self, values):
+        """Assign `values`, tensors of the variables' shapes, as they are."""
+        for variable, value in zip(self.variables, values):
+            as_tf_variable(variable).assign(value)
+
+    def evaluate(self):
+        """Return F at what the variables hold at this point of the program: a replay of the graph of the cost."""
+        return tf.ensure_shape(replay([self.cost], reread=self.variables)[0], [])
+
+    def restore_unless(self, accepted, start):
+        """Assign `start` to the variables, bit for bit, unless `accepted`."""
+
+        def restore():
+            self.write(start)
+            return False
+
+        tf.cond(accepted, lambda: True, restore)
+
+
+class ObjectiveOnManifolds(LocalObjective):
+    """An `Objective` whose J is that with respect to tangents, where variables have a chart.
+
+    Args:
+        charts: list of a `Chart`, or None, for each variable.
+    """
+
+    def __init__(self, cost, rows, prior, variables, gradients, charts):
+        super().__init__(cost, rows, prior, variables, gradients, sources=sources_of(variables, charts))
+        self._charts = charts
+
+    def position(self, values):
+        """Return the place where the variables hold `values`, `[p]`; tangents are zero wherever that is."""
+        return self.columns.flatten(positions_of(values, self._charts))
+
+    def move(self, start, step):
+        """Assign `start` + `step`, or `start` ⊕ `step`."""
+        parts = zip(self._charts, start, self.columns.split(step))
+        self._assign([value + part if chart is None else chart.move(value, part) for chart, value, part in parts])
+
+    def move_to(self, start, position):
+        """Assign `position` `[p]`, or `start` ⊕ `position`."""
+        parts = zip(self._charts, start, self.columns.split(position))
+        self._assign([part if chart is None else chart.move(value, part) for chart, value, part in parts])

@@ -1,0 +1,80 @@
+"""Checks of what the loss or the residuals depend on, and by gradients of which precision."""
+
+import warnings
+
+import keras
+
+from tfjac.graph import as_tf_variable, lost_paths, stops_of
+from tfjac.optimizers.variables import variable_name
+
+
+def check_dependence(targets, variables, dependence, what):
+    """Refuse variables that the targets do not depend on, and arithmetic in another precision than theirs.
+
+    Args:
+        targets: list of tensors of one graph.
+        variables: the variables.
+        dependence: `Dependence` on their handles in that graph.
+        what: what the targets are called in messages, "loss" or "residuals".
+
+    Raises:
+        ValueError: naming the variable, or the op.
+    """
+    _check_reached(targets, variables, dependence, what)
+    _check_precision(dependence.path(targets), as_tf_variable(variables[0]).dtype)
+
+
+def _check_reached(targets, variables, dependence, what):
+    missing = [k for k in range(len(variables)) if k not in dependence.sources_of_any(targets)]
+    unused = []
+    for number in missing:
+        stops = stops_of(number, targets, dependence)
+        name = variable_name(variables[number])
+        if stops:
+            raise ValueError(
+                f"The {what} must have a gradient with respect to every variable. Gradients stop at {stops[0]}: put "
+                "something with a gradient in its place, or set trainable = False on the layer of the variable if it "
+                f"is not to be trained. Received: variable {name!r}, which no gradient reaches"
+            )
+        unused.append(name)
+    if unused and (what != "loss" or len(unused) == len(variables)):
+        raise ValueError(
+            f"The {what} must depend on every variable: the Jacobian has a column for each. Leave out those that are "
+            f"not used. Received: {unused}, on which the {what} do{'es' if what == 'loss' else ''} not depend"
+        )
+    if unused:
+        warnings.warn(
+            "tfjac: the loss does not depend on some of the trainable variables, which stay as they are: they belong "
+            f"to an output without a loss, or to a layer that is not called. Received: {unused}",
+            stacklevel=2,
+        )
+
+
+def warn_of_lost(tensors, dependence, what):
+    """Warn of those of `tensors` whose values depend on the variables, though no gradient reaches them.
+
+    Args:
+        tensors: list of tensors of the graph of the variables' handles.
+        dependence: `Dependence` on these, by gradients.
+        what: what each of the tensors is, for the message.
+    """
+    first = {path.target: path for path in reversed(lost_paths(tensors, dependence)) if path.whole} if tensors else {}
+    for index, path in sorted(first.items()):
+        op = tensors[index].op
+        warnings.warn(
+            f"tfjac: {what}, op {op.name!r} of type {op.type}, is computed from the variables, but gradients stop at "
+            f"{path}: it counts as a constant, and is not minimised. Put something with a gradient in its place.",
+            stacklevel=2,
+        )
+
+
+def _check_precision(path, dtype):
+    for op in path:
+        for output in op.outputs:
+            if output.dtype.is_floating and output.dtype != dtype:
+                raise ValueError(
+                    "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the "
+                    "dtype of its variables throughout, float32 or float64, without mixed precision (Keras computes "
+                    f"losses in keras.config.floatx(), here {keras.config.floatx()}). Received: variables of dtype "
+                    f"{dtype.name}, and op {op.name!r} of type {op.type}, which gives {output.dtype.name}"
+                )

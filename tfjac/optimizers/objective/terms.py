@@ -1,0 +1,164 @@
+"""The terms that a loss is a sum of: each gives rows of J, and residuals of which they make its gradient.
+
+A term c·ℓ(z), with ℓ convex, z computed from the variables and H = ∇²(cℓ) = R Rᵀ, adds JᵀHJ to the generalised
+Gauss-Newton matrix, where J = ∂z/∂w. That is (RᵀJ)ᵀ(RᵀJ), and RᵀJ is the Jacobian of the tensor Rᵀz in which R counts
+as a constant: the engine takes it like any other. Its residuals r solve R r = ∇(cℓ), so that (RᵀJ)ᵀr = Jᵀ∇(cℓ) is the
+gradient of the term. For c·u² that is r = √(2c)·u itself.
+
+Where curvature vanishes and the gradient does not, as for saturated logits, there is no such r: curvature is then
+lifted to next to nothing. The gradient stays exact, whatever H is.
+Reference: N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", 2002.
+"""
+
+import abc
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+
+class Term(abc.ABC):
+    """What all of them have."""
+
+    @abc.abstractmethod
+    def rows(self):
+        """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape."""
+
+    def magnitude(self):
+        """Return the length that r would have if nothing in it cancelled: rounding is relative to that."""
+        return tf.norm(self.rows()[1])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SquaredTerm(Term):
+    """One place in a loss where a square is taken.
+
+    Attributes:
+        root: u, the tensor that is squared.
+        weight: c = ∂loss/∂(u²), of the shape of u.
+        uniform: whether c is known to be the same for all elements: everything is summed with nothing in between.
+    """
+
+    root: tf.Tensor
+    weight: tf.Tensor
+    uniform: bool
+
+    def rows(self):
+        """Return the tensor whose Jacobian is taken, and r: both are √(2c)·u, zero where c is, whatever u."""
+        scaled = tf.math.multiply_no_nan(self.root, tf.sqrt(2 * tf.cast(self.weight, self.root.dtype)))
+        return scaled, scaled
+
+    def diagonal(self):
+        """Return the second and the first derivative with respect to each element of u, flattened."""
+        precision = 2 * tf.reshape(self.weight, [-1])
+        return precision, precision * tf.reshape(self.root, [-1])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SeparableTerm(Term):
+    """A sum of functions of single numbers.
+
+    Attributes:
+        root: z, the tensor of these numbers.
+        slope, curvature: the first and the second derivative with respect to each, of the shape of z, the second not
+            negative.
+        uniform: False: the curvature differs from element to element.
+    """
+
+    root: tf.Tensor
+    slope: tf.Tensor
+    curvature: tf.Tensor
+    uniform: bool = False
+
+    def rows(self):
+        """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""
+        curvature = lifted(self.curvature, self.slope, self.root)
+        root, scale = self.root, tf.stop_gradient(tf.sqrt(curvature))
+        return tf.math.multiply_no_nan(root, scale), tf.math.divide_no_nan(self.slope, scale)
+
+    def diagonal(self):
+        """Return the second and the first derivative with respect to each element of z, flattened."""
+        return tf.reshape(self.curvature, [-1]), tf.reshape(self.slope, [-1])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CrossEntropyTerm(Term):
+    """−Σ y·log softmax(z) over the last axis: with s = Σy and p = softmax(z), gradient s·p − y, H = s(diag p − ppᵀ).
+
+    R = √s (I − p1ᵀ) diag √p has R Rᵀ = H, and r = (s·p − y)/√(s·p) has R r = s·p − y, also where p under the root and
+    in the divisor is another, as it is kept away from zero.
+
+    Attributes:
+        root: z, `[..., classes]`.
+        labels: y, of the shape of z, weights included; they need not add up to one.
+    """
+
+    root: tf.Tensor
+    labels: tf.Tensor
+
+    def rows(self):
+        """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
+        if self.root.shape[-1] == 1:
+            return tf.zeros_like(self.root), tf.zeros_like(self.root)
+        probability, total, scale = self._probability()
+        mean = tf.reduce_sum(tf.math.multiply_no_nan(self.root, probability), -1, keepdims=True)
+        rows = tf.math.multiply_no_nan(self.root - mean, tf.stop_gradient(scale))
+        return rows, tf.math.divide_no_nan(total * probability - self.labels, scale)
+
+    def magnitude(self):
+        """Return ‖r‖ over the share of s·p + y that is left of s·p − y: where labels are met, both r and Rᵀz cancel."""
+        probability, total, scale = self._probability()
+        terms, left = total * probability + tf.abs(self.labels), total * probability - self.labels
+        lost = tf.reduce_max(tf.math.divide_no_nan(terms, tf.abs(left)))
+        return lost * tf.norm(tf.math.divide_no_nan(left, scale))
+
+    def _probability(self):
+        """p, s, and √(s·p)."""
+        probability = tf.nn.softmax(tf.stop_gradient(self.root))
+        total = tf.reduce_sum(self.labels, -1, keepdims=True)
+        return probability, total, tf.sqrt(total * tf.maximum(probability, _epsilon(probability)))
+
+    def diagonal(self):
+        """Return None: classes depend on one another."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseTerm(Term):
+    """A function of vectors along the last axis, with their Hessians.
+
+    With H = QΛQᵀ, R = Q√Λ and r = Λ^(−½)Qᵀ∇; negative eigenvalues count as none.
+
+    Attributes:
+        root: z, `[..., m]`.
+        slope: the gradient with respect to z, `[..., m]`.
+        curvature: H, `[..., m, m]`, symmetric.
+    """
+
+    root: tf.Tensor
+    slope: tf.Tensor
+    curvature: tf.Tensor
+
+    def rows(self):
+        """Return Rᵀz, whose Jacobian is taken, and r."""
+        values, vectors = tf.linalg.eigh(tf.stop_gradient(self.curvature))
+        slope = tf.linalg.matvec(vectors, self.slope, transpose_a=True)
+        scale = tf.sqrt(lifted(tf.maximum(values, 0), slope, self.root))
+        rows = tf.linalg.matvec(tf.stop_gradient(vectors), self.root, transpose_a=True) * tf.stop_gradient(scale)
+        return rows, tf.math.divide_no_nan(slope, scale)
+
+    def diagonal(self):
+        """Return None: elements depend on one another."""
+        return None
+
+
+def lifted(curvature, slope, root):
+    """Return `curvature` raised to where Newton's step in any one number is at most the largest of `root` over √ε."""
+    size = tf.where(tf.math.is_finite(root), tf.abs(tf.stop_gradient(root)), 0)
+    largest = tf.reduce_max(tf.concat([tf.reshape(size, [-1]), tf.zeros([1], size.dtype)], axis=0))
+    floor = np.sqrt(_epsilon(root)) * tf.abs(slope) / tf.where(largest > 0, largest, tf.ones_like(largest))
+    return tf.maximum(curvature, floor)
+
+
+def _epsilon(tensor):
+    return float(np.finfo(tensor.dtype.as_numpy_dtype).eps)

@@ -1,0 +1,51 @@
+"""Any solver, for steps in a plane N p = 0."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model import Frame, PlaneLinearisation
+from tfjac.optimizers.solvers.base import System, finite_or_zeros
+from tfjac.optimizers.solvers.precision import prepared
+
+
+class PlaneSystem(System):
+    """(JᵀJ + λD + Λ) p + Nᵀμ = −g, N p = 0.
+
+    Its gradient is g − Nᵀμ, with the multipliers that leave least of it measured by the columns of J: zero at a minimum
+    in the plane.
+
+    Args:
+        solver: `Solver`.
+        linearisation: `Linearisation`.
+        normals: `[k, p]`, N.
+        gram_dtype: as for `prepared`.
+    """
+
+    def __init__(self, solver, linearisation: LinearModel, normals, gram_dtype):
+        self._solver, self._linearisation, self._gram_dtype = solver, linearisation, gram_dtype
+        self._normals, self.diagonal = normals, linearisation.diagonal()
+        metric = self.diagonal + linearisation.prior.precision
+        self._free = linearisation.only_free(tf.ones_like(metric))
+        frame = Frame(normals, tf.where(metric > 0, metric, tf.ones_like(metric)), self._free)
+        self.gradient = linearisation.only_free(frame.cotangent(linearisation.gradient()))
+
+    def solver(self, scaling):
+        frame = Frame(self._normals, scaling, self._free)
+        system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
+        solve = system.solver(tf.ones_like(scaling))
+        # Across the plane there is nothing but rounding, which without damping would be solved for.
+        rounding = np.finfo(scaling.dtype.as_numpy_dtype).eps
+        least = rounding * tf.reduce_max((self.diagonal + self._linearisation.prior.precision) / scaling)
+
+        def solve_in_plane(damping, residual=None):
+            damping = tf.maximum(damping, least)
+            if residual is not None and not self._linearisation.prior.is_zero:
+                residual = tf.concat([residual, tf.zeros_like(scaling)], axis=0)
+            vector, solved = solve(damping, residual)
+            return finite_or_zeros(frame.tangent(vector), solved)
+
+        return solve_in_plane
+
+    def quadratic(self, step):
+        return self._linearisation.quadratic(step)

@@ -1,0 +1,149 @@
+"""How large a problem is, in numbers: what the costs of solvers follow from."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.graph import compiled_by_xla
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model import Elimination
+
+
+class LayerSizes(NamedTuple):
+    """Sizes of one factor: n examples, m outputs, t positions, g groups, i and o features.
+
+    n and m are integers, or None where the graph leaves them open. Of a table that is read by index there are `rows`.
+    """
+
+    n: Any
+    m: Any
+    t: Any
+    g: Any
+    i: Any
+    o: Any
+    rows: Any = None
+
+    @property
+    def touched(self):
+        """How many columns an example touches."""
+        return self.g * self.i * self.o if self.rows is None else self.t * self.o
+
+    def kernel_of_two_examples(self):
+        """Return the multiply-adds of what two examples have in J·Jᵀ, in the cheaper form."""
+        pairs, rows = self.t**2 * (self.i + self.m**2 * self.o), self.m**2 * self.i * self.o
+        return self.g * (pairs if self.t == 1 or self.rows is not None else min(pairs, rows))
+
+    @classmethod
+    def of(cls, factor):
+        """Return the sizes of a factor; axes that its kind has not count as of size one."""
+        known: dict = {}
+        for sizes in factor.sizes_of_tensors():
+            known.update((name, size) for name, size in sizes.items() if known.get(name) is None)
+        t, g, i = (known.get(name, 1) for name in "tgi")
+        rows = factor.rows if isinstance(factor, GatherFactor) else None
+        return cls(known["n"], known["m"], t, g, i, known["q" if "q" in known else "o"], rows)
+
+
+class ProblemSizes(NamedTuple):
+    """Sizes of a linearisation.
+
+    Attributes:
+        rows: number of residuals: a number, a float64 scalar tensor, or None where the graph leaves it open.
+        parameters: number of parameters, an integer.
+        blocks: one tuple for each block of residuals, of the `LayerSizes` of the variables that it depends on.
+        itemsize: bytes of a number.
+        one_prior_per_variable: whether regularisers weigh all elements of a variable alike.
+        is_double: whether the dtype is float64.
+        elimination: the `Elimination` that there may be, or None.
+        is_compiled: whether XLA compiles the graph.
+        is_shared: whether other processes have rows as well, beside those counted here.
+    """
+
+    rows: Any
+    parameters: int
+    blocks: tuple
+    itemsize: int
+    one_prior_per_variable: bool
+    is_double: bool
+    elimination: Any = None
+    is_compiled: bool = False
+    is_shared: bool = False
+
+    @classmethod
+    def of(cls, linearisation: LinearModel, gram_dtype=None):
+        """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
+        dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
+        factors = [operator.factors for operator in linearisation.jacobian.operators]
+        return cls(
+            rows=linearisation.static_num_rows,
+            parameters=linearisation.num_parameters,
+            blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
+            itemsize=dtype.size,
+            one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
+            is_double=dtype == tf.float64,
+            elimination=Elimination.of(linearisation.jacobian),
+            is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
+            is_shared=linearisation.is_shared,
+        )
+
+    def with_examples(self, number):
+        """Return the sizes for so many examples, where the graph leaves that open.
+
+        Raises:
+            ValueError: where it does not, and has another number.
+        """
+        blocks = tuple(
+            tuple(layer._replace(n=number) if layer.n is None else layer for layer in block) for block in self.blocks
+        )
+        firsts = [block[0] for block in blocks if block]
+        rows = sum(first.n * first.m for first in firsts) if self.rows is None else self.rows
+        if number not in {first.n for first in firsts}:
+            raise ValueError(
+                f"The problem was traced for {' and '.join(sorted({str(first.n) for first in firsts}))} examples. "
+                f"Received: batch_size={number!r}"
+            )
+        return self._replace(blocks=blocks, rows=rows)
+
+    def without_tables(self):
+        """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
+        blocks = tuple(tuple(layer._replace(rows=None) for layer in block) for block in self.blocks)
+        return self._replace(blocks=blocks, elimination=None)
+
+    def layers(self):
+        """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""
+        known = sum(layers[0].n * layers[0].m for layers in self.blocks if layers and None not in layers[0][:2])
+        return [[_filled(layer, self.rows - known) for layer in layers] for layers in self.blocks]
+
+    def touched(self):
+        """Return (n, m, k) of each block: its examples, residuals of one, and columns of J that one touches."""
+        return [(b[0].n, b[0].m, float(sum(layer.touched for layer in b))) for b in self.layers() if b]
+
+    def product(self):
+        """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
+        return _sum(each.n * each.t * each.g * each.o * (each.i + each.m) for block in self.layers() for each in block)
+
+    def gram(self):
+        """Return the multiply-adds of JᵀJ."""
+        counts = []
+        for block in self.layers():
+            columns = sum(layer.g * layer.i * layer.o for layer in block)
+            folded = all(layer.t == 1 for layer in block)
+            counts += [(layer.n if folded else layer.n * layer.m) * columns**2 / 2 for layer in block[:1]]
+        return _sum(counts)
+
+    def kernel(self):
+        """Return the multiply-adds of J·Jᵀ, about, where outputs are as many in all blocks."""
+        blocks = [block for block in self.layers() if block]
+        examples = _sum(block[0].n for block in blocks)
+        return _sum(each.n * examples / 2 * each.kernel_of_two_examples() for block in blocks for each in block)
+
+
+def _filled(layer, rows):
+    m = 1 if layer.m is None else layer.m
+    n = rows / m if None in (layer.n, layer.m) else layer.n
+    return LayerSizes._make([n, m, *(1 if size is None else size for size in layer[2:-1]), layer.rows])
+
+
+def _sum(numbers):
+    return sum(numbers, start=0.0)
