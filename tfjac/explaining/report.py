@@ -1,6 +1,7 @@
 """What `explain_gradient` found: data that prints."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from tfjac.explaining.tree import tree_of
 
@@ -73,7 +74,7 @@ class GradientPath:
     notes: tuple = ()
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         """Whether TensorFlow gives a gradient, be it zero."""
         return self.verdict in ("connected", "zero", "vanishing", "exploding", "not finite")
 
@@ -95,13 +96,13 @@ class GradientReport:
 
     paths: tuple
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[GradientPath]:
         return iter(self.paths)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: int | str) -> GradientPath:
         """Return the path of an x by its place, or by its name."""
         if isinstance(key, str):
             for path in self.paths:
@@ -111,11 +112,11 @@ class GradientReport:
         return self.paths[key]
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         """Whether every x has a gradient."""
         return all(path.connected for path in self.paths)
 
-    def tree(self):
+    def tree(self) -> str:
         """Return where gradients flow as text: a tree from ys, layer by layer with the norm there, to every x."""
         return tree_of(self.paths)
 

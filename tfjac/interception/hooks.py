@@ -3,12 +3,15 @@
 import gc
 import inspect
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfjac.graph.nodes import node_of_layer, with_mask_of
 from tfjac.interception.edits import Edit, edited
+from tfjac.types import Handler, Tensor
 
 _hooks = weakref.WeakKeyDictionary()
 """The hooks on each layer, in the order in which they were put on."""
@@ -17,7 +20,7 @@ _CALLS = ("call", "quantized_call")
 """What a layer computes by: the latter from when it is quantised."""
 
 
-def hook(layer, backward=None, forward=None):
+def hook(layer: keras.Layer, backward: Handler | None = None, forward: Callable[[Tensor], Any] | None = None) -> "Hook":
     """Change the gradients, or the values, of what a Keras layer returns, from now on until the hook is removed.
 
     Every call of the layer is changed, wherever it stands: a shared layer in all its places, a layer of a nested model
@@ -73,7 +76,7 @@ class Hook:
         """The layer; None where nothing else refers to it any more."""
         return self._layer()
 
-    def remove(self):
+    def remove(self) -> None:
         """Take the edit off; nothing where it is off already."""
         layer = self.layer
         hooks = _hooks.get(layer, []) if layer is not None else []
@@ -87,10 +90,10 @@ class Hook:
             model.jit_compile = setting
         _trace_again(layer)
 
-    def __enter__(self):
+    def __enter__(self) -> "Hook":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.remove()
 
 

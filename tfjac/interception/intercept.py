@@ -1,6 +1,8 @@
 """Functions on a graph that nobody may edit, with edits at its nodes."""
 
 import types
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,12 +10,17 @@ import tensorflow as tf
 from tfjac.graph import is_taped, quiet_function
 from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
 from tfjac.interception.copying import Changes
-from tfjac.interception.edits import as_edit
+from tfjac.interception.edits import Edit, as_edit
 from tfjac.interception.lost_edits import warn_of_gradients_inside, warn_of_what_no_gradient_reaches
 from tfjac.interception.rule import Rule
+from tfjac.types import Function, Handler, NestLike, Selector
 
 
-def intercept(fn, edits=None, rules=None):
+def intercept(
+    fn: Function,
+    edits: Mapping[Selector, Edit | Handler] | None = None,
+    rules: Mapping[Selector, Function] | None = None,
+) -> "Intercepted":
     """Return a function like `fn` with other values or gradients at nodes inside.
 
     The model stays as it is: the graph of `fn` is copied at each trace, with the edits in it. Variables are shared.
@@ -49,7 +56,9 @@ class Intercepted:
         fn: the function that was given.
     """
 
-    def __init__(self, fn, edits, rules):
+    def __init__(
+        self, fn: Function, edits: Mapping[Selector, Edit | Handler], rules: Mapping[Selector, Function]
+    ) -> None:
         """Check the arguments of `intercept`."""
         for name, given in (("fn", fn),):
             if not callable(given):
@@ -80,7 +89,7 @@ class Intercepted:
             )
         return value
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> NestLike:
         """Call the function with the edits."""
         if not tf.executing_eagerly() and not is_taped():
             return self._in_graph(*args, **kwargs)[0]

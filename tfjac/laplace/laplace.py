@@ -1,7 +1,8 @@
 """`laplace`: from a trained Keras model to the posterior of its weights."""
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.likelihoods import likelihood_of
 from tfjac.laplace.marginal_likelihood import most_probable
 from tfjac.laplace.posterior import LaplacePosterior
+from tfjac.types import LikelihoodName, Nest, Side, TensorLike, Variable
 
 
 class Fit(NamedTuple):
@@ -37,18 +39,18 @@ class Fit(NamedTuple):
 
 
 def laplace(
-    model,
-    x,
-    y=None,
+    model: keras.Model,
+    x: Nest[TensorLike],
+    y: TensorLike | None = None,
     *,
-    variables="all",
-    prior_precision=None,
-    noise=None,
-    likelihood=None,
-    from_logits=None,
-    side="auto",
-    batch_size=None,
-):
+    variables: Literal["all", "last_layer"] | Sequence[Variable] = "all",
+    prior_precision: float | None = None,
+    noise: float | None = None,
+    likelihood: LikelihoodName | None = None,
+    from_logits: bool | None = None,
+    side: Literal["auto"] | Side = "auto",
+    batch_size: int | None = None,
+) -> LaplacePosterior:
     """Return the Laplace approximation of the posterior of a trained model's weights: how sure its predictions are.
 
         posterior = tfjac.laplace(model, x, y)

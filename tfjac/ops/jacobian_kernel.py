@@ -4,9 +4,10 @@ import tensorflow as tf
 
 from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
+from tfjac.types import Tensor, TensorLike
 
 
-def jacobian_kernel(a, d, blocks=1):
+def jacobian_kernel(a: list[TensorLike], d: list[TensorLike], blocks: int = 1) -> Tensor:
     """Compute J Jᵀ from the factors of J, without forming J.
 
         kernel[(n,m),(x,y)] = sum_k sum_gio J_k[n,m,(g,i,o)] J_k[x,y,(g,i,o)]

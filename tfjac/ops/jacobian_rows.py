@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from tfjac.ops import _factors, _library
+from tfjac.types import Tensor, TensorLike
 
 
-def jacobian_rows(a, d, layouts):
+def jacobian_rows(a: list[TensorLike], d: list[TensorLike], layouts: list[str]) -> Tensor:
     """Form the Jacobian from its factors.
 
         J[n,m,(g,i,o)] = sum_t a[n,t,g,i] d[n,m,t,g,o]        the blocks of all factors side by side

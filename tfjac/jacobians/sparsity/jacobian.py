@@ -1,5 +1,7 @@
 """A sparse Jacobian from few products, one for each colour of its columns or rows."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -10,9 +12,18 @@ from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.verification import verify_jacobian
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
+from tfjac.types import JacobianMode, Sources, Tensors
 
 
-def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None, verify=None):
+def sparse_jacobian(
+    ys: Tensors,
+    xs: Sources,
+    pattern: Any = None,
+    mode: JacobianMode = "auto",
+    chunk_size: int | None = None,
+    memory_budget: int | None = None,
+    verify: bool | None = None,
+) -> tf.SparseTensor:
     """Return the Jacobian ∂ys/∂xs as a sparse matrix, from as many products as it has colours.
 
     Columns that have no row in common get one colour. One product J·v with the sum of their unit vectors holds all of
