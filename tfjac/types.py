@@ -25,8 +25,8 @@ TensorLike: TypeAlias = Tensor | Variable | ArrayLike
 Scalar: TypeAlias = float | np.number | Tensor | Variable
 """A number, or a scalar tensor or variable."""
 
-Nest: TypeAlias = T | Sequence["Nest[T]"] | Mapping[Any, "Nest[T]"]
-"""A T, or lists, tuples and dicts of them, as deep as you like: what `tf.nest` takes."""
+Nest: TypeAlias = T | Sequence[Any] | Mapping[Any, Any]
+"""A T, or lists, tuples and dicts of them, as deep as you like: what `tf.nest` takes. Checkers see one level."""
 
 NestLike: TypeAlias = Any
 """A nest like an argument: one tensor where that was one. Checkers do not follow nests, so that it is `Any`."""
@@ -76,5 +76,7 @@ DampingName: TypeAlias = Literal["nielsen", "multiplicative", "trust_region"]
 ScalingName: TypeAlias = Literal["identity", "marquardt", "more"]
 SolverName: TypeAlias = Literal["auto", "cholesky", "kernel", "qr", "svd", "cg", "lsmr", "schur", "schur_cg", "sparse"]
 LossName: TypeAlias = Literal["huber", "soft_l1", "cauchy", "arctan", "tukey", "welsch", "geman_mcclure"]
+PreconditionerName: TypeAlias = Literal["kronecker", "block_diagonal", "diagonal"]
+BlocksName: TypeAlias = Literal["schur_jacobi", "block_jacobi"]
 AccelerationName: TypeAlias = Literal["geodesic"]
 GramDType: TypeAlias = Literal["float64"]

@@ -69,9 +69,9 @@ class GradientPath:
     verdict: str
     reason: str
     remedy: str = ""
-    stops: tuple = ()
-    nodes: tuple = ()
-    notes: tuple = ()
+    stops: tuple[Stop, ...] = ()
+    nodes: tuple[NodeGradient, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def connected(self) -> bool:
@@ -94,7 +94,7 @@ class GradientReport:
         paths: tuple of `GradientPath`.
     """
 
-    paths: tuple
+    paths: tuple[GradientPath, ...]
 
     def __iter__(self) -> Iterator[GradientPath]:
         return iter(self.paths)

@@ -60,7 +60,7 @@ class Hook:
         edit: the `Edit`.
     """
 
-    def __init__(self, layer, edit):
+    def __init__(self, layer: keras.Layer, edit: Edit) -> None:
         """Put the edit on the layer."""
         self._layer, self.edit = weakref.ref(layer), edit  # weakly: a hook must not keep the layer that keeps it
         if not _hooks.get(layer):
@@ -72,7 +72,7 @@ class Hook:
         _trace_again(layer)
 
     @property
-    def layer(self):
+    def layer(self) -> keras.Layer | None:
         """The layer; None where nothing else refers to it any more."""
         return self._layer()
 

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, overload
 
 import tensorflow as tf
 
@@ -88,7 +88,7 @@ class Node:
         return f"{self.kind} {self.name + call!r} of type {self.op_type}"
 
 
-class Nodes(collections.abc.Sequence):
+class Nodes(collections.abc.Sequence[Node]):
     """A table of `Node`s, in the order in which they are computed, which prints as one.
 
     Attributes:
@@ -105,7 +105,11 @@ class Nodes(collections.abc.Sequence):
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Nodes": ...
+    def __getitem__(self, index: int | slice) -> "Node | Nodes":
         return Nodes(self._nodes[index]) if isinstance(index, slice) else self._nodes[index]
 
     def where(self, **values: Any) -> "Nodes":

@@ -1,7 +1,5 @@
 """Conjugate gradients: the solver for many residuals and many parameters, where JᵀJ and J Jᵀ are both too large."""
 
-from typing import Literal
-
 import keras
 import tensorflow as tf
 
@@ -10,7 +8,7 @@ from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config
+from tfjac.types import Config, PreconditionerName
 
 ITERATIONS = 50
 """For each λ: as many as it takes in the middle of the training of a network."""
@@ -47,7 +45,7 @@ class ConjugateGradientSolver(Solver):
         self,
         tolerance: float = 0.03,
         max_iterations: int = 200,
-        preconditioner: Literal["kronecker", "block_diagonal", "diagonal"] = "kronecker",
+        preconditioner: PreconditionerName = "kronecker",
     ) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)

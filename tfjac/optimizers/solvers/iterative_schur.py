@@ -1,7 +1,5 @@
 """Conjugate gradients on the Schur complement: for more parameters than can be factored once a variable is gone."""
 
-from typing import Literal
-
 import keras
 import tensorflow as tf
 
@@ -13,7 +11,7 @@ from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver,
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.schur import elimination_of
 from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS, SchurJacobi
-from tfjac.types import Config
+from tfjac.types import BlocksName, Config
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -40,7 +38,7 @@ class IterativeSchurSolver(Solver):
         self,
         tolerance: float = 0.03,
         max_iterations: int = 200,
-        preconditioner: Literal["schur_jacobi", "block_jacobi"] = "schur_jacobi",
+        preconditioner: BlocksName = "schur_jacobi",
     ) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
