@@ -46,7 +46,7 @@ Residuals: TypeAlias = Callable[..., Any] | Sequence[Callable[..., Any]]
 Numbers: TypeAlias = Nest[TensorLike | None]
 """A number, or a nest like the variables of numbers, arrays and None."""
 
-Pair: TypeAlias = tuple[Numbers, Numbers] | list[Numbers]
+Pair: TypeAlias = tuple[Numbers, Numbers] | list[Any]
 Data: TypeAlias = tuple[Any, ...] | list[Any]
 """Nests of tensors, arrays and numbers."""
 

@@ -86,7 +86,7 @@ class External(keras.layers.Layer):
         options = dict(self._parts.options)
         if isinstance(options["gradient"], Estimator):
             options["gradient"] = keras.saving.serialize_keras_object(options["gradient"])
-        name = getattr(options["function"], "__name__", None)
+        name = getattr(options["function"], "__name__", "")
         if isinstance(options["function"], np.ufunc) and getattr(np, name, None) is options["function"]:
             options["function"] = {_UFUNC: name}  # as Keras can make nothing of it
         return {**super().get_config(), **options}

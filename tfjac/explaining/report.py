@@ -133,7 +133,7 @@ class GradientReport:
 
 def _together(paths):
     """The paths, those of which the same is to be said told as one, with the gradient node by node of the first."""
-    alike = {}
+    alike: dict[tuple, list[GradientPath]] = {}
     for path in paths:
         reason = path.reason if path.verdict != "connected" else ""
         alike.setdefault((path.verdict, reason, path.stops, path.notes), []).append(path)

@@ -68,7 +68,7 @@ class FlopCount:
         return tuple(sorted(rows, key=lambda row: -(row.forward + row.backward)))
 
     def _rows(self, key):
-        sums = collections.defaultdict(lambda: [0, 0])
+        sums: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         for each in self.ops:
             if each.flops:
                 sums[getattr(each, key)][each.backward] += each.flops

@@ -28,16 +28,17 @@ def nodes(fn: Function, *args: Any, **kwargs: Any) -> Nodes:
     specs = [x for x in tf.nest.flatten((args, kwargs)) if isinstance(x, tf.TensorSpec)]
 
     def listed(*given):
-        given = iter(given)
+        remaining = iter(given)
         positional, named = tf.nest.map_structure(
-            lambda x: next(given) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
+            lambda x: next(remaining) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
         )
         traced = trace(python_function(fn), *positional, **named)
         traced.losses.restore()
         found.append(nodes_in(traced.graph, traced.graph.outputs))
         kept.append(traced)
 
-    found, kept = [], []
+    found: list[Any] = []
+    kept: list[Any] = []
     tf.function(listed, autograph=False).get_concrete_function(*specs)
     found[0].traced = kept[0]  # the graph lives as long as its nodes
     return found[0]

@@ -146,7 +146,8 @@ def record(
 
     It calls Python when it runs: `hook` turns XLA off in the models around while it is on.
     """
-    counts, lock = {}, threading.Lock()
+    counts: dict[str, int] = {}
+    lock = threading.Lock()
 
     def write(node, value, number):
         with lock:
@@ -198,7 +199,7 @@ def check_finite(halt: bool = True, into: list[str] | None = None) -> Handler:
     """
 
     def write(node, finite):
-        if not finite:
+        if into is not None and not finite:
             into.append(node)
 
     def handle(gradient, value, node):
@@ -228,7 +229,7 @@ def when(predicate: Callable[[Tensor], Any], handler: Handler, step: Variable | 
         step: scalar integer variable with the number of the step, such as `optimizer.iterations`; where left out, runs
             of this handler are counted, from 0.
     """
-    counter = None if step is not None else _counter()
+    counter: Any = None if step is not None else _counter()
 
     def handle(gradient, value, node):
         number = counter.assign_add(1) - 1 if step is None else tf.convert_to_tensor(step)

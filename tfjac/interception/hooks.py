@@ -13,7 +13,7 @@ from tfjac.graph.nodes import node_of_layer, with_mask_of
 from tfjac.interception.edits import Edit, edited
 from tfjac.types import Handler, Tensor
 
-_hooks = weakref.WeakKeyDictionary()
+_hooks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 """The hooks on each layer, in the order in which they were put on."""
 
 _CALLS = ("call", "quantized_call")
@@ -112,7 +112,7 @@ def _hooked(layer, call):
         changed = [_changed(layer(), tensor, place) for tensor, place in zip(flat, places)]
         return tf.nest.pack_sequence_as(outputs, changed)
 
-    hooked.__signature__ = inspect.signature(call)  # no `__wrapped__`, behind which AutoGraph would look
+    hooked.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]  # no `__wrapped__`, behind which AutoGraph would look
     return hooked
 
 

@@ -90,7 +90,8 @@ def example_blocks(y, sources, limits):
     Raises:
         ExamplesMix, ValueError: as `batch_jacobian`.
     """
-    at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
+    chunk_size, memory_budget = limits
+    at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
     alone = all(tensor.shape[0] == 1 for tensor in [y, *sources])  # one example has none to mix with
     try:
         analysis = analyse_examples(sources, [y])

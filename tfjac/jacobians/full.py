@@ -188,4 +188,5 @@ def _forward_where_possible(y, sources, xs, limits):
 
 
 def _passes(y, sources, limits):
-    return passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
+    chunk_size, memory_budget = limits
+    return passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))

@@ -131,7 +131,7 @@ def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike)
 def _norms(factors, dtype):
     """The norms `[n]` in `dtype`, but in no less than single precision: squares overflow before norms do."""
     dtype = wide_dtype(dtype)
-    by_dtype = {}
+    by_dtype: dict[tf.DType, list] = {}
     for factor in factors:
         by_dtype.setdefault(factor.dtype, []).append(factor)
     return tf.sqrt(tf.add_n([tf.cast(squared_row_norms(each)[:, 0], dtype) for each in by_dtype.values()]))

@@ -85,7 +85,8 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
     def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return Jᵀ J `[p,p]` and Jᵀ·residual `[p]` for `residual[n·m]`, in one pass."""
-        return ops.jacobian_gram(*self._listed(), tf.reshape(residual, [self._n, self._m]))
+        a, d, layouts = self._listed()
+        return ops.jacobian_gram(a, d, layouts, tf.reshape(residual, [self._n, self._m]))
 
     def kernel(self, scales: Tensor | None = None) -> Tensor:
         """Return J·S·Jᵀ `[n·m, n·m]`, the neural tangent kernel; S scales the columns of each variable.
@@ -167,7 +168,7 @@ def operator_of(ys, variables, factors_of):
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
     if not tf.nest.flatten(variables):
         raise ValueError("variables must hold at least one variable. Received: an empty nest")
-    shapes = []
+    shapes: list[tf.TensorShape] = []
 
     def compute(ys, variables):
         ys, flat = tf.nest.flatten(ys), tf.nest.flatten(variables)

@@ -1,5 +1,7 @@
 """Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
@@ -51,7 +53,8 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
 
 def pushed(ys, sources, vectors):
     """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
-    results, dependence = [], Dependence(sources)
+    results: list[Any] = []
+    dependence = Dependence(sources)
     for y in ys:  # one map for each: a y without a path must not look as if it had one
         connected = dependence.sources_of(y)
         push = push_forward([y], [sources[k] for k in connected]) if connected else None

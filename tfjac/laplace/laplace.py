@@ -87,10 +87,10 @@ def laplace(
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
     Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
     """
-    likelihood, from_logits = likelihood_of(model, likelihood, from_logits)
-    if noise is not None and not likelihood.has_noise:
-        raise ValueError(f"A {likelihood.name} likelihood has no noise to be given. Received: noise={noise!r}")
-    noise = noise if likelihood.has_noise else 1.0
+    distribution, from_logits = likelihood_of(model, likelihood, from_logits)
+    if noise is not None and not distribution.has_noise:
+        raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
+    noise = noise if distribution.has_noise else 1.0
     given = {"prior_precision": prior_precision, "noise": noise}
     prior_precision, noise = (None if each is None else positive(name, each) for name, each in given.items())
     if noise is None and y is None:
@@ -100,7 +100,7 @@ def laplace(
     variables = _variables(model, variables)
     as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
-    curvature = NetworkCurvature(model, variables, likelihood, from_logits, x, batch_size)
+    curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
     fit = _fit(curvature, x, y, variables, as_inputs)
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
@@ -109,7 +109,7 @@ def laplace(
     delta, sigma = most_probable(
         basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
     )
-    return LaplacePosterior(basis, likelihood, fit, delta, sigma, model)
+    return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
 
 
 def _fit(curvature, x, y, variables, as_inputs):

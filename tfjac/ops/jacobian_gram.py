@@ -1,5 +1,7 @@
 """Factors and a residual to the normal equations."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.ops import _factors, _forms, _library
@@ -10,7 +12,7 @@ _RENAMED = str.maketrans("gio", "hjq")  # axis letters of the second factor of a
 
 
 def jacobian_gram(
-    a: list[TensorLike], d: list[TensorLike], layouts: list[str], residual: TensorLike | None = None
+    a: list[Any], d: list[Any], layouts: list[str], residual: TensorLike | None = None
 ) -> tuple[Tensor, Tensor]:
     """Compute JᵀJ and Jᵀr from the factors of J, without forming J.
 

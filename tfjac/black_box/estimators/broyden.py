@@ -1,5 +1,7 @@
 """Broyden's rank-one updates: the Jacobian learned from the values that training asks for anyway."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -23,6 +25,10 @@ class Broyden(Estimator):
     Reference: C. G. Broyden, "A class of methods for solving nonlinear simultaneous equations", Mathematics of
     Computation 19, 1965, equation 4.5.
     """
+
+    _points: Any
+    _values: Any
+    _transposed: Any
 
     def __init__(self, restart: int | None = None, start: Estimator | None = None) -> None:
         if restart is not None and (not isinstance(restart, int) or isinstance(restart, bool) or restart < 1):

@@ -125,7 +125,8 @@ def _entries(pattern, mode, ends, dtype, limits):
     """Pick each entry out of the one product that holds it."""
     product = (push_forward if mode == "forward" else pull_back)(ends.ys, ends.sources)
     colours = pattern.colours(mode)
-    passes = passes_at_once(*limits, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
+    chunk_size, memory_budget = limits
+    passes = passes_at_once(chunk_size, memory_budget, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
     sizes = [y.shape.num_elements() for y in ends.ys] if mode == "forward" else ends.sizes
     stacked = _for_each_colour(product, colours, sizes, dtype, passes)
     colour_of, place = (pattern.indices, pattern.rows) if mode == "forward" else (pattern.rows, pattern.indices)
