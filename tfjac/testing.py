@@ -6,10 +6,12 @@ They use nothing of the rest of the package, so that they can judge it.
 import numpy as np
 import tensorflow as tf
 
+from tfjac.types import Array, Function, Tensor, TensorLike, Variable
+
 __all__ = ["assert_adjoint", "assert_jacobian", "finite_differences"]
 
 
-def finite_differences(function, x, step=None):
+def finite_differences(function: Function, x: TensorLike, step: float | None = None) -> Array:
     """Return the Jacobian of `function` at x by central differences.
 
         J[i..., j...] ≈ (f(x + h e_j)[i...] − f(x − h e_j)[i...]) / 2h
@@ -64,7 +66,14 @@ def _as_function(function, x):
     return np.array(x), lambda value: function(tf.constant(value))
 
 
-def assert_jacobian(function, x, jacobian, rtol=1e-5, atol=1e-7, step=None):
+def assert_jacobian(
+    function: Function,
+    x: TensorLike,
+    jacobian: TensorLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-7,
+    step: float | None = None,
+) -> None:
     """Check a Jacobian against finite differences.
 
     Args:
@@ -90,7 +99,15 @@ def assert_jacobian(function, x, jacobian, rtol=1e-5, atol=1e-7, step=None):
         )
 
 
-def assert_adjoint(forward, backward, domain, codomain, rtol=1e-8, trials=3, seed=0):
+def assert_adjoint(
+    forward: Function,
+    backward: Function,
+    domain: Tensor | Variable | tf.TensorSpec,
+    codomain: Tensor | Variable | tf.TensorSpec,
+    rtol: float = 1e-8,
+    trials: int = 3,
+    seed: int = 0,
+) -> None:
     """Check that two linear functions are each other's transpose: ⟨A v, u⟩ = ⟨v, Aᵀ u⟩ for random v and u.
 
     Args:

@@ -1,5 +1,8 @@
 """A function that is no TensorFlow, as a Keras layer: one that can be called anywhere, and differentiated."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -11,6 +14,7 @@ from tfjac.black_box.nested_calls import NestedFunctions
 from tfjac.black_box.operation import Operation
 from tfjac.black_box.results import Results
 from tfjac.graph import as_tf_variable
+from tfjac.types import Config, DType, Function, GradientName, NestLike, OnFailure
 
 _UFUNC = "numpy_ufunc"
 """The key under which the configuration has the name of a function of NumPy's."""
@@ -29,21 +33,21 @@ class External(keras.layers.Layer):
 
     def __init__(
         self,
-        function,
-        gradient="central",
-        output_shape=None,
-        per_example=False,
-        batched=None,
-        max_batch=None,
-        workers=1,
-        retries=0,
-        timeout=None,
-        on_failure="raise",
-        argnums=None,
-        call_dtype=None,
-        name=None,
-        **kwargs,
-    ):
+        function: Function,
+        gradient: GradientName | Estimator | Function = "central",
+        output_shape: Any = None,
+        per_example: bool = False,
+        batched: bool | None = None,
+        max_batch: int | None = None,
+        workers: int = 1,
+        retries: int = 0,
+        timeout: float | None = None,
+        on_failure: OnFailure = "raise",
+        argnums: int | Sequence[int] | None = None,
+        call_dtype: DType = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, **{"autocast": False, **kwargs})
         self.supports_jit, self.built = False, True
         batched = per_example if batched is None else batched
@@ -56,24 +60,24 @@ class External(keras.layers.Layer):
         }  # fmt: skip
         self._parts = _Parts(self.name, calling, options, **options)
 
-    def call(self, *inputs):
+    def call(self, *inputs: Any) -> NestLike:
         """Return the results of the function: a tensor, or a nest like `output_shape`."""
         return self._parts(inputs)
 
-    def compute_output_spec(self, *inputs):
+    def compute_output_spec(self, *inputs: Any) -> NestLike:
         """Return what the results will be like, without calling the function."""
         return self._parts.specs(inputs, lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name))
 
     @property
-    def counts(self):
+    def counts(self) -> Counts:
         """What has been asked of the function so far, a `Counts`."""
         return self._parts.counts
 
-    def forget(self):
+    def forget(self) -> None:
         """Have an estimator that learns, such as Broyden's, begin again, and set the counts to zero."""
         self._parts.forget()
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor.
 
         A model that is saved needs a function that Keras can find again: one registered by
@@ -82,7 +86,7 @@ class External(keras.layers.Layer):
         options = dict(self._parts.options)
         if isinstance(options["gradient"], Estimator):
             options["gradient"] = keras.saving.serialize_keras_object(options["gradient"])
-        name = getattr(options["function"], "__name__", None)
+        name = getattr(options["function"], "__name__", "")
         if isinstance(options["function"], np.ufunc) and getattr(np, name, None) is options["function"]:
             options["function"] = {_UFUNC: name}  # as Keras can make nothing of it
         return {**super().get_config(), **options}
@@ -92,7 +96,7 @@ class External(keras.layers.Layer):
         return self.from_config(self.get_config())
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "External":
         """Rebuild from `get_config()`."""
         restored = {
             key: getattr(np, config[key][_UFUNC])
@@ -189,7 +193,7 @@ def _is_integer(value):
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def external(function, gradient="central", **options):
+def external(function: Function, gradient: GradientName | Estimator | Function = "central", **options: Any) -> External:
     """Return a function that TensorFlow cannot see into, as a layer with a gradient.
 
         device = tfjac.external(measure, gradient="central", per_example=True)

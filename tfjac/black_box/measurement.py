@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import queue
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -180,7 +181,7 @@ def _in_time(call, timeout):
     """Return `call()`, or raise after so many seconds; a thread cannot be stopped, so the call itself may go on."""
     if timeout is None:
         return call()
-    outcome = queue.SimpleQueue()
+    outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run():
         try:

@@ -77,11 +77,9 @@ class _Call:
             results, visit = self.values(tensors)
 
             def backward(*cotangents):
-                cotangents = [
-                    tf.zeros_like(results[k]) if cotangents[k] is None else cotangents[k] for k in self._floating
-                ]
+                given = [tf.zeros_like(results[k]) if cotangents[k] is None else cotangents[k] for k in self._floating]
                 pull = self._pulled_by_user if self._estimator is None else self._pulled_through_estimate
-                return pull(tensors, results, visit, cotangents)
+                return pull(tensors, results, visit, given)
 
             return results, backward
 

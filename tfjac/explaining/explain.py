@@ -22,9 +22,10 @@ from tfjac.graph import (
     unregistered,
 )
 from tfjac.jacobians.passes.nests import like, sources_of
+from tfjac.types import Sources, Tensors
 
 
-def explain_gradient(ys, xs):
+def explain_gradient(ys: Tensors, xs: Sources) -> GradientReport:
     """Explain whether ys have a gradient with respect to each x, and if not, where it is lost and what to do.
 
     A gradient may be missing as values leave TensorFlow (NumPy, `tf.py_function`), are rounded, compared, or cast to

@@ -1,6 +1,7 @@
 """What `explain_gradient` found: data that prints."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from tfjac.explaining.tree import tree_of
 
@@ -68,12 +69,12 @@ class GradientPath:
     verdict: str
     reason: str
     remedy: str = ""
-    stops: tuple = ()
-    nodes: tuple = ()
-    notes: tuple = ()
+    stops: tuple[Stop, ...] = ()
+    nodes: tuple[NodeGradient, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         """Whether TensorFlow gives a gradient, be it zero."""
         return self.verdict in ("connected", "zero", "vanishing", "exploding", "not finite")
 
@@ -93,15 +94,15 @@ class GradientReport:
         paths: tuple of `GradientPath`.
     """
 
-    paths: tuple
+    paths: tuple[GradientPath, ...]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[GradientPath]:
         return iter(self.paths)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: int | str) -> GradientPath:
         """Return the path of an x by its place, or by its name."""
         if isinstance(key, str):
             for path in self.paths:
@@ -111,11 +112,11 @@ class GradientReport:
         return self.paths[key]
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         """Whether every x has a gradient."""
         return all(path.connected for path in self.paths)
 
-    def tree(self):
+    def tree(self) -> str:
         """Return where gradients flow as text: a tree from ys, layer by layer with the norm there, to every x."""
         return tree_of(self.paths)
 
@@ -132,7 +133,7 @@ class GradientReport:
 
 def _together(paths):
     """The paths, those of which the same is to be said told as one, with the gradient node by node of the first."""
-    alike = {}
+    alike: dict[tuple, list[GradientPath]] = {}
     for path in paths:
         reason = path.reason if path.verdict != "connected" else ""
         alike.setdefault((path.verdict, reason, path.stops, path.notes), []).append(path)

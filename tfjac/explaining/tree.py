@@ -1,5 +1,7 @@
 """Where gradients flow, as a tree of text: from ys, layer by layer, to every x."""
 
+from typing import Any
+
 
 def tree_of(paths):
     """Return lines: one for each layer, or op outside of layers, that a gradient comes by, indented where ways part.
@@ -7,7 +9,7 @@ def tree_of(paths):
     Args:
         paths: sequence of `GradientPath`.
     """
-    root = {}
+    root: dict[str, Any] = {}
     for path in paths:
         level = root
         for name, norm in _stages(path.nodes):
@@ -20,7 +22,7 @@ def tree_of(paths):
 
 def _stages(nodes):
     """Return pairs of a name and a norm: of ops in a row that are of one layer, the first."""
-    stages = []
+    stages: list[Any] = []
     for node in nodes:
         name = node.op if node.type == "x" else node.layer or f"{node.op} ({node.type})"
         if not stages or stages[-1][0] != name:

@@ -7,9 +7,10 @@ from tfjac.flops.measuring import measure as measure_passes
 from tfjac.flops.report import FlopCount
 from tfjac.graph import Scratch, ancestors, read_graph, references
 from tfjac.jacobians.passes.nests import sources_of
+from tfjac.types import Sources, Tensors
 
 
-def count_flops(ys, xs, measure=False):
+def count_flops(ys: Tensors, xs: Sources, measure: bool = False) -> FlopCount:
     """Count the floating-point operations of computing ys, and of the gradient of Σ ys with respect to xs.
 
     The backward pass is the graph of `tf.gradients(ys, xs)`, without what it does not need; what it reads of the

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -44,7 +45,8 @@ def measure(scratch, gradients, counted):
         )
     working = {each.layer for each in counted if each.flops}
     known = {each.name: (each.layer if each.layer in working else "", each.backward) for each in counted}
-    seconds, allocated = collections.Counter(), collections.Counter()
+    seconds: Any = collections.Counter()
+    allocated: Any = collections.Counter()
     for node in _profiled(scratch, [*scratch.ys, *gradients]):
         key = _layer_of(node.node_name, known)
         seconds[key] += 1e-9 * (node.op_end_rel_nanos - node.op_start_rel_nanos) / _RUNS

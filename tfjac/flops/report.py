@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from typing import Any
 
 _MOST_LISTED, _OUTSIDE = 10, "(outside layers)"
 
@@ -36,38 +37,38 @@ class FlopCount:
     measurements: tuple = ()
 
     @property
-    def forward(self):
+    def forward(self) -> int:
         """Floating-point operations of the forward pass, as far as they can be told: see `uncounted`."""
         return sum(each.flops or 0 for each in self.ops if not each.backward)
 
     @property
-    def backward(self):
+    def backward(self) -> int:
         """Floating-point operations that the gradient takes beyond the forward pass."""
         return sum(each.flops or 0 for each in self.ops if each.backward)
 
     @property
-    def total(self):
+    def total(self) -> int:
         """Floating-point operations of both passes."""
         return self.forward + self.backward
 
     @property
-    def uncounted(self):
+    def uncounted(self) -> tuple[Any, ...]:
         """Tuple of the `OpFlops` that say nothing, or not all: open shapes, no formula, loops of unknown length."""
         return tuple(each for each in self.ops if each.reason)
 
     @property
-    def by_layer(self):
+    def by_layer(self) -> tuple[FlopRow, ...]:
         """Tuple of a `FlopRow` for each layer, in the order of the forward pass."""
         return self._rows("layer")
 
     @property
-    def by_type(self):
+    def by_type(self) -> tuple[FlopRow, ...]:
         """Tuple of a `FlopRow` for each type of op that counts anything, the largest first."""
         rows = self._rows("type")
         return tuple(sorted(rows, key=lambda row: -(row.forward + row.backward)))
 
     def _rows(self, key):
-        sums = collections.defaultdict(lambda: [0, 0])
+        sums: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         for each in self.ops:
             if each.flops:
                 sums[getattr(each, key)][each.backward] += each.flops

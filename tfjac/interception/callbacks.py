@@ -1,10 +1,13 @@
 """A callback of Keras that shows gradients at layers while a model is trained."""
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 
 from tfjac.interception.handlers import summary
 from tfjac.interception.hooks import hook
+from tfjac.types import Logs, Path
 
 
 class GradientSummaries(keras.callbacks.Callback):
@@ -13,7 +16,7 @@ class GradientSummaries(keras.callbacks.Callback):
     The layers are hooked while `fit` runs, and not afterwards.
     """
 
-    def __init__(self, log_dir, layers=None, every=1):
+    def __init__(self, log_dir: Path, layers: Sequence[keras.Layer | str] | None = None, every: int = 1) -> None:
         """Take the arguments.
 
         Args:
@@ -24,13 +27,13 @@ class GradientSummaries(keras.callbacks.Callback):
         super().__init__()
         self.log_dir, self.layers, self.every = log_dir, layers, every
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Hook the layers."""
         self._writer = tf.summary.create_file_writer(str(self.log_dir))
         handler = summary(self._writer, self.model.optimizer.iterations, self.every)
         self._hooks = [hook(layer, backward=handler) for layer in self._chosen()]
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Remove the hooks."""
         for each in self._hooks:
             each.remove()

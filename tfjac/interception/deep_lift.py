@@ -1,16 +1,18 @@
 """The rescale rule of DeepLIFT: differences from a reference in place of derivatives, op by op."""
 
 import inspect
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import resolution_of
+from tfjac.types import Tensor
 
 _PRODUCTS = ("Mul", "BatchMatMulV2")
 _LARGEST = ("Max", "MaxPool", "MaxPool3D")
 
 
-def rescale(op, *gradients):
+def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
     """Pass on what the change of the output from that of a reference owes to the change of each input, per change.
 
     The batch must hold the examples, and behind them a reference for each: `tf.concat([x, reference], 0)`. With the

@@ -1,14 +1,17 @@
 """Gradients and values at the nodes of a graph that stays as it is."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import call_converted, handle_spec, in_graph, quiet_function, warn_of_loops_under_a_tape
-from tfjac.graph.nodes import layers_tapped, nodes_in, packed_by_selector, resolved, trace
+from tfjac.graph.nodes import Nodes, layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
 from tfjac.jacobians.passes.linearise import dense
+from tfjac.types import Function, Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
 
 
-def nodes(fn, *args, **kwargs):
+def nodes(fn: Function, *args: Any, **kwargs: Any) -> Nodes:
     """List the nodes of `fn(*args, **kwargs)`: every tensor that its results are computed from.
 
     Args:
@@ -25,16 +28,17 @@ def nodes(fn, *args, **kwargs):
     specs = [x for x in tf.nest.flatten((args, kwargs)) if isinstance(x, tf.TensorSpec)]
 
     def listed(*given):
-        given = iter(given)
+        remaining = iter(given)
         positional, named = tf.nest.map_structure(
-            lambda x: next(given) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
+            lambda x: next(remaining) if isinstance(x, tf.TensorSpec) else _as_tensor(x), (args, kwargs)
         )
         traced = trace(python_function(fn), *positional, **named)
         traced.losses.restore()
         found.append(nodes_in(traced.graph, traced.graph.outputs))
         kept.append(traced)
 
-    found, kept = [], []
+    found: list[Any] = []
+    kept: list[Any] = []
     tf.function(listed, autograph=False).get_concrete_function(*specs)
     found[0].traced = kept[0]  # the graph lives as long as its nodes
     return found[0]
@@ -44,7 +48,13 @@ def _as_tensor(x):
     return tf.convert_to_tensor(x) if hasattr(x, "__array__") and not isinstance(x, tf.Variable) else x
 
 
-def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradients="none"):
+def node_gradients(
+    ys: Tensors,
+    nodes: Sources,
+    cotangents: Nest[TensorLike] | None = None,
+    values: bool = False,
+    unconnected_gradients: Unconnected = "none",
+) -> NestLike:
     """Return the gradients of Σ ys with respect to nodes inside of the graph, all from one backward pass.
 
     Args:
@@ -84,7 +94,7 @@ def node_gradients(ys, nodes, cotangents=None, values=False, unconnected_gradien
     return in_graph(compute, ys, may_be_complex=True, tapped=True)
 
 
-def values_at(fn, nodes):
+def values_at(fn: Function, nodes: Sources) -> Function:
     """Return a function of the arguments of `fn` that returns the values of nodes inside of it.
 
     So every function of tfjac takes nodes for ys: `tfjac.batch_jacobian(lambda: tfjac.values_at(model, "conv")(x), x)`.

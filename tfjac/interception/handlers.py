@@ -5,6 +5,7 @@ passed on. It is called when a backward pass is traced, and what it computes is 
 """
 
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +14,15 @@ import tensorflow as tf
 from tfjac.graph import compiled_by_xla, custom_gradient
 from tfjac.interception.edits import Edit, handled
 from tfjac.interception.hooks import needs_python
+from tfjac.types import Handler, Scalar, Tensor, TensorLike, Variable
 
 
-def scale(factor):
+def scale(factor: Scalar) -> Handler:
     """Return a handler that multiplies the gradient by a number, scalar tensor or variable."""
     return lambda gradient: _of_dtype(factor, gradient) * gradient
 
 
-def reverse(factor=1.0):
+def reverse(factor: Scalar = 1.0) -> Handler:
     """Return a handler that multiplies the gradient by −`factor`, so that what is below it ascends.
 
     Reference: Y. Ganin, V. Lempitsky, "Unsupervised domain adaptation by backpropagation", 2015.
@@ -28,17 +30,17 @@ def reverse(factor=1.0):
     return lambda gradient: -_of_dtype(factor, gradient) * gradient
 
 
-def stop():
+def stop() -> Handler:
     """Return a handler that passes zeros on."""
     return tf.zeros_like
 
 
-def replace(gradient):
+def replace(gradient: TensorLike) -> Handler:
     """Return a handler that passes another gradient on: an array, tensor or variable, broadcast to the shape."""
     return lambda given: tf.broadcast_to(_of_dtype(gradient, given), tf.shape(given))
 
 
-def clip_by_value(minimum, maximum):
+def clip_by_value(minimum: Scalar, maximum: Scalar) -> Handler:
     """Return a handler that clips each element of the gradient to [minimum, maximum].
 
     Raises:
@@ -56,7 +58,7 @@ def clip_by_value(minimum, maximum):
     return clip
 
 
-def clip_by_norm(clip_norm, per_example=True):
+def clip_by_norm(clip_norm: Scalar, per_example: bool = True) -> Handler:
     """Return a handler that scales the gradient down to a Euclidean norm of at most `clip_norm`.
 
     Args:
@@ -71,7 +73,7 @@ def clip_by_norm(clip_norm, per_example=True):
     return clip
 
 
-def clip_by_global_norm(clip_norm):
+def clip_by_global_norm(clip_norm: Scalar) -> Handler:
     """Return a handler that scales the gradient, of all examples together, to a norm of at most `clip_norm`."""
     return lambda gradient: _clipped(gradient, clip_norm, None)
 
@@ -86,7 +88,7 @@ def _clipped(gradient, clip_norm, axes):
     return tf.cast(wide * tf.cast(factor, wide.dtype), gradient.dtype)
 
 
-def add_noise(stddev, seed=None):
+def add_noise(stddev: Scalar, seed: int | None = None) -> Handler:
     """Return a handler that adds Gaussian noise, drawn anew at each run; to both parts of complex gradients."""
 
     def add(gradient):
@@ -98,7 +100,7 @@ def add_noise(stddev, seed=None):
     return add
 
 
-def straight_through(function):
+def straight_through(function: Callable[[Tensor], Any]) -> Edit:
     """Return an edit that computes `function` of the value forwards, and passes the gradient on as it is.
 
     Args:
@@ -130,7 +132,9 @@ class Record(NamedTuple):
     value: Any
 
 
-def record(into, every=1, step=None, reduce=None):
+def record(
+    into: list[Record], every: int = 1, step: Variable | None = None, reduce: Callable[[Tensor], Any] | None = None
+) -> Handler:
     """Return a handler that writes the gradient down, and passes it on.
 
     Args:
@@ -142,7 +146,8 @@ def record(into, every=1, step=None, reduce=None):
 
     It calls Python when it runs: `hook` turns XLA off in the models around while it is on.
     """
-    counts, lock = {}, threading.Lock()
+    counts: dict[str, int] = {}
+    lock = threading.Lock()
 
     def write(node, value, number):
         with lock:
@@ -159,7 +164,7 @@ def record(into, every=1, step=None, reduce=None):
     return _python(handle)
 
 
-def summary(writer, step, every=1):
+def summary(writer: tf.summary.SummaryWriter, step: Variable, every: int = 1) -> Handler:
     """Return a handler that writes a histogram and the norm of the gradient for TensorBoard, and passes it on.
 
     Args:
@@ -183,7 +188,7 @@ def summary(writer, step, every=1):
     return _python(handle)
 
 
-def check_finite(halt=True, into=None):
+def check_finite(halt: bool = True, into: list[str] | None = None) -> Handler:
     """Return a handler that looks for NaN and Inf in the gradient.
 
     Put on several nodes, the first in the order of the backward pass is where they come from.
@@ -194,7 +199,7 @@ def check_finite(halt=True, into=None):
     """
 
     def write(node, finite):
-        if not finite:
+        if into is not None and not finite:
             into.append(node)
 
     def handle(gradient, value, node):
@@ -215,7 +220,7 @@ def _real_parts(gradient):
     return [tf.math.real(gradient), tf.math.imag(gradient)] if gradient.dtype.is_complex else [gradient]
 
 
-def when(predicate, handler, step=None):
+def when(predicate: Callable[[Tensor], Any], handler: Handler, step: Variable | None = None) -> Handler:
     """Return a handler that is another's where a predicate of the step holds, and passes the gradient on elsewhere.
 
     Args:
@@ -224,7 +229,7 @@ def when(predicate, handler, step=None):
         step: scalar integer variable with the number of the step, such as `optimizer.iterations`; where left out, runs
             of this handler are counted, from 0.
     """
-    counter = None if step is not None else _counter()
+    counter: Any = None if step is not None else _counter()
 
     def handle(gradient, value, node):
         number = counter.assign_add(1) - 1 if step is None else tf.convert_to_tensor(step)
@@ -234,7 +239,7 @@ def when(predicate, handler, step=None):
     return _python(handle) if needs_python(handler) else handle
 
 
-def sequence(*handlers):
+def sequence(*handlers: Handler) -> Handler:
     """Return a handler that calls several, each with what the one before passed on."""
 
     def handle(gradient, value, node):

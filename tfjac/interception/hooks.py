@@ -3,21 +3,24 @@
 import gc
 import inspect
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfjac.graph.nodes import node_of_layer, with_mask_of
 from tfjac.interception.edits import Edit, edited
+from tfjac.types import Handler, Tensor
 
-_hooks = weakref.WeakKeyDictionary()
+_hooks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 """The hooks on each layer, in the order in which they were put on."""
 
 _CALLS = ("call", "quantized_call")
 """What a layer computes by: the latter from when it is quantised."""
 
 
-def hook(layer, backward=None, forward=None):
+def hook(layer: keras.Layer, backward: Handler | None = None, forward: Callable[[Tensor], Any] | None = None) -> "Hook":
     """Change the gradients, or the values, of what a Keras layer returns, from now on until the hook is removed.
 
     Every call of the layer is changed, wherever it stands: a shared layer in all its places, a layer of a nested model
@@ -57,7 +60,7 @@ class Hook:
         edit: the `Edit`.
     """
 
-    def __init__(self, layer, edit):
+    def __init__(self, layer: keras.Layer, edit: Edit) -> None:
         """Put the edit on the layer."""
         self._layer, self.edit = weakref.ref(layer), edit  # weakly: a hook must not keep the layer that keeps it
         if not _hooks.get(layer):
@@ -69,11 +72,11 @@ class Hook:
         _trace_again(layer)
 
     @property
-    def layer(self):
+    def layer(self) -> keras.Layer | None:
         """The layer; None where nothing else refers to it any more."""
         return self._layer()
 
-    def remove(self):
+    def remove(self) -> None:
         """Take the edit off; nothing where it is off already."""
         layer = self.layer
         hooks = _hooks.get(layer, []) if layer is not None else []
@@ -87,10 +90,10 @@ class Hook:
             model.jit_compile = setting
         _trace_again(layer)
 
-    def __enter__(self):
+    def __enter__(self) -> "Hook":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.remove()
 
 
@@ -109,7 +112,7 @@ def _hooked(layer, call):
         changed = [_changed(layer(), tensor, place) for tensor, place in zip(flat, places)]
         return tf.nest.pack_sequence_as(outputs, changed)
 
-    hooked.__signature__ = inspect.signature(call)  # no `__wrapped__`, behind which AutoGraph would look
+    hooked.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]  # no `__wrapped__`, behind which AutoGraph would look
     return hooked
 
 

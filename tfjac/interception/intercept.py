@@ -1,6 +1,7 @@
 """Functions on a graph that nobody may edit, with edits at its nodes."""
 
 import types
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,9 +12,14 @@ from tfjac.interception.copying import Changes
 from tfjac.interception.edits import as_edit
 from tfjac.interception.lost_edits import warn_of_gradients_inside, warn_of_what_no_gradient_reaches
 from tfjac.interception.rule import Rule
+from tfjac.types import Function, NestLike, Selector
 
 
-def intercept(fn, edits=None, rules=None):
+def intercept(
+    fn: Function,
+    edits: dict[Selector, Any] | None = None,
+    rules: dict[Selector, Any] | None = None,
+) -> "Intercepted":
     """Return a function like `fn` with other values or gradients at nodes inside.
 
     The model stays as it is: the graph of `fn` is copied at each trace, with the edits in it. Variables are shared.
@@ -49,21 +55,21 @@ class Intercepted:
         fn: the function that was given.
     """
 
-    def __init__(self, fn, edits, rules):
+    def __init__(self, fn: Function, edits: dict[Selector, Any], rules: dict[Selector, Any]) -> None:
         """Check the arguments of `intercept`."""
         for name, given in (("fn", fn),):
             if not callable(given):
                 raise TypeError(f"{name} must be callable. Received: {given!r} of type {type(given).__name__}")
-        for name, given in (("edits", edits), ("rules", rules)):
-            if not isinstance(given, dict):
+        for name, table in (("edits", edits), ("rules", rules)):
+            if not isinstance(table, dict):
                 raise TypeError(
                     f"{name} must be a dict from selectors to {name}. "
-                    f"Received: {given!r} of type {type(given).__name__}"
+                    f"Received: {table!r} of type {type(table).__name__}"
                 )
         self.fn = fn
         self._edits = {selector: as_edit(edit) for selector, edit in edits.items()}
         self._rules = {selector: Rule(rule) for selector, rule in rules.items()}
-        self._layers = []
+        self._layers: list[Any] = []
         self._traced = quiet_function(self._in_graph)
         self.__name__, self.__doc__ = getattr(fn, "__name__", type(fn).__name__), getattr(fn, "__doc__", None)
 
@@ -80,7 +86,7 @@ class Intercepted:
             )
         return value
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> NestLike:
         """Call the function with the edits."""
         if not tf.executing_eagerly() and not is_taped():
             return self._in_graph(*args, **kwargs)[0]

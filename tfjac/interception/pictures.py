@@ -1,11 +1,15 @@
 """Pictures of gradients that were recorded."""
 
 import collections
+from collections.abc import Iterable
 
 import numpy as np
 
+from tfjac.interception.handlers import Record
+from tfjac.types import Axes
 
-def plot_gradients(records, axes=None):
+
+def plot_gradients(records: Iterable[Record], axes: Axes = None) -> Axes:
     """Draw the norm of the gradient at each node over the steps, on a logarithmic scale.
 
     Args:

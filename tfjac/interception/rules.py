@@ -7,11 +7,12 @@ that returns a gradient for each input, or None.
 import tensorflow as tf
 
 from tfjac.interception.deep_lift import rescale
+from tfjac.types import Tensor
 
 __all__ = ["deconvolution", "guided", "rescale", "straight_through"]
 
 
-def guided(op, gradient):
+def guided(op: tf.Operation, gradient: Tensor) -> Tensor:
     """Pass what is positive where the input of an elementwise op, such as `Relu`, is positive: guided backpropagation.
 
     Reference: J. T. Springenberg et al., "Striving for simplicity: the all convolutional net", 2015.
@@ -19,12 +20,12 @@ def guided(op, gradient):
     return tf.where((op.inputs[0] > 0) & (gradient > 0), gradient, tf.zeros_like(gradient))
 
 
-def deconvolution(op, gradient):
+def deconvolution(op: tf.Operation, gradient: Tensor) -> Tensor:
     """Pass what is positive, whatever the input: the deconvolution network of Zeiler and Fergus, 2014."""
     return tf.nn.relu(gradient)
 
 
-def straight_through(op, *gradients):
+def straight_through(op: tf.Operation, *gradients: Tensor) -> list[Tensor | None]:
     """Pass the gradient to the first input as if the op, such as `Round` or `Sign`, were an identity.
 
     Raises:

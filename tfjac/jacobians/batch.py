@@ -11,9 +11,17 @@ from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_bac
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
 from tfjac.jacobians.shapes import after, check_when_run, product
+from tfjac.types import NestLike, Sources, Tensors, Unconnected
 
 
-def batch_jacobian(ys, x, unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
+def batch_jacobian(
+    ys: Tensors,
+    x: Sources,
+    unconnected_gradients: Unconnected = "none",
+    chunk_size: int | None = None,
+    memory_budget: int | None = None,
+    verify: bool | None = None,
+) -> NestLike:
     """Return the Jacobian of each example's results with respect to its own inputs.
 
         J[n, i..., j...] = ∂y[n, i...] / ∂x[n, j...]
@@ -82,7 +90,8 @@ def example_blocks(y, sources, limits):
     Raises:
         ExamplesMix, ValueError: as `batch_jacobian`.
     """
-    at_once = passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
+    chunk_size, memory_budget = limits
+    at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
     alone = all(tensor.shape[0] == 1 for tensor in [y, *sources])  # one example has none to mix with
     try:
         analysis = analyse_examples(sources, [y])

@@ -4,9 +4,10 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.shapes import product
+from tfjac.types import Nest, NestLike, TensorLike
 
 
-def chain(outer, inner, node_rank=1, batch_dims=0):
+def chain(outer: TensorLike, inner: Nest[TensorLike], node_rank: int = 1, batch_dims: int = 0) -> NestLike:
     """Return the Jacobian ∂y/∂x = ∂y/∂z · ∂z/∂x through an intermediate node z.
 
         J[b..., i..., j...] = Σ_k outer[b..., i..., k...] · inner[b..., k..., j...]

@@ -6,9 +6,12 @@ from tfjac.graph import between, call_converted, first_not_linear, in_graph, inl
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.vector_products import pulled, pushed
+from tfjac.types import Function, Nest, NestLike, Sources, Tensor, TensorLike, Tensors, Unconnected
 
 
-def hvp(losses, xs, vectors, unconnected_gradients="none"):
+def hvp(
+    losses: Tensors, xs: Sources, vectors: Nest[TensorLike], unconnected_gradients: Unconnected = "none"
+) -> NestLike:
     """Return the Hessian-vector product H·v of the sum of `losses` with respect to xs.
 
         (H v)_x = Σ_x′ ∂²L/∂x∂x′ · v_x′        L = Σ losses
@@ -61,7 +64,13 @@ def _check_is_a_hessian(sources, losses):
         )
 
 
-def ggnvp(outputs, losses, xs, vectors, unconnected_gradients="none"):
+def ggnvp(
+    outputs: Tensors,
+    losses: Function | Nest[Tensor],
+    xs: Sources,
+    vectors: Nest[TensorLike],
+    unconnected_gradients: Unconnected = "none",
+) -> NestLike:
     """Return the product of the generalised Gauss-Newton matrix with v.
 
         G v = Jᵀ (H_L (J v))        J = ∂z/∂x, H_L = ∂²(Σ losses)/∂z²

@@ -10,11 +10,20 @@ from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
+from tfjac.types import JacobianMode, NestLike, Sources, Tensors, Unconnected
 
 MODES = ("auto", "reverse", "forward")
 
 
-def jacobian(ys, xs, mode="auto", unconnected_gradients="none", chunk_size=None, memory_budget=None, verify=None):
+def jacobian(
+    ys: Tensors,
+    xs: Sources,
+    mode: JacobianMode = "auto",
+    unconnected_gradients: Unconnected = "none",
+    chunk_size: int | None = None,
+    memory_budget: int | None = None,
+    verify: bool | None = None,
+) -> NestLike:
     """Return the full Jacobian ∂y/∂x, with the axes of y first.
 
         J[i..., j...] = ∂y[i...] / ∂x[j...]
@@ -179,4 +188,5 @@ def _forward_where_possible(y, sources, xs, limits):
 
 
 def _passes(y, sources, limits):
-    return passes_at_once(*limits, lambda: bytes_of_pass(sources, y))
+    chunk_size, memory_budget = limits
+    return passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))

@@ -10,9 +10,10 @@ from tfjac.jacobians.passes.nests import converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.vector_products import pulled
+from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors
 
 
-def per_example_gradient_norms(losses, variables, verify=None):
+def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool | None = None) -> Tensor:
     """Return the norm of each example's gradient with respect to all variables together.
 
         norms[n] = sqrt(Σ_v ‖∂L[n]/∂v‖²)
@@ -45,7 +46,9 @@ def per_example_gradient_norms(losses, variables, verify=None):
     return in_graph(compute, losses, xs=variables)
 
 
-def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=None):
+def clipped_gradients(
+    losses: Tensors, variables: Sources, clip_norm: TensorLike, return_norms: bool = False, verify: bool | None = None
+) -> NestLike:
     """Return the sum of the per-example gradients, each scaled down to a norm of at most `clip_norm`.
 
         Σ_n min(1, C / ‖∂L[n]/∂v‖) · ∂L[n]/∂v          the norm over all variables together
@@ -87,7 +90,7 @@ def clipped_gradients(losses, variables, clip_norm, return_norms=False, verify=N
     return in_graph(compute, losses, xs=variables)
 
 
-def weighted_gradients(losses, variables, weights):
+def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike) -> NestLike:
     """Return the sum of the per-example gradients, each with a factor of its own.
 
         Σ_n w[n] · ∂L[n]/∂v
@@ -128,7 +131,7 @@ def weighted_gradients(losses, variables, weights):
 def _norms(factors, dtype):
     """The norms `[n]` in `dtype`, but in no less than single precision: squares overflow before norms do."""
     dtype = wide_dtype(dtype)
-    by_dtype = {}
+    by_dtype: dict[tf.DType, list] = {}
     for factor in factors:
         by_dtype.setdefault(factor.dtype, []).append(factor)
     return tf.sqrt(tf.add_n([tf.cast(squared_row_norms(each)[:, 0], dtype) for each in by_dtype.values()]))

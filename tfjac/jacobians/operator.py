@@ -1,5 +1,8 @@
 """The Jacobian as a linear operator, kept as factors."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac import ops
@@ -8,6 +11,7 @@ from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.shapes import product
+from tfjac.types import DType, Mixing, Sources, Tensor, Tensors
 
 
 class JacobianOperator(tf.linalg.LinearOperator):
@@ -18,7 +22,14 @@ class JacobianOperator(tf.linalg.LinearOperator):
     takes a linear operator, for example in `tf.linalg.experimental.conjugate_gradient`. Made by `jacobian_operator`.
     """
 
-    def __init__(self, factors, shapes, num_examples, num_outputs, name="JacobianOperator"):
+    def __init__(
+        self,
+        factors: Sequence[Any],
+        shapes: Sequence[tf.TensorShape],
+        num_examples: int | Tensor,
+        num_outputs: int | Tensor,
+        name: str = "JacobianOperator",
+    ) -> None:
         """Wrap one factor per variable.
 
         Args:
@@ -39,44 +50,45 @@ class JacobianOperator(tf.linalg.LinearOperator):
         super().__init__(dtype=dtypes.pop(), is_square=False, parameters={**parameters, "name": name}, name=name)
 
     @property
-    def num_rows(self):
+    def num_rows(self) -> int | Tensor:
         """n·m: an integer where it is known while tracing, else a scalar tensor."""
         return self._n * self._m
 
     @property
-    def examples_and_outputs(self):
+    def examples_and_outputs(self) -> tuple[int | Tensor, int | Tensor]:
         """(n, m): integers where they are known while tracing, else scalar tensors."""
         return self._n, self._m
 
     @property
-    def num_parameters(self):
+    def num_parameters(self) -> int:
         """p, an integer."""
         return sum(shape.num_elements() for shape in self._shapes)
 
     @property
-    def factors(self):
+    def factors(self) -> list[Any]:
         """The factors, one per variable."""
         return list(self._factors)
 
-    def cast(self, dtype):
+    def cast(self, dtype: DType) -> "JacobianOperator":
         """Return the same operator with its factors in another dtype."""
         factors = [factor.cast(dtype) for factor in self._factors]
         return JacobianOperator(factors, self._shapes, self._n, self._m, self.name)
 
-    def split(self, x):
+    def split(self, x: Tensor) -> list[Tensor]:
         """Cut `x[p]` (or `[p, ...]`, keeping the trailing axes) into tensors of the variables' shapes."""
         parts = tf.split(x, [shape.num_elements() for shape in self._shapes], axis=0)
         return [tf.reshape(part, [*shape, *axes(x)[1:]]) for part, shape in zip(parts, self._shapes)]
 
-    def gram(self):
+    def gram(self) -> Tensor:
         """Return Jᵀ J `[p,p]`. Cost: n·p²/2 multiply-adds at most, whatever m is."""
         return ops.jacobian_gram(*self._listed())[0]
 
-    def gram_and_gradient(self, residual):
+    def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return Jᵀ J `[p,p]` and Jᵀ·residual `[p]` for `residual[n·m]`, in one pass."""
-        return ops.jacobian_gram(*self._listed(), tf.reshape(residual, [self._n, self._m]))
+        a, d, layouts = self._listed()
+        return ops.jacobian_gram(a, d, layouts, tf.reshape(residual, [self._n, self._m]))
 
-    def kernel(self, scales=None):
+    def kernel(self, scales: Tensor | None = None) -> Tensor:
         """Return J·S·Jᵀ `[n·m, n·m]`, the neural tangent kernel; S scales the columns of each variable.
 
         Args:
@@ -87,15 +99,15 @@ class JacobianOperator(tf.linalg.LinearOperator):
         """
         return kernel(self.factors if scales is None else self.scaled_factors(scales))
 
-    def scaled_factors(self, scales):
+    def scaled_factors(self, scales: Tensor) -> list[Any]:
         """Return the factors of J·√S, one per variable; S scales the columns of each, as in `kernel`."""
         return [factor.scaled(tf.sqrt(scales[k])) for k, factor in enumerate(self._factors)]
 
-    def row_norms(self):
+    def row_norms(self) -> Tensor:
         """Return the norms of the rows, `[n·m]`."""
         return tf.sqrt(tf.reshape(squared_row_norms(self._factors), [self.num_rows]))
 
-    def column_norms(self):
+    def column_norms(self) -> Tensor:
         """Return the norms of the columns, `[p]`."""
         return tf.sqrt(tf.concat([factor.squared_column_norms() for factor in self._factors], 0))
 
@@ -123,7 +135,9 @@ class JacobianOperator(tf.linalg.LinearOperator):
         return tf.reshape(ops.jacobian_rows(*self._listed()), [self.num_rows, self.num_parameters])
 
 
-def jacobian_operator(ys, variables, examples_mix="error", verify=None):
+def jacobian_operator(
+    ys: Tensors, variables: Sources, examples_mix: Mixing = "error", verify: bool | None = None
+) -> JacobianOperator:
     """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
 
     J[(n,m),p] = ∂y[n,m]/∂θ[p]. The graph of `ys` is read: at each place where a weight meets the data, the input
@@ -154,7 +168,7 @@ def operator_of(ys, variables, factors_of):
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
     if not tf.nest.flatten(variables):
         raise ValueError("variables must hold at least one variable. Received: an empty nest")
-    shapes = []
+    shapes: list[tf.TensorShape] = []
 
     def compute(ys, variables):
         ys, flat = tf.nest.flatten(ys), tf.nest.flatten(variables)

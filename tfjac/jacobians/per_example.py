@@ -5,9 +5,17 @@ import tensorflow as tf
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
+from tfjac.types import Mixing, NestLike, Sources, Tensors
 
 
-def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, memory_budget=None, verify=None):
+def per_example_jacobian(
+    ys: Tensors,
+    variables: Sources,
+    examples_mix: Mixing = "error",
+    chunk_size: int | None = None,
+    memory_budget: int | None = None,
+    verify: bool | None = None,
+) -> NestLike:
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
     Args:
@@ -42,7 +50,9 @@ def per_example_jacobian(ys, variables, examples_mix="error", chunk_size=None, m
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
-def per_example_gradients(losses, variables, examples_mix="error", verify=None):
+def per_example_gradients(
+    losses: Tensors, variables: Sources, examples_mix: Mixing = "error", verify: bool | None = None
+) -> NestLike:
     """Return the gradient of each example's loss with respect to each variable.
 
     Args:

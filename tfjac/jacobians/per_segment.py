@@ -4,11 +4,14 @@ import tensorflow as tf
 
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
-from tfjac.jacobians.operator import operator_of
+from tfjac.jacobians.operator import JacobianOperator, operator_of
 from tfjac.jacobians.per_example import of_rank_one
+from tfjac.types import Nest, NestLike, Tensors, Variable
 
 
-def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
+def per_segment_jacobian(
+    ys: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+) -> NestLike:
     """Return the Jacobian of each segment's outputs with respect to each variable: ∂y[s,...]/∂v.
 
     A segment is a group of rows, such as a graph in a batch for a graph neural network: its nodes are some rows of one
@@ -49,7 +52,9 @@ def per_segment_jacobian(ys, variables, max_rows=None, verify=None):
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
 
 
-def per_segment_gradients(losses, variables, max_rows=None, verify=None):
+def per_segment_gradients(
+    losses: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+) -> NestLike:
     """Return the gradient of each segment's loss with respect to each variable.
 
     Args:
@@ -73,7 +78,9 @@ def per_segment_gradients(losses, variables, max_rows=None, verify=None):
     return in_graph(compute, losses, xs=variables)
 
 
-def segment_operator(ys, variables, max_rows=None, verify=None):
+def segment_operator(
+    ys: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+) -> JacobianOperator:
     """Return the Jacobian of `per_segment_jacobian` as a linear operator that is kept as factors.
 
     Args:

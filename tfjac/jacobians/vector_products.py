@@ -1,13 +1,16 @@
 """Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
 from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
+from tfjac.types import Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
 
 
-def jvp(ys, xs, tangents, unconnected_gradients="none"):
+def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradients: Unconnected = "none") -> NestLike:
     """Return the Jacobian-vector product Σ_x ∂y/∂x · v_x: how y moves as all xs move along their tangents at once.
 
     Args:
@@ -50,7 +53,8 @@ def jvp(ys, xs, tangents, unconnected_gradients="none"):
 
 def pushed(ys, sources, vectors):
     """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
-    results, dependence = [], Dependence(sources)
+    results: list[Any] = []
+    dependence = Dependence(sources)
     for y in ys:  # one map for each: a y without a path must not look as if it had one
         connected = dependence.sources_of(y)
         push = push_forward([y], [sources[k] for k in connected]) if connected else None
@@ -58,7 +62,9 @@ def pushed(ys, sources, vectors):
     return results
 
 
-def vjp(ys, xs, cotangents=None, unconnected_gradients="none"):
+def vjp(
+    ys: Tensors, xs: Sources, cotangents: Nest[TensorLike] | None = None, unconnected_gradients: Unconnected = "none"
+) -> NestLike:
     """Return the vector-Jacobian product Σ_y u_y · ∂y/∂x: cotangents at several nodes, pulled back at once.
 
     With cotangents at several nodes of a network this is backpropagation by parts, from known gradients: what flows

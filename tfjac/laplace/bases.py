@@ -12,6 +12,7 @@ and with RᵀJJᵀR = U diag(λ) Uᵀ, C = J*JᵀR U, by the push-through identi
 """
 
 import abc
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Basis(abc.ABC):
         eigenvalues: λ, ascending, none negative.
     """
 
-    side = None
+    side: str | None = None
 
     def __init__(self, curvature, matrix, num_outputs, num_parameters):
         if not np.isfinite(matrix).all():
@@ -41,6 +42,11 @@ class Basis(abc.ABC):
         self.eigenvalues = np.maximum(values, 0)
         self._curvature, self._sizes = curvature, (num_outputs, num_parameters)
         self.latent = curvature.latent
+
+    @classmethod
+    @abc.abstractmethod
+    def of(cls, curvature, x, *sizes):
+        """Decompose the curvature of all examples."""
 
     @abc.abstractmethod
     def covariance(self, x, weight, precision):
@@ -68,6 +74,7 @@ class Examples(Basis):
     """By examples."""
 
     side = "examples"
+    _x: Any
 
     @classmethod
     def of(cls, curvature, x, *sizes):

@@ -1,5 +1,7 @@
 """The curvature of a network's loss over all examples, and Jacobians of its outputs, chunk by chunk."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -51,7 +53,7 @@ class NetworkCurvature:
     def weighed_kernel(self, x, num_outputs):
         """Return RᵀJJᵀR, `[n·m, n·m]`, float64, from pairs of chunks; J is not formed."""
         parts = list(self._chunks(x, num_outputs, squared=True))
-        blocks = [[None] * len(parts) for _ in parts]
+        blocks: list[list[Any]] = [[None] * len(parts) for _ in parts]
         for i, left in enumerate(parts):
             blocks[i][i] = self._kernel(left, tf.ones([size_of(left)])).numpy().astype(float)
             for j in range(i):

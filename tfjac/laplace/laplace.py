@@ -1,7 +1,8 @@
 """`laplace`: from a trained Keras model to the posterior of its weights."""
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.likelihoods import likelihood_of
 from tfjac.laplace.marginal_likelihood import most_probable
 from tfjac.laplace.posterior import LaplacePosterior
+from tfjac.types import LikelihoodName, Nest, Side, TensorLike, Variable
 
 
 class Fit(NamedTuple):
@@ -37,18 +39,18 @@ class Fit(NamedTuple):
 
 
 def laplace(
-    model,
-    x,
-    y=None,
+    model: keras.Model,
+    x: Nest[TensorLike],
+    y: TensorLike | None = None,
     *,
-    variables="all",
-    prior_precision=None,
-    noise=None,
-    likelihood=None,
-    from_logits=None,
-    side="auto",
-    batch_size=None,
-):
+    variables: Literal["all", "last_layer"] | Sequence[Variable] = "all",
+    prior_precision: float | None = None,
+    noise: float | None = None,
+    likelihood: LikelihoodName | None = None,
+    from_logits: bool | None = None,
+    side: Literal["auto"] | Side = "auto",
+    batch_size: int | None = None,
+) -> LaplacePosterior:
     """Return the Laplace approximation of the posterior of a trained model's weights: how sure its predictions are.
 
         posterior = tfjac.laplace(model, x, y)
@@ -85,10 +87,10 @@ def laplace(
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
     Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
     """
-    likelihood, from_logits = likelihood_of(model, likelihood, from_logits)
-    if noise is not None and not likelihood.has_noise:
-        raise ValueError(f"A {likelihood.name} likelihood has no noise to be given. Received: noise={noise!r}")
-    noise = noise if likelihood.has_noise else 1.0
+    distribution, from_logits = likelihood_of(model, likelihood, from_logits)
+    if noise is not None and not distribution.has_noise:
+        raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
+    noise = noise if distribution.has_noise else 1.0
     given = {"prior_precision": prior_precision, "noise": noise}
     prior_precision, noise = (None if each is None else positive(name, each) for name, each in given.items())
     if noise is None and y is None:
@@ -98,7 +100,7 @@ def laplace(
     variables = _variables(model, variables)
     as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
-    curvature = NetworkCurvature(model, variables, likelihood, from_logits, x, batch_size)
+    curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
     fit = _fit(curvature, x, y, variables, as_inputs)
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
@@ -107,7 +109,7 @@ def laplace(
     delta, sigma = most_probable(
         basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
     )
-    return LaplacePosterior(basis, likelihood, fit, delta, sigma, model)
+    return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
 
 
 def _fit(curvature, x, y, variables, as_inputs):

@@ -19,7 +19,9 @@ class Likelihood(abc.ABC):
         has_noise: whether there is a standard deviation σ to be known.
     """
 
-    name, has_noise, activation = None, False, None
+    name: str | None = None
+    has_noise: bool = False
+    activation: str | None = None
 
     def latent(self, output, from_logits):
         """Return z `[n, ...]`: what the network returns, or the logits below its last activation.
@@ -131,7 +133,7 @@ def likelihood_of(model, name=None, from_logits=None):
     if name is None:
         function = keras.losses.get(loss) if isinstance(loss, str) else loss
         function = getattr(function, "fn", function)
-        name = _OF_LOSSES.get(getattr(function, "__name__", None))
+        name = _OF_LOSSES.get(getattr(function, "__name__", ""))
         if name is None:
             raise ValueError(
                 "The likelihood follows from the loss that the model is compiled with, where that is a mean squared "

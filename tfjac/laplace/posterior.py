@@ -1,11 +1,13 @@
 """What a Laplace approximation knows: the posterior of the weights, and what it says of new inputs."""
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 
 from tfjac.laplace.marginal_likelihood import effective_parameters, occam_factor
+from tfjac.types import Array, Nest, TensorLike
 
 
 class Prediction(NamedTuple):
@@ -33,7 +35,9 @@ class LaplacePosterior:
         num_parameters, num_examples, num_outputs: p, n, m.
     """
 
-    def __init__(self, basis, likelihood, fit, prior_precision, noise, model):
+    def __init__(
+        self, basis: Any, likelihood: Any, fit: Any, prior_precision: float, noise: float, model: keras.Model
+    ) -> None:
         """Take what `laplace` found: a `Basis`, a `Likelihood`, a `Fit`, δ, σ and the model."""
         self._basis, self._likelihood, self._fit, self._model = basis, likelihood, fit, model
         self.likelihood, self.side = likelihood.name, basis.side
@@ -42,7 +46,7 @@ class LaplacePosterior:
         self.num_parameters, self.num_examples, self.num_outputs = fit.num_parameters, fit.num_examples, fit.num_outputs
         self._weights = fingerprint(model)
 
-    def predict(self, x):
+    def predict(self, x: Nest[TensorLike]) -> Prediction:
         """Return the `Prediction` for inputs `x`: mean and variance of outputs, or of a classifier's logits.
 
         A new target varies by `variance + noise**2`. Cost: a backward pass per output, and n·m·p² multiply-adds on the
@@ -52,11 +56,11 @@ class LaplacePosterior:
         variance = np.diagonal(covariance, axis1=1, axis2=2)
         return Prediction(mean, variance.reshape(mean.shape))
 
-    def covariance(self, x):
+    def covariance(self, x: Nest[TensorLike]) -> Array:
         """Return the covariance J P⁻¹ Jᵀ of the outputs, or logits, of each input, `[n, m, m]`."""
         return self._predicted(x)[1]
 
-    def probabilities(self, x):
+    def probabilities(self, x: Nest[TensorLike]) -> Array:
         """Return a classifier's probabilities, averaged over the posterior, in the shape of its outputs.
 
         MacKay's approximation: those of logits divided by √(1 + πv/8), v being their variance.
@@ -68,7 +72,7 @@ class LaplacePosterior:
             raise ValueError("Probabilities are for classifiers; use predict. Received: a gaussian likelihood")
         return self._likelihood.probabilities(*self.predict(x))
 
-    def log_marginal_likelihood(self, prior_precision=None, noise=None):
+    def log_marginal_likelihood(self, prior_precision: float | None = None, noise: float | None = None) -> float:
         """Return the logarithm of p(y | X), the evidence for the model, by which priors and networks can be compared.
 
         Args:
@@ -84,7 +88,7 @@ class LaplacePosterior:
         return float(fitted + occam_factor(self._basis.eigenvalues / sigma**2, self._fit.squared_norm, delta))
 
     @property
-    def effective_parameters(self):
+    def effective_parameters(self) -> float:
         """γ, how many parameters the data determine, a float."""
         return effective_parameters(self._basis.eigenvalues / self._sigma**2, self.prior_precision)
 

@@ -3,7 +3,7 @@
 Axis names: n example, m residual, t position of use, g group, i input feature, o output feature.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,13 +13,13 @@ HALF = (tf.float16, tf.bfloat16)
 
 
 class Sizes(NamedTuple):
-    """Static sizes of one factor; None where the trace leaves a size open."""
+    """Static sizes of one factor; None, for which `Any` stands, where the trace leaves a size open."""
 
-    m: int | None
-    t: int | None
-    g: int | None
-    i: int | None
-    o: int | None
+    m: int | Any
+    t: int | Any
+    g: int | Any
+    i: int | Any
+    o: int | Any
 
     @property
     def known(self) -> bool:
@@ -36,7 +36,7 @@ def sizes(a, d) -> Sizes:
 
 def axes(x) -> list:
     """Give the sizes of `x`: Python integers where static, scalar tensors where not."""
-    dynamic = tf.shape(x) if None in x.shape.as_list() else None
+    dynamic: Any = tf.shape(x) if None in x.shape.as_list() else None
     return [dynamic[k] if size is None else size for k, size in enumerate(x.shape)]
 
 

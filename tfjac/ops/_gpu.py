@@ -40,7 +40,7 @@ def why_not(library_file: pathlib.Path, architectures: tuple, reason: str) -> st
 
 def covers(architectures, capability) -> bool:
     """Whether code for these architectures, and PTX of the last, runs on a GPU of this capability (major, minor)."""
-    compiled = [divmod(int(re.match(r"\d+", name)[0]), 10) for name in architectures]
+    compiled = [divmod(int(re.split(r"\D", name)[0]), 10) for name in architectures]
     same_major = [each for each in compiled if each[0] == capability[0] and each[1] <= capability[1]]
     return bool(same_major) or tuple(capability) >= compiled[-1]
 

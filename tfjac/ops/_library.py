@@ -8,6 +8,7 @@ import pathlib
 import re
 import threading
 import warnings
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -116,7 +117,7 @@ def ops_info() -> OpsInfo:
 
 
 @contextlib.contextmanager
-def implementation(name: str):
+def implementation(name: str) -> Iterator[None]:
     """Choose between the native ops and their twins, in this thread, for the ops called or traced inside.
 
     Args:

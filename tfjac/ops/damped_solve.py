@@ -3,9 +3,12 @@
 import tensorflow as tf
 
 from tfjac.ops import _factors, _library
+from tfjac.types import Tensor, TensorLike
 
 
-def damped_solve(matrix, rhs, scaling, damping):
+def damped_solve(
+    matrix: TensorLike, rhs: TensorLike, scaling: TensorLike, damping: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Solve (A + λ diag(s)) x = b by Cholesky factorisation, for one λ or for several, or many such systems.
 
     Never raises for numbers: where the matrix is not positive definite, or anything going in or coming out is not

@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from tfjac.ops import _factors, _library
+from tfjac.types import Tensor, TensorLike
 
 
-def example_grams(jacobian, residual):
+def example_grams(jacobian: TensorLike, residual: TensorLike) -> tuple[Tensor, Tensor]:
     """Compute JᵀJ and Jᵀr of each example.
 
         gram[n,i,j] = sum_m J[n,m,i] J[n,m,j],    gradient[n,i] = sum_m J[n,m,i] r[n,m]

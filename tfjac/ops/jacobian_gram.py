@@ -1,14 +1,19 @@
 """Factors and a residual to the normal equations."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
+from tfjac.types import Tensor, TensorLike
 
 _RENAMED = str.maketrans("gio", "hjq")  # axis letters of the second factor of a pair
 
 
-def jacobian_gram(a, d, layouts, residual=None):
+def jacobian_gram(
+    a: list[Any], d: list[Any], layouts: list[str], residual: TensorLike | None = None
+) -> tuple[Tensor, Tensor]:
     """Compute JᵀJ and Jᵀr from the factors of J, without forming J.
 
         gram[p,q] = sum_nm J[n,m,p] J[n,m,q]        gradient[p] = sum_nm J[n,m,p] r[n,m]

@@ -1,12 +1,15 @@
 """Factors to the kernel J Jᵀ."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
+from tfjac.types import Tensor
 
 
-def jacobian_kernel(a, d, blocks=1):
+def jacobian_kernel(a: list[Any], d: list[Any], blocks: int = 1) -> Tensor:
     """Compute J Jᵀ from the factors of J, without forming J.
 
         kernel[(n,m),(x,y)] = sum_k sum_gio J_k[n,m,(g,i,o)] J_k[x,y,(g,i,o)]
@@ -109,14 +112,14 @@ def _hadamard(a, d, other_a, other_d):
 def _gradient(op, cotangent):
     a, d = op.inputs[: op.get_attr("K")], op.inputs[op.get_attr("K") :]
     parts = _parts(a, d, op.get_attr("blocks"))
-    rows = [jacobian_rows(*part, ["gio"] * len(part[0])) for part in parts]
+    rows = [jacobian_rows(inputs, outputs, ["gio"] * len(inputs)) for inputs, outputs in parts]
     shapes = [_factors.axes(block) for block in rows]
     jacobian = tf.concat([tf.reshape(block, [n * m, p]) for block, (n, m, p) in zip(rows, shapes)], axis=0)
     to_rows = tf.matmul(cotangent + tf.transpose(cotangent), jacobian)
     to_blocks = tf.split(to_rows, [n * m for n, m, _ in shapes]) if len(parts) > 1 else [to_rows]
     to_factors = [
-        _factors.pull_back(*part, ["gio"] * len(part[0]), tf.reshape(to_block, shape))
-        for part, to_block, shape in zip(parts, to_blocks, shapes)
+        _factors.pull_back(inputs, outputs, ["gio"] * len(inputs), tf.reshape(to_block, shape))
+        for (inputs, outputs), to_block, shape in zip(parts, to_blocks, shapes)
     ]
     count = len(a) // len(parts)
     return [x for to_block in to_factors for x in to_block[:count]] + [

@@ -1,12 +1,15 @@
 """Factors to the squared norms of the rows of the Jacobian."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.ops import _factors, _forms, _library
 from tfjac.ops.jacobian_rows import jacobian_rows
+from tfjac.types import Tensor
 
 
-def jacobian_row_norms(a, d):
+def jacobian_row_norms(a: list[Any], d: list[Any]) -> Tensor:
     """Compute the squared Euclidean norm of each row of J from its factors, without forming J.
 
         norms[n,m] = sum_k sum_gio J_k[n,m,(g,i,o)]²

@@ -1,11 +1,14 @@
 """Factors to dense rows of the Jacobian."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.ops import _factors, _library
+from tfjac.types import Tensor
 
 
-def jacobian_rows(a, d, layouts):
+def jacobian_rows(a: list[Any], d: list[Any], layouts: list[str]) -> Tensor:
     """Form the Jacobian from its factors.
 
         J[n,m,(g,i,o)] = sum_t a[n,t,g,i] d[n,m,t,g,o]        the blocks of all factors side by side

@@ -3,12 +3,21 @@
 import tensorflow as tf
 
 from tfjac.ops import _factors, _library
+from tfjac.types import Tensor, TensorLike
 
 _ELEMENTS = 2**22
 """Of the dense rows that the twin forms at a time."""
 
 
-def schur_complement(values, columns, block, group, matrix, vector, size):
+def schur_complement(
+    values: TensorLike,
+    columns: TensorLike,
+    block: TensorLike,
+    group: TensorLike,
+    matrix: TensorLike,
+    vector: TensorLike,
+    size: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Eliminate parameters of which every example touches one group: compute the rest's normal equations.
 
         complement = Σ_n values[n]ᵀ values[n] − W M⁻¹ Wᵀ,    projected = W M⁻¹ v,    W = Σ_n values[n]ᵀ block[n]

@@ -68,12 +68,12 @@ class Status(enum.IntEnum):
         return format(int(self) if spec[-1:] in _NUMERIC else self.name, spec)
 
     @property
-    def converged(self):
+    def converged(self) -> bool:
         """Whether one of the three tolerances was met."""
         return self in (Status.GRADIENT_TOLERANCE, Status.COST_TOLERANCE, Status.STEP_TOLERANCE)
 
     @property
-    def message(self):
+    def message(self) -> str:
         """One sentence for people."""
         return _MESSAGES[self]
 

@@ -4,6 +4,7 @@ from tfjac.black_box.estimators.base import Estimator, Probe
 from tfjac.black_box.estimators.broyden import Broyden
 from tfjac.black_box.estimators.differences import CentralDifferences, OneSidedDifferences
 from tfjac.black_box.estimators.random_directions import SPSA, EvolutionStrategies
+from tfjac.types import GradientName
 
 __all__ = [
     "SPSA",
@@ -25,7 +26,7 @@ ESTIMATORS = {
 }
 
 
-def get_estimator(gradient):
+def get_estimator(gradient: GradientName | Estimator) -> Estimator:
     """Return a new `Estimator` by name, or like the one given.
 
     Raises:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tfjac.types import Array, Config
+
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
@@ -46,23 +48,23 @@ class Estimator(abc.ABC):
     """Whether `estimate` returns directions."""
 
     @abc.abstractmethod
-    def estimate(self, probe):
+    def estimate(self, probe: Probe) -> tuple[Array, Array | None]:
         """Return responses `[n, k, o]`, and directions `[n, k, i]` or None."""
 
-    def number_of_probes(self, size):
+    def number_of_probes(self, size: int | None) -> int | None:
         """Return k for i = `size` inputs, either of which may be None for unknown."""
         return size
 
-    def fresh(self):
+    def fresh(self) -> "Estimator":
         """Return an estimator like this one without what it has learned: one for each function that it serves."""
         return type(self).from_config(self.get_config())
 
     @abc.abstractmethod
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Estimator":
         """Rebuild from `get_config()`."""
         return cls(**config)
 

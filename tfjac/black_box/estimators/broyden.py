@@ -1,10 +1,13 @@
 """Broyden's rank-one updates: the Jacobian learned from the values that training asks for anyway."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
-from tfjac.black_box.estimators.base import Estimator
+from tfjac.black_box.estimators.base import Estimator, Probe
 from tfjac.black_box.estimators.differences import CentralDifferences
+from tfjac.types import Array, Config
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -23,7 +26,11 @@ class Broyden(Estimator):
     Computation 19, 1965, equation 4.5.
     """
 
-    def __init__(self, restart=None, start=None):
+    _points: Any
+    _values: Any
+    _transposed: Any
+
+    def __init__(self, restart: int | None = None, start: Estimator | None = None) -> None:
         if restart is not None and (not isinstance(restart, int) or isinstance(restart, bool) or restart < 1):
             raise ValueError(f"restart must be a positive integer, or None. Received: {restart!r}")
         self.restart, self.start = restart, CentralDifferences() if start is None else start
@@ -31,11 +38,11 @@ class Broyden(Estimator):
             raise ValueError(f"start must be an Estimator of the whole Jacobian, by differences. Received: {start!r}")
         self.forget()
 
-    def forget(self):
+    def forget(self) -> None:
         """Have the next Jacobian measured."""
         self._points, self._values, self._transposed, self._updates = None, None, None, 0
 
-    def estimate(self, probe):
+    def estimate(self, probe: Probe) -> tuple[Array, Array | None]:
         """Return Jᵀ `[n, i, o]`, and None."""
         if self._points is None or self._points.shape != probe.points.shape:
             self._measure(probe)
@@ -62,11 +69,11 @@ class Broyden(Estimator):
         self._transposed += np.einsum("ni,no,n->nio", s, np.where(usable[:, None], missed, 0), weights)
         self._updates += 1
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"restart": self.restart, "start": keras.saving.serialize_keras_object(self.start)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Broyden":
         """Rebuild from `get_config()`."""
         return cls(config["restart"], keras.saving.deserialize_keras_object(config["start"]))

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 
-from tfjac.black_box.estimators.base import Estimator, checked_sizes, checked_step, steps
+from tfjac.black_box.estimators.base import Estimator, Probe, checked_sizes, checked_step, steps
+from tfjac.types import Array, ArrayLike, Config
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -18,10 +19,10 @@ class CentralDifferences(Estimator):
     Reference: J. E. Dennis, R. B. Schnabel, "Numerical methods for unconstrained optimization", 1983, section 5.6.
     """
 
-    def __init__(self, step=None, typical=1.0):
+    def __init__(self, step: float | None = None, typical: ArrayLike = 1.0) -> None:
         self.step, self.typical = checked_step(step), checked_sizes(typical)
 
-    def estimate(self, probe):
+    def estimate(self, probe: Probe) -> tuple[Array, Array | None]:
         """Return Jᵀ `[n, i, o]`, and None."""
         h = steps(probe, probe.resolution ** (1 / 3) if self.step is None else self.step, self.typical)
         ahead, behind = (probe.rounded(_along_each(probe.points, sign * h)) for sign in (1, -1))
@@ -30,7 +31,7 @@ class CentralDifferences(Estimator):
         distance = np.diagonal(ahead - behind, axis1=1, axis2=2)
         return (results[:, :k] - results[:, k:]) / _nonzero(distance)[:, :, None], None
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"step": self.step, "typical": self.typical}
 
@@ -46,17 +47,17 @@ class OneSidedDifferences(Estimator):
     Reference: J. E. Dennis, R. B. Schnabel, "Numerical methods for unconstrained optimization", 1983, section 5.4.
     """
 
-    def __init__(self, step=None, typical=1.0):
+    def __init__(self, step: float | None = None, typical: ArrayLike = 1.0) -> None:
         self.step, self.typical = checked_step(step, negative=True), checked_sizes(typical)
 
-    def estimate(self, probe):
+    def estimate(self, probe: Probe) -> tuple[Array, Array | None]:
         """Return Jᵀ `[n, i, o]`, and None."""
         h = steps(probe, probe.value_resolution**0.5 if self.step is None else self.step, self.typical)
         ahead = probe.rounded(_along_each(probe.points, h))
         distance = np.diagonal(ahead, axis1=1, axis2=2) - probe.points
         return (probe.evaluate(ahead) - probe.values[:, None]) / _nonzero(distance)[:, :, None], None
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"step": self.step, "typical": self.typical}
 

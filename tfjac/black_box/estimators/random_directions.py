@@ -5,7 +5,8 @@ import abc
 import keras
 import numpy as np
 
-from tfjac.black_box.estimators.base import Estimator, as_sizes, checked_sizes, checked_step
+from tfjac.black_box.estimators.base import Estimator, Probe, as_sizes, checked_sizes, checked_step
+from tfjac.types import Array, ArrayLike, Config
 
 
 class RandomDirections(Estimator):
@@ -19,7 +20,7 @@ class RandomDirections(Estimator):
 
     has_directions = True
 
-    def __init__(self, probes, seed, typical):
+    def __init__(self, probes: int, seed: int, typical: ArrayLike) -> None:
         if not isinstance(probes, int) or isinstance(probes, bool) or probes < 1:
             raise ValueError(f"probes must be a positive integer. Received: {probes!r}")
         if not isinstance(seed, int) or seed < 0:
@@ -34,7 +35,7 @@ class RandomDirections(Estimator):
     def _length(self, probe):
         """Return how far to go along a direction, in units of the typical sizes."""
 
-    def estimate(self, probe):
+    def estimate(self, probe: Probe) -> tuple[Array, Array | None]:
         """Return what changed along each direction `[n, k, o]`, and the directions that weigh it `[n, k, i]`.
 
         Σ_k [f(x + s∘d) − f(x − s∘d)] ⊗ (d/s) / 2k, whose mean is J as E[d dᵀ] = 1; s = length · typical.
@@ -48,7 +49,7 @@ class RandomDirections(Estimator):
         changes = results[:, : self.probes] - results[:, self.probes :]
         return changes / (2 * self.probes), directions / s
 
-    def number_of_probes(self, size):
+    def number_of_probes(self, size: int | None) -> int:
         """Return k."""
         return self.probes
 
@@ -69,7 +70,7 @@ class SPSA(RandomDirections):
     approximation", IEEE Transactions on Automatic Control 37(3), 1992, equation 2.2.
     """
 
-    def __init__(self, probes=1, step=None, seed=0, typical=1.0):
+    def __init__(self, probes: int = 1, step: float | None = None, seed: int = 0, typical: ArrayLike = 1.0) -> None:
         super().__init__(probes, seed, typical)
         self.step = checked_step(step)
 
@@ -79,7 +80,7 @@ class SPSA(RandomDirections):
     def _length(self, probe):
         return probe.resolution ** (1 / 3) if self.step is None else self.step
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"probes": self.probes, "step": self.step, "seed": self.seed, "typical": self.typical}
 
@@ -101,7 +102,7 @@ class EvolutionStrategies(RandomDirections):
     reinforcement learning", 2017, section 2.
     """
 
-    def __init__(self, probes=8, sigma=0.1, seed=0, typical=1.0):
+    def __init__(self, probes: int = 8, sigma: float = 0.1, seed: int = 0, typical: ArrayLike = 1.0) -> None:
         super().__init__(probes, seed, typical)
         if not sigma > 0:
             raise ValueError(f"sigma must be positive. Received: {sigma!r}")
@@ -113,6 +114,6 @@ class EvolutionStrategies(RandomDirections):
     def _length(self, probe):
         return self.sigma
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"probes": self.probes, "sigma": self.sigma, "seed": self.seed, "typical": self.typical}

@@ -42,7 +42,7 @@ class LayerCall:
         return f"layer_call({self.layer.name!r}, {self.call})"
 
 
-def op_type(name):
+def op_type(name: str) -> OpType:
     """Return the selector of all ops of a type, such as `op_type("Relu")`.
 
     Raises:
@@ -53,7 +53,7 @@ def op_type(name):
     return OpType(name)
 
 
-def layer_call(layer, call):
+def layer_call(layer: keras.Layer, call: int) -> LayerCall:
     """Return the selector of what call number `call`, from 0, of a Keras layer returned; a layer alone means all calls.
 
     Raises:

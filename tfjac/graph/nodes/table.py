@@ -4,6 +4,8 @@ import collections
 import dataclasses
 import functools
 import os
+from collections.abc import Iterable
+from typing import Any, overload
 
 import tensorflow as tf
 
@@ -14,6 +16,7 @@ from tfjac.graph.facts import facts_of, is_call, is_identity, reads_variable
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
 from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.variables import handle_in, name_of_variable
+from tfjac.types import Tensor
 
 _UNLISTED = {"constant", "handle", "nothing", "parameter", "read"}
 """Kinds of ops that are no nodes."""
@@ -49,34 +52,34 @@ class Node:
     _origin: "_Origin" = dataclasses.field(repr=False, compare=False)
 
     @functools.cached_property
-    def layer(self):
+    def layer(self) -> str:
         """The path of the layer in which it is computed, "" outside of layers."""
         return self.returned.path if self.returned else self._origin.path(self.op)
 
     @functools.cached_property
-    def call(self):
+    def call(self) -> int:
         """Which call of that layer it belongs to, from 0."""
         if self.returned:
             return self._origin.numbers[self.returned.id][self.returned.call]
         return self._origin.calls.get(layer_scope(self.op), 0)
 
     @functools.cached_property
-    def source(self):
+    def source(self) -> Any:
         """The line of the program that made it, a `SourceLine`; None where it is not known."""
         return source_line(self.op)
 
     @property
-    def handle(self):
+    def handle(self) -> Tensor:
         """The handle, in the outermost function, of the variable that it is read from, where it is of that kind."""
         return self._origin.outermost(without_identities(self.op.inputs[0]))
 
     @property
-    def key(self):
+    def key(self) -> tuple[Any, ...]:
         """What tells the tensor from every other: the functions around it, its op, and which result it is."""
         return (*self.place, self.tensor.op.name, self.tensor.value_index)
 
     @property
-    def op(self):
+    def op(self) -> tf.Operation:
         """The op that computes it, of a graph that is read and never run."""
         return self.tensor.op
 
@@ -85,7 +88,7 @@ class Node:
         return f"{self.kind} {self.name + call!r} of type {self.op_type}"
 
 
-class Nodes(collections.abc.Sequence):
+class Nodes(collections.abc.Sequence[Node]):
     """A table of `Node`s, in the order in which they are computed, which prints as one.
 
     Attributes:
@@ -95,17 +98,21 @@ class Nodes(collections.abc.Sequence):
 
     columns = ("name", "kind", "op_type", "layer", "call", "shape", "dtype", "source", "inside")
 
-    def __init__(self, nodes, reads=()):
+    def __init__(self, nodes: Iterable[Node], reads: Iterable[Node] = ()) -> None:
         """Hold an iterable of nodes, and one of `reads`."""
         self._nodes, self.reads = tuple(nodes), tuple(reads)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._nodes)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Nodes": ...
+    def __getitem__(self, index: int | slice) -> "Node | Nodes":
         return Nodes(self._nodes[index]) if isinstance(index, slice) else self._nodes[index]
 
-    def where(self, **values):
+    def where(self, **values: Any) -> "Nodes":
         """Return the nodes whose attributes have these values, such as `where(kind="layer", op_type="Conv2D")`."""
         return Nodes(node for node in self if all(getattr(node, key) == value for key, value in values.items()))
 

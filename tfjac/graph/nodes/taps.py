@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import threading
 import typing
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.facts import is_identity
 from tfjac.graph.nodes.losses import AddedLosses
+from tfjac.types import Nest, NestLike
 
 TAP = "_tfjac_tap"
 """The attribute of an identity that holds the name of a tap."""
@@ -37,7 +39,7 @@ class Returned(typing.NamedTuple):
     output: str
 
 
-def tap(x, name):
+def tap(x: Nest[Any], name: str) -> NestLike:
     """Return x under a name by which it can be selected, in `nodes`, `node_gradients`, `intercept` and the Jacobians.
 
     Args:

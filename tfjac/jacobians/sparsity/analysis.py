@@ -13,9 +13,10 @@ from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
 from tfjac.jacobians.sparsity.propagation import Propagation
+from tfjac.types import Sources, Tensors
 
 
-def sparsity(ys, xs):
+def sparsity(ys: Tensors, xs: Sources) -> SparsityPattern:
     """Return where the Jacobian ∂ys/∂xs may differ from zero, from the graph alone.
 
     For each element of each tensor between xs and ys, the set of elements of xs that it depends on is carried along:

@@ -1,5 +1,7 @@
 """A sparse Jacobian from few products, one for each colour of its columns or rows."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -10,9 +12,18 @@ from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_jacobian
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
+from tfjac.types import JacobianMode, Sources, Tensors
 
 
-def sparse_jacobian(ys, xs, pattern=None, mode="auto", chunk_size=None, memory_budget=None, verify=None):
+def sparse_jacobian(
+    ys: Tensors,
+    xs: Sources,
+    pattern: Any = None,
+    mode: JacobianMode = "auto",
+    chunk_size: int | None = None,
+    memory_budget: int | None = None,
+    verify: bool | None = None,
+) -> tf.SparseTensor:
     """Return the Jacobian ∂ys/∂xs as a sparse matrix, from as many products as it has colours.
 
     Columns that have no row in common get one colour. One product J·v with the sum of their unit vectors holds all of
@@ -114,7 +125,8 @@ def _entries(pattern, mode, ends, dtype, limits):
     """Pick each entry out of the one product that holds it."""
     product = (push_forward if mode == "forward" else pull_back)(ends.ys, ends.sources)
     colours = pattern.colours(mode)
-    passes = passes_at_once(*limits, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
+    chunk_size, memory_budget = limits
+    passes = passes_at_once(chunk_size, memory_budget, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
     sizes = [y.shape.num_elements() for y in ends.ys] if mode == "forward" else ends.sizes
     stacked = _for_each_colour(product, colours, sizes, dtype, passes)
     colour_of, place = (pattern.indices, pattern.rows) if mode == "forward" else (pattern.rows, pattern.indices)

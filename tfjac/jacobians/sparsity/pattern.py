@@ -1,11 +1,14 @@
 """Where a Jacobian has entries, and how few products give them all."""
 
 import functools
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.colouring import colours_of_columns
+from tfjac.types import Array, TensorLike
 
 MODES = ("auto", "forward", "reverse")
 
@@ -24,7 +27,7 @@ class SparsityPattern:
             depend on all of their inputs.
     """
 
-    def __init__(self, entries, opaque_ops=()):
+    def __init__(self, entries: Any, opaque_ops: Iterable[str] = ()) -> None:
         """Make a pattern.
 
         Args:
@@ -40,44 +43,44 @@ class SparsityPattern:
         self._matrix, self.opaque_ops = matrix, tuple(opaque_ops)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self._matrix.shape
 
     @property
-    def indptr(self):
+    def indptr(self) -> Array:
         return self._matrix.indptr
 
     @property
-    def indices(self):
+    def indices(self) -> Array:
         return self._matrix.indices
 
     @property
-    def num_entries(self):
+    def num_entries(self) -> int:
         """Number of entries that may differ from zero."""
         return self._matrix.nnz
 
     @property
-    def density(self):
+    def density(self) -> float:
         """`num_entries` over rows times columns."""
         return self.num_entries / max(1, self.shape[0] * self.shape[1])
 
     @functools.cached_property
-    def rows(self):
+    def rows(self) -> Array:
         """`[entries]`, the row of each entry."""
         return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
 
     @functools.cached_property
-    def column_colours(self):
+    def column_colours(self) -> Array:
         """`[columns]` int32: columns of one colour have no row in common; one J·v gives them all."""
         return colours_of_columns(self._matrix)
 
     @functools.cached_property
-    def row_colours(self):
+    def row_colours(self) -> Array:
         """`[rows]` int32: rows of one colour have no column in common; one Jᵀ·u gives them all."""
         return colours_of_columns(self._matrix.T)
 
     @functools.cached_property
-    def mode(self):
+    def mode(self) -> Literal["forward", "reverse"]:
         """The better mode: "forward" where the columns need fewer colours than the rows, else "reverse".
 
         A colouring is left out where it cannot win: it needs as many colours as the fullest row or column has entries.
@@ -89,15 +92,15 @@ class SparsityPattern:
         return "forward" if self._count("forward") < fullest_column else self._fewer()
 
     @property
-    def num_colours(self):
+    def num_colours(self) -> int:
         """Number of products that give all entries, in the better mode."""
         return self._count(self.mode)
 
-    def colours(self, mode):
+    def colours(self, mode: Literal["forward", "reverse"]) -> Array:
         """Return `column_colours` for "forward" and `row_colours` for "reverse"."""
         return self.column_colours if mode == "forward" else self.row_colours
 
-    def csr(self, values=None):
+    def csr(self, values: TensorLike | None = None) -> scipy.sparse.csr_array:
         """Return the pattern, or a matrix with these values, as a SciPy CSR array.
 
         Args:

@@ -1,6 +1,7 @@
 """Index sets carried through a graph, op by op."""
 
 import contextlib
+from typing import Any
 
 import tensorflow as tf
 
@@ -43,7 +44,7 @@ class Propagation:
         Returns:
             For each target its index sets, or None where it depends on no source.
         """
-        own = {}
+        own: dict[Any, Any] = {}
         for tensor, sets in sources:
             own[tensor.ref()] = sets + own[tensor.ref()] if tensor.ref() in own else sets
         found = dict(own)

@@ -6,12 +6,16 @@ Reference: C. Hertzberg, R. Wagner, U. Frese, L. Schröder, "Integrating generic
 state representations through encapsulation of manifolds", 2013.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
 from tfjac.graph import call_converted
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Tensor
 
 _SMALL_SQUARE = 1e-4
 """Squares of angles below which series replace quotients: their next terms are below rounding."""
@@ -33,7 +37,7 @@ class Manifold:
         TypeError, ValueError: for bad arguments.
     """
 
-    def __init__(self, plus, size, tangent_size):
+    def __init__(self, plus: Callable[[Tensor, Tensor], Any], size: int, tangent_size: int) -> None:
         if not callable(plus):
             raise TypeError(f"plus must be a function of x and δ. Received: {plus!r} of type {type(plus).__name__}")
         self.size, self.tangent_size = positive_integer("size", size), positive_integer("tangent_size", tangent_size)
@@ -44,11 +48,11 @@ class Manifold:
             )
         self._plus = plus
 
-    def plus(self, x, delta):
+    def plus(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return x ⊕ δ, `[n, size]`, for x `[n, size]` and δ `[n, tangent_size]`."""
         return call_converted(self._plus, x, delta)
 
-    def move(self, x, delta):
+    def move(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return x ⊕ δ for x `[..., size]` and δ `[..., tangent_size]`, of the shape of x."""
         rows, steps = (each if each.shape.rank == 2 else tf.reshape(each, [-1, each.shape[-1]]) for each in (x, delta))
         moved = self.plus(rows, steps)
@@ -62,7 +66,7 @@ class Manifold:
             )
         return moved if x.shape.rank == 2 else tf.reshape(moved, tf.shape(x))
 
-    def check(self, name, x):
+    def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError unless a variable's value x `[..., size]`, eager, can be where a minimisation starts."""
         rows = tf.reshape(x, [-1, self.size])
         self._check_at_rest(name, rows)
@@ -97,7 +101,7 @@ class Manifold:
     def _delta(self, rows, values):
         return tf.constant(np.broadcast_to(values, [rows.shape[0], self.tangent_size]), rows.dtype)
 
-    def basis(self, x):
+    def basis(self, x: Tensor) -> Tensor:
         """Return ∂(x ⊕ δ)/∂δ at δ = 0, `[n, size, tangent_size]`, for x `[n, size]`, eager."""
         columns, zero = [], self._delta(x, 0.0)
         for direction in tf.eye(self.tangent_size, dtype=x.dtype):
@@ -110,10 +114,10 @@ class Manifold:
 class _Known(Manifold):
     """One whose ⊕ is here."""
 
-    def __init__(self, size, tangent_size):
+    def __init__(self, size: int, tangent_size: int) -> None:
         self.size, self.tangent_size = size, tangent_size
 
-    def check(self, name, x):
+    def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError for rows of length zero, which have no direction, and those that are not finite."""
         lengths = tf.norm(x, axis=-1).numpy()
         if not (np.isfinite(lengths) & (lengths > 0)).all():
@@ -129,14 +133,14 @@ class Quaternion(_Known):
     δ is a rotation vector in the frame of the body: q ⊕ δ = q·exp(δ/2).
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(4, 3)
 
-    def plus(self, x, delta):
+    def plus(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return q·exp(δ/2)."""
         return _multiplied(x, _quaternion_of(delta))
 
-    def check(self, name, x):
+    def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError for rows that are not of unit length."""
         super().check(name, x)
         off = np.abs(tf.norm(x, axis=-1).numpy() - 1)
@@ -154,14 +158,14 @@ class RotationVector(_Known):
     steps never meet the points at 2π, where derivatives with respect to v itself vanish.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(3, 3)
 
-    def plus(self, x, delta):
+    def plus(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return log(exp(v)·exp(δ))."""
         return _vector_of(_multiplied(_quaternion_of(x), _quaternion_of(delta)))
 
-    def check(self, name, x):
+    def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError for rows that are not finite; all others are rotations."""
         if not np.isfinite(x.numpy()).all():
             raise ValueError(f"Rotations must start from finite vectors. Received: {name} with NaN or infinity")
@@ -176,12 +180,12 @@ class UnitSphere(_Known):
         size: of the vectors.
     """
 
-    def __init__(self, size=3):
+    def __init__(self, size: int = 3) -> None:
         if positive_integer("size", size) < 2:
             raise ValueError(f"A sphere has directions from two dimensions on. Received: size={size!r}")
         super().__init__(int(size), int(size) - 1)
 
-    def plus(self, x, delta):
+    def plus(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return x turned towards δ, by the reflection that takes the last axis to x."""
         length = tf.norm(x, axis=-1, keepdims=True)
         unit = x / length

@@ -9,12 +9,14 @@ bounds are multiples of κ, so that scaling the residuals changes nothing.
 """
 
 import abc
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.types import Config, Tensor
 
 
 class Proposal(NamedTuple):
@@ -60,30 +62,32 @@ class Damping(abc.ABC):
     state_names: tuple[str, ...] = ()
     """Names of the scalars of the state, the damping among them."""
 
-    def __init__(self, minimum=None, maximum=None):
+    def __init__(self, minimum: float | None = None, maximum: float | None = None) -> None:
         self.minimum = None if minimum is None else positive("minimum", minimum)
         self.maximum = None if maximum is None else positive("maximum", maximum)
         if self.minimum is not None and self.maximum is not None and not self.minimum < self.maximum:
             raise ValueError(f"minimum must be below maximum. Received: minimum={minimum}, maximum={maximum}")
 
     @abc.abstractmethod
-    def start(self, curvature, length):
+    def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return the first state, from κ and the scaled length ‖D^½ w‖ of the variables."""
 
     @abc.abstractmethod
-    def propose(self, state, solve, curvature):
+    def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Return a `Proposal`, given `solve(λ) -> Proposal` and κ."""
 
     @abc.abstractmethod
-    def update(self, state, proposal, verdict, curvature):
+    def update(
+        self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
+    ) -> tuple[Tensor, ...]:
         """Return the state after `verdict` on `proposal`."""
 
-    def resume(self, state, curvature, length):
+    def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return `state`, or the first one where it is all zeros."""
         fresh = tf.reduce_all([tf.equal(value, 0) for value in state], axis=0)
         return tuple(tf.where(fresh, new, old) for new, old in zip(self.start(curvature, length), state))
 
-    def bounds(self, curvature):
+    def bounds(self, curvature: Tensor) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest λ allowed at curvature κ."""
         limits = np.finfo(curvature.dtype.as_numpy_dtype)
         low = limits.eps**2 if self.minimum is None else self.minimum
@@ -91,16 +95,16 @@ class Damping(abc.ABC):
         curvature = tf.where(curvature > 0, curvature, tf.ones_like(curvature))
         return tf.maximum(low * curvature, limits.tiny), tf.minimum(high * curvature, limits.max)
 
-    def clip(self, value, curvature):
+    def clip(self, value: Tensor, curvature: Tensor) -> Tensor:
         """Return λ within its bounds."""
         low, high = self.bounds(curvature)
         return tf.clip_by_value(value, low, high)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"minimum": self.minimum, "maximum": self.maximum}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Damping":
         """Rebuild from `get_config()`."""
         return cls(**config)

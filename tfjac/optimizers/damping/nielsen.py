@@ -1,10 +1,13 @@
 """Nielsen's damping: smooth in the gain ratio, and ever faster where steps keep failing."""
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive
-from tfjac.optimizers.damping.base import Damping
+from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.types import Config, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -21,19 +24,21 @@ class NielsenDamping(Damping):
     state_names = ("damping", "growth")
     largest_growth = 2.0**16
 
-    def __init__(self, initial=1e-3, minimum=None, maximum=None):
+    def __init__(self, initial: float = 1e-3, minimum: float | None = None, maximum: float | None = None) -> None:
         super().__init__(minimum, maximum)
         self.initial = positive("initial", initial)
 
-    def start(self, curvature, length):
+    def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return λ = initial·κ and ν = 2."""
         return self.clip(self.initial * curvature, curvature), 2 * tf.ones_like(curvature)
 
-    def propose(self, state, solve, curvature):
+    def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Solve with the λ of the state."""
         return solve(self.clip(state[0], curvature))
 
-    def update(self, state, proposal, verdict, curvature):
+    def update(
+        self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
+    ) -> tuple[Tensor, ...]:
         """Apply Nielsen's rule."""
         _, growth = state
         surprise = 2 * tf.clip_by_value(verdict.ratio, 0, 1) - 1
@@ -44,6 +49,6 @@ class NielsenDamping(Damping):
             tf.where(verdict.accepted, tf.constant(2, growth.dtype), grown),
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"initial": self.initial, **super().get_config()}

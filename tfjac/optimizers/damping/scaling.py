@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import resolve
+from tfjac.types import Config, Tensor
 
 
 def scaled_norm(vector, scaling):
@@ -24,15 +25,15 @@ class Scaling(abc.ABC):
     """Whether D depends on earlier steps, so that it must be kept as state."""
 
     @abc.abstractmethod
-    def update(self, previous, diagonal):
+    def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor: none."""
         return {}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Scaling":
         """Rebuild from `get_config()`."""
         return cls(**config)
 
@@ -41,7 +42,7 @@ class Scaling(abc.ABC):
 class IdentityScaling(Scaling):
     """D = I (Levenberg 1944): every parameter is measured with the same rod. The usual choice for networks."""
 
-    def update(self, previous, diagonal):
+    def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return ones."""
         return tf.ones_like(diagonal)
 
@@ -50,7 +51,7 @@ class IdentityScaling(Scaling):
 class MarquardtScaling(Scaling):
     """D = diag(JᵀJ) (Marquardt 1963): the step does not depend on the units of the parameters."""
 
-    def update(self, previous, diagonal):
+    def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return diag(JᵀJ), kept away from zero."""
         return _away_from_zero(diagonal)
 
@@ -64,7 +65,7 @@ class MoreScaling(Scaling):
 
     remembers = True
 
-    def update(self, previous, diagonal):
+    def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return the elementwise maximum of D so far and diag(JᵀJ), kept away from zero."""
         return _away_from_zero(tf.maximum(previous, diagonal))
 

@@ -1,11 +1,14 @@
 """Trust-region damping: λ is whatever makes the step fill a region that is trusted."""
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
-from tfjac.optimizers.damping.base import Damping, Proposal
+from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.types import Config, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -26,17 +29,17 @@ class TrustRegionDamping(Damping):
     tolerance = 0.1
     max_solves = 12
 
-    def __init__(self, factor=1.0, minimum=None, maximum=None):
+    def __init__(self, factor: float = 1.0, minimum: float | None = None, maximum: float | None = None) -> None:
         super().__init__(minimum, maximum)
         self.factor = positive("factor", factor)
 
-    def start(self, curvature, length):
+    def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return Δ = factor·‖D^½ w‖, as large as can be where that is zero, and a first guess of λ."""
         whole = tf.constant(np.finfo(length.dtype.as_numpy_dtype).max / 16, length.dtype)
         radius = tf.where(length > 0, self.factor * length, whole)
         return radius, self.clip(1e-3 * curvature, curvature)
 
-    def propose(self, state, solve, curvature):
+    def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Return the Gauss–Newton step where it fits the radius, else the step that fills it."""
         radius, damping = state
         newton = solve(self.bounds(curvature)[0])
@@ -79,7 +82,9 @@ class TrustRegionDamping(Damping):
         inside = tf.math.is_finite(guess) & (guess > lower) & (guess < upper)
         return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
 
-    def update(self, state, proposal, verdict, curvature):
+    def update(
+        self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
+    ) -> tuple[Tensor, ...]:
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _ = state
         shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
@@ -93,6 +98,6 @@ class TrustRegionDamping(Damping):
         radius = tf.clip_by_value(radius, limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * factor, curvature)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"factor": self.factor, **super().get_config()}

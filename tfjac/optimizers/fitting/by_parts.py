@@ -1,5 +1,8 @@
 """Levenberg–Marquardt by hand: a loop in Python around whatever engine sums up the parts of the data."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -9,23 +12,24 @@ from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
 from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.loop.converge import status_after, tolerances
-from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.method import DampingLike, Method, ScalingLike
 from tfjac.optimizers.loop.records import Outcome, State
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Array, ArrayLike
 
 
 def least_squares_by_parts(
-    total,
-    start,
-    max_steps=1000,
-    ftol=None,
-    xtol=None,
-    gtol=None,
-    damping="nielsen",
-    scaling="more",
-    min_gain=1e-3,
-    callback=None,
-):
+    total: Callable[[Array], NormalEquations],
+    start: ArrayLike,
+    max_steps: int = 1000,
+    ftol: float | None = None,
+    xtol: float | None = None,
+    gtol: float | None = None,
+    damping: DampingLike = "nielsen",
+    scaling: ScalingLike = "more",
+    min_gain: float = 1e-3,
+    callback: Callable[[int, Array, float], Any] | None = None,
+) -> Outcome:
     """Minimise ½‖r‖² where JᵀJ, Jᵀr and the cost come from elsewhere, as sums over parts of the data.
 
         def total(position):

@@ -3,6 +3,7 @@
 import inspect
 import threading
 import warnings
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,9 +11,19 @@ import tensorflow as tf
 from tfjac.graph import call_converted
 from tfjac.optimizers.fitting.least_squares import least_squares
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations
+from tfjac.types import Function, Nest, TensorLike
 
 
-def curve_fit(f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=True, **options):
+def curve_fit(
+    f: Function,
+    xdata: Nest[TensorLike],
+    ydata: TensorLike,
+    p0: TensorLike | None = None,
+    sigma: TensorLike | None = None,
+    absolute_sigma: bool = False,
+    check_finite: bool = True,
+    **options: Any,
+) -> CurveFitResult:
     """Fit f(xdata, *parameters) to ydata by least squares: `popt, pcov = curve_fit(f, x, y)`, as in SciPy.
 
     All is computed in float64, and derivatives are exact. Called again with the same function and data of the same

@@ -1,52 +1,108 @@
 """Nonlinear least squares on variables, to convergence, in one graph."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, overload
+
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
+from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.fitting.many_fits import batched_least_squares, refuse_without_batches
-from tfjac.optimizers.fitting.supervision import Supervisor
+from tfjac.optimizers.fitting.supervision import LeastSquaresState, Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
+from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
 from tfjac.optimizers.loop.options import Options, Settings
+from tfjac.optimizers.objective.robust import LossLike
+from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import check_within_reach, checked_variables
+from tfjac.types import Data, Function, GramDType, Nest, Numbers, Pair, Path, Residuals, TensorLike, Variable
 
 
+@overload
 def least_squares(
-    residuals,
-    variables,
-    max_steps=1000,
-    ftol=None,
-    xtol=None,
-    gtol=None,
+    residuals: Residuals,
+    variables: Nest[Variable],
+    max_steps: int = 1000,
+    ftol: float | None = None,
+    xtol: float | None = None,
+    gtol: float | None = None,
     *,
-    args=(),
-    bounds=None,
-    fixed=None,
-    prior=None,
-    equality=None,
-    manifolds=None,
-    callback=None,
-    verbose=0,
-    time_limit=None,
-    checkpoint=None,
-    batch_dims=0,
-    chunk_size=None,
-    devices=None,
-    loss=None,
-    loss_scale=None,
-    damping=None,
-    scaling="more",
-    solver="auto",
-    max_attempts=30,
-    min_gain=1e-3,
-    gram_dtype=None,
-    acceleration=None,
-    window=1,
-    jit_compile=False,
-    **unknown,
-):
+    args: Data = (),
+    bounds: Pair | None = None,
+    fixed: Numbers = None,
+    prior: Pair | None = None,
+    equality: Sequence[TensorLike] | Function | None = None,
+    manifolds: Nest[Manifold | None] = None,
+    callback: Callable[[LeastSquaresState], Any] | None = None,
+    verbose: Literal[0, 1, 2] = 0,
+    time_limit: float | None = None,
+    checkpoint: Path | None = None,
+    batch_dims: Literal[0] = 0,
+    chunk_size: int | None = None,
+    devices: Sequence[str] | None = None,
+    loss: LossLike | Sequence[LossLike] = None,
+    loss_scale: float | Sequence[float | None] | None = None,
+    damping: DampingLike | None = None,
+    scaling: ScalingLike = "more",
+    solver: SolverLike = "auto",
+    max_attempts: int = 30,
+    min_gain: float = 1e-3,
+    gram_dtype: GramDType | None = None,
+    acceleration: AccelerationLike = None,
+    window: int = 1,
+    jit_compile: bool = False,
+) -> LeastSquaresResult | Any: ...
+@overload
+def least_squares(
+    residuals: Residuals,
+    variables: Nest[Variable],
+    max_steps: int = 1000,
+    ftol: float | None = None,
+    xtol: float | None = None,
+    gtol: float | None = None,
+    *,
+    batch_dims: Literal[1],
+    **options: Any,
+) -> BatchedLeastSquaresResult | Any: ...
+def least_squares(
+    residuals: Residuals,
+    variables: Nest[Variable],
+    max_steps: int = 1000,
+    ftol: float | None = None,
+    xtol: float | None = None,
+    gtol: float | None = None,
+    *,
+    args: Data = (),
+    bounds: Pair | None = None,
+    fixed: Numbers = None,
+    prior: Pair | None = None,
+    equality: Sequence[TensorLike] | Function | None = None,
+    manifolds: Nest[Manifold | None] = None,
+    callback: Callable[[LeastSquaresState], Any] | None = None,
+    verbose: Literal[0, 1, 2] = 0,
+    time_limit: float | None = None,
+    checkpoint: Path | None = None,
+    batch_dims: Literal[0, 1] = 0,
+    chunk_size: int | None = None,
+    devices: Sequence[str] | None = None,
+    loss: LossLike | Sequence[LossLike] = None,
+    loss_scale: float | Sequence[float | None] | None = None,
+    damping: DampingLike | None = None,
+    scaling: ScalingLike = "more",
+    solver: SolverLike = "auto",
+    max_attempts: int = 30,
+    min_gain: float = 1e-3,
+    gram_dtype: GramDType | None = None,
+    acceleration: AccelerationLike = None,
+    window: int = 1,
+    jit_compile: bool = False,
+    **unknown: Any,
+) -> LeastSquaresResult | BatchedLeastSquaresResult | Any:
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
 
     The whole minimisation runs inside one graph: every step linearises the residuals, solves for a step, and keeps it
@@ -135,9 +191,8 @@ def least_squares(
     limits = _Limits(variables, options)
     settings = Settings.of(options, flat, limits.conditions)
     args = as_data(args, flat)
-    traced = TracedResiduals(
-        traceable(function_of_data(residuals, variables, args), flat).get_concrete_function(*args), flat
-    )
+    function = traceable(function_of_data(residuals, variables, args), flat)
+    traced = TracedResiduals(function.get_concrete_function(*args), flat)
 
     def minimisation():
         return TracedMinimisation(traced, flat, settings)
@@ -192,15 +247,24 @@ class LeastSquaresProblem:
         **options: as for `least_squares`.
     """
 
-    def __init__(self, residuals, variables, max_steps=1000, ftol=None, xtol=None, gtol=None, **options):
+    def __init__(
+        self,
+        residuals: Residuals,
+        variables: Nest[Variable],
+        max_steps: int = 1000,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        **options: Any,
+    ) -> None:
         options = Options.of_a_problem(locals(), options)
         self.variables, self._flat = variables, _checked(variables)
         self._limits = _Limits(variables, options)
         self._settings = Settings.of(options, self._flat, self._limits.conditions)
-        self._residuals, self._function = residuals, None
-        self._minimisations = {}
+        self._residuals, self._minimisations = residuals, dict[Any, TracedMinimisation]()
+        self._function: Any = None
 
-    def solve(self, *args):
+    def solve(self, *args: Any) -> LeastSquaresResult | Any:
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
 
         Args:
@@ -212,7 +276,7 @@ class LeastSquaresProblem:
         minimisation, args = self._minimisation(args)
         return self._limits.run(minimisation, minimisation.residuals.data(args))
 
-    def plan(self, *args):
+    def plan(self, *args: Any) -> Plan:
         """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
 
         Raises:

@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import zipfile
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +11,14 @@ import tensorflow as tf
 from tfjac.arguments import resolve
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.ops import damped_solve
-from tfjac.optimizers.damping.scaling import SCALINGS
+from tfjac.optimizers.damping.scaling import SCALINGS, Scaling
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import checked_variables
+from tfjac.types import ArrayLike, Data, GramDType, Nest, Residuals, Variable
 
 
 class DampedStep(NamedTuple):
@@ -67,7 +68,7 @@ class NormalEquations:
                 f"Received: {np.shape(self.position)} and {np.shape(self.gradient)}"
             )
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> "NormalEquations":
         """Return the normal equations of both parts.
 
         Raises:
@@ -93,11 +94,11 @@ class NormalEquations:
             other.position if self.position is None else self.position,
         )
 
-    def __radd__(self, other):
+    def __radd__(self, other: Any) -> "NormalEquations":
         """Return this, added to the zero that `sum` begins with."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def is_at(self, position):
+    def is_at(self, position: ArrayLike | None) -> bool:
         """Return whether they are those at a point `[p]`, to the precision of either; where nobody said so, they are.
 
         Args:
@@ -109,11 +110,13 @@ class NormalEquations:
         return np.array_equal(self.position.astype(coarser), np.asarray(position).astype(coarser), equal_nan=True)
 
     @property
-    def num_parameters(self):
+    def num_parameters(self) -> int:
         """p."""
         return len(self.gradient)
 
-    def step(self, damping=0.0, scaling="identity"):
+    def step(
+        self, damping: float = 0.0, scaling: Literal["identity", "marquardt"] | Scaling | ArrayLike = "identity"
+    ) -> DampedStep:
         """Solve (JᵀJ + λD) p = −g by Cholesky's factorisation.
 
         Args:
@@ -149,7 +152,7 @@ class NormalEquations:
             )
         return diagonal
 
-    def to_bytes(self):
+    def to_bytes(self) -> bytes:
         """Return these as bytes, to be sent or written: an `.npz` file, without pickled objects."""
         file, position = io.BytesIO(), {} if self.position is None else {"position": self.position}
         named = {"gram": self.gram, "gradient": self.gradient, "cost": self.cost, "num_residuals": self.num_residuals}
@@ -157,7 +160,7 @@ class NormalEquations:
         return file.getvalue()
 
     @classmethod
-    def from_bytes(cls, data):
+    def from_bytes(cls, data: bytes) -> "NormalEquations":
         """Return what `to_bytes` made bytes of.
 
         Raises:
@@ -176,7 +179,13 @@ class NormalEquations:
             ) from None
 
 
-def normal_equations(residuals, variables, args=(), gram_dtype=None, verify=None):
+def normal_equations(
+    residuals: Residuals,
+    variables: Nest[Variable],
+    args: Data = (),
+    gram_dtype: GramDType | None = None,
+    verify: bool | None = None,
+) -> NormalEquations:
     """Return JᵀJ, Jᵀr and the cost of one part of the data, where the variables are.
 
         partial = tfjac.normal_equations(residuals, [a, b], args=(x, y))

@@ -1,5 +1,7 @@
 """Keras callbacks that show how the steps of `LevenbergMarquardt` go, and stop where there is nothing left to gain."""
 
+from typing import Literal
+
 import keras
 import numpy as np
 
@@ -8,6 +10,7 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.loop.converge import status_after, tolerances
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Logs
 
 
 class StepMonitor(keras.callbacks.Callback):
@@ -24,12 +27,12 @@ class StepMonitor(keras.callbacks.Callback):
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
     """
 
-    def __init__(self, patience=None):
+    def __init__(self, patience: int | None = None) -> None:
         super().__init__()
         self.patience = None if patience is None else positive_integer("patience", patience)
         self._accepted = self._taken = self._idle = 0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer, and count from here."""
         if not isinstance(self.model.optimizer, LevenbergMarquardt):
             raise TypeError(
@@ -38,11 +41,11 @@ class StepMonitor(keras.callbacks.Callback):
             )
         self._accepted, self._taken, self._idle = self.model.optimizer.num_accepted, self.model.optimizer.num_steps, 0
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Tell the optimizer, whose steps may be those of an epoch."""
         self.model.optimizer.begin_epoch(self.params.get("steps"))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where nothing moves any more."""
         optimizer = self.model.optimizer
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
@@ -84,23 +87,31 @@ class Convergence(StepMonitor):
             MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
     """
 
-    def __init__(self, ftol=None, xtol=None, gtol=None, patience=None, verbose=0):
+    def __init__(
+        self,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        patience: int | None = None,
+        verbose: Literal[0, 1] = 0,
+    ) -> None:
         super().__init__(patience)
         self._given, self.verbose, self.status = (ftol, xtol, gtol), verbose, Status.RUNNING
 
     @property
-    def message(self):
+    def message(self) -> str:
         """One sentence: why training ended."""
         return self.status.message
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Check the optimizer and the tolerances."""
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
-        self.status, self._met, self._steps = Status.RUNNING, [], self.model.optimizer.num_steps
+        self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
+        self._met: list[Status] = []
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Judge the last step, where there is a new one."""
         report, steps = self.model.optimizer.last_report, self.model.optimizer.num_steps
         if steps == self._steps:
@@ -110,7 +121,7 @@ class Convergence(StepMonitor):
             self._first_cost = report.cost_before
         self._met.append(_reason(report, self._limits, self._first_cost or 0.0))
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
         met, self._met = self._met, []
         super().on_epoch_end(epoch, logs)
@@ -119,7 +130,7 @@ class Convergence(StepMonitor):
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Name what ended the training, where it was not this."""
         if self.status is Status.RUNNING:
             self.status = Status.STOPPED if self.model.stop_training else Status.MAX_STEPS

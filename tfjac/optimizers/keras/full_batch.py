@@ -5,9 +5,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.types import Nest, TensorLike
 
 
-def full_batch(x, y=None, sample_weight=None, *, steps=1):
+def full_batch(
+    x: Nest[TensorLike],
+    y: Nest[TensorLike] | None = None,
+    sample_weight: Nest[TensorLike] | None = None,
+    *,
+    steps: int = 1,
+) -> tf.data.Dataset:
     """Return a data set whose epochs are `steps` times the same batch: all examples.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse", steps_per_execution=20)

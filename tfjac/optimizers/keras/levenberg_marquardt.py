@@ -1,6 +1,8 @@
 """The Levenberg-Marquardt method as a Keras optimizer, for plain, unmodified models."""
 
 import inspect
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -24,16 +26,18 @@ from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
-from tfjac.optimizers.loop.method import Method, recipe
+from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
+from tfjac.optimizers.loop.records import Report
 from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
-from tfjac.optimizers.solvers.plan import plan_of
+from tfjac.optimizers.solvers.plan import Plan, plan_of
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
 from tfjac.optimizers.variables import checked_variables, variable_name
+from tfjac.types import Config, Data, GramDType, Residuals, Tensor, Variable
 
 _GOING_ON = (Status.RUNNING, Status.REJECTED)
 """After these, another step on the same loss may lower it."""
@@ -109,21 +113,21 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        damping="nielsen",
-        scaling="identity",
-        solver="auto",
-        max_attempts=5,
-        min_gain=1e-3,
-        gram_dtype=None,
-        acceleration=None,
-        steps_per_batch=1,
-        gram_batches=None,
-        gram_decay=None,
-        regularization=None,
-        verify=None,
-        name="levenberg_marquardt",
-        **kwargs,
-    ):
+        damping: DampingLike = "nielsen",
+        scaling: ScalingLike = "identity",
+        solver: SolverLike = "auto",
+        max_attempts: int = 5,
+        min_gain: float = 1e-3,
+        gram_dtype: GramDType | None = None,
+        acceleration: AccelerationLike = None,
+        steps_per_batch: int = 1,
+        gram_batches: int | Literal["epoch"] | None = None,
+        gram_decay: float | None = None,
+        regularization: Literal["bayesian"] | None = None,
+        verify: bool | None = None,
+        name: str = "levenberg_marquardt",
+        **kwargs: Any,
+    ) -> None:
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
@@ -137,11 +141,12 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
         self._loss_of_trace, self._sizes = LossOfTrace(), None
-        self._traces, self._told_of_epoch, self._epoch = TraceCache(), False, None
+        self._traces, self._told_of_epoch = TraceCache(), False
+        self._epoch: int | None = None
 
     # -------------------------------------------------------------- state
 
-    def build(self, variables):
+    def build(self, variables: Sequence[Variable]) -> None:
         """Create the optimizer's state for `variables`: damping, scaling, counters, last status."""
         if self.built:
             return
@@ -162,25 +167,25 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
     # -------------------------------------------------------------- a step
 
-    def scale_loss(self, loss):
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
         check_tracing()
         self._loss_of_trace.keep(loss)
         return loss
 
-    def begin_epoch(self, steps):
+    def begin_epoch(self, steps: int | None) -> None:
         """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where nobody knows."""
         self._told_of_epoch, self._epoch = True, steps
         if self._summing is not None:
             self._summing.begin_epoch(steps)
 
-    def finalize_variable_values(self, var_list):
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
         if self._summing is not None:
             self._summing.end_fit()
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
 
         Raises:
@@ -235,7 +240,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
         tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
-    def minimize(self, residuals, variables, args=()):
+    def minimize(self, residuals: Residuals, variables: Sequence[Variable], args: Data = ()) -> Report:
         """Take one step on ½‖residuals(*args)‖².
 
         Eagerly, `residuals` is called each time, to be made a graph; where that is the same one as before, but for
@@ -320,7 +325,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
     # -------------------------------------------------------------- what users read
 
-    def plan(self, batch_size=None):
+    def plan(self, batch_size: int | None = None) -> Plan:
         """Return the `Plan` of the steps traced last: solver and why, memory, operations; print it to read it.
 
         Args:
@@ -335,17 +340,17 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         return plan_of(self._method.solver, self._sizes, batch_size)
 
     @property
-    def learning_rate(self):
+    def learning_rate(self) -> Any:
         """Always one: steps are scaled by the damping."""
         return self._get_current_learning_rate()
 
     @learning_rate.setter
-    def learning_rate(self, learning_rate):
+    def learning_rate(self, learning_rate: Any) -> None:
         refuse_learning_rate(learning_rate)
 
     # -------------------------------------------------------------- configuration
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor, as `from_config` takes them."""
         return {
             "name": self.name,
@@ -361,6 +366,6 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "LevenbergMarquardt":
         """Rebuild from `get_config()`, without state."""
         return cls(**deserialized(config, custom_objects))

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tfjac.arguments import resolve
 from tfjac.optimizers.objective.declared import register_curvature
 from tfjac.optimizers.objective.robust import LOSSES
+from tfjac.types import Config, DType, LossName, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -28,12 +29,19 @@ class RobustError(keras.losses.Loss):
         ValueError: for an unknown loss, or a scale that is not positive.
     """
 
-    def __init__(self, loss="cauchy", scale=1.0, reduction="sum_over_batch_size", name="robust_error", dtype=None):
+    def __init__(
+        self,
+        loss: LossName = "cauchy",
+        scale: float = 1.0,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "robust_error",
+        dtype: DType = None,
+    ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.loss, self.scale = loss, scale
         self._function = type(resolve("loss", loss, LOSSES))(scale)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return the loss of each example, `[n, ...]` without the last axis."""
         error = tf.convert_to_tensor(y_pred)
         return tf.reduce_mean(self._of_errors(error - tf.cast(y_true, error.dtype)), axis=-1)
@@ -49,6 +57,6 @@ class RobustError(keras.losses.Loss):
 
         return register_curvature(value, hessian=curvature)(error)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {**super().get_config(), "loss": self.loss, "scale": self.scale}

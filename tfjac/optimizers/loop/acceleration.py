@@ -1,10 +1,14 @@
 """Second order along the step: geodesic acceleration."""
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
+from tfjac.optimizers.damping.base import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
+from tfjac.types import Config, Function, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -24,10 +28,12 @@ class GeodesicAcceleration:
     least-squares minimization", 2012.
     """
 
-    def __init__(self, limit=0.75):
+    def __init__(self, limit: float = 0.75) -> None:
         self.limit = positive("limit", limit)
 
-    def bend(self, proposal, solve, second_derivative, scaling):
+    def bend(
+        self, proposal: Proposal, solve: Function, second_derivative: Callable[[Tensor], Tensor], scaling: Tensor
+    ) -> Tensor:
         """Return ½a `[p]`, or zeros where it is too long.
 
         Args:
@@ -40,12 +46,12 @@ class GeodesicAcceleration:
         short = solved & (scaled_norm(acceleration, scaling) <= self.limit * proposal.length)
         return tf.where(short, acceleration / 2, tf.zeros_like(acceleration))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"limit": self.limit}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "GeodesicAcceleration":
         """Rebuild from `get_config()`."""
         return cls(**config)
 

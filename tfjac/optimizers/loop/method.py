@@ -1,6 +1,6 @@
 """How steps are taken: the parts that a method is put together from, found by name and checked, in one place."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
 from tfjac.optimizers.damping import Damping, get_damping
@@ -8,6 +8,12 @@ from tfjac.optimizers.damping.scaling import Scaling, get_scaling
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceleration
 from tfjac.optimizers.solvers import Solver, get_solver
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
+from tfjac.types import AccelerationName, DampingName, ScalingName, SolverName
+
+DampingLike: TypeAlias = DampingName | Damping
+ScalingLike: TypeAlias = ScalingName | Scaling
+SolverLike: TypeAlias = SolverName | Solver
+AccelerationLike: TypeAlias = AccelerationName | GeodesicAcceleration | None
 
 
 class Method(NamedTuple):

@@ -1,16 +1,19 @@
 """What a minimisation may be asked for: every option with its default, and what the options amount to."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 from tfjac.arguments import positive_integer, suggestion
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
+from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
-from tfjac.optimizers.loop.method import Method, recipe
-from tfjac.optimizers.objective.robust import get_losses
+from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
+from tfjac.optimizers.objective.robust import LossLike, get_losses
 from tfjac.optimizers.solvers.auto import SMALL
+from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike
 
 _ELSEWHERE = {
     "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
@@ -32,27 +35,27 @@ class Options:
     ftol: float | None = None
     xtol: float | None = None
     gtol: float | None = None
-    bounds: Any = None
-    fixed: Any = None
-    prior: Any = None
-    equality: Any = None
-    manifolds: Any = None
-    callback: Any = None
-    verbose: int = 0
+    bounds: Pair | None = None
+    fixed: Numbers = None
+    prior: Pair | None = None
+    equality: Sequence[TensorLike] | Function | None = None
+    manifolds: Nest[Manifold | None] = None
+    callback: Function | None = None
+    verbose: Literal[0, 1, 2] = 0
     time_limit: float | None = None
-    checkpoint: Any = None
-    batch_dims: int = 0
+    checkpoint: Path | None = None
+    batch_dims: Literal[0, 1] = 0
     chunk_size: int | None = None
-    devices: Any = None
-    loss: Any = None
-    loss_scale: Any = None
-    damping: Any = None
-    scaling: Any = "more"
-    solver: Any = "auto"
+    devices: Sequence[str] | None = None
+    loss: LossLike | Sequence[LossLike] = None
+    loss_scale: float | Sequence[float | None] | None = None
+    damping: DampingLike | None = None
+    scaling: ScalingLike = "more"
+    solver: SolverLike = "auto"
     max_attempts: int = 30
     min_gain: float = 1e-3
-    gram_dtype: str | None = None
-    acceleration: Any = None
+    gram_dtype: GramDType | None = None
+    acceleration: AccelerationLike = None
     window: int = 1
     jit_compile: bool = False
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Tensor
 
 
 class State(NamedTuple):
@@ -68,12 +69,12 @@ class Report(NamedTuple):
     effective: tf.Tensor
 
     @property
-    def accepted(self):
+    def accepted(self) -> Tensor:
         """Scalar bool: whether the variables moved."""
         return tf.equal(self.status, int(Status.RUNNING))
 
     @property
-    def cost_before(self):
+    def cost_before(self) -> Tensor:
         """F before the step."""
         return tf.where(self.accepted, self.cost + self.reduction, self.cost)
 
@@ -105,7 +106,7 @@ class Outcome(NamedTuple):
     damping: tf.Tensor
 
     @property
-    def success(self):
+    def success(self) -> Tensor:
         """Bool like `status`: whether a tolerance was met."""
         return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged], axis=0)
 

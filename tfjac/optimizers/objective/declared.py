@@ -7,9 +7,12 @@ import tensorflow as tf
 
 from tfjac.graph import call_converted, curvature_mark, mark_curvature, replay
 from tfjac.optimizers.objective.terms import DenseTerm, SeparableTerm
+from tfjac.types import Function
 
 
-def register_curvature(function=None, *, hessian=None, hessian_root=None):
+def register_curvature(
+    function: Function | None = None, *, hessian: Function | None = None, hessian_root: Function | None = None
+) -> Function:
     """Declare a function to be convex, so that losses that contain it can be minimised by `LevenbergMarquardt`.
 
         @tfjac.register_curvature

@@ -44,7 +44,7 @@ KNOWN_FROM = {
 class NotASumOfSquares(ValueError):
     """The loss is no sum of squares and convex functions; `op` is the op at which it stops being one."""
 
-    def __init__(self, op, reason):
+    def __init__(self, op: tf.Operation, reason: str) -> None:
         self.op = op
         super().__init__(
             "Levenberg-Marquardt needs a loss that is a sum of squares, such as 'mse', or of convex functions of "

@@ -10,10 +10,13 @@ Reference: B. Triggs et al., "Bundle adjustment: a modern synthesis", 2000, sect
 """
 
 import abc
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
+from tfjac.types import LossName, Scalar, Tensor
 
 
 class RobustLoss(abc.ABC):
@@ -23,23 +26,23 @@ class RobustLoss(abc.ABC):
         scale: c.
     """
 
-    def __init__(self, scale=1.0):
+    def __init__(self, scale: float = 1.0) -> None:
         self.scale = positive("loss_scale", scale)
 
     @abc.abstractmethod
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ(z) of a tensor of z ≥ 0."""
 
     @abc.abstractmethod
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′(z) and zρ″(z)."""
 
-    def cost(self, residual, unit=1, axis=None):
+    def cost(self, residual: Tensor, unit: Scalar = 1, axis: int | Sequence[int] | None = None) -> Tensor:
         """Return ½ Σ c² ρ((r/c)²), over `axis` or all of it; residuals and scale are both measured in `unit`."""
         scale = tf.constant(self.scale, residual.dtype) / unit
         return tf.reduce_sum(tf.square(scale) * self.value(tf.square(residual / scale)), axis) / 2
 
-    def linearised(self, residual, unit=1):
+    def linearised(self, residual: Tensor, unit: Scalar = 1) -> Tensor:
         """Return r̃ = √ρ′·r with √ρ′ held constant, so that J̃ᵀr̃ = ∇F."""
         slope, _ = self.slopes(tf.square(residual / (tf.constant(self.scale, residual.dtype) / unit)))
         return tf.stop_gradient(tf.sqrt(slope)) * residual
@@ -145,6 +148,8 @@ LOSSES = {
     "welsch": Welsch,
     "geman_mcclure": GemanMcClure,
 }
+
+LossLike: TypeAlias = LossName | Literal["linear"] | RobustLoss | None
 
 
 def get_losses(loss, scale):

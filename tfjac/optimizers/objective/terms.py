@@ -16,15 +16,17 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from tfjac.types import Tensor
+
 
 class Term(abc.ABC):
     """What all of them have."""
 
     @abc.abstractmethod
-    def rows(self):
+    def rows(self) -> tuple[Tensor, Tensor]:
         """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape."""
 
-    def magnitude(self):
+    def magnitude(self) -> Tensor:
         """Return the length that r would have if nothing in it cancelled: rounding is relative to that."""
         return tf.norm(self.rows()[1])
 
@@ -43,12 +45,12 @@ class SquaredTerm(Term):
     weight: tf.Tensor
     uniform: bool
 
-    def rows(self):
+    def rows(self) -> tuple[Tensor, Tensor]:
         """Return the tensor whose Jacobian is taken, and r: both are √(2c)·u, zero where c is, whatever u."""
         scaled = tf.math.multiply_no_nan(self.root, tf.sqrt(2 * tf.cast(self.weight, self.root.dtype)))
         return scaled, scaled
 
-    def diagonal(self):
+    def diagonal(self) -> tuple[Tensor, Tensor]:
         """Return the second and the first derivative with respect to each element of u, flattened."""
         precision = 2 * tf.reshape(self.weight, [-1])
         return precision, precision * tf.reshape(self.root, [-1])
@@ -70,13 +72,13 @@ class SeparableTerm(Term):
     curvature: tf.Tensor
     uniform: bool = False
 
-    def rows(self):
+    def rows(self) -> tuple[Tensor, Tensor]:
         """Return √h·z, whose Jacobian is taken, and r = ∂/√h."""
         curvature = lifted(self.curvature, self.slope, self.root)
         root, scale = self.root, tf.stop_gradient(tf.sqrt(curvature))
         return tf.math.multiply_no_nan(root, scale), tf.math.divide_no_nan(self.slope, scale)
 
-    def diagonal(self):
+    def diagonal(self) -> tuple[Tensor, Tensor]:
         """Return the second and the first derivative with respect to each element of z, flattened."""
         return tf.reshape(self.curvature, [-1]), tf.reshape(self.slope, [-1])
 
@@ -96,7 +98,7 @@ class CrossEntropyTerm(Term):
     root: tf.Tensor
     labels: tf.Tensor
 
-    def rows(self):
+    def rows(self) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
         if self.root.shape[-1] == 1:
             return tf.zeros_like(self.root), tf.zeros_like(self.root)
@@ -105,7 +107,7 @@ class CrossEntropyTerm(Term):
         rows = tf.math.multiply_no_nan(self.root - mean, tf.stop_gradient(scale))
         return rows, tf.math.divide_no_nan(total * probability - self.labels, scale)
 
-    def magnitude(self):
+    def magnitude(self) -> Tensor:
         """Return ‖r‖ over the share of s·p + y that is left of s·p − y: where labels are met, both r and Rᵀz cancel."""
         probability, total, scale = self._probability()
         terms, left = total * probability + tf.abs(self.labels), total * probability - self.labels
@@ -118,7 +120,7 @@ class CrossEntropyTerm(Term):
         total = tf.reduce_sum(self.labels, -1, keepdims=True)
         return probability, total, tf.sqrt(total * tf.maximum(probability, _epsilon(probability)))
 
-    def diagonal(self):
+    def diagonal(self) -> None:
         """Return None: classes depend on one another."""
         return None
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.results.summary import active_sides, parameter_names
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Array, NestLike
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -38,7 +39,7 @@ class BatchedLeastSquaresResult:
     evaluations: np.ndarray
     jacobians: np.ndarray
     damping: np.ndarray
-    names: tuple
+    names: tuple[str, ...]
     _values: Any
     _box: Any
     _rows: int
@@ -46,7 +47,16 @@ class BatchedLeastSquaresResult:
     _linearised: Callable[[], tuple]
 
     @classmethod
-    def of(cls, found, x, box, names, rows, of_squares, linearised):
+    def of(
+        cls,
+        found: Any,
+        x: Any,
+        box: Any,
+        names: tuple[str, ...],
+        rows: int,
+        of_squares: bool,
+        linearised: Callable[[], tuple],
+    ) -> "BatchedLeastSquaresResult":
         """Return the result of what fits `Found`.
 
         Args:
@@ -65,11 +75,11 @@ class BatchedLeastSquaresResult:
         return cls(x, **outcome, names=names, **private)
 
     @property
-    def success(self):
+    def success(self) -> Array:
         """`[B]`, bool: whether a tolerance was met."""
         return np.isin(self.status, [int(status) for status in Status if status.converged])
 
-    def summary(self):
+    def summary(self) -> str:
         """Return a report for people: how many fits ended how, and how large costs and parameters are."""
         kinds, counts = np.unique(self.status, return_counts=True)
         lines = [f"{self.status.size} fits, {self._values.shape[1]} parameters each, {self._rows} residuals each"]
@@ -85,14 +95,14 @@ class BatchedLeastSquaresResult:
     def __repr__(self):
         return self.summary()
 
-    def parameter_names(self):
+    def parameter_names(self) -> list[str]:
         """Return a list of what to call each of the p parameters of a fit."""
         return parameter_names(self.names, [value.shape[1:] for value in tf.nest.flatten(self.x)])
 
     # -------------------------------------------------------------- errors
 
     @property
-    def active(self):
+    def active(self) -> NestLike:
         """Nest of `x` of integers: −1 for a parameter at its lower bound, 1 at its upper one or fixed, 0 between."""
         return self._nested(self._active)
 
@@ -105,7 +115,7 @@ class BatchedLeastSquaresResult:
         return self._linearised()
 
     @property
-    def num_residuals(self):
+    def num_residuals(self) -> Array:
         """`[B]`, how many residuals count."""
         return self._at_the_end[1]
 
@@ -129,21 +139,21 @@ class BatchedLeastSquaresResult:
         return roots @ roots.swapaxes(1, 2), kept.sum(axis=1)
 
     @property
-    def rank(self):
+    def rank(self) -> Array:
         """`[B]`, how many combinations of the free parameters the residuals determine."""
         return self._inverse[1]
 
     @property
-    def degrees_of_freedom(self):
+    def degrees_of_freedom(self) -> Array:
         """`[B]`, how many residuals count, less `rank`."""
         return self.num_residuals - self.rank
 
-    def determined(self):
+    def determined(self) -> Array:
         """Return `[B]`, bool: whether the residuals determine all free parameters, with some left for their errors."""
         free = (self._active == 0).sum(axis=1)
         return (self.rank == free) & (self.degrees_of_freedom > 0) & np.isfinite(self.cost)
 
-    def covariance(self):
+    def covariance(self) -> Array:
         """Return the covariance matrices of the parameters, `[B, p, p]`: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(residuals − p).
 
         NaN for fits that are not `determined()`.
@@ -163,7 +173,7 @@ class BatchedLeastSquaresResult:
         variance = 2 * cost / np.maximum(self.degrees_of_freedom, 1)
         return variance[:, None, None] * self._inverse[0]
 
-    def standard_errors(self):
+    def standard_errors(self) -> NestLike:
         """Return the standard deviations of the parameters, in the nest of `x`; NaN as in `covariance`."""
         return self._nested(np.sqrt(np.diagonal(self.covariance(), axis1=1, axis2=2)))
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from tfjac.arguments import positive
 from tfjac.graph import call_converted, quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.results.statistics import Statistics
+from tfjac.types import Array, ArrayLike, Function, Nest, TensorLike
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,25 +59,34 @@ class CurveFitResult(LeastSquaresResult):
     absolute_sigma: bool
 
     @classmethod
-    def of_fit(cls, result, names, f, xdata, ydata, sigma, absolute_sigma):
+    def of_fit(
+        cls,
+        result: LeastSquaresResult,
+        names: Sequence[str],
+        f: Function,
+        xdata: Any,
+        ydata: Array,
+        sigma: Deviations,
+        absolute_sigma: bool,
+    ) -> "CurveFitResult":
         """Return the result of a fit from that of the minimisation."""
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         fields["names"] = tuple(names)
         return cls(**fields, f=f, xdata=xdata, ydata=ydata, sigma=sigma, absolute_sigma=bool(absolute_sigma))
 
-    def parameter_names(self):
+    def parameter_names(self) -> list[str]:
         """Return a list of what `f` calls each parameter."""
         return list(self.names)
 
     # -------------------------------------------------------------- as SciPy has it
 
     @property
-    def popt(self):
+    def popt(self) -> Array:
         """The parameters, `[p]`."""
         return self.x
 
     @functools.cached_property
-    def pcov(self):
+    def pcov(self) -> Array:
         """The covariance of the parameters `[p, p]`; infinite, with a warning, where it cannot be estimated."""
         try:
             return self.covariance()
@@ -83,17 +94,17 @@ class CurveFitResult(LeastSquaresResult):
             warnings.warn(f"tfjac.curve_fit: {error}", stacklevel=3)
             return np.full([self.x.size, self.x.size], np.inf)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Array]:
         return iter((self.popt, self.pcov))
 
     # -------------------------------------------------------------- statistics
 
     @functools.cached_property
-    def statistics(self):
+    def statistics(self) -> Statistics:
         """The `Statistics` of the fit; with `absolute_sigma`, the variance of a residual is one."""
         return self._statistics(self.absolute_sigma)
 
-    def r_squared(self, observed=None):
+    def r_squared(self, observed: ArrayLike | None = None) -> float:
         """Return R², which part of the variance of the data is explained, data weighted as they were in the fit."""
         if observed is not None:
             return super().r_squared(observed)
@@ -103,15 +114,17 @@ class CurveFitResult(LeastSquaresResult):
 
     # -------------------------------------------------------------- the curve
 
-    def predict(self, x=None):
+    def predict(self, x: Nest[TensorLike] | None = None) -> Array:
         """Return f(x, *parameters), NumPy; at the data where `x` is left out."""
         return self._curve(self.xdata if x is None else _like(x, self.xdata), tf.constant(self.x))[0].numpy()
 
-    def confidence_band(self, x=None, level=0.95):
+    def confidence_band(self, x: Nest[TensorLike] | None = None, level: float = 0.95) -> tuple[Array, Array]:
         """Return the lower and the upper end of the band that holds the true curve at `x`, in a fraction `level`."""
         return self._band(x, level, 0.0)
 
-    def prediction_band(self, x=None, level=0.95, sigma=None):
+    def prediction_band(
+        self, x: Nest[TensorLike] | None = None, level: float = 0.95, sigma: TensorLike | None = None
+    ) -> tuple[Array, Array]:
         """Return the lower and the upper end of the band that holds another measurement at `x`, in a fraction `level`.
 
         Args:

@@ -1,8 +1,11 @@
 """How a minimisation went, step by step."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from tfjac.types import Array, Axes
 
 
 class History(NamedTuple):
@@ -27,7 +30,7 @@ class History(NamedTuple):
     accepted: np.ndarray
 
     @classmethod
-    def of(cls, rows, unit):
+    def of(cls, rows: Array, unit: float) -> "History":
         """Return the history that `rows` `[steps, 7]` of `row_of` tell of, with residuals measured in `unit`."""
         cost, reduction, ratio, damping, gradient, attempts, accepted = np.reshape(rows, [-1, 7]).T
         square = np.asarray(unit, cost.dtype) ** 2
@@ -35,7 +38,7 @@ class History(NamedTuple):
             cost * square, reduction * square, ratio, damping, gradient * square, attempts.astype(int), accepted > 0
         )
 
-    def plot(self, axes=None):
+    def plot(self, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
         """Draw cost, largest gradient and damping of each step, and its gain ratio; needs Matplotlib.
 
         Args:

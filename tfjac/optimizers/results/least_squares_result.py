@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Array, ArrayLike, Axes, NestLike
 
 _LARGEST = 2**33
 """Bytes of a Jacobian that is formed, in float64."""
@@ -52,13 +54,13 @@ class LeastSquaresResult:
     damping: float
     history: History = dataclasses.field(compare=False)
     num_residuals: int
-    names: tuple
+    names: tuple[str, ...]
     _conditions: Any = dataclasses.field(compare=False)
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, run, frozen, manifolds):
+    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any]) -> "LeastSquaresResult":
         """Return the result of a `Run` that has ended.
 
         Args:
@@ -87,23 +89,23 @@ class LeastSquaresResult:
     # -------------------------------------------------------------- how it ended
 
     @property
-    def success(self):
+    def success(self) -> bool:
         """Whether a tolerance was met."""
         return self.status.converged
 
     @property
-    def message(self):
+    def message(self) -> str:
         """One sentence on why it stopped."""
         return self.status.message
 
-    def summary(self):
+    def summary(self) -> str:
         """Return a report for people: how it ended, and a table of the parameters, their errors and correlations.
 
         Where there are many parameters, one line for each variable, without errors, which would take J to be formed.
         """
         return summary_of(self)
 
-    def plot(self, axes=None):
+    def plot(self, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
         """Draw cost, largest gradient, damping and gain ratio of each step; needs Matplotlib.
 
         Args:
@@ -119,7 +121,7 @@ class LeastSquaresResult:
 
     # -------------------------------------------------------------- residuals
 
-    def jacobian(self):
+    def jacobian(self) -> Array:
         """Return the Jacobian of the residuals `[rows, p]`, NumPy, at the values found and for the data then.
 
         Its rows are the elements of what `residuals` returned, one tensor after the other.
@@ -131,7 +133,7 @@ class LeastSquaresResult:
         """
         return self._linearisation[0]
 
-    def residuals(self):
+    def residuals(self) -> Array:
         """Return r `[rows]`, NumPy, at the values found, in the order of the rows of `jacobian()`."""
         return self._linearisation[1]
 
@@ -148,11 +150,11 @@ class LeastSquaresResult:
     # -------------------------------------------------------------- parameters
 
     @property
-    def active(self):
+    def active(self) -> NestLike:
         """Nest of `x` of integers: −1 for a parameter at its lower bound, 1 at its upper one or fixed, 0 between."""
         return self._nested(self._flat_active())
 
-    def held(self):
+    def held(self) -> list[str]:
         """Return what to say of each parameter that does not move, a list of text; empty for the others."""
         names = {-1: "at its lower bound", 0: "", 1: "at its upper bound"}
         box = self._conditions.box
@@ -163,7 +165,7 @@ class LeastSquaresResult:
         return active_sides(self._flat(), self._conditions.box)
 
     @functools.cached_property
-    def statistics(self):
+    def statistics(self) -> Statistics:
         """The `Statistics` that all below comes from."""
         return self._statistics(absolute=False)
 
@@ -176,11 +178,11 @@ class LeastSquaresResult:
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision, normals)
 
-    def parameter_names(self):
+    def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
         return parameter_names(self.names, [np.shape(value) for value in tf.nest.flatten(self.x)])
 
-    def covariance(self):
+    def covariance(self) -> Array:
         """Return the covariance matrix of the parameters, `[p, p]`, NumPy: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(rows − p).
 
         With a prior of precision Λ, s²(JᵀJ + Λ)⁻¹ with s² = ‖r‖²/(rows − γ), γ being `effective_parameters`: the
@@ -197,15 +199,15 @@ class LeastSquaresResult:
         self.statistics.refuse_undetermined()
         return covariance
 
-    def standard_errors(self):
+    def standard_errors(self) -> NestLike:
         """Return the standard deviations of the parameters, in the nest of `x`: roots of diag(`covariance()`)."""
         return self._nested(np.sqrt(np.diag(self.covariance())))
 
-    def correlation(self):
+    def correlation(self) -> Array:
         """Return the correlation matrix of the parameters, `[p, p]`, NumPy."""
         return correlation_of(self.covariance())
 
-    def confidence_intervals(self, level=0.95):
+    def confidence_intervals(self, level: float = 0.95) -> NestLike:
         """Return the interval of each parameter that holds the true value in a fraction `level` of all cases.
 
         Args:
@@ -222,26 +224,26 @@ class LeastSquaresResult:
     # -------------------------------------------------------------- the fit as a whole
 
     @property
-    def degrees_of_freedom(self):
+    def degrees_of_freedom(self) -> float:
         """Number of residuals less `effective_parameters`."""
         return self.statistics.degrees_of_freedom
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """Number of combinations of parameters that residuals and prior determine: of all, if all are determined."""
         return self.statistics.rank
 
     @property
-    def effective_parameters(self):
+    def effective_parameters(self) -> float:
         """γ = tr JᵀJ(JᵀJ + Λ)⁻¹: how many parameters the residuals determine rather than the prior; else the rank."""
         return self.statistics.effective_parameters
 
     @property
-    def undetermined(self):
+    def undetermined(self) -> NestLike:
         """Nest of `x` of bool: the parameters with a part in a combination that can change without effect."""
         return self._nested(~self.statistics.determined)
 
-    def undetermined_rows(self):
+    def undetermined_rows(self) -> dict[str, Array]:
         """Return a dict from names of variables to the rows of theirs that the residuals reading them do not determine.
 
         Of variables whose rows are read by index: points that no camera sees, or a single one. For problems of any
@@ -263,11 +265,11 @@ class LeastSquaresResult:
         return found
 
     @property
-    def reduced_chi_square(self):
+    def reduced_chi_square(self) -> float:
         """‖r‖² over the degrees of freedom: about one, where residuals are in units of their standard deviations."""
         return self.statistics.chi_square / self.degrees_of_freedom
 
-    def r_squared(self, observed):
+    def r_squared(self, observed: ArrayLike) -> float:
         """Return R², which part of the variance of what was observed is explained: 1 − ‖r‖²/‖y − mean(y)‖².
 
         Args:

@@ -4,9 +4,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
+from tfjac.types import Axes
 
 
-def plot_fit(result, axes=None, level=0.95, points=200):
+def plot_fit(result: CurveFitResult, axes: Axes = None, level: float = 0.95, points: int = 200) -> Axes:
     """Draw data, the curve through them, the confidence band of the curve, and the prediction band of measurements.
 
     Args:

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Choice, Solver, System
+from tfjac.optimizers.solvers.base import Choice, Cost, Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
@@ -14,6 +14,7 @@ from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.sparse import SparseSolver
+from tfjac.types import Config
 
 SMALL = 256
 """So few parameters that JᵀJ costs next to nothing, whatever the number of residuals."""
@@ -79,14 +80,14 @@ class AutoSolver(Solver):
         )
     )
 
-    def __init__(self, memory_budget=4 * 2**30, iterative=True):
+    def __init__(self, memory_budget: int = 4 * 2**30, iterative: bool = True) -> None:
         self.memory_budget, self.iterative = positive("memory_budget", memory_budget), bool(iterative)
 
-    def factoring(self):
+    def factoring(self) -> Solver:
         """Return the same without conjugate gradients, which do not know the effective number of parameters."""
         return AutoSolver(self.memory_budget, iterative=False)
 
-    def choose(self, sizes):
+    def choose(self, sizes: ProblemSizes) -> Choice:
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
         if sizes.is_shared:
             solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
@@ -103,7 +104,7 @@ class AutoSolver(Solver):
         """Return whether JᵀJ and its factor fit the memory budget."""
         return CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
 
-    def possible(self, sizes):
+    def possible(self, sizes: ProblemSizes) -> tuple[Solver, ...]:
         """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
         square = self._fits(sizes)
         products = ConjugateGradientSolver() if sizes.elimination is None else IterativeSchurSolver()
@@ -151,7 +152,7 @@ class AutoSolver(Solver):
             return tf.argmin(tf.stack(listed), output_type=tf.int32)
         return listed.index(min(listed))
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost` of the solver chosen for sizes whose number of rows is known."""
         return self._chosen(sizes).cost(sizes)
 
@@ -163,7 +164,7 @@ class AutoSolver(Solver):
         choice = self.choose(sizes)
         return choice.solvers[choice.index(sizes.rows)]
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"memory_budget": self.memory_budget, "iterative": self.iterative}
 

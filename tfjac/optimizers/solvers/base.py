@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Config
 
 
 class System(abc.ABC):
@@ -85,19 +87,19 @@ class Solver(abc.ABC):
         """Return the `System` of a `Linearisation`."""
 
     @abc.abstractmethod
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> "Cost":
         """Return the `Cost` for `ProblemSizes` whose number of rows is known."""
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         """Names of all solvers that `choose` may come to."""
         return (self.name,)
 
-    def factoring(self):
+    def factoring(self) -> "Solver":
         """Return the solver to use where the effective number of parameters is asked for: this one, if it knows it."""
         return self
 
-    def choose(self, sizes):
+    def choose(self, sizes: ProblemSizes) -> "Choice":
         """Return the `Choice` of solvers for `ProblemSizes`: this one, whatever they are.
 
         Raises:
@@ -110,12 +112,12 @@ class Solver(abc.ABC):
             )
         return Choice((self,), lambda rows: 0)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> "Solver":
         """Rebuild from `get_config()`."""
         return cls(**config)
 

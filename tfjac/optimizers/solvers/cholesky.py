@@ -7,6 +7,7 @@ from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System
 from tfjac.optimizers.solvers.effective_parameters import of_gram
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -20,7 +21,7 @@ class CholeskySolver(Solver):
     name = "cholesky"
     takes_sums = True
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: JᵀJ once, p³/6 for each λ."""
         p = float(sizes.parameters)
         return Cost(2 * sizes.itemsize * p**2, sizes.gram(), p**3 / 6)

@@ -7,6 +7,8 @@ from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Config, PreconditionerName
 
 ITERATIONS = 50
 """For each λ: as many as it takes in the middle of the training of a network."""
@@ -39,12 +41,17 @@ class ConjugateGradientSolver(Solver):
     name = "cg"
     takes_sums = True
 
-    def __init__(self, tolerance=0.03, max_iterations=200, preconditioner="kronecker"):
+    def __init__(
+        self,
+        tolerance: float = 0.03,
+        max_iterations: int = 200,
+        preconditioner: PreconditionerName = "kronecker",
+    ) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
         self.preconditioner = choice("preconditioner", preconditioner, KINDS)
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers, whichever have them."""
         layers = [layer for block in sizes.layers() for layer in block]
         sides = [layer.g * (layer.i**2 + layer.o**2) for layer in layers]
@@ -59,7 +66,7 @@ class ConjugateGradientSolver(Solver):
         """Take g, diag(JᵀJ), and what the preconditioner is made of."""
         return _MatrixFree(self, linearisation)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {
             "tolerance": self.tolerance,

@@ -8,8 +8,10 @@ from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Coupled
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver, conjugate_gradients
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.schur import elimination_of
 from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS, SchurJacobi
+from tfjac.types import BlocksName, Config
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -32,12 +34,17 @@ class IterativeSchurSolver(Solver):
 
     name = "schur_cg"
 
-    def __init__(self, tolerance=0.03, max_iterations=200, preconditioner="schur_jacobi"):
+    def __init__(
+        self,
+        tolerance: float = 0.03,
+        max_iterations: int = 200,
+        preconditioner: BlocksName = "schur_jacobi",
+    ) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
         self.preconditioner = choice("preconditioner", preconditioner, KINDS_OF_BLOCKS)
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`, if each λ takes as many iterations as `"cg"`."""
         found = sizes.elimination
         if found is None:
@@ -54,7 +61,7 @@ class IterativeSchurSolver(Solver):
         """Take g, JᵀJ of the variable that is eliminated, and what the preconditioner is made of."""
         return _ReducedSystem(self, linearisation, elimination_of(linearisation, self.name))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {
             "tolerance": self.tolerance,

@@ -7,6 +7,7 @@ from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, zeros_unless
 from tfjac.optimizers.solvers.effective_parameters import of_kernel
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -25,7 +26,7 @@ class KernelSolver(Solver):
 
     name = "kernel"
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: J·Jᵀ once, (nm)³/6 for each λ."""
         return Cost(2 * sizes.itemsize * sizes.rows**2, sizes.kernel(), sizes.rows**3 / 6)
 

@@ -9,6 +9,8 @@ from tfjac.arguments import positive, positive_integer
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Config
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -29,11 +31,11 @@ class LSMRSolver(Solver):
 
     name = "lsmr"
 
-    def __init__(self, tolerance=0.03, max_iterations=500):
+    def __init__(self, tolerance: float = 0.03, max_iterations: int = 500) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)
         self.max_iterations = positive_integer("max_iterations", max_iterations)
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`, if each λ takes four times the iterations of `"cg"` with Kronecker factors."""
         return Cost(8.0 * sizes.itemsize * sizes.parameters, sizes.product(), 4 * ITERATIONS * 2 * sizes.product())
 
@@ -41,7 +43,7 @@ class LSMRSolver(Solver):
         """Take g and diag(JᵀJ)."""
         return _Bidiagonalised(self, linearisation)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
 

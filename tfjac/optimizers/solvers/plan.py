@@ -41,17 +41,17 @@ class Plan:
     costs: dict
 
     @property
-    def memory(self):
+    def memory(self) -> int | None:
         """Bytes besides J as factors; None where the number of residuals is open."""
         return int(self.costs[self.solver].memory) if self.solver in self.costs else None
 
     @property
-    def flops_per_step(self):
+    def flops_per_step(self) -> float | None:
         """Floating-point operations that form the system; None where the number of residuals is open."""
         return 2 * self.costs[self.solver].step if self.solver in self.costs else None
 
     @property
-    def flops_per_attempt(self):
+    def flops_per_attempt(self) -> float | None:
         """Floating-point operations for each λ; None where the number of residuals is open."""
         return 2 * self.costs[self.solver].attempt if self.solver in self.costs else None
 

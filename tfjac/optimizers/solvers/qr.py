@@ -6,6 +6,7 @@ import tensorflow as tf
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -20,7 +21,7 @@ class QRSolver(Solver):
 
     name = "qr"
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: nm·p² once, 2p³ for each λ."""
         p = float(sizes.parameters)
         return Cost(2 * sizes.itemsize * sizes.rows * p, sizes.rows * p**2, 2 * p**3)

@@ -7,6 +7,7 @@ from tfjac.graph import compiled_by_xla
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -23,7 +24,7 @@ class SVDSolver(Solver):
 
     name = "svd"
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`."""
         p = float(sizes.parameters)
         few, many = min(p, sizes.rows), max(p, sizes.rows)

@@ -19,7 +19,7 @@ def _if(step):
     """Input 0 chooses; where it is open, either branch may run."""
     chosen = step.fixed(0)
     if chosen is None:
-        names = ("then_branch", "else_branch")
+        names: tuple[str, ...] = ("then_branch", "else_branch")
     else:
         names = ("then_branch",) if chosen else ("else_branch",)
     return _either(step, [branch for name in names for branch in bodies_of(step.op, name)])

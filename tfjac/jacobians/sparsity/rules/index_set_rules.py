@@ -6,6 +6,7 @@ element depends on all that any input depends on.
 """
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,7 +14,9 @@ from tfjac.graph import has_custom_gradient
 from tfjac.jacobians.sparsity.index_sets import all_elements, linked, repeated, union
 from tfjac.jacobians.sparsity.lists import ListSets
 
-_RULES = {}  # from op type to a pair: the rule, and a function of the step that says whether it covers it
+_RULES: dict[
+    str, tuple
+] = {}  # from op type to a pair: the rule, and a function of the step that says whether it covers it
 
 
 class NoIndexSets(Exception):
@@ -34,7 +37,7 @@ class Step:
     op: tf.Operation
     patterns: list
     wanted: set
-    walk: object
+    walk: Any
 
     @property
     def carriers(self):

@@ -37,7 +37,7 @@ def _product(step, operands, output):
 
     An axis of size 1 may be spread along one of the same label, and a label that is repeated takes a diagonal.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for k, labels in enumerate(operands):
         sizes |= {label: size for label, size in zip(labels, step.shape(k)) if size != 1 or label not in sizes}
     result, parts = list(dict.fromkeys(output)), []
@@ -73,7 +73,8 @@ def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
         factor, factor_labels: the fixed factor; labels may be repeated, and axes of size 1 be spread.
         output, sizes: labels of the result, and the size of each label.
     """
-    found, places, kept = np.nonzero(factor), {}, np.ones(np.count_nonzero(factor), bool)
+    found, kept = np.nonzero(factor), np.ones(np.count_nonzero(factor), bool)
+    places: dict[str, np.ndarray] = {}
     for label, size, each in zip(factor_labels, np.shape(factor), found):
         if size == sizes[label]:
             kept &= places.setdefault(label, each) == each
