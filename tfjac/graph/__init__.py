@@ -38,6 +38,7 @@ from tfjac.graph.fingerprints import fingerprint
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
+from tfjac.graph.loops import while_loop
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.quiet import quiet_function
@@ -151,4 +152,5 @@ __all__ = [
     "verification_wanted",
     "verified",
     "warn_of_loops_under_a_tape",
+    "while_loop",
 ]

@@ -6,7 +6,7 @@ from functools import partial
 import keras
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.keras.configuration import deserialized, serialized
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
@@ -242,7 +242,7 @@ class LevenbergMarquardt(Readings, keras.optimizers.Optimizer):
         def step(count, _):
             return count + 1, self._advance(joined(replicas, problem, variables)).status
 
-        tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
+        while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
     def minimize(self, residuals, variables, args=()):
         """Take one step on ½‖residuals(*args)‖².

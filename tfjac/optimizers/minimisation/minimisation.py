@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, while_loop
 from tfjac.optimizers.linearisation import Columns
 from tfjac.optimizers.minimisation.conditions import Conditions
 from tfjac.optimizers.minimisation.convergence import status_after
@@ -146,7 +146,7 @@ class Minimisation:
             return progress, rows
 
         rows = tf.zeros([LONGEST + 1 if record else 0, 7], self._dtype)
-        return tf.while_loop(unfinished, step, (progress, rows))
+        return while_loop(unfinished, step, (progress, rows))
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Setting`."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfjac.graph import while_loop
 from tfjac.optimizers.options import positive, positive_integer
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
@@ -70,7 +71,7 @@ class _Bidiagonalised(ProductSystem):
         def unfinished(state):
             return (state.count < self.options.max_iterations) & (tf.abs(state.zeta) > least)
 
-        return tf.while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
+        return while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
 
 
 class _Rows(NamedTuple):

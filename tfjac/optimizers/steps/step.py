@@ -17,6 +17,7 @@ from functools import partial
 
 import tensorflow as tf
 
+from tfjac.graph import while_loop
 from tfjac.optimizers.linearisation import FreeLinearisation
 from tfjac.optimizers.solvers.in_plane import PlaneSystem
 from tfjac.optimizers.solvers.sizes import ProblemSizes
@@ -76,7 +77,7 @@ def _step(problem, linearisation, solver, state, method, box, equality, leeway):
         return (_attempt(trial, problem, path, proposing(solve, point.scaling), bend, point, method, leeway),)
 
     damping = method.damping.resume(state.damping, point.curvature, point.length)
-    (last,) = tf.while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
+    (last,) = while_loop(undecided, attempt, (Trial.none_yet(problem.cost, damping),))
     scaling = point.scaling if box is None else tf.where(linearisation.free, point.scaling, state.scaling)
     new_state = State(last.state, scaling)
     new_state = chosen(point.usable, new_state, state)
