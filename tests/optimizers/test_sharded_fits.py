@@ -55,13 +55,14 @@ def fit(count, devices, names=FIELDS + ERRORS, **options):
 
 results["8 fits"] = [fit(8, None), fit(8, THREE, chunk_size=2)]
 
-# two fits for three devices, where their loops are, and what the parts wait for
+# two fits for three devices, where their loops are called, and what the parts wait for
 one = fit(2, None)
 context.enable_run_metadata()
 results["2 fits"] = [one, fit(2, THREE)]
 graphs = context.export_run_metadata().function_graphs
 context.disable_run_metadata()
-loops = [node for graph in graphs for part in graph.partition_graphs for node in part.node if node.op == "LoopCond"]
+ran = [node for graph in graphs for part in graph.partition_graphs for node in part.node]
+loops = [node for node in ran if "PartitionedCall" in node.op]
 results["loops"] = [loop.device[-5:] for loop in loops]
 calls = [node for graph in graphs for node in graph.pre_optimization_graph.node if "PartitionedCall" in node.op]
 results["waiting"] = [[name for name in call.input if name.startswith("^")] for call in calls if call.device]

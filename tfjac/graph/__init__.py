@@ -37,6 +37,7 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
+from tfjac.graph.loops import while_loop
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
@@ -147,4 +148,5 @@ __all__ = [
     "verification_wanted",
     "verified",
     "warn_of_loops_under_a_tape",
+    "while_loop",
 ]

@@ -205,8 +205,8 @@ def _attribute(op, name, kind, read):
 
 
 def set_text_attribute(op, name, text):
-    """Set an attribute of `op` to a string."""
-    op._set_attr(name, tf.compat.v1.AttrValue(s=text.encode()))
+    """Set an attribute of `op` to a string, or to bytes."""
+    op._set_attr(name, tf.compat.v1.AttrValue(s=text if isinstance(text, bytes) else text.encode()))
 
 
 def set_integers_attribute(op, name, integers):

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.graph import while_loop
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.types import Config, Tensor
 
@@ -70,7 +71,7 @@ class TrustRegionDamping(Damping):
         nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
         first = solve(tf.where(fits, newton.damping, guess))
         start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
-        return Proposal(*tf.while_loop(unfinished, again, start)[-1])
+        return Proposal(*while_loop(unfinished, again, start)[-1])
 
     @staticmethod
     def _next(radius, lower, upper, last, proposal):

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
@@ -238,7 +238,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         def step(count, _):
             return count + 1, self._advance(computed.objective(objective)).status
 
-        tf.while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
+        while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
 
     def minimize(self, residuals: Residuals, variables: Sequence[Variable], args: Data = ()) -> Report:
         """Take one step on ½‖residuals(*args)‖².

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, while_loop
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
@@ -144,7 +144,7 @@ class Iteration:
             return progress, rows
 
         rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
-        return tf.while_loop(unfinished, step, (progress, rows))
+        return while_loop(unfinished, step, (progress, rows))
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.linear_model import FreeLinearisation
 from tfjac.optimizers.loop.attempt import is_decided, judged, point_at, propose, report_of, within
@@ -108,7 +109,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
         return (made,)
 
     first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
-    (last,) = tf.while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
+    (last,) = while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
     return _end(last, point, objective, position, model, system, solver, state, method, restrictions)
 
 

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive, positive_integer
+from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
@@ -119,7 +120,7 @@ def conjugate_gradients(product, right, square, precondition, options):
         return count + 1, step, residual, preconditioned + new_energy / energy * direction, new_energy
 
     start = (tf.constant(0), tf.zeros_like(first), right, first, energy)
-    return tf.while_loop(unfinished, iterate, start)[1]
+    return while_loop(unfinished, iterate, start)[1]
 
 
 def forcing_term(tolerance, gradient, residual):

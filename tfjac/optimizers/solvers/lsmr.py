@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive, positive_integer
+from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
@@ -73,7 +74,7 @@ class _Bidiagonalised(ProductSystem):
         def unfinished(state):
             return (state.count < self.options.max_iterations) & (tf.abs(state.zeta) > least)
 
-        return tf.while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
+        return while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
 
 
 class _Rows(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.graph import while_loop
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fits import Fits, attempt
 from tfjac.optimizers.loop.records import Outcome, chosen
@@ -85,7 +86,7 @@ class Pool:
             def one_more(fits):
                 return (attempt(fits, self._linearise, method, limits, max_steps),)
 
-            return tf.while_loop(lambda fits: busy(fits, begun), one_more, (fits,))[0]
+            return while_loop(lambda fits: busy(fits, begun), one_more, (fits,))[0]
 
         def some_left(fits, begun, found):
             return tf.reduce_any(fits.running)
@@ -101,7 +102,7 @@ class Pool:
         shapes = tf.nest.map_structure(lambda each: each.shape, start)
         if self._shrinks:
             shapes = (tf.nest.map_structure(lambda each: tf.TensorShape([None, *each.shape[1:]]), fits), *shapes[1:])
-        *_, found = tf.while_loop(some_left, next_round, start, shape_invariants=shapes)
+        *_, found = while_loop(some_left, next_round, start, shape_invariants=shapes)
         return tf.nest.map_structure(lambda each: each[: self._count], found)
 
     def _linearise(self, values, own, unit, fresh):
