@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfjac.optimizers.linearisation.linearisation import Linearisation
-from tfjac.optimizers.linearisation.stacked import dense_kernel
+from tfjac.optimizers.linearisation.stacked import dense_kernel, dense_weighted_kernel
 
 
 class FreeLinearisation(Linearisation):
@@ -53,6 +53,10 @@ class FreeColumns:
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
         return dense_kernel(self, scales)
+
+    def weighted_kernel(self, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
+        return dense_weighted_kernel(self, weights)
 
     def factors(self):
         """Return the factors of each variable, the columns that are held among them."""

@@ -79,6 +79,10 @@ class Linearisation:
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v."""
         return self.jacobian.kernel(scales)
 
+    def weighted_kernel(self, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]`."""
+        return self.jacobian.weighted_kernel(weights)
+
     def curvature(self, vector):
         """Return JᵀJ v, `[p]`."""
         return self.jacobian.adjoint(self.jacobian.matvec(vector))

@@ -11,7 +11,7 @@ a solver is given J K and D = I, and needs to know no more.
 import tensorflow as tf
 
 from tfjac.optimizers.linearisation.linearisation import Linearisation
-from tfjac.optimizers.linearisation.stacked import dense_kernel
+from tfjac.optimizers.linearisation.stacked import dense_kernel, dense_weighted_kernel
 from tfjac.optimizers.problem.priors import Prior
 
 
@@ -108,6 +108,10 @@ class PlaneColumns:
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed."""
         return dense_kernel(self, scales)
+
+    def weighted_kernel(self, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
+        return dense_weighted_kernel(self, weights)
 
     def factors(self):
         """Return none for each variable: there is no structure left."""

@@ -46,7 +46,7 @@ def take_step(problem, state, method, box=None, equality=None, leeway=None):
     if box is not None:
         position = problem.position(problem.values())
         linearisation = FreeLinearisation(linearisation, box.free(position, linearisation.gradient()))
-    problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype)
+    problem.sizes = ProblemSizes.of(linearisation, method.gram_dtype, getattr(method.scaling, "is_one_number", False))
     if equality is not None:
         problem.sizes = problem.sizes.without_tables()
     solvers, index = method.solver.choose(problem.sizes)
