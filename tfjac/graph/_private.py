@@ -160,20 +160,13 @@ def _show_tapes(op):
 
 
 def copy_traceback(op, copy):
-    """Have `copy` say that it was made where `op` was; where that is not known, as in a loaded function, a single line.
-
-    A traceback without any line would end the process: XLA reads the last one.
+    """Have `copy` say that it was made where `op` was; a single line, where that is not known, as XLA reads the last one.
 
     TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
     traceback that an op returns is not an object that can be passed on.
     """
     traceback = op.traceback[:] if op.traceback else copy.traceback[-1:]
     _session.TF_SetOpStackTrace(copy._c_op, traceback)
-
-
-def origin_is_known(op):
-    """Whether the traceback of `op` is that of where it was made: not missing, nor what `copy_traceback` put there."""
-    return op.traceback is not None and len(op.traceback) > 1
 
 
 def _called_functions(op):
