@@ -160,7 +160,7 @@ def _show_tapes(op):
 
 
 def copy_traceback(op, copy):
-    """Have `copy` say that it was made where `op` was; a single line, where that is not known, as XLA reads the last one.
+    """Have `copy` say that it was made where `op` was; one line, where that is not known, as XLA reads the last one.
 
     TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
     traceback that an op returns is not an object that can be passed on.
