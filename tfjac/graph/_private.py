@@ -160,12 +160,12 @@ def _show_tapes(op):
 
 
 def copy_traceback(op, copy):
-    """Have `copy` say that it was made where `op` was; nowhere, where that is not known, as in a loaded function.
+    """Have `copy` say that it was made where `op` was; one line, where that is not known, as XLA reads the last one.
 
     TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
     traceback that an op returns is not an object that can be passed on.
     """
-    traceback = copy.traceback[:0] if op.traceback is None else op.traceback[:]
+    traceback = op.traceback[:] if op.traceback else copy.traceback[-1:]
     _session.TF_SetOpStackTrace(copy._c_op, traceback)
 
 

@@ -116,7 +116,7 @@ def _layers_called(op):
 
     In a loop, branch, or copy, that is how many layers its name tells of; in a function of its own, it may be fewer.
     """
-    if not op.traceback:
+    if not op.traceback or len(op.traceback) == 1:  # a single line says that it is not known, see `copy_traceback`
         return None
     return sum(frame.name == "__call__" and frame.filename.endswith(_LAYER) for frame in op.traceback)
 

@@ -23,9 +23,10 @@ class Columns:
         """Return a vector `[p]` as a list of tensors of the variables' shapes."""
         return [tf.reshape(part, shape) for part, shape in zip(tf.split(vector, self.sizes), self.shapes)]
 
-    def averages(self, vector):
-        """Return the mean of `vector` `[p]` over each variable, `[num_variables]`."""
-        return tf.stack([tf.reduce_mean(part) for part in tf.split(vector, self.sizes)])
+    def firsts(self, vector):
+        """Return the first element of `vector` `[p]` for each variable, `[num_variables]`; any for an empty one."""
+        starts = [min(sum(self.sizes[:index]), self.total - 1) for index in range(len(self.sizes))]
+        return tf.gather(vector, starts)
 
     def spread(self, numbers):
         """Return `[num_variables]` numbers, each repeated for the elements of its variable, `[p]`."""

@@ -182,6 +182,10 @@ class JacobianRows(Protocol):
         """Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`, J_v being the columns of variable v. For `"kernel"`."""
 
     @abc.abstractmethod
+    def weighted_kernel(self, weights: tf.Tensor) -> tf.Tensor:
+        """J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]` that differ within variables. For `"kernel"`."""
+
+    @abc.abstractmethod
     def column_norms_squared(self) -> tf.Tensor:
         """diag(JᵀJ), `[p]`."""
 

@@ -130,7 +130,7 @@ class GaussianPrior(NamedTuple):
     def linearised(self, position, columns, is_uniform):
         """Return the `Prior` of the linear system."""
         precision = tf.square(self.weight)
-        per_variable = columns.averages(precision) if is_uniform else None
+        per_variable = columns.firsts(precision) if is_uniform else None
         return Prior(precision, self.weight * self.residuals(position), per_variable, is_zero=False, is_data=True)
 
 

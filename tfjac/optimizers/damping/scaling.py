@@ -21,6 +21,9 @@ def scaled_norm(vector, scaling):
 class Scaling(abc.ABC):
     """How the diagonal D follows from the columns of J."""
 
+    is_one_number = False
+    """Whether D is the same number for all parameters, which `solver="kernel"` is cheaper with."""
+
     remembers = False
     """Whether D depends on earlier steps, so that it must be kept as state."""
 
@@ -41,6 +44,8 @@ class Scaling(abc.ABC):
 @keras.saving.register_keras_serializable("tfjac")
 class IdentityScaling(Scaling):
     """D = I (Levenberg 1944): every parameter is measured with the same rod. The usual choice for networks."""
+
+    is_one_number = True
 
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return ones."""

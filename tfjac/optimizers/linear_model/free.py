@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
-from tfjac.optimizers.linear_model.stacked import dense_kernel
+from tfjac.optimizers.linear_model.stacked import dense_kernel, dense_weighted_kernel
 
 
 class FreeLinearisation(Linearisation):
@@ -54,6 +54,10 @@ class FreeColumns(JacobianRows):
     def kernel(self, scales):
         """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
         return dense_kernel(self, scales)
+
+    def weighted_kernel(self, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
+        return dense_weighted_kernel(self, weights)
 
     def cast(self, dtype):
         """Return the same in another dtype."""

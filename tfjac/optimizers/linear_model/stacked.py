@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.jacobians.factors.blocks import kernel_of_blocks
 from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.weighted_kernel import weighted_kernel
 from tfjac.optimizers.contracts import JacobianBlock, JacobianRows
 
 
@@ -40,6 +41,12 @@ class StackedJacobian(JacobianRows):
             return self.operators[0].kernel(scales)
         blocks = [operator.scaled_factors(scales) for operator in self.operators]
         return kernel_of_blocks(blocks, [operator.examples_and_outputs for operator in self.operators], self.dtype)
+
+    def weighted_kernel(self, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`, for weights `[p]`."""
+        blocks = [operator.factors for operator in self.operators]
+        sizes = [operator.examples_and_outputs for operator in self.operators]
+        return weighted_kernel(blocks, sizes, tf.split(weights, self.columns.sizes), self.dtype)
 
     def column_norms_squared(self):
         """Return diag(JᵀJ), `[p]`."""
@@ -80,7 +87,12 @@ class StackedJacobian(JacobianRows):
 
 def dense_kernel(jacobian: JacobianRows, scales):
     """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
-    rows = jacobian.to_dense() * tf.sqrt(jacobian.columns.spread(scales))
+    return dense_weighted_kernel(jacobian, jacobian.columns.spread(scales))
+
+
+def dense_weighted_kernel(jacobian, weights):
+    """Return J diag(weights) Jᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
+    rows = jacobian.to_dense() * tf.sqrt(weights)
     return DenseFactor(rows[:, None]).kernel()
 
 

@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
 # ------------------------------------------------------------------ where attempts start
 
 
-def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, has_residuals=True, simplify=None):
+def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, has_residuals=True):
     """Return the `Point` that the attempts of a step start from.
 
     Args:
@@ -45,12 +45,10 @@ def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, h
         state: a `State`; method: a `Method`.
         prior: the `Prior` there; None for none.
         has_residuals: whether there is anything but a prior, a Python bool.
-        simplify: function from D to the D that the solver can use; None for the same.
     """
     columns = diagonal if prior is None else diagonal + prior.precision
     data = columns if prior is not None and prior.is_data else diagonal
     scaling = method.scaling.update(state.scaling, data)
-    scaling = scaling if simplify is None else simplify(scaling)
     curvature = tf.reduce_max(data / scaling, axis=-1)
     # A regulariser alone, of a batch without weight, would take all weights to its own minimum, in one step.
     counts = has_residuals or (prior is not None and prior.is_data)

@@ -77,7 +77,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     if restrictions.box is not None:
         position = objective.position(objective.values())
         model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
-    sizes = ProblemSizes.of(model, method.gram_dtype)
+    sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
     steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
@@ -94,7 +94,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     values = objective.values()
     position = objective.position(values)
     given = position, objective.cost, system.gradient, system.diagonal, state, method
-    point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals, simplify=system.simplify)
+    point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
     solve = system.solver(point.scaling)
     bend = _bend(method.acceleration, objective, solve, point.scaling)
 

@@ -39,10 +39,6 @@ class System(abc.ABC):
         """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""
         return -(tf.tensordot(self.gradient, step, 1) + self.quadratic(step) / 2)
 
-    def simplify(self, scaling):
-        """Return the D `[p]` that this solver can use in place of `scaling`."""
-        return scaling
-
     def effective_parameters(self):
         """Return γ = tr(JᵀJ (JᵀJ + Λ)⁻¹), a scalar, where Λ is positive; NaN where it could not be computed."""
         raise ValueError(

@@ -14,21 +14,24 @@ from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 class KernelSolver(Solver):
     """Solves in the space of the residuals, nm × nm, by the push-through identity; J is never formed.
 
-    With M = λD + Λ, a number m_v for each variable v, and g = Jᵀr + q where q = Λ(w−w₀):
+    With M = λD + Λ and g = Jᵀr + q where q = Λ(w−w₀):
 
         p = −M⁻¹ (q + Jᵀ (I + J M⁻¹ Jᵀ)⁻¹ (r − J M⁻¹ q))
 
-    which is exactly the step of the normal equations. Scalings are averaged over each variable. Without regularisers
-    J D⁻¹ Jᵀ serves for every λ; with them the kernel is formed anew for each.
+    which is exactly the step of the normal equations. Without regularisers J D⁻¹ Jᵀ serves for every λ; with them the
+    kernel is formed for each.
 
-    Cost: n²·i + n²m²·o per layer for the kernel, (nm)³/3 per λ; memory 2(nm)².
+    Cost: n²·i + n²m²·o per layer for the kernel, (nm)³/3 per λ; memory 2(nm)². Where D differs within a variable, as it
+    does with `scaling="marquardt"` and `"more"`, n²·i·o + n²m²·o for a layer that is used at one position, and
+    n²m²·i·o, with J of the layer in memory, for another.
     """
 
     name = "kernel"
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: J·Jᵀ once, (nm)³/6 for each λ."""
-        return Cost(2 * sizes.itemsize * sizes.rows**2, sizes.kernel(), sizes.rows**3 / 6)
+        memory = sizes.itemsize * (2 * sizes.rows**2 + sizes.formed_by_kernel())
+        return Cost(memory, sizes.kernel(), sizes.rows**3 / 6)
 
     def prepare(self, linearisation: LinearModel) -> System:
         """Take g and diag(JᵀJ); the kernel waits for D."""
@@ -41,16 +44,15 @@ class _Kernel(ProductSystem):
         super().__init__(linearisation)
         self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
 
-    def simplify(self, scaling):
-        return self.columns.spread(self.columns.averages(scaling))
-
     def solver(self, scaling):
-        scales = self.columns.averages(scaling)
+        kernel_of = self._kernel_of(scaling)
         if not self.prior.is_zero:
-            return lambda damping, residual=None: self._with_prior(damping * scales + self.prior.per_variable, residual)
-        kernel = self.linearisation.jacobian.kernel(1 / scales)
+            return lambda damping, residual=None: self._with_prior(
+                damping * scaling + self.prior.precision, kernel_of, residual
+            )
+        inverse = 1 / scaling
+        kernel = kernel_of(inverse)
         ones = tf.ones_like(kernel[0])
-        inverse = self.columns.spread(1 / scales)
 
         def solve(damping, residual=None):
             residual = self.linearisation.residual if residual is None else residual
@@ -59,9 +61,15 @@ class _Kernel(ProductSystem):
 
         return solve
 
-    def _with_prior(self, masses, residual):
-        """The formula above for M = `masses` `[num_variables]`; with another residual than r, q is zero."""
-        inverse, kernel = self.columns.spread(1 / masses), self.linearisation.jacobian.kernel(1 / masses)
+    def _kernel_of(self, scaling):
+        """Return the function from M⁻¹ `[p]` to J M⁻¹ Jᵀ: a cheaper one where D is seen to be that of no parameter."""
+        if is_one_number(scaling):
+            return lambda weights: self.linearisation.jacobian.kernel(self.columns.firsts(weights))
+        return self.linearisation.jacobian.weighted_kernel
+
+    def _with_prior(self, mass, kernel_of, residual):
+        """The formula above for M = `mass` `[p]`; with another residual than r, q is zero."""
+        inverse, kernel = 1 / mass, kernel_of(1 / mass)
         pull = tf.zeros_like(inverse)
         if residual is None:
             pull, residual = self.prior.gradient, self.linearisation.residual
@@ -71,3 +79,9 @@ class _Kernel(ProductSystem):
 
     def effective_parameters(self):
         return of_kernel(self.linearisation.jacobian.kernel(1 / self.prior.per_variable))
+
+
+def is_one_number(scaling):
+    """Whether the graph says that all elements of D `[p]` are the same number, as those of `IdentityScaling` are."""
+    value = tf.get_static_value(scaling, partial=False)
+    return value is not None and value.size > 0 and bool((value == value[0]).all())

@@ -35,9 +35,6 @@ class _Widened(System):
         self._system, self._dtype, self._wide = system, dtype, system.gradient.dtype
         self.gradient, self.diagonal = tf.cast(system.gradient, dtype), tf.cast(system.diagonal, dtype)
 
-    def simplify(self, scaling):
-        return tf.cast(self._system.simplify(tf.cast(scaling, self._wide)), self._dtype)
-
     def solver(self, scaling):
         solve = self._system.solver(tf.cast(scaling, self._wide))
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Elimination
 
@@ -34,6 +35,20 @@ class LayerSizes(NamedTuple):
         pairs, rows = self.t**2 * (self.i + self.m**2 * self.o), self.m**2 * self.i * self.o
         return self.g * (pairs if self.t == 1 or self.rows is not None else min(pairs, rows))
 
+    @property
+    def is_weighed_as_it_is(self):
+        """Whether its columns are weighed, each by itself, without J being formed."""
+        return is_weighed_as_factors(self.t, self.g, self.rows is not None)
+
+    def weighted_kernel_of_two_examples(self):
+        """Return the multiply-adds of what two examples have in J·D⁻¹·Jᵀ, each counted once, not twice."""
+        if self.rows is not None:
+            return self.kernel_of_two_examples()
+        both = (
+            self.i * self.o + self.m**2 * self.o if self.is_weighed_as_it_is else self.m**2 * self.g * self.i * self.o
+        )
+        return 2 * both if self.is_weighed_as_it_is else both
+
     @classmethod
     def of(cls, factor):
         """Return the sizes of a factor; axes that its kind has not count as of size one."""
@@ -58,6 +73,7 @@ class ProblemSizes(NamedTuple):
         elimination: the `Elimination` that there may be, or None.
         is_compiled: whether XLA compiles the graph.
         is_shared: whether other processes have rows as well, beside those counted here.
+        one_scale: whether D is one number for all parameters.
     """
 
     rows: Any
@@ -69,9 +85,10 @@ class ProblemSizes(NamedTuple):
     elimination: Any = None
     is_compiled: bool = False
     is_shared: bool = False
+    one_scale: bool = True
 
     @classmethod
-    def of(cls, linearisation: LinearModel, gram_dtype=None):
+    def of(cls, linearisation: LinearModel, gram_dtype=None, one_scale=True):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         factors = [operator.factors for operator in linearisation.jacobian.operators]
@@ -85,6 +102,7 @@ class ProblemSizes(NamedTuple):
             elimination=Elimination.of(linearisation.jacobian),
             is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
+            one_scale=one_scale,
         )
 
     def with_examples(self, number):
@@ -136,7 +154,13 @@ class ProblemSizes(NamedTuple):
         """Return the multiply-adds of J·Jᵀ, about, where outputs are as many in all blocks."""
         blocks = [block for block in self.layers() if block]
         examples = _sum(block[0].n for block in blocks)
-        return _sum(each.n * examples / 2 * each.kernel_of_two_examples() for block in blocks for each in block)
+        pairs = "kernel_of_two_examples" if self.one_scale else "weighted_kernel_of_two_examples"
+        return _sum(each.n * examples / 2 * getattr(each, pairs)() for block in blocks for each in block)
+
+    def formed_by_kernel(self):
+        """Return how many numbers of J are formed at once on the way to J·Jᵀ: those of the largest such layer."""
+        layers = [each for block in self.layers() for each in block if not (self.one_scale or each.is_weighed_as_it_is)]
+        return _sum(each.n * each.m * each.g * each.i * each.o for each in layers)
 
 
 def _filled(layer, rows):

@@ -103,6 +103,10 @@ class _SharedRows(JacobianRows):
         """Refuse: J·Jᵀ has a row for each residual of all workers, of which this one has its own alone."""
         raise ValueError(_NO_ROWS)
 
+    def weighted_kernel(self, weights):
+        """Refuse, likewise."""
+        raise ValueError(_NO_ROWS)
+
     def to_dense(self):
         """Refuse: the rows of other workers are theirs."""
         raise ValueError(_NO_ROWS)
