@@ -28,11 +28,15 @@ from tfjac.interception import Hook
 from tfjac.interception.intercept import Intercepted
 from tfjac.jacobians.full import MODES
 from tfjac.laplace.likelihoods import LIKELIHOODS
+from tfjac.laplace.posterior import Prediction
+from tfjac.ops import OpsInfo
 from tfjac.optimizers.damping import DAMPINGS
 from tfjac.optimizers.damping.scaling import SCALINGS
 from tfjac.optimizers.fitting import least_squares as module_of_least_squares
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.robust import LOSSES
+from tfjac.optimizers.results.curve_fit_result import Deviations
+from tfjac.optimizers.results.statistics import Statistics
 from tfjac.optimizers.solvers import SOLVERS
 from tfjac.optimizers.solvers.preconditioners import KINDS
 from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS
@@ -42,7 +46,7 @@ MODULES = (
     tfjac, tfjac.optimizers, tfjac.callbacks, tfjac.manifolds, tfjac.handlers, tfjac.rules, estimators, tfjac.testing,
     tfjac.ops,
 )  # fmt: skip
-RETURNED = (GradientPath, Hook, Intercepted, Node, type(tfjac.ops.ops_info()))
+RETURNED = (Deviations, GradientPath, Hook, Intercepted, Node, OpsInfo, Prediction, Statistics)
 """Classes that are not exported, and that users meet all the same."""
 
 SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__len__", "__enter__", "__exit__", "__add__", "__radd__")

@@ -30,13 +30,13 @@ class Deviations:
     scale: np.ndarray
     correlated: bool
 
-    def divide(self, values):
+    def divide(self, values: Array) -> Array:
         """Return values of the shape of the data in units of their deviations, uncorrelated, as a vector."""
         if self.correlated:
             return np.linalg.solve(self.scale, values.ravel())
         return (values / self.scale).ravel()
 
-    def of_each(self, shape):
+    def of_each(self, shape: Sequence[int]) -> Array:
         """Return the standard deviation of each of the data, which are of `shape`."""
         return np.linalg.norm(self.scale, axis=1).reshape(shape) if self.correlated else self.scale
 

@@ -10,8 +10,12 @@ Reference: G. A. F. Seber, C. J. Wild, "Nonlinear Regression", 1989, section 2.1
 """
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from tfjac.types import Array
 
 
 class Statistics:
@@ -34,7 +38,16 @@ class Statistics:
         chi_square: ‖r‖².
     """
 
-    def __init__(self, jacobian, residuals, free, absolute=False, influence=None, precision=None, normals=None):
+    def __init__(
+        self,
+        jacobian: Array,
+        residuals: Array,
+        free: Array,
+        absolute: bool = False,
+        influence: Sequence[Any] | None = None,
+        precision: Array | None = None,
+        normals: Array | None = None,
+    ) -> None:
         self._free, self._absolute = free, absolute
         self._jacobian = np.asarray(jacobian, np.float64)[:, free]
         self._epsilon = np.finfo(jacobian.dtype).eps
@@ -74,19 +87,19 @@ class Statistics:
         return singular > len(self._jacobian) * self._epsilon * singular.max(initial=0)
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """How many combinations of the free parameters the residuals, and the prior, determine."""
         return int(np.count_nonzero(self._above_rounding))
 
     @functools.cached_property
-    def effective_parameters(self):
+    def effective_parameters(self) -> float:
         """γ, the trace of the hat matrix: the rank, an integer, without a prior."""
         if self._precision is None:
             return self.rank
         return float(self._slope * np.sum(np.square(self._jacobian @ self._root)))
 
     @property
-    def determined(self):
+    def determined(self) -> Array:
         """`[p]`, bool: the parameters without a part in any combination that can change without effect."""
         lost = self._decomposition[2][~self._above_rounding]
         determined = np.ones(self._free.size, bool)
@@ -94,7 +107,7 @@ class Statistics:
         return determined
 
     @property
-    def degrees_of_freedom(self):
+    def degrees_of_freedom(self) -> float:
         """Rows less γ: what is left of the residuals for their variance to be estimated from."""
         return self.rows - self.effective_parameters
 
@@ -111,7 +124,7 @@ class Statistics:
         return basis[kept].T / singular[kept] / norms[:, None]
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """s², the variance of a residual: estimated, or one where residuals are in units of their deviations.
 
         Raises:
@@ -134,7 +147,7 @@ class Statistics:
             )
         return float(self._influence[0]) / self.degrees_of_freedom / slope**2
 
-    def covariance(self):
+    def covariance(self) -> Array:
         """Return s²(JᵀJ + Λ)⁻¹ `[p, p]`, by the pseudoinverse; zero for the parameters that are not free.
 
         Raises:
@@ -145,7 +158,7 @@ class Statistics:
         covariance[np.ix_(self._free, self._free)] = variance * self._root @ self._root.T
         return covariance
 
-    def refuse_undetermined(self):
+    def refuse_undetermined(self) -> None:
         """Raise ValueError where a combination of the parameters is not determined."""
         if self.rank < self._decomposition[1].size:
             singular = self._decomposition[1]
@@ -155,7 +168,7 @@ class Statistics:
                 f"Received: a Jacobian whose singular values, columns scaled, go down to {singular[-1]:.3g}"
             )
 
-    def quantile(self, level):
+    def quantile(self, level: float) -> float:
         """Return by how many standard errors a parameter may be off in a fraction `level` of all cases: Student's t."""
         import scipy.stats
 
@@ -163,7 +176,7 @@ class Statistics:
         return scipy.stats.norm.ppf(tail) if self._absolute else scipy.stats.t.ppf(tail, self.degrees_of_freedom)
 
 
-def correlation_of(covariance):
+def correlation_of(covariance: Array) -> Array:
     """Return the correlation matrix `[p, p]` of a covariance; one on the diagonal, zero beside a variance of zero."""
     errors = np.sqrt(np.diag(covariance))
     inverse = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 0)

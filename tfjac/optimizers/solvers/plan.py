@@ -38,7 +38,7 @@ class Plan:
     dtype: str
     solver: str
     reason: str
-    costs: dict
+    costs: dict[str, Cost]
 
     @property
     def memory(self) -> int | None:
