@@ -96,7 +96,7 @@ CASES = [
 def kernel_of(residuals, variables, scales, jit_compile=False):
     @tf.function(jit_compile=jit_compile, autograph=False)
     def kernel():
-        return objective_of_residuals(residuals(), variables).linearise().kernel(tf.constant(scales))
+        return objective_of_residuals(residuals(), variables).linearise().jacobian.kernel(tf.constant(scales))
 
     return kernel(), kernel.get_concrete_function().graph
 
@@ -142,7 +142,7 @@ def test_open_numbers_of_examples():
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float64)] * 2)
     def kernel(x, y):
         problem = objective_of_residuals([model(x), 3 * model(y)[:, 0]], values_of(model))
-        return problem.linearise().kernel(tf.ones([4], tf.float64))
+        return problem.linearise().jacobian.kernel(tf.ones([4], tf.float64))
 
     for n, k in ((9, 11), (1, 4), (5, 0)):
         _, rows = rows_of_jacobian(lambda: [model(X[:n]), 3 * model(X[n : n + k])[:, 0]], values_of(model))  # noqa: B023

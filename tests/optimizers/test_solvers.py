@@ -74,7 +74,7 @@ class Linear:
         @tf.function(jit_compile=jit_compile, autograph=False)
         def run():
             system = solver.prepare(objective_of_loss(self.loss(), [self.a, self.b]).linearise())
-            scale = system.simplify(tf.constant(scaling))
+            scale = tf.constant(scaling)
             solve = system.solver(scale)
             steps = [solve(tf.constant(damping, tf.float64)) for damping in dampings]
             quadratics = [(p, solved, system.quadratic(p)) for p, solved in steps]

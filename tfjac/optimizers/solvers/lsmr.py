@@ -13,17 +13,22 @@ from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config
 
+DELAY = 10
+"""Iterations that the energy of the step is watched over before it counts as settled."""
+
 
 @keras.saving.register_keras_serializable("tfjac")
 class LSMRSolver(Solver):
     """Solves min ‖[J; √(λD + Λ)] p + [r; …]‖ with products J·v and Jᵀ·u alone, by Golub-Kahan bidiagonalisation.
 
     The columns are scaled to length one. Rounding grows with the condition number of J, not with its square as for
-    `"cg"`, and ‖Jᵀs‖, s being what is left of the residuals, falls in each iteration; that is where it ends, as
-    `ConjugateGradientSolver` does with the diagonal as preconditioner.
+    `"cg"`, and ‖Jᵀs‖, s being what is left of the residuals, falls in each iteration. It ends where ‖Jᵀs‖ has fallen
+    to η of what it was, as `ConjugateGradientSolver` does with the diagonal as preconditioner. That says little of the
+    step if the columns are far from orthogonal. So the last ten iterations must also have added no more than η² to
+    −gᵀp, the energy of the step. Its error, measured as the quadratic model does, then is about that of `"cg"`.
 
     Args:
-        tolerance: the largest reduction of ‖Jᵀs‖ that is asked for.
+        tolerance: the largest η; see `ConjugateGradientSolver`.
         max_iterations: at most so many products with J and Jᵀ for each λ.
 
     Cost: one J·v and one Jᵀ·u per iteration; memory a few vectors.
@@ -69,12 +74,19 @@ class _Bidiagonalised(ProductSystem):
     def _lsmr(self, rows, target):
         """Fong & Saunders 2011, table 2, without damping of its own, which is among the rows."""
         state = _start(rows, target)
-        least = forcing_term(self.options.tolerance, tf.square(state.zeta), _square(target)) * tf.abs(state.zeta)
+        limit = forcing_term(self.options.tolerance, tf.square(state.zeta), _square(target))
+        least, pull = limit * tf.abs(state.zeta), rows.adjoint(target)
 
-        def unfinished(state):
-            return (state.count < self.options.max_iterations) & (tf.abs(state.zeta) > least)
+        def unfinished(state, energies):
+            grown = energies[0] - energies[-1] > tf.square(limit) * energies[0]
+            return (state.count < self.options.max_iterations) & ((tf.abs(state.zeta) > least) | grown)
 
-        return while_loop(unfinished, lambda state: (_next(rows, state),), (state,))[0].x
+        def iterate(state, energies):
+            state = _next(rows, state)
+            return state, tf.concat([[tf.tensordot(pull, state.x, 1)], energies[:-1]], axis=0)
+
+        energies = tf.zeros([DELAY + 1], state.zeta.dtype)  # −gᵀp of the last iterates, the latest first
+        return while_loop(unfinished, iterate, (state, energies))[0].x
 
 
 class _Rows(NamedTuple):
