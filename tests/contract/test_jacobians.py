@@ -1,0 +1,49 @@
+"""Every pair of choices that users of Jacobians make works, or is refused by name."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contract.jacobian_cases import working_pairs
+from tests.contract.jacobian_functions import FUNCTIONS, OPTIONS, Setting, expected
+from tests.contract.jacobian_models import subject
+from tests.contract.jacobian_oracle import oracle
+
+TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "mixed_bfloat16": 0.1}
+
+
+def compute(case):
+    """Call the function as the case says, and return a nest of tensors."""
+    model = subject(case.family, case.policy, case.batch)
+    compute = FUNCTIONS[case.function].compute
+
+    def ask(ys, x):
+        return compute(Setting(ys, x, model.variables, OPTIONS[case.option], oracle(case.family)))
+
+    spec = tf.TensorSpec([None if case.batch == "open" else len(model.x), *model.x.shape[1:]], model.x.dtype)
+    x = tf.constant(model.x)
+    if case.execution == "eager":
+        call = tf.function(model.call, input_signature=[spec]) if case.batch == "open" else model.call
+        return ask(lambda: call(x), x)
+    traced = tf.function(lambda x: ask(model.call(x), x), input_signature=[spec], jit_compile=case.execution == "xla")
+    return traced(x)
+
+
+def assert_agrees(case):
+    """Compare with the oracle, where the largest element of a tensor is the measure of its error."""
+    unverified = case.option == "verify" and case.execution == "xla"
+    with pytest.warns(match="verif") if unverified else contextlib.nullcontext():
+        results = tf.nest.flatten(compute(case))
+    wanted = expected(case.function, case.option, oracle, case.family)
+    assert [tuple(result.shape) for result in results] == [np.shape(value) for value in wanted]
+    largest = max(np.abs(value).max() for value in wanted)
+    for result, value in zip(results, wanted):
+        error = np.abs(tf.cast(result, tf.float64).numpy() - value).max()
+        assert error <= TOLERANCE[case.policy] * max(np.abs(value).max(), 1e-3 * largest)
+
+
+@pytest.mark.parametrize("case", working_pairs(), ids=str)
+def test_pairs_work(case):
+    assert_agrees(case)
