@@ -75,11 +75,11 @@ def everything():
 
 
 def examples_of(entry):
-    """One combination under the refusal or mistake, and under no earlier one, for each execution."""
+    """One combination under the refusal or mistake, and under no earlier one, for each function and execution."""
     found = {}
     for case in everything():
         if matches(entry.where, case._asdict()) and (refusal_of(case) or mistake_of(case)) is entry:
-            found.setdefault(case.execution, case)
+            found.setdefault((case.function, case.execution), case)
     return list(found.values())
 
 

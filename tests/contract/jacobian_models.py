@@ -40,6 +40,8 @@ class Nested(keras.Model):
     def __init__(self):
         super().__init__()
         self.first, self.second, self.last = layers.Dense(32, "tanh"), layers.Dense(32, "softplus"), layers.Dense(3)
+        for layer, width in ((self.first, 8), (self.second, 32), (self.last, 32)):
+            layer.build((None, width))
 
     @tf.function
     def inner(self, x):

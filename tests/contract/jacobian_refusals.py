@@ -46,4 +46,18 @@ REFUSALS = [
         'Batch normalisation in training mode: an example has no Jacobian apart from the others. `examples_mix="full"` '
         "gives the full one.",
     ),
+    Refusal(
+        "sparse Jacobians with an open batch, in a `tf.function`",
+        {"function": ("sparse_jacobian",), "batch": ("open",), "execution": ("function", "xla")},
+        ValueError,
+        "needs xs of static shapes",
+        "The pattern and the colours are worked out while tracing, so the number of rows and columns must be known.",
+    ),
+    Refusal(
+        "sparse Jacobians through a loop in a function that was traced with an open batch",
+        {"function": ("sparse_jacobian",), "batch": ("open",), "execution": ("eager",), "family": ("lstm",)},
+        ValueError,
+        "needs shapes that are known while tracing",
+        "The sizes of what the user calls are known outside of the loop, but not inside of it.",
+    ),
 ]

@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.contract.jacobian_cases import working_pairs
+from tests.contract.jacobian_cases import examples_of, working_pairs, working_triples
 from tests.contract.jacobian_functions import FUNCTIONS, OPTIONS, Setting, expected
 from tests.contract.jacobian_models import subject
 from tests.contract.jacobian_oracle import oracle
+from tests.contract.jacobian_refusals import REFUSALS
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "mixed_bfloat16": 0.1}
+NEGLIGIBLE = {"float32": 1e-3, "float64": 1e-3, "mixed_bfloat16": 3e-2}  # a tensor's largest element, by that of all
 
 
 def compute(case):
     """Call the function as the case says, and return a nest of tensors."""
     model = subject(case.family, case.policy, case.batch)
-    compute = FUNCTIONS[case.function].compute
+    compute, truth = FUNCTIONS[case.function].compute, oracle(case.family)
 
     def ask(ys, x):
-        return compute(Setting(ys, x, model.variables, OPTIONS[case.option], oracle(case.family)))
+        return compute(Setting(ys, x, model.variables, OPTIONS[case.option], truth))
 
     spec = tf.TensorSpec([None if case.batch == "open" else len(model.x), *model.x.shape[1:]], model.x.dtype)
     x = tf.constant(model.x)
@@ -41,9 +43,24 @@ def assert_agrees(case):
     largest = max(np.abs(value).max() for value in wanted)
     for result, value in zip(results, wanted):
         error = np.abs(tf.cast(result, tf.float64).numpy() - value).max()
-        assert error <= TOLERANCE[case.policy] * max(np.abs(value).max(), 1e-3 * largest)
+        assert error <= TOLERANCE[case.policy] * max(np.abs(value).max(), NEGLIGIBLE[case.policy] * largest)
 
 
 @pytest.mark.parametrize("case", working_pairs(), ids=str)
 def test_pairs_work(case):
     assert_agrees(case)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", working_triples(), ids=str)
+def test_triples_work(case):
+    assert_agrees(case)
+
+
+@pytest.mark.parametrize(
+    "refusal, case",
+    [pytest.param(refusal, case, id=str(case)) for refusal in REFUSALS for case in examples_of(refusal)],
+)
+def test_what_is_refused_is_refused_by_name(refusal, case):
+    with pytest.raises(refusal.error, match=refusal.words):
+        compute(case)
