@@ -1,13 +1,15 @@
 """The combinations: all pairs of choices that work, each refusal, and each known mistake."""
 
+import functools
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from tests.contract.jacobian_functions import FUNCTIONS, OPTIONS
 from tests.contract.jacobian_models import FAMILIES
-from tests.contract.jacobian_refusals import REFUSALS
+from tests.contract.jacobian_refusals import MISTAKES, REFUSALS
 
 
 class Case(NamedTuple):
@@ -17,6 +19,7 @@ class Case(NamedTuple):
     family: str
     batch: str
     execution: str
+    given: str  # what ys are given as
     policy: str
     option: str
 
@@ -29,24 +32,10 @@ AXES = Case(
     family=list(FAMILIES),
     batch=["open", "static"],
     execution=["eager", "function", "xla"],
+    given=["callable", "tensor"],
     policy=["float32", "float64", "mixed_bfloat16"],
     option=list(OPTIONS),
 )
-
-
-class Mistake(NamedTuple):
-    """Combinations that are known to be wrong, or to crash."""
-
-    where: dict
-    reason: str
-    crashes: bool = False  # the process: never tried in it
-
-
-MISTAKES = [
-    Mistake(
-        {"family": ("loaded",), "execution": ("xla",)}, "XLA on a loaded SavedModel ends the process", crashes=True
-    ),
-]
 
 
 def matches(where, choices):
@@ -54,9 +43,9 @@ def matches(where, choices):
     return all(choices.get(axis) in values for axis, values in where.items())
 
 
-def exists(choices):
-    """Whether the function has the option, as far as both are chosen."""
-    return not {"function", "option"} <= set(choices) or choices["option"] in FUNCTIONS[choices["function"]].options
+def exists(case):
+    """Whether the function has the option, and eager ys are given as a callable."""
+    return case.option in FUNCTIONS[case.function].options and (case.execution, case.given) != ("eager", "tensor")
 
 
 def refusal_of(case):
@@ -69,9 +58,10 @@ def mistake_of(case):
     return next((mistake for mistake in MISTAKES if matches(mistake.where, case._asdict())), None)
 
 
+@functools.cache
 def everything():
     """All combinations that there are."""
-    return [case for case in map(Case._make, itertools.product(*AXES)) if exists(case._asdict())]
+    return [case for case in map(Case._make, itertools.product(*AXES)) if exists(case)]
 
 
 def examples_of(entry):
@@ -94,31 +84,30 @@ def choose(cases, size):
     Each is the one that holds most groups that none before it holds; among equals, most triples. That spreads
     what is free in a case. (allpairspy leaves out pairs where so much is excluded, and fills up with first values.)
     """
-    groups = [_groups(cases, size), _groups(cases, 3)]
-    missing = [np.ones(each.max() + 1, bool) for each in groups]
+    groups = [_groups(cases, each) for each in sorted({size, 3})]
+    missing = [np.zeros(each.max() + 1, np.int32) for each in groups]
+    for each, each_missing in zip(groups, missing):
+        each_missing[each] = 1
     chosen = []
-    while True:
+    while missing[0].any():
         gains = [each_missing[each].sum(1) for each, each_missing in zip(groups, missing)]
-        if not gains[0].any():
-            return chosen
-        best = int(np.argmax(1000 * gains[0] + gains[1]))
+        best = int(np.argmax(1000 * gains[0] + gains[-1]))
         chosen.append(cases[best])
         for each, each_missing in zip(groups, missing):
-            each_missing[each[best]] = False
+            each_missing[each[best]] = 0
+    return chosen
 
 
 def _groups(cases, size):
     """For each case, the numbers of the groups of `size` values that it holds."""
-    numbers = {}
-    return np.array(
-        [
-            [numbers.setdefault((axes, tuple(case[k] for k in axes)), len(numbers)) for axes in _AXES_OF[size]]
-            for case in cases
-        ]
-    )
-
-
-_AXES_OF = {size: list(itertools.combinations(range(len(Case._fields)), size)) for size in (2, 3)}
+    places = [{value: k for k, value in enumerate(values)} for values in AXES]
+    codes = np.array([[place[value] for place, value in zip(places, case)] for case in cases])
+    numbers, first = [], 0
+    for axes in itertools.combinations(range(len(AXES)), size):
+        sizes = [len(AXES[k]) for k in axes]
+        numbers.append(first + np.ravel_multi_index(codes[:, axes].T, sizes))
+        first += math.prod(sizes)
+    return np.stack(numbers, 1)
 
 
 def working_pairs():

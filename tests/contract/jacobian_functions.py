@@ -183,3 +183,16 @@ def expected(name, option, oracle_of, family):
     takes_options = function.expected.__code__.co_argcount == 2
     oracle = oracle_of(family)
     return tf.nest.flatten(function.expected(oracle, OPTIONS[option]) if takes_options else function.expected(oracle))
+
+
+def options_in_words():
+    """For the name of each function, the options it has, as the page has them."""
+    given = {
+        name: [
+            f"`{key}={value!r}`".replace("'", '"')
+            for option in function.options
+            for key, value in OPTIONS[option].items()
+        ]
+        for name, function in FUNCTIONS.items()
+    }
+    return {name: ", ".join(options) or "none" for name, options in given.items()}

@@ -1,6 +1,6 @@
 """Combinations of Jacobians that are refused, with the words of the error and the reason: the one table of them.
 
-`python -m tests.contract.jacobian_refusals` prints docs/combinations_of_jacobians.md.
+`python -m tests.contract.jacobian_refusals > docs/combinations_of_jacobians.md` writes the page with it.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,14 @@ PER_EXAMPLE = (
 OF_INPUTS = ("batch_jacobian", "sparse_jacobian")
 
 
+class Mistake(NamedTuple):
+    """Combinations that are known to be wrong, or to crash."""
+
+    where: dict  # axis -> values, all of which must fit
+    reason: str
+    crashes: bool = False  # the process: never tried in it
+
+
 class Refusal(NamedTuple):
     """Combinations that raise an error, by name."""
 
@@ -35,16 +43,16 @@ REFUSALS = [
         "integer inputs",
         {"function": OF_INPUTS, "family": ("attention",)},
         TypeError,
-        "floating",
+        "xs must be of a floating-point dtype",
         "Words are numbers of rows in a table: nothing can be differentiated with respect to them.",
     ),
     Refusal(
         "examples that mix",
         {"function": PER_EXAMPLE, "family": ("mixing",), "option": ("default", "chunk", "budget", "verify", "norms")},
         tfjac.ExamplesMix,
-        "depend on one another",
+        "examples mix at op",
         'Batch normalisation in training mode: an example has no Jacobian apart from the others. `examples_mix="full"` '
-        "gives the full one.",
+        "gives the full one, where a function has it.",
     ),
     Refusal(
         "sparse Jacobians with an open batch, in a `tf.function`",
@@ -61,3 +69,66 @@ REFUSALS = [
         "The sizes of what the user calls are known outside of the loop, but not inside of it.",
     ),
 ]
+
+MISTAKES = [
+    Mistake(
+        {"family": ("loaded",), "execution": ("xla",)},
+        "XLA on a loaded SavedModel ends the process, where plain gradients do not.",
+        crashes=True,
+    ),
+]
+
+_PAGE = """# Combinations of Jacobians
+
+Which choices work together. Functions that take Jacobians were tried with models (dense, convolutions with strides and
+groups, LSTM, attention with embeddings, normalisation, tied weights, functions inside functions, loaded SavedModels),
+batch sizes that are known while tracing and batch sizes that are left open, eagerly, in a `tf.function` and under XLA,
+in float32, float64 and mixed_bfloat16, with each option that a function has.
+Every pair of such choices gives what one gradient per row gives in float64, is refused with an error that is in
+the table below, or is a known mistake that is listed at the
+end. `tests/contract/test_jacobians.py` holds that.
+
+## Options
+
+| function | options |
+| --- | --- |
+{options}
+
+Under XLA `verify=True` gives the result and warns that it was not verified.
+
+## Refusals
+
+| what | where | error | why |
+| --- | --- | --- | --- |
+{refusals}
+
+## Known mistakes
+
+{mistakes}
+"""
+
+
+def page(options):
+    """Return docs/combinations_of_jacobians.md.
+
+    Args:
+        options: for the name of each function, the options it has, as text.
+    """
+    rows = [f"| `{name.partition(':')[0]}`{name.partition(':')[2]} | {text} |" for name, text in options.items()]
+    refusals = [
+        f"| {each.what} | {_functions(each)} | `{each.error.__name__}`: “… {each.words} …” | {each.reason} |"
+        for each in REFUSALS
+    ]
+    mistakes = [f"- {mistake.reason}" for mistake in MISTAKES] or ["None."]
+    return _PAGE.format(options="\n".join(rows), refusals="\n".join(refusals), mistakes="\n".join(mistakes))
+
+
+def _functions(refusal):
+    """The public functions that refuse, each named once."""
+    return ", ".join(dict.fromkeys(f"`{name.partition(':')[0]}`" for name in refusal.where["function"]))
+
+
+if __name__ == "__main__":
+    from tests.contract.jacobian_functions import options_in_words
+
+    print(page(options_in_words()), end="")

@@ -1,19 +1,31 @@
 """Every pair of choices that users of Jacobians make works, or is refused by name."""
 
 import contextlib
+import pathlib
+import warnings
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import processes
 from tests.contract.jacobian_cases import examples_of, working_pairs, working_triples
-from tests.contract.jacobian_functions import FUNCTIONS, OPTIONS, Setting, expected
+from tests.contract.jacobian_functions import FUNCTIONS, OPTIONS, Setting, expected, options_in_words
 from tests.contract.jacobian_models import subject
 from tests.contract.jacobian_oracle import oracle
-from tests.contract.jacobian_refusals import REFUSALS
+from tests.contract.jacobian_refusals import MISTAKES, REFUSALS, page
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "mixed_bfloat16": 0.1}
 NEGLIGIBLE = {"float32": 1e-3, "float64": 1e-3, "mixed_bfloat16": 3e-2}  # a tensor's largest element, by that of all
+
+
+def known_mistakes():
+    """Cases that fail today, and must be taken off the table on the day that they do not."""
+    for mistake in MISTAKES:
+        marks = [pytest.mark.xfail(strict=True, reason=mistake.reason)]
+        marks += [pytest.mark.nightly] if mistake.crashes else []  # a process of its own takes long
+        for case in examples_of(mistake)[:3]:
+            yield pytest.param(case, mistake.crashes, marks=marks, id=str(case))
 
 
 def compute(case):
@@ -29,14 +41,29 @@ def compute(case):
     if case.execution == "eager":
         call = tf.function(model.call, input_signature=[spec]) if case.batch == "open" else model.call
         return ask(lambda: call(x), x)
-    traced = tf.function(lambda x: ask(model.call(x), x), input_signature=[spec], jit_compile=case.execution == "xla")
+
+    @tf.function(input_signature=[spec], jit_compile=case.execution == "xla")
+    def traced(x):
+        return ask(model.call(x) if case.given == "tensor" else lambda: model.call(x), x)
+
     return traced(x)
+
+
+@contextlib.contextmanager
+def warned_if_unverified(case):
+    """XLA drops what verifies a result, which a warning says; elsewhere nothing goes unverified."""
+    if case.option == "verify" and case.execution == "xla":
+        with pytest.warns(match="verif"):
+            yield
+    else:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*verif")
+            yield
 
 
 def assert_agrees(case):
     """Compare with the oracle, where the largest element of a tensor is the measure of its error."""
-    unverified = case.option == "verify" and case.execution == "xla"
-    with pytest.warns(match="verif") if unverified else contextlib.nullcontext():
+    with warned_if_unverified(case):
         results = tf.nest.flatten(compute(case))
     wanted = expected(case.function, case.option, oracle, case.family)
     assert [tuple(result.shape) for result in results] == [np.shape(value) for value in wanted]
@@ -64,3 +91,18 @@ def test_triples_work(case):
 def test_what_is_refused_is_refused_by_name(refusal, case):
     with pytest.raises(refusal.error, match=refusal.words):
         compute(case)
+
+
+@pytest.mark.parametrize("case, crashes", known_mistakes())
+def test_known_mistakes(case, crashes):
+    if crashes:
+        imports = "from tests.contract import jacobian_cases, test_jacobians"
+        processes.run(f"{imports}\ntest_jacobians.assert_agrees(jacobian_cases.Case(*{tuple(case)}))")
+    else:
+        assert_agrees(case)
+
+
+def test_the_page_has_the_table():
+    """After a change: python -m tests.contract.jacobian_refusals > docs/combinations_of_jacobians.md."""
+    path = pathlib.Path(__file__).parents[2] / "docs" / "combinations_of_jacobians.md"
+    assert path.read_text() == page(options_in_words())
