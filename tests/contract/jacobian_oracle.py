@@ -54,6 +54,7 @@ class Oracle:
         if with_inputs and not self.mixes:
             self.of_inputs = self.of_inputs[:, :, 0]
         self.jacobians = stacked
+        assert all(np.any(j) for j in stacked), "a weight without a gradient would test nothing"
 
     def dense(self):
         """J `[n·m, p]`."""

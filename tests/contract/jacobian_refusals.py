@@ -83,10 +83,9 @@ _PAGE = """# Combinations of Jacobians
 Which choices work together. Functions that take Jacobians were tried with models (dense, convolutions with strides and
 groups, LSTM, attention with embeddings, normalisation, tied weights, functions inside functions, loaded SavedModels),
 batch sizes that are known while tracing and batch sizes that are left open, eagerly, in a `tf.function` and under XLA,
-in float32, float64 and mixed_bfloat16, with each option that a function has.
-Every pair of such choices gives what one gradient per row gives in float64, is refused with an error that is in
-the table below, or is a known mistake that is listed at the
-end. `tests/contract/test_jacobians.py` holds that.
+in float32, float64 and mixed_bfloat16, with each option that a function has. Every pair of such choices gives what one
+gradient per row gives in float64, or is refused with an error that is in the table below. What does neither is listed
+at the end. `tests/contract/test_jacobians.py` holds that.
 
 ## Options
 
