@@ -93,7 +93,7 @@ def test_what_is_refused_is_refused_by_name(refusal, case):
         compute(case)
 
 
-@pytest.mark.parametrize("case, crashes", known_mistakes())
+@pytest.mark.parametrize("case, crashes", list(known_mistakes()))
 def test_known_mistakes(case, crashes):
     if crashes:
         imports = "from tests.contract import jacobian_cases, test_jacobians"
