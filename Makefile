@@ -20,7 +20,7 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 	$(RUN) examples/01_regression.py
 
 check: lint  ## a verdict in two minutes: lint, types, and the fast core of the tests
-	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core $(CORE_FILES)
+	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
 
 test: lint  ## lint, types, and the whole test suite
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=50

@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from tests.core import is_core
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1") if not os.environ.get("TFJAC_TEST_GPU") else None
@@ -23,6 +25,13 @@ def pytest_configure(config):
     """Import TensorFlow where tests run: not in the process that only hands them to others."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("tests.fixtures")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark those of the core, for `make check`."""
+    for item in items:
+        if is_core(item.path, getattr(item, "originalname", item.name)):
+            item.add_marker(pytest.mark.core)
 
 
 def pytest_collection_finish():
