@@ -95,7 +95,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     position = objective.position(values)
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
-    solve = system.solver(point.scaling)
+    solve = _in_free(system.solver(point.scaling), model)
     bend = _bend(method.acceleration, objective, solve, point.scaling)
 
     def attempt(last):
@@ -131,6 +131,16 @@ def _system(solver: Solver, model: LinearModel, method: Method, equality) -> Sys
     if equality is None or not equality.normals.shape[0]:
         return prepared(solver, model, method.gram_dtype)
     return PlaneSystem(solver, model, equality.normals, method.gram_dtype)
+
+
+def _in_free(solve, model: LinearModel):
+    """Return `solve` with exact zeros for parameters that are held: rounding would take them off their bounds."""
+
+    def solve_in_free(damping, residual=None):
+        step, solved = solve(damping, residual)
+        return model.only_free(step), solved
+
+    return solve_in_free
 
 
 def _move(objective: Objective, values, position, candidate, system, bend, restrictions):

@@ -1,6 +1,7 @@
 """Cholesky's factorisation of the normal equations: the solver for more residuals than parameters."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
@@ -8,6 +9,9 @@ from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System
 from tfjac.optimizers.solvers.effective_parameters import of_gram
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+
+ROUNDINGS = 128
+"""Rounding errors of its largest element that stand in JᵀJ where it should be zero."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -30,7 +34,17 @@ class CholeskySolver(Solver):
         """Form JᵀJ and g."""
         gram, gradient = linearisation.gram_and_gradient()
         prior = linearisation.prior
-        return NormalSystem(gram, gradient, None if prior.is_zero else prior.precision, linearisation.jacobian.adjoint)
+        precision = None if prior.is_zero else prior.precision
+        few = _has_fewer_rows(linearisation) if prior.is_zero else False
+        return NormalSystem(gram, gradient, precision, linearisation.jacobian.adjoint, few)
+
+
+def _has_fewer_rows(linearisation: LinearModel):
+    """Return whether there are fewer residuals than parameters: a bool, or a scalar tensor."""
+    rows = linearisation.static_num_rows
+    return (
+        linearisation.num_rows < linearisation.num_parameters if rows is None else rows < linearisation.num_parameters
+    )
 
 
 class NormalSystem(System):
@@ -40,19 +54,32 @@ class NormalSystem(System):
         gram, gradient: JᵀJ and g.
         precision: `[p]`, Λ; None for zeros.
         adjoint: function from u `[rows]` to Jᵀu, for other right-hand sides than g; None where there will be none.
+        is_singular: whether JᵀJ is known to be: what stands where it should be zero is rounding, which next to no λ
+            would be solved for. λ is no less than that then.
     """
 
-    def __init__(self, gram, gradient, precision=None, adjoint=None):
+    def __init__(self, gram, gradient, precision=None, adjoint=None, is_singular=False):
+        self._is_singular = is_singular
         self.gradient, self.diagonal, self.adjoint = gradient, tf.linalg.diag_part(gram), adjoint
         self.precision = tf.zeros_like(gradient) if precision is None else precision
         self.matrix = gram if precision is None else tf.linalg.set_diag(gram, self.diagonal + precision)
 
     def solver(self, scaling):
+        least = self._least(scaling)
+
         def solve(damping, residual=None):
             gradient = self.gradient if residual is None else self.adjoint(residual)
+            damping = damping if least is None else tf.maximum(damping, least)
             return damped_solve(self.matrix, -gradient, scaling, damping)
 
         return solve
+
+    def _least(self, scaling):
+        """Return the least λ, a scalar, or None for any."""
+        if self._is_singular is False:
+            return None
+        rounding = ROUNDINGS * np.finfo(scaling.dtype.as_numpy_dtype).eps * tf.reduce_max(self.diagonal / scaling)
+        return tf.where(self._is_singular, rounding, tf.zeros_like(rounding))
 
     def effective_parameters(self):
         return of_gram(self.matrix, self.precision)
