@@ -107,7 +107,10 @@ def _of_many(case):
     start = _rounded(fits.start, case.dtype)
     options, lower, upper, fixed = {}, np.full(start.shape, -np.inf), np.full(start.shape, np.inf), start < -np.inf
     if case.condition == "bounds":
-        lower, upper = _rounded(start - 0.2, case.dtype), _rounded(start + random.uniform(0, 0.2, start.shape), case.dtype)
+        lower, upper = (
+            _rounded(start - 0.2, case.dtype),
+            _rounded(start + random.uniform(0, 0.2, start.shape), case.dtype),
+        )
         options["bounds"] = lower, upper
     if case.condition == "fixed":
         fixed = random.uniform(size=start.shape) < 0.3

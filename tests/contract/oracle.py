@@ -77,8 +77,10 @@ class Terms(NamedTuple):
                 scale *= np.maximum(np.abs(error) / SCALE, 1) ** -0.5
             residual, factor = scale * error, scale[:, :, None] * np.eye(m)
         by_output = self.problem.jacobian(position).reshape(n, m, -1)
-        jacobian = np.einsum("nkm,nmp->nkp", factor, by_output) if self.loss == "convex" else (
-            factor.sum(axis=2)[:, :, None] * by_output
+        jacobian = (
+            np.einsum("nkm,nmp->nkp", factor, by_output)
+            if self.loss == "convex"
+            else (factor.sum(axis=2)[:, :, None] * by_output)
         )
         return jacobian.reshape(n * m, -1), residual.ravel(), factor
 
@@ -303,6 +305,8 @@ def minimise(terms, where, position, options):
     previous, fresh = None, True
     for _ in range(options.steps):
         model = Model(terms, where, position)
+        if not model.gradient.any():
+            break
         columns = model.diagonal + model.precision * model.free
         data = columns if terms.prior_is_data else model.diagonal
         before = np.zeros_like(data) if previous is None else previous

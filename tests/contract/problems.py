@@ -136,7 +136,10 @@ class Tables(Problem):
         by_point = slope[:, :, None] * (np.eye(3) + cross_matrix(cameras))
         by_camera = slope[:, :, None] * -cross_matrix(points)
         return np.concatenate(
-            [scattered(by, index, len(table)) for by, index, table in zip((by_point, by_camera), self.inputs, self.start)],
+            [
+                scattered(by, index, len(table))
+                for by, index, table in zip((by_point, by_camera), self.inputs, self.start)
+            ],
             axis=1,
         )
 

@@ -116,9 +116,7 @@ def _many_fits(case, conditions):
     options = {**method_of(case), **_LOSSES[case.loss], **conditions.of_least_squares}
 
     def minimise(measured):
-        return tfjac.least_squares(
-            fits.residuals, b, STEPS, 0.0, 0.0, 0.0, args=(measured,), batch_dims=1, **options
-        )
+        return tfjac.least_squares(fits.residuals, b, STEPS, 0.0, 0.0, 0.0, args=(measured,), batch_dims=1, **options)
 
     if case.batch == "open":
         specs = [tf.TensorSpec([None, measured.shape[1]], dtype)]
@@ -147,7 +145,8 @@ def _fitted(case, conditions):
     given = problem(case.problem)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if case.execution == "replicas" else None
     of_execution = {"steps_per_batch": {"steps_per_batch": STEPS}, "gram_batches": {"gram_batches": PARTS}}
-    optimizer = {**method_of(case), **of_execution.get(case.execution, {}), **conditions.of_optimizer}
+    options = {**method_of(case), **of_execution.get(case.execution, {}), **conditions.of_optimizer}
+    optimizer = tfjac.LevenbergMarquardt(**options)  # refused here, if it is at all, before there is a model
     losses = {
         "squares": "mse",
         "convex": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -155,7 +154,7 @@ def _fitted(case, conditions):
     }
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = given.model(case.dtype, **conditions.of_model())
-        model.compile(tfjac.LevenbergMarquardt(**optimizer), losses[case.loss])
+        model.compile(optimizer, losses[case.loss])
     target = given.labels if case.loss == "convex" else given.targets.astype(case.dtype)
     x, n = given.keras_inputs(), len(target)
     x = x if x.dtype == np.int32 else x.astype(case.dtype)
