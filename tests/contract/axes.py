@@ -50,6 +50,11 @@ def _listed(values):
 
 
 def is_meaningful(case):
-    """Return whether there is such a thing at all: manifolds go with their problem, as do many fits."""
+    """Return whether there is such a thing at all: manifolds go with their problem, as do many fits.
+
+    Nobody has a sparse factorisation of thousands of weights that every example reads: it takes a minute.
+    """
+    if case.has(problem="wide", solver="sparse"):
+        return False
     on_manifold, many = case.problem == "rotations", case.problem == "many"
     return on_manifold == (case.condition == "manifold") and many == (case.execution == "many_fits")

@@ -1,9 +1,37 @@
 """Combinations that do not do what they should: each is expected to fail, strictly, until it is mended."""
 
+from tests.contract.axes import AXES
+
+
+def _without(axis, *values):
+    return tuple(value for value in AXES[axis] if value not in values)
+
+
 FINDINGS = [
     (
-        {"solver": "kernel", "scaling": ("marquardt", "more"), "condition": ("none", "fixed", "prior", "manifold")},
+        {"solver": "kernel", "scaling": ("marquardt", "more"), "condition": _without("condition", "equality")},
         "solver='kernel' averages D over each variable, and takes other steps than 'cholesky'",
+    ),
+    (
+        {"solver": "svd", "condition": "bounds"},
+        "parameters that are held at a bound move by rounding, and are not held any more in the next step",
+    ),
+    (
+        {"problem": "wide", "solver": "qr", "condition": "bounds"},
+        "parameters that are held at a bound move by rounding, and are not held any more in the next step",
+    ),
+    (
+        {
+            "problem": "wide",
+            "damping": "trust_region",
+            "solver": ("cholesky", "cg", "lsmr"),
+            "condition": _without("condition", "prior"),
+        },
+        "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
+    ),
+    (
+        {"problem": "wide", "damping": "trust_region", "execution": "gram_batches", "condition": ("none", "fixed")},
+        "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
 ]
 """Pairs of values of axes and what is wrong."""

@@ -121,13 +121,16 @@ class Where(NamedTuple):
     def is_box(self):
         return np.any(np.isfinite(self.lower)) or np.any(np.isfinite(self.upper))
 
+    def contains(self, position):
+        return np.all((position >= self.lower) & (position <= self.upper))
+
     def project(self, position):
         """Return the nearest point that fulfils the equations."""
         gap = self.normals @ position - self.target
         return position - self.normals.T @ np.linalg.solve(self.normals @ self.normals.T, gap)
 
     def shortened(self, position, step, reduction):
-        """Return the step that bounds leave, and the reduction that the model predicts of it."""
+        """Return where bounds let a step lead, exactly, and the reduction that the model predicts of it."""
         full = np.clip(position + step, self.lower, self.upper)
         bound = np.where(step > 0, self.upper, self.lower)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -135,7 +138,7 @@ class Where(NamedTuple):
         first = min(room.min(), 1)
         short = np.clip(np.where(room <= first, bound, position + first * step), self.lower, self.upper)
         gains = reduction(full - position), reduction(short - position)
-        return (full if gains[0] >= gains[1] else short) - position, max(gains)
+        return full if gains[0] >= gains[1] else short, max(gains)
 
 
 class Model:
@@ -346,13 +349,13 @@ def _attempt(terms, where, position, cost, model, scaling, curvature, damping, o
         bend = model.solve(value, scaling, terms.second_derivative(position, step, model.factor)) / 2
         if 2 * np.sqrt(np.sum(scaling * bend**2)) > 0.75 * length:
             bend = np.zeros_like(step)
-    moved = step + bend
+    end = terms.problem.plus(position, step + bend)
     if where.is_box:
-        curved, ends = moved, (position + step, position + moved)
-        inside = all(np.all((end >= where.lower) & (end <= where.upper)) for end in ends)
-        step, predicted = where.shortened(position, step, model.reduction)
-        moved = curved if inside and options.accelerated else step
-    end = terms.problem.plus(position, moved)
+        straight, curved = position + step, end
+        end, predicted = where.shortened(position, step, model.reduction)
+        step = end - position
+        if options.accelerated and where.contains(straight) and where.contains(curved):
+            end = curved
     if where.normals is not None:
         end = where.project(end)
     after = terms.cost(end)

@@ -1,4 +1,4 @@
-"""The cases of the suite: for every problem, each pair of values of two other axes at least once, unless it is refused."""
+"""The cases of the suite: for every problem, each pair of values at least once, unless it is refused."""
 
 import functools
 import itertools
@@ -61,4 +61,6 @@ def _works_with_any(problem, family, axis, value):
 def _may_work(problem, values):
     """Return whether nothing refuses the values of the first axes, given in their order."""
     known = {"problem": problem, **dict(zip(_ORDER, values))}
+    if problem == "wide" and known.get("solver") == "sparse":
+        return False
     return not any(all(known.get(axis) in these for axis, these in refusal.when.items()) for refusal in REFUSALS)

@@ -1,7 +1,7 @@
-"""Problems of the contract suite, twice: in TensorFlow and Keras for tfjac, in NumPy with J in closed form for the oracle.
+"""Problems of the suite, twice: in TensorFlow and Keras for tfjac, in NumPy with J in closed form for the oracle.
 
-Every problem has three outputs z `[n, 3]` for each example and targets for them. Parameters are a list of arrays; in the
-oracle they are one vector, in the order of the list. Sizes: `wide` has more parameters than residuals, `tall` fewer;
+Every problem has three outputs z `[n, 3]` for each example, and targets. Parameters are a list of arrays; in the oracle
+they are one vector, in the order of the list. Sizes: `wide` has more parameters than residuals, `tall` fewer;
 `tables` reads rows of two tables by index, as bundle adjustment does; `rotations` has a table of quaternions.
 """
 

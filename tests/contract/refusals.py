@@ -182,16 +182,16 @@ _NAMES = {
 
 _PAGE = """# What goes together
 
-Every solver, damping, scaling, loss and condition goes with every way to run, but for what stands here. Each of these is
-refused by an error in the words below; nothing is refused in silence, and nothing falls back to something else that is
-not exact. `tests/contract` runs all pairs of options against a step in NumPy, and holds this page and the errors together.
+Every solver, damping, scaling, loss and condition goes with every way to run, but for what stands here. Each of these
+is refused by an error in the words below. `tests/contract` compares all pairs of options with steps in NumPy, and holds
+this page and the errors together.
 
-| this | with this | | the error says |
+| this | with this | why, and what to do | the error says |
 | --- | --- | --- | --- |
 {rows}
 
-Two conditions at once: `bounds` and `equality` do not go together; points on a manifold have no bounds, prior or equality;
-`solver="kernel"` needs a prior that is the same for all elements of a variable. The errors say so.
+Two conditions at once: `bounds` and `equality` do not go together. Points on a manifold have no bounds, prior or
+equality. `solver="kernel"` needs a prior that is the same for all elements of a variable. The errors say so.
 """
 
 
@@ -202,7 +202,7 @@ def page():
 
 def _row(refusal):
     sides = [_named(axis, values) for axis, values in refusal.when.items()]
-    return f"| {' | '.join(sides)} | {refusal.reason} | {refusal.words} |"
+    return f"| {' | '.join(sides)} | {refusal.reason} | “… {refusal.words} …” |"
 
 
 def _named(axis, values):

@@ -25,7 +25,7 @@ class Replicas:
     def run(self, case):
         """Return what a case `Found`; what it raised is raised here."""
         if self._process is None:
-            self._log = tempfile.TemporaryFile()
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.contract.replicas"], cwd=ROOT, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
