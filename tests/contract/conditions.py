@@ -8,7 +8,7 @@ import numpy as np
 from tests.contract.axes import IN_FIT
 from tests.contract.oracle import Options, Terms, Where, minimise
 from tests.contract.problems import problem
-from tests.contract.running import STEPS
+from tests.contract.running import STEPS, WINDOWS
 
 L2 = 1e-3
 
@@ -136,15 +136,15 @@ def _of_many(case):
 def expected(case):
     """Return the `Run` of the oracle, a list of them for many fits; the same for all solvers, batches and dtypes."""
     in_fit = case.execution in IN_FIT
-    attempts = 1 if case.execution == "gram_batches" else 5 if in_fit else 30
-    key = case._replace(solver="", batch="", execution="fit" if in_fit else "eager")
-    return _expected(key, attempts) if case.problem != "many" else _expected(key._replace(execution="many_fits"), 30)
+    limits = (WINDOWS, 1) if case.execution == "gram_batches" else (STEPS, 5 if in_fit else 30)
+    execution = "fit" if in_fit else "many_fits" if case.problem == "many" else "eager"
+    return _expected(case._replace(solver="", batch="", execution=execution), *limits)
 
 
 @functools.cache
-def _expected(case, max_attempts):
+def _expected(case, steps, max_attempts):
     conditions = conditions_of(case)
-    options = Options(case.damping, case.scaling, case.acceleration == "geodesic", STEPS, max_attempts)
+    options = Options(case.damping, case.scaling, case.acceleration == "geodesic", steps, max_attempts)
     if case.problem != "many":
         return minimise(conditions.terms, conditions.where, conditions.start, options)
     pairs = ((conditions.terms(k), conditions.where(k), start) for k, start in enumerate(conditions.start))

@@ -13,6 +13,16 @@ FINDINGS = [
         "solver='kernel' averages D over each variable, and takes other steps than 'cholesky'",
     ),
     (
+        {
+            "problem": "wide",
+            "solver": "auto",
+            "scaling": ("marquardt", "more"),
+            "condition": _without("condition", "equality"),
+            "execution": _without("execution", "gram_batches"),
+        },
+        "solver='auto' takes 'kernel' here, which averages D over each variable",
+    ),
+    (
         {"solver": "svd", "condition": "bounds"},
         "parameters that are held at a bound move by rounding, and are not held any more in the next step",
     ),

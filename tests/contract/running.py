@@ -15,6 +15,9 @@ from tests.contract.problems import problem
 STEPS = 2
 """In each case; resumed ones go on from the first."""
 
+WINDOWS = 5
+"""Of `gram_batches`, each of which is one attempt; one more comes before, which linearises."""
+
 
 class Found(NamedTuple):
     """What a run came to.
@@ -160,7 +163,7 @@ def _fitted(case, conditions):
     x = x if x.dtype == np.int32 else x.astype(case.dtype)
     size, epochs = n, STEPS
     if case.execution == "gram_batches":
-        size, epochs = n // PARTS, STEPS + 1
+        size, epochs = n // PARTS, WINDOWS + 1
     if case.execution == "steps_per_batch":
         epochs = 1
     if case.batch == "static":
