@@ -10,7 +10,8 @@ from tests.contract.oracle import Options, Terms, Where, minimise
 from tests.contract.problems import problem
 from tests.contract.running import STEPS, WINDOWS
 
-L2 = 1e-3
+L2 = 2.0**-10
+"""Of regularisers: a number that Keras can keep in float32."""
 
 
 class Conditions(NamedTuple):

@@ -24,6 +24,27 @@ def cases():
     return tuple(dict.fromkeys(made))
 
 
+@functools.cache
+def by_day():
+    """Return the set of cases that are run every time: each pair of values once, where none takes long.
+
+    The others, by which each pair is there for every problem, are for the night.
+    """
+    rest = {case: set(pairs_of(case)) for case in cases() if not is_long(case)}
+    missing, chosen = set().union(*rest.values()), set()
+    while missing:
+        case = max(rest, key=lambda case: len(rest[case] & missing))
+        missing -= rest.pop(case)
+        chosen.add(case)
+    return chosen
+
+
+def is_long(case):
+    """Return whether a case takes seconds: XLA compiles for as long, and `wide` is factored for as long."""
+    searching = case.has(damping="trust_region") and not case.has(solver=("auto", "kernel", "svd"))
+    return case.execution == "xla" or (case.has(problem="wide") and (searching or case.solver == "qr"))
+
+
 def _with(pair):
     """Return a case with a pair of values that the rows, which are filled from the left, have missed."""
     named = dict(pair)

@@ -6,7 +6,7 @@ import pytest
 from tests.contract.axes import IN_FIT, Case
 from tests.contract.conditions import conditions_of, expected
 from tests.contract.findings import reason_of
-from tests.contract.pairs import cases
+from tests.contract.pairs import by_day, cases
 from tests.contract.problems import problem
 from tests.contract.refusals import pairs_of, possible_pairs
 from tests.contract.running import run
@@ -17,15 +17,8 @@ central differences along the step leave, what solvers leave that iterate to 1e-
 condition."""
 
 
-def _is_long(case):
-    """Return whether a case is for the night: XLA compiles for seconds, and `wide` is factored for seconds."""
-    searching = case.has(damping="trust_region") and not case.has(solver=("auto", "kernel", "svd"))
-    heavy = case.has(problem="wide") and (searching or case.solver == "qr")
-    return case.execution == "xla" or heavy
-
-
 def _marked(case):
-    marks = [pytest.mark.nightly] if _is_long(case) else []
+    marks = [] if case in by_day() else [pytest.mark.nightly]
     reason = reason_of(case)
     if reason:
         marks.append(pytest.mark.xfail(strict=True, reason=reason))
