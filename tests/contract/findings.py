@@ -43,6 +43,10 @@ FINDINGS = [
         {"problem": "wide", "damping": "trust_region", "execution": "gram_batches", "condition": ("none", "fixed")},
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
+    (
+        {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex"},
+        "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
+    ),
 ]
 """Pairs of values of axes and what is wrong."""
 

@@ -21,7 +21,8 @@ def _marked(case):
     marks = [] if case in by_day() else [pytest.mark.nightly]
     reason = reason_of(case)
     if reason:
-        marks.append(pytest.mark.xfail(strict=True, reason=reason))
+        # What is wrong by less than rounding makes of it in float32 shows in float64 alone.
+        marks.append(pytest.mark.xfail(strict=case.dtype == "float64", reason=reason))
     return pytest.param(case, id=str(case), marks=marks)
 
 
