@@ -1,0 +1,34 @@
+"""Combinations that do not do what they should: each is expected to fail, strictly, until it is mended."""
+
+from tests.contract.axes import AXES
+
+
+def _without(axis, *values):
+    return tuple(value for value in AXES[axis] if value not in values)
+
+
+FINDINGS = [
+    (
+        {
+            "problem": "wide",
+            "damping": "trust_region",
+            "solver": ("cholesky", "cg", "lsmr"),
+            "condition": _without("condition", "prior"),
+        },
+        "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
+    ),
+    (
+        {"problem": "wide", "damping": "trust_region", "execution": "gram_batches", "condition": ("none", "fixed")},
+        "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
+    ),
+    (
+        {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex"},
+        "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
+    ),
+]
+"""Pairs of values of axes and what is wrong."""
+
+
+def reason_of(case):
+    """Return why a case is expected to fail; None where it is not."""
+    return next((reason for values, reason in FINDINGS if case.has(**values)), None)
