@@ -3,6 +3,7 @@
 import abc
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
@@ -62,6 +63,21 @@ def finite_or_zeros(step, solved=True):
     """Return a step and whether it was solved for and is finite; where it was not, the step is zeros."""
     solved = tf.reduce_all(tf.math.is_finite(step)) & solved
     return zeros_unless(solved, step), solved
+
+
+ROUNDINGS = 128
+"""Rounding errors of the largest element that stand in JᵀJ, or J·Jᵀ, where it should be zero."""
+
+
+def least_damping(diagonal, is_singular):
+    """Return the least λ, a scalar, by which what is rounding in a singular matrix is not solved for; else zero.
+
+    Args:
+        diagonal: of the matrix that λ is added to.
+        is_singular: bool, or a scalar tensor.
+    """
+    least = ROUNDINGS * np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
+    return tf.where(is_singular, least, tf.zeros_like(least))
 
 
 def zeros_unless(solved, step):

@@ -1,17 +1,13 @@
 """Cholesky's factorisation of the normal equations: the solver for more residuals than parameters."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solver, System
+from tfjac.optimizers.solvers.base import Cost, Solver, System, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_gram
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
-
-ROUNDINGS = 128
-"""Rounding errors of its largest element that stand in JᵀJ where it should be zero."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -78,8 +74,7 @@ class NormalSystem(System):
         """Return the least λ, a scalar, or None for any."""
         if self._is_singular is False:
             return None
-        rounding = ROUNDINGS * np.finfo(scaling.dtype.as_numpy_dtype).eps * tf.reduce_max(self.diagonal / scaling)
-        return tf.where(self._is_singular, rounding, tf.zeros_like(rounding))
+        return least_damping(self.diagonal / scaling, self._is_singular)
 
     def effective_parameters(self):
         return of_gram(self.matrix, self.precision)

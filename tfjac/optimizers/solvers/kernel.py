@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, zeros_unless
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, least_damping, zeros_unless
 from tfjac.optimizers.solvers.effective_parameters import of_kernel
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
@@ -53,9 +53,12 @@ class _Kernel(ProductSystem):
         inverse = 1 / scaling
         kernel = kernel_of(inverse)
         ones = tf.ones_like(kernel[0])
+        has_more_rows = self.linearisation.num_rows > self.linearisation.num_parameters
+        least = least_damping(tf.linalg.diag_part(kernel), has_more_rows)
 
         def solve(damping, residual=None):
             residual = self.linearisation.residual if residual is None else residual
+            damping = tf.maximum(damping, least)
             weights, solved = damped_solve(kernel, residual, ones, damping)
             return zeros_unless(solved, -inverse * self.adjoint(weights)), solved
 
