@@ -175,7 +175,7 @@ def test_ends_where_the_factorisation_of_all_ends(options, rng):
 
 
 def test_products_alone_lead_to_where_the_factorisation_ends(rng):
-    """As well as it pays, so by other steps; to the last digits of an ill-conditioned valley, where nothing is gained."""
+    """As well as it pays, so by other steps; to the last digits of a valley, where nothing is gained any more."""
     held = np.tile((np.arange(CAMERAS) == 2)[:, None], [1, 5])
     options = {
         "loss": ["huber", None, None],
