@@ -1,7 +1,6 @@
 """Models of the families that users bring, each with some thousand weights, in every dtype policy."""
 
 import atexit
-import contextlib
 import functools
 import shutil
 import tempfile
@@ -11,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
+
+from tests.precision import floating
 
 
 class Subject(NamedTuple):
@@ -104,20 +105,9 @@ FAMILIES = {
 WORDS = "attention"  # the family whose inputs are integers
 
 
-@contextlib.contextmanager
-def _policy(policy):
-    keras.config.set_floatx("float64" if policy == "float64" else "float32")
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_floatx("float32")
-        keras.config.set_dtype_policy("float32")
-
-
 def _made(family, policy, batch_size):
     shape, _, layers_of = FAMILIES[family]
-    with _policy(policy):
+    with floating(policy):
         dtype = "int32" if family == WORDS else keras.config.floatx()
         inputs = keras.Input(shape, batch_size=batch_size, dtype=dtype)
         if family == "nested":

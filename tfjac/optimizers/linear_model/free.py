@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
-from tfjac.optimizers.linear_model.stacked import dense_kernel, dense_weighted_kernel
+from tfjac.optimizers.linear_model.stacked import KernelsByRows
 
 
 class FreeLinearisation(Linearisation):
@@ -39,7 +39,7 @@ class FreeLinearisation(Linearisation):
         return _only(self.free[:, None] & self.free, gram), _only(self.free, gradient)
 
 
-class FreeColumns(JacobianRows):
+class FreeColumns(KernelsByRows, JacobianRows):
     """A `StackedJacobian` with zeros in the columns of parameters that are held.
 
     Args:
@@ -50,14 +50,6 @@ class FreeColumns(JacobianRows):
     def __init__(self, jacobian: JacobianRows, free):
         self._jacobian, self._free = jacobian, free
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
-
-    def kernel(self, scales):
-        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed, as columns of one variable differ."""
-        return dense_kernel(self, scales)
-
-    def weighted_kernel(self, weights):
-        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
-        return dense_weighted_kernel(self, weights)
 
     def cast(self, dtype):
         """Return the same in another dtype."""

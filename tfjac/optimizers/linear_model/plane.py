@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
-from tfjac.optimizers.linear_model.stacked import dense_kernel, dense_weighted_kernel
+from tfjac.optimizers.linear_model.stacked import KernelsByRows
 
 
 class Frame:
@@ -93,7 +93,7 @@ class PlaneLinearisation(Linearisation):
         return gram, self._frame.pull(gradient)
 
 
-class PlaneColumns(JacobianRows):
+class PlaneColumns(KernelsByRows, JacobianRows):
     """[J; √Λ] K, the interface of a `StackedJacobian`.
 
     Args:
@@ -105,14 +105,6 @@ class PlaneColumns(JacobianRows):
     def __init__(self, jacobian: JacobianRows, root, frame: Frame):
         self._jacobian, self._root, self._frame = jacobian, root, frame
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
-
-    def kernel(self, scales):
-        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed."""
-        return dense_kernel(self, scales)
-
-    def weighted_kernel(self, weights):
-        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
-        return dense_weighted_kernel(self, weights)
 
     def cast(self, dtype):
         """Return the same in another dtype."""

@@ -85,15 +85,17 @@ class StackedJacobian(JacobianRows):
         return tf.add_n(list(parts) or [tf.zeros([self.columns.total] * rank, self.dtype)])
 
 
-def dense_kernel(jacobian: JacobianRows, scales):
-    """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
-    return dense_weighted_kernel(jacobian, jacobian.columns.spread(scales))
+class KernelsByRows:
+    """Kernels of a J whose columns were changed in a way that factors do not show: by forming it."""
 
+    def kernel(self: JacobianRows, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ `[rows, rows]`; J is formed."""
+        return self.weighted_kernel(self.columns.spread(scales))
 
-def dense_weighted_kernel(jacobian, weights):
-    """Return J diag(weights) Jᵀ `[rows, rows]` of a `StackedJacobian` or the like, by way of J."""
-    rows = jacobian.to_dense() * tf.sqrt(weights)
-    return DenseFactor(rows[:, None]).kernel()
+    def weighted_kernel(self: JacobianRows, weights):
+        """Return J diag(weights) Jᵀ `[rows, rows]`; J is formed."""
+        rows = self.to_dense() * tf.sqrt(weights)
+        return DenseFactor(rows[:, None]).kernel()
 
 
 class SomeColumns(JacobianBlock):

@@ -28,7 +28,7 @@ _OF_MANY_FITS = ("batch_dims", "chunk_size", "devices")
 class Options:
     """The options of `least_squares` as they were given; its documentation says what each is.
 
-    They are listed here and in its signature, which a test compares, and nowhere else.
+    They are listed here and in its signature, with the overload for type checkers; a test compares them.
     """
 
     max_steps: int = 1000
