@@ -16,7 +16,9 @@ from tests.contract.jacobian_oracle import oracle
 from tests.contract.jacobian_refusals import MISTAKES, REFUSALS, page
 
 TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "mixed_bfloat16": 0.1}
-NEGLIGIBLE = {"float32": 1e-3, "float64": 1e-3, "mixed_bfloat16": 3e-2}  # a tensor's largest element, by that of all
+# What counts as zero, by the largest element of all tensors. In bfloat16 a sum that cancels (a bias before a batch
+# normalization) keeps a few ε = 1/256 of its terms, and processors differ in which.
+NEGLIGIBLE = {"float32": 1e-3, "float64": 1e-3, "mixed_bfloat16": 0.15}
 
 
 def known_mistakes():
