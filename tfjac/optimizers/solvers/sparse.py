@@ -1,20 +1,25 @@
 """A sparse factorisation of the normal equations: for residuals that touch few parameters each, however they meet."""
 
+import threading
+
 import keras
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.sparse_cholesky import sparse_cholesky
+from tfjac.optimizers.solvers.sparse_gram import GramPattern
 
 
 @keras.saving.register_keras_serializable("tfjac")
 class SparseSolver(Solver):
-    """Forms JᵀJ from what each example touches, as a sparse matrix, and factors it by SuperLU, which SciPy brings.
+    """Forms JᵀJ from what each example touches, as a sparse matrix, and factors it in float64.
+
+    The library is CHOLMOD where CVXOPT is installed, else SuperLU, which SciPy brings. What follows from the pattern of
+    JᵀJ alone, such as the order of its columns, is found once.
 
     For pose graphs, chains, grids: where examples read rows of tables by index or by slices, and each reads several
     rows of the same one, so that none can be eliminated as `"schur"` does. How much the factors fill depends on which
@@ -22,7 +27,6 @@ class SparseSolver(Solver):
 
     Cost: n·m·k² multiply-adds for JᵀJ, with k columns that an example touches, and for each λ a factorisation, whose
     cost and memory follow from the fill.
-    Reference: X. S. Li, "An overview of SuperLU", 2005.
     """
 
     name = "sparse"
@@ -55,16 +59,16 @@ class _SparseSystem(System):
         blocks = [_rows_of(each.factors, linearisation.columns.sizes) for each in linearisation.jacobian.operators]
         blocks = [block for block in blocks if block is not None]
         free = linearisation.only_free(tf.ones_like(self.gradient))
+        self._columns, self._kept = [block.columns for block in blocks], _Kept()
         tensors = [tensor for block in blocks for tensor in (block.columns, _masked(block, free))]
-        kinds = [self.gradient.dtype, tf.int32, tf.int32]
-        self._matrix = tf.numpy_function(_gram, [tf.size(free), *tensors], kinds, stateful=False)
+        self._entries = tf.numpy_function(self._kept.gram, [tf.size(free), *tensors], tf.float64, stateful=False)
 
     def solver(self, scaling):
         def solve(damping, residual=None):
             gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
             diagonal = damping * scaling + self._linearisation.prior.precision
-            given = [*self._matrix, diagonal, -gradient]
-            step, solved = tf.numpy_function(_solved, given, [gradient.dtype, tf.bool], stateful=False)
+            given = [self._entries, diagonal, -gradient, *self._columns]
+            step, solved = tf.numpy_function(self._kept.solve, given, [gradient.dtype, tf.bool], stateful=False)
             return finite_or_zeros(tf.ensure_shape(step, gradient.shape), tf.ensure_shape(solved, []))
 
         return solve
@@ -83,32 +87,33 @@ def _masked(rows, free):
     return rows.values * tf.gather(free, rows.columns)[:, None]
 
 
-def _gram(size, *blocks):
-    """JᵀJ in compressed columns: its entries, their rows, and where each column begins."""
-    gram = scipy.sparse.csc_array((size, size), dtype=blocks[1].dtype)
-    for columns, values in zip(blocks[::2], blocks[1::2]):
-        n, m, k = values.shape
-        rows = np.repeat(np.arange(n * m), k)
-        jacobian = scipy.sparse.coo_array(
-            (values.ravel(), (rows, np.repeat(columns, m, axis=0).ravel())), shape=(n * m, size)
-        ).tocsr()
-        gram = gram + (jacobian.T @ jacobian).tocsc()
-    gram.sort_indices()
-    return gram.data, gram.indices.astype(np.int32), gram.indptr.astype(np.int32)
+class _Kept:
+    """What follows from the pattern of JᵀJ, kept until another one is asked for: most problems have one alone."""
 
+    def __init__(self):
+        self._lock = threading.Lock()  # a factorisation is one object, and graphs may run at the same time
+        self._pattern, self._cholesky = None, None
 
-def _solved(data, indices, starts, diagonal, right):
-    """Solve with `diagonal` added; zeros, and False, where the matrix is not positive definite or not finite."""
-    size = len(right)
-    matrix = scipy.sparse.csc_array((data, indices, starts), shape=(size, size)) + scipy.sparse.diags_array(diagonal)
-    if not (np.isfinite(matrix.data).all() and np.isfinite(right).all()):
-        return np.zeros_like(right), np.False_
-    try:
-        factors = scipy.sparse.linalg.splu(
-            matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
-    except RuntimeError:  # a pivot that is zero
-        return np.zeros_like(right), np.False_
-    definite = np.array_equal(factors.perm_r, factors.perm_c) and (factors.U.diagonal() > 0).all()
-    step = factors.solve(right) if definite else np.zeros_like(right)
-    return step.astype(right.dtype), np.bool_(definite)
+    def gram(self, size, *blocks):
+        """Return the entries of JᵀJ, from columns and values of each block in turn."""
+        with self._lock:
+            return self._pattern_of(size, blocks[::2]).entries(blocks[1::2])
+
+    def solve(self, entries, diagonal, right, *columns):
+        """Solve with `diagonal` added; zeros, and False, where the matrix is not positive definite or not finite."""
+        step = None
+        with self._lock:
+            pattern = self._pattern_of(len(right), columns)
+            entries = entries.copy()
+            entries[pattern.diagonal] += diagonal
+            if np.isfinite(entries).all() and np.isfinite(right).all():
+                self._cholesky = self._cholesky or sparse_cholesky(pattern)
+                step = self._cholesky.solve(entries, right)
+        if step is None:
+            return np.zeros_like(right), np.False_
+        return step.astype(right.dtype), np.True_
+
+    def _pattern_of(self, size, columns) -> GramPattern:
+        if self._pattern is None or not self._pattern.is_of(columns):
+            self._pattern, self._cholesky = GramPattern(size, columns), None
+        return self._pattern
