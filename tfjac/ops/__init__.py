@@ -18,6 +18,7 @@ The library is loaded with this package, so that SavedModels and graphs that hol
 
 from tfjac.ops import _library
 from tfjac.ops._library import OpsInfo, implementation, load_ops, ops_info
+from tfjac.ops.column_colours import column_colours
 from tfjac.ops.damped_solve import damped_solve
 from tfjac.ops.example_grams import example_grams
 from tfjac.ops.jacobian_gram import jacobian_gram
@@ -28,6 +29,7 @@ from tfjac.ops.schur_complement import schur_complement
 
 __all__ = [
     "OpsInfo",
+    "column_colours",
     "damped_solve",
     "example_grams",
     "implementation",

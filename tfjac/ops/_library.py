@@ -153,6 +153,13 @@ def native_op(name: str):
     return getattr(library.module, "tfjac_" + name, None)
 
 
+def native_function(name: str):
+    """Give the C function `tfjac_<name>`, or None where the twin is to be used, as in a library from before it."""
+    if getattr(_chosen, "name", None) == "twin" or not load_ops():
+        return None
+    return getattr(ctypes.CDLL(str(NATIVE_DIR / "libtfjac.so")), f"tfjac_{name}", None)
+
+
 def _gpu_reason(library: _Library) -> str:
     """Say why the native ops do not run on the GPUs that TensorFlow sees; found out once."""
     if library.gpu_reason is None:

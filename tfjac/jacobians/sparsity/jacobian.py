@@ -28,9 +28,9 @@ def sparse_jacobian(
 
     Columns that have no row in common get one colour. One product J·v with the sum of their unit vectors holds all of
     their entries, each in a place of its own ("forward"); likewise rows with Jᵀ·u ("reverse"). A tridiagonal matrix
-    needs three products, the five-point stencil of a grid five, whatever their size.
-
-    Neither way is short for a matrix with both a full row and a full column.
+    needs three products, the five-point stencil of a grid five, whatever their size. Where neither way is short, as
+    for a matrix with both a full row and a full column, products of both kinds share the entries among them: three for
+    that matrix with a diagonal.
 
     Args:
         ys: tensor of the `tf.function` being traced, of any shape, or a nest of them, whose elements then follow one
@@ -40,7 +40,8 @@ def sparse_jacobian(
         pattern: a `SparsityPattern`, or a matrix `[elements of ys, elements of xs]` with entries where the Jacobian
             may differ from zero, where they are known beforehand; found with `sparsity` where left out. One that
             lacks entries gives wrong values, which only `verify` notices.
-        mode: "forward", "reverse", or "auto" for the one that needs fewer products.
+        mode: "forward", "reverse", or "auto" for the one that needs fewer products, or for both where that takes at
+            most half as many.
         chunk_size: how many products are live at once; all where None. Smaller is slower; the result is the same.
         memory_budget: in place of `chunk_size`: bytes that the products may take at once, by the sizes of the tensors
             between xs and ys.
@@ -123,14 +124,27 @@ def _values(pattern, mode, ends, dtype, limits):
 
 def _entries(pattern, mode, ends, dtype, limits):
     """Pick each entry out of the one product that holds it."""
-    product = (push_forward if mode == "forward" else pull_back)(ends.ys, ends.sources)
-    colours = pattern.colours(mode)
+    colouring = pattern.colouring(mode)
+    sizes_of_ys = [y.shape.num_elements() for y in ends.ys]
+    sides = [
+        (push_forward, colouring.columns, sizes_of_ys, pattern.indices, pattern.rows),
+        (pull_back, colouring.rows, ends.sizes, pattern.rows, pattern.indices),
+    ]
+    parts, place, before = [], np.zeros(pattern.num_entries, np.int64), 0
+    for (differentiate, colours, sizes, colour_of, within), here in zip(sides, (~colouring.by_row, colouring.by_row)):
+        if here.any():
+            products = _products(differentiate(ends.ys, ends.sources), colours, sizes, dtype, ends, limits)
+            length = sum(sizes)
+            place[here] = before + colours[colour_of[here]].astype(np.int64) * length + within[here]
+            parts, before = [*parts, tf.reshape(products, [-1])], before + (int(colours.max()) + 1) * length
+    return tf.gather(tf.concat(parts, 0), place)
+
+
+def _products(product, colours, sizes, dtype, ends, limits):
+    """Stack the products with the indicator of each colour, as many at once as the limits allow."""
     chunk_size, memory_budget = limits
     passes = passes_at_once(chunk_size, memory_budget, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
-    sizes = [y.shape.num_elements() for y in ends.ys] if mode == "forward" else ends.sizes
-    stacked = _for_each_colour(product, colours, sizes, dtype, passes)
-    colour_of, place = (pattern.indices, pattern.rows) if mode == "forward" else (pattern.rows, pattern.indices)
-    return tf.gather(tf.reshape(stacked, [-1]), colours[colour_of].astype(np.int64) * sum(sizes) + place)
+    return _for_each_colour(product, colours, sizes, dtype, passes)
 
 
 def _for_each_colour(product, colours, sizes, dtype, passes):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
+from tfjac.jacobians.sparsity.bicolouring import Colouring, bicolouring, forward_colouring, reverse_colouring
 from tfjac.jacobians.sparsity.colouring import colours_of_columns
 from tfjac.types import Array, TensorLike
 
@@ -80,25 +81,37 @@ class SparsityPattern:
         return colours_of_columns(self._matrix.T)
 
     @functools.cached_property
-    def mode(self) -> Literal["forward", "reverse"]:
-        """The better mode: "forward" where the columns need fewer colours than the rows, else "reverse".
+    def mode(self) -> Literal["forward", "reverse", "bidirectional"]:
+        """The best mode: "forward" where the columns need fewer colours than the rows, else "reverse".
 
-        A colouring is left out where it cannot win: it needs as many colours as the fullest row or column has entries.
+        "bidirectional", with products of both kinds, where that takes at most half as many, as a second graph is
+        traced for it: where there are both full rows and full columns. A colouring is left out where it cannot win: it
+        needs as many colours as the fullest row or column has entries.
         """
-        fullest_row = np.diff(self.indptr).max(initial=0)
-        fullest_column = np.bincount(self.indices, minlength=1).max(initial=0)
+        fullest_row, fullest_column = self._fullest
+        if self._bicolouring is not None:
+            return "bidirectional"
         if fullest_column <= fullest_row:
             return "reverse" if self._count("reverse") <= fullest_row else self._fewer()
         return "forward" if self._count("forward") < fullest_column else self._fewer()
 
     @property
     def num_colours(self) -> int:
-        """Number of products that give all entries, in the better mode."""
+        """Number of products that give all entries, in the best mode."""
         return self._count(self.mode)
 
     def colours(self, mode: Literal["forward", "reverse"]) -> Array:
         """Return `column_colours` for "forward" and `row_colours` for "reverse"."""
+        if mode not in ("forward", "reverse"):
+            raise ValueError(f"Colours are those of one mode, 'forward' or 'reverse'. Received: mode={mode!r}")
         return self.column_colours if mode == "forward" else self.row_colours
+
+    def colouring(self, mode: Literal["forward", "reverse", "bidirectional"]) -> Colouring:
+        """Return where each entry is read in a mode; "bidirectional" only where `mode` is that."""
+        if mode == "bidirectional" and self._bicolouring is not None:
+            return self._bicolouring
+        one_way = forward_colouring if mode == "forward" else reverse_colouring
+        return one_way(self.colours(mode), self._matrix)
 
     def csr(self, values: TensorLike | None = None) -> scipy.sparse.csr_array:
         """Return the pattern, or a matrix with these values, as a SciPy CSR array.
@@ -110,8 +123,18 @@ class SparsityPattern:
             return self._matrix.copy()
         return scipy.sparse.csr_array((np.asarray(values), self.indices, self.indptr), shape=self.shape)
 
+    @functools.cached_property
+    def _bicolouring(self):
+        return bicolouring(self._matrix, min(self._fullest) / 2)
+
+    @functools.cached_property
+    def _fullest(self):
+        """How many entries the fullest row has, and the fullest column."""
+        return np.diff(self.indptr).max(initial=0), np.bincount(self.indices, minlength=1).max(initial=0)
+
     def _count(self, mode):
-        return int(self.colours(mode).max(initial=-1)) + 1
+        colouring = self.colouring(mode)
+        return colouring.num_forward + colouring.num_reverse
 
     def _fewer(self):
         return "forward" if self._count("forward") < self._count("reverse") else "reverse"
