@@ -77,7 +77,7 @@ def sparse_jacobian(
 
     values = in_graph(compute, ys, xs=xs)
     found = made["pattern"]
-    return tf.SparseTensor(np.stack([found.rows, found.indices], 1).astype(np.int64), values, found.shape)
+    return tf.SparseTensor(_held(np.stack([found.rows, found.indices], 1).astype(np.int64)), values, found.shape)
 
 
 def _verify(verify, given, ends, pattern, values, xs):
@@ -137,7 +137,7 @@ def _entries(pattern, mode, ends, dtype, limits):
             length = sum(sizes)
             place[here] = before + colours[colour_of[here]].astype(np.int64) * length + within[here]
             parts, before = [*parts, tf.reshape(products, [-1])], before + (int(colours.max()) + 1) * length
-    return tf.gather(tf.concat(parts, 0), place)
+    return tf.gather(tf.concat(parts, 0), _held(place))
 
 
 def _products(product, colours, sizes, dtype, ends, limits):
@@ -157,7 +157,7 @@ def _for_each_colour(product, colours, sizes, dtype, passes):
         dtype: of what is returned.
         passes: how many products are live at once, or None.
     """
-    indicators = tf.constant(colours)
+    indicators = _held(colours)
 
     def one(colour):
         parts = product(*_like(tf.equal(indicators, colour), product.seeds))
@@ -173,3 +173,9 @@ def _like(flat, tensors):
     """Cut a flat vector into tensors of the shapes and dtypes of `tensors`."""
     parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
     return [tf.cast(tf.reshape(part, tensor.shape), tensor.dtype) for part, tensor in zip(parts, tensors)]
+
+
+def _held(array):
+    """Return an array as a tensor that the graph captures: what stands in a graph is copied whenever that is read."""
+    with tf.init_scope():
+        return tf.constant(array)
