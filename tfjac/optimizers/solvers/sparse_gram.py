@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse
 
 from tfjac.types import Array
 
@@ -24,19 +25,26 @@ class GramPattern:
 
     def __init__(self, size: int, columns: Sequence[Array]) -> None:
         self._columns = [each.copy() for each in columns]
+        diagonal = np.arange(size, dtype=np.int32)
         pairs = [np.broadcast_arrays(each[:, :, None], each[:, None, :]) for each in self._columns]
-        keys = [column.astype(np.int64) * size + row for row, column in pairs]  # of the place in compressed columns
         lower = [row >= column for row, column in pairs]
-        diagonal = np.arange(size, dtype=np.int64) * (size + 1)
-        wanted = [each[those] for each, those in zip(keys, lower)]
-        entries, numbers = np.unique(np.concatenate([diagonal, *wanted]), return_inverse=True)
-        self.indices = (entries % size).astype(np.int32)
-        self.starts = np.searchsorted(entries, np.arange(size + 1) * size).astype(np.int32)
-        self._places = []
-        for part, those in zip(np.split(numbers[size:], np.cumsum([len(each) for each in wanted])[:-1]), lower):
-            places = np.full(those.shape, len(entries))  # what stands above the diagonal is put behind the last entry
-            places[those] = part
-            self._places.append(places.ravel())
+        row = np.concatenate([diagonal, *(each[those] for (each, _), those in zip(pairs, lower))])
+        column = np.concatenate([diagonal, *(each[those] for (_, each), those in zip(pairs, lower))])
+        order = _sorted_by(column, _sorted_by(row, np.arange(len(row)), size), size)
+        row, column = row[order], column[order]
+        new = np.r_[True, (row[1:] != row[:-1]) | (column[1:] != column[:-1])][: len(row)]
+        self.indices = row[new].astype(np.int32)
+        self.starts = np.searchsorted(column[new], np.arange(size + 1)).astype(np.int32)
+        numbers = np.empty_like(order)
+        numbers[order] = np.cumsum(new) - 1
+        parts = np.split(numbers[size:], np.cumsum([np.count_nonzero(those) for those in lower])[:-1])
+        self._places = [self._with_upper(part, those) for part, those in zip(parts, lower)]
+
+    def _with_upper(self, numbers, lower):
+        """Return the entry of each pair of columns; what stands above the diagonal is put behind the last entry."""
+        places = np.full(lower.shape, len(self.indices))
+        places[lower] = numbers
+        return places.ravel()
 
     def is_of(self, columns: Sequence[Array]) -> bool:
         """Return whether it was made of these columns."""
@@ -59,3 +67,9 @@ class GramPattern:
             products = np.matmul(each.transpose(0, 2, 1), each)
             total += np.bincount(places, products.ravel(), len(total) + 1)[:-1]
         return total
+
+
+def _sorted_by(keys, order, size):
+    """Sort `order` by its keys below `size`, keeping the order of equal ones: by counting, as SciPy changes formats."""
+    rows = scipy.sparse.csr_array((order, keys[order], np.arange(len(order) + 1)), shape=(len(order), size))
+    return rows.tocsc().data
