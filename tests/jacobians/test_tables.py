@@ -8,6 +8,7 @@ from tests.rules.gather_cases import CASES as GATHERED
 from tests.rules.gather_cases import check_gathered
 from tests.rules.table_cases import CASES, check_table, variables
 from tfjac.jacobians import jacobian_operator
+from tfjac.jacobians.factors import tables
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
 
@@ -31,3 +32,27 @@ def test_a_single_example_keeps_to_its_row():
     expected[0, range(4), range(8, 12)] = scale
     np.testing.assert_allclose(dense(), expected)
     assert isinstance(kinds[0], GatherFactor) and kinds[0].ids.shape == [1, 1]
+
+
+def test_a_table_that_is_read_twice_is_differentiated_once(monkeypatch, rng):
+    """Unit vectors made of rows, of which each example reads two: one Jacobian of the rows for both."""
+    made, blocks_of_rows = [], tables._blocks_of_rows
+    monkeypatch.setattr(tables, "_blocks_of_rows", lambda *given: made.append(given) or blocks_of_rows(*given))
+    table, here, there = rng.normal(size=(5, 3)), np.array([0, 4, 2, 2]), np.array([1, 4, 0, 3])
+    variable = tf.Variable(table)
+
+    @tf.function
+    def dense():
+        units = tf.linalg.l2_normalize(variable, axis=1)
+        y = tf.gather(units, here) * 2.0 - tf.gather(units, there)
+        return jacobian_operator(y, [variable]).factors[0].dense()
+
+    lengths = np.linalg.norm(table, axis=1)[:, None, None]
+    units = table[:, :, None] / lengths
+    rows = (np.eye(3) - units * units.transpose(0, 2, 1)) / lengths
+    expected = np.zeros((4, 3, 5, 3))
+    for example in range(4):
+        expected[example, :, here[example]] += 2 * rows[here[example]]
+        expected[example, :, there[example]] -= rows[there[example]]
+    np.testing.assert_allclose(dense(), expected.reshape(4, 3, 15), atol=1e-12)
+    assert len(made) == 1

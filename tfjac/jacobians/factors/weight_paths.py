@@ -77,16 +77,20 @@ def _follow(pending, found, dependence):
 
 
 def _taken_together(pending):
-    """Take the last weight and its factor out of `pending`; dense ones of it are added up."""
+    """Take the last weight and its factor out of `pending`; others of its factors that it can be joined with, too.
+
+    Dense ones add up; what reads rows of one table by index does so at several positions.
+    """
     weight, factor = pending.pop()
-    if not isinstance(factor, DenseFactor):
+    if not isinstance(factor, (DenseFactor, GatherFactor)):
         return weight, factor
-    alike = [
-        tensor is weight and isinstance(each, DenseFactor) and each.dtype == factor.dtype for tensor, each in pending
-    ]
-    columns = [factor.j, *(each.j for (_, each), is_alike in zip(pending, alike) if is_alike)]
-    pending[:] = [part for part, is_alike in zip(pending, alike) if not is_alike]
-    return weight, factor if len(columns) == 1 else DenseFactor(tf.add_n(columns))
+    for part in list(pending):
+        alike = part[0] is weight and type(part[1]) is type(factor) and part[1].dtype == factor.dtype
+        both = factor.joined(part[1]) if alike else None
+        if both is not None:
+            factor = both
+            pending[:] = [other for other in pending if other is not part]
+    return weight, factor
 
 
 def _factors_before(op, factor, weight, dependence):
