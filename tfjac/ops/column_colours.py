@@ -3,6 +3,7 @@
 import ctypes
 import heapq
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from tfjac.ops import _library
 from tfjac.types import Array
 
 
-def column_colours(rows, columns, most_constrained_first: bool = True) -> Array:
+def column_colours(rows: Any, columns: Any, most_constrained_first: bool = True) -> Array:
     """Give each column of a sparse matrix a colour, so that no row has two entries of one colour.
 
     No op of a graph: it runs at once, on arrays, in compiled code where there are native ops.
