@@ -157,7 +157,7 @@ def _for_each_colour(product, colours, sizes, dtype, passes):
         dtype: of what is returned.
         passes: how many products are live at once, or None.
     """
-    indicators = _held(colours)
+    indicators = tf.constant(colours)  # in the graph, as products of what is linear are then computed once
 
     def one(colour):
         parts = product(*_like(tf.equal(indicators, colour), product.seeds))
