@@ -24,6 +24,7 @@ from tfjac.optimizers.keras.arguments import (
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
+from tfjac.optimizers.keras.pitfalls import Pitfalls
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
@@ -143,6 +144,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
+        self._pitfalls = Pitfalls()
 
     # -------------------------------------------------------------- state
 
@@ -182,8 +184,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
+        self.warn_of_pitfalls()
         if self._summing is not None:
             self._summing.end_fit()
+
+    def warn_of_pitfalls(self) -> None:
+        """Warn, once, of what the steps so far have seen: a loss that is not finite, batches that are too small."""
+        if self.built:
+            self._pitfalls.look(self._state)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
@@ -300,7 +308,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
         self._sizes = step.sizes
         self._state.write_state(step.state)
-        self._state.write_report(step.report)
+        alone = self._memory is None and not self._method.evidence  # these take a batch for all data, or remember
+        self._state.write_report(step.report, step.num_residuals if alone else None)
         self._iterations.value.assign_add(1)
         return step.report
 
@@ -338,6 +347,16 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         if self._sizes is None:
             raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
         return plan_of(self._method.solver, self._sizes, batch_size)
+
+    @property
+    def steps_per_batch(self) -> int:
+        """How many steps are taken on each batch, as the optimizer was given it."""
+        return self._steps_per_batch
+
+    @property
+    def gram_batches(self) -> int | Literal["epoch"] | None:
+        """How many batches make up one step, as the optimizer was given it."""
+        return self._grams.batches
 
     @property
     def learning_rate(self) -> Any:
