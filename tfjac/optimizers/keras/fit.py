@@ -55,8 +55,8 @@ def fit(
 
     Args:
         model: a Keras model.
-        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or a `tf.data.Dataset` of batches as
-            x, each of which is one part of the sums. A data set of one batch is taken as it is.
+        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` of
+            batches, each of which is one part of the sums. A data set of one batch is taken as it is.
         validation_data: `(x, y)` or `(x, y, sample_weight)`, or a `tf.data.Dataset` of batches.
         validation_split: the last so many of the examples, a fraction between 0 and 1, are validation data; for arrays.
         loss: what a model that is not compiled is compiled with.

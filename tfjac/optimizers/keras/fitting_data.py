@@ -28,7 +28,8 @@ class FittingData(NamedTuple):
         """Return the examples that arguments of `tfjac.fit` stand for, checked."""
         if not 0 <= validation_split < 1:
             raise ValueError(
-                f"validation_split must be a fraction, from 0 to below 1. Received: validation_split={validation_split!r}"
+                "validation_split must be a fraction, from 0 to below 1. "
+                f"Received: validation_split={validation_split!r}"
             )
         if isinstance(x, tf.data.Dataset):
             if y is not None or sample_weight is not None or validation_split:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
@@ -95,6 +96,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             `TFJAC_VERIFY`. What differs raises `tf.errors.InvalidArgumentError` that names the variable. Costs one
             backward and one forward pass; checks nothing under XLA.
         name: name of the optimizer.
+        initial_damping: the first λ of `"nielsen"` or `"multiplicative"`, a multiple of the largest diagonal element of
+            JᵀJ over that of D; None for 1e-3.
         **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
@@ -127,12 +130,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         regularization: Literal["bayesian"] | None = None,
         verify: bool | None = None,
         name: str = "levenberg_marquardt",
+        initial_damping: float | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
         evidence = self._regularization is not None
+        damping = damping if initial_damping is None else get_damping(damping, initial_damping)
         parts = (damping, scaling, solver)
         self._method = Method.of(*parts, max_attempts, min_gain, gram_dtype, acceleration, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
