@@ -10,7 +10,6 @@ import tensorflow as tf
 import tfjac
 from tfjac.optimizers import LevenbergMarquardt
 
-
 N = tf.constant(np.linspace(0, 1, 7, dtype="float32"))
 SCALE = tf.Variable(0.5)
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
+from tfjac.jacobians.passes.nests import check_variables
 from tfjac.types import Mixing, NestLike, Sources, Tensors
 
 
@@ -39,6 +40,7 @@ def per_example_jacobian(
     Cost: m backward passes, vectorised, and one write of the result.
     """
     passes_at_once(chunk_size, memory_budget, lambda: 1)
+    check_variables(variables)
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
@@ -68,6 +70,7 @@ def per_example_gradients(
 
     Cost: one backward pass and one write of the result.
     """
+    check_variables(variables)
 
     def compute(y, variables):
         return per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify)

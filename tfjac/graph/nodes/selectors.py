@@ -218,6 +218,13 @@ def _only(found, name):
     return [node for node, _ in found]
 
 
+def _type_alike(nodes, name):
+    """Say which type of ops a name is but for its case or a letter; nothing where it is none."""
+    types = {node.op_type.lower(): node.op_type for node in nodes if node.kind == "op"}
+    near = difflib.get_close_matches(name.lower(), types, 1, 0.8) if isinstance(name, str) else []
+    return f"; a type of ops here is op_type({types[near[0]]!r})" if near else ""
+
+
 def _nearest(nodes, selector):
     names = list(dict.fromkeys(node.name for node in [*nodes, *nodes.reads]))
     if isinstance(selector, str):
@@ -226,7 +233,10 @@ def _nearest(nodes, selector):
             ends[end] for end in difflib.get_close_matches(selector.rsplit("/", 1)[-1], ends, 5)
         ]
         if near:
-            return f"The nearest names are {', '.join(map(repr, near))}"
+            return f"The nearest names are {', '.join(map(repr, near))}{_type_alike(nodes, selector)}"
+    alike = _type_alike(nodes, getattr(selector, "name", selector))
+    if isinstance(selector, (str, OpType)) and alike:
+        return f"TensorFlow's names of types are meant{alike}. Received: {described(selector)}"
     if isinstance(selector, keras.Layer):
         return (
             "A layer is known where it is called while the function is traced: not in a tf.function that was traced "

@@ -23,7 +23,7 @@ _ELSEWHERE = {
 """What others call it."""
 
 _NEEDLESS = {
-    "method": "There is one method, Levenberg-Marquardt, which keeps bounds, too: leave method out, or choose damping=.",
+    "method": "There is one method, Levenberg-Marquardt, also for bounds: leave method out, or choose damping=.",
     "jac": "Jacobians are exact, and taken from the graph of the residuals: leave jac out.",
 }
 """What others ask for, and why it is not asked for here."""

@@ -1,4 +1,4 @@
-"""Residuals that are n² where n were meant: predictions `[n, 1]` less data `[n]`, of which TensorFlow makes `[n, n]`."""
+"""Residuals that are n² where n were meant: `[n, 1]` less `[n]`, broadcast to `[n, n]`."""
 
 import warnings
 
