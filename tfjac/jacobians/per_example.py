@@ -37,7 +37,8 @@ def per_example_jacobian(
     Raises:
         ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
-    Cost: m backward passes, vectorised, and one write of the result.
+    Cost: m backward passes, vectorised, and one write of the result. Outside of a `tf.function` a callable is traced in
+    every call, which takes tens of milliseconds: for repeated calls make a `tf.function`, which is traced once.
     """
     passes_at_once(chunk_size, memory_budget, lambda: 1)
     check_variables(variables)
