@@ -111,6 +111,7 @@ def test_memory_decides_between_one_batch_and_sums():
     ("change", "words"),
     [
         (lambda m: tfjac.fit(lambda x: x, X, Y), r"tfjac.least_squares.*Received: a function"),
+        (lambda m: (setattr(m, "trainable", False), tfjac.fit(m, X, Y)), "There is nothing to train"),
         (lambda m: tfjac.fit(m, X), r"arrays x and y.*Received: x of type ndarray without y"),
         (lambda m: tfjac.fit(m, X, Y, validation_split=1.0), r"fraction.*Received: validation_split=1.0"),
         (lambda m: tfjac.fit(m, X, Y, validation_split=0.1, validation_data=(X, Y)), "leave one of them out"),
@@ -160,6 +161,13 @@ def test_small_batches_are_warned_of_once():
 )
 def test_what_is_right_is_not_warned_of(options):
     assert trained(**options)[0] == []
+
+
+def test_dropout_of_one_batch_is_not_taken_for_several_batches():
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(20), keras.layers.Dropout(0.5), keras.layers.Dense(1)]
+    )
+    assert warned(lambda: tfjac.fit(model, X[:30], Y[:30], max_steps=20))[0] == []
 
 
 def test_a_batch_that_is_not_finite_is_said_once_with_its_status():

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
@@ -87,6 +88,7 @@ def fit(
         )
     _check_model(model, loss)
     data.build(model)
+    check_trainable(model.trainable_variables)
     validation = data.validation if validation_data is None else validation_data
     batches = data.batches(model, batch_size, memory_budget)
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.graph import ancestors, as_tf_variable, eager_creation, replay, verification_wanted, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -149,7 +149,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
-        self._pitfalls = Pitfalls()
+        self._pitfalls, self._is_random = Pitfalls(), False
 
     # -------------------------------------------------------------- state
 
@@ -207,6 +207,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         check_tracing()
         check_strategy()
         loss = self._loss_of_trace.take()
+        self._is_random = any("Random" in op.type for op in ancestors([loss]))  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
@@ -313,8 +314,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
         self._sizes = step.sizes
         self._state.write_state(step.state)
-        alone = self._memory is None and not self._method.evidence  # these take a batch for all data, or remember
-        self._state.write_report(step.report, step.num_residuals if alone else None)
+        apart = self._memory is None and not self._method.evidence and not self._is_random
+        self._state.write_report(step.report, step.num_residuals if apart else None)
         self._iterations.value.assign_add(1)
         return step.report
 

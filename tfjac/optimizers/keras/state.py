@@ -79,7 +79,8 @@ class StateVariables:
 
         Args:
             report: `Report`.
-            num_residuals: how many residuals the step was taken on, where it is to be a batch by itself.
+            num_residuals: how many residuals the step was taken on; None where the loss does not tell batches apart, as
+                with dropout, or where a batch is not fitted alone, as its predecessors are remembered.
         """
         seen = [tf.equal(report.status, int(Status.NOT_FINITE)), self._narrow(report, num_residuals)]
         self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
