@@ -4,6 +4,20 @@ import difflib
 import numbers
 
 
+def described_value(x):
+    """Return what to call any object after "Received:": arrays by shape and dtype, others shortly, with their type."""
+    shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+    if hasattr(x, "__array__") and shape is not None and dtype is not None:
+        return f"{type(x).__name__} of shape {tuple(shape)} and dtype {getattr(dtype, 'name', dtype)}"
+    text = repr(x)
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"{text} of type {type(x).__name__}"
+
+
+_LONGEST = 200
+"""So many characters of an object are shown."""
+
+
 def resolve(argument, value, choices):
     """Return the object that `value` names, or `value` itself where it already is one.
 

@@ -221,8 +221,7 @@ def test_no_path_is_no_work():
 
 def test_refusals():
     v = tf.Variable(1.0)
-    with pytest.raises(ValueError, match="xs must hold at least one"):
-        tfjac.count_flops(lambda: v * v, [])
+    assert (tfjac.count_flops(lambda: v * v, []).forward, tfjac.count_flops(lambda: v * v, []).backward) == (1, 0)
     with pytest.raises(TypeError, match="ys must be a tensor"):
         tfjac.count_flops(lambda: "text", v)
     with pytest.raises(ValueError, match="ys is an eager tensor"):
@@ -254,3 +253,15 @@ def test_measured_time_and_memory():
     assert found["big"].backward_bytes >= 4 * 3 * 1000 and "backward ms" in str(count)
     with pytest.raises(ValueError, match="pass a callable"):
         tf.function(lambda x: tfjac.count_flops(x * x, x, measure=True)).get_concrete_function(tf.TensorSpec([2]))
+
+
+def test_a_model_without_trainable_weights_has_a_forward_pass_alone():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, use_bias=False)])
+    model.trainable = False
+    data = tf.ones([5, 4])
+    for count in (
+        tfjac.count_flops(lambda: model(data), model.trainable_variables),
+        tfjac.count_flops(lambda: model(data)),
+    ):
+        assert (count.forward, count.backward) == (2 * 5 * 4 * 3, 0)
+    assert tfjac.count_flops(lambda: model(data), measure=True).measurements

@@ -11,6 +11,7 @@ from tests.optimizers import nist
 from tfjac.optimizers import (
     IdentityScaling,
     LeastSquaresProblem,
+    LevenbergMarquardt,
     MarquardtScaling,
     MoreScaling,
     MultiplicativeDamping,
@@ -181,3 +182,39 @@ def test_the_default_rule_goes_by_the_number_of_parameters(size, rule):
     np.testing.assert_array_equal(history().damping, history(damping=rule).damping)
     other = {"nielsen": "trust_region", "trust_region": "nielsen"}[rule]
     assert not np.array_equal(history().damping, history(damping=other).damping)
+
+
+@pytest.mark.parametrize("rule", ["nielsen", "multiplicative"])
+def test_the_first_damping_is_an_argument(rule):
+    """One step of λ₀ = τ·max diag JᵀJ from the normal equations, in NumPy, and none of its successors."""
+    design, target = np.vander(np.linspace(0, 1, 9), 3), np.linspace(2, 3, 9) ** 2
+    damped = design.T @ design + 0.7 * np.max(np.sum(design**2, axis=0)) * np.eye(3)
+    expected = np.linalg.solve(damped, design.T @ target)
+    x = tf.Variable(np.zeros(3))
+    options = {"damping": rule, "initial_damping": 0.7, "scaling": "identity"}
+    least_squares(lambda: tf.linalg.matvec(design, x) - target, x, max_steps=1, **options)
+    np.testing.assert_allclose(x, expected, rtol=1e-10)
+    optimizer = LevenbergMarquardt.from_config(LevenbergMarquardt(**options).get_config())
+    x.assign(np.zeros(3))
+    optimizer.minimize(lambda: tf.linalg.matvec(design, x) - target, [x])
+    np.testing.assert_allclose(x, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["lam", "mu", "initial_lambda", "lambda_", "lambda"])
+@pytest.mark.parametrize("call", [lambda **o: least_squares(lambda: None, [], **o), LevenbergMarquardt])
+def test_what_others_call_the_first_damping_suggests_ours(name, call):
+    with pytest.raises(TypeError, match=rf"Did you mean 'initial_damping'\? Received: {name}=0.1"):
+        call(**{name: 0.1})
+
+
+def test_the_first_damping_does_not_go_with_everything():
+    with pytest.raises(ValueError, match=r"begins with a radius.*'nielsen'.*Received: initial_damping=0.1"):
+        LevenbergMarquardt("trust_region", initial_damping=0.1)
+    with pytest.raises(ValueError, match=r"NielsenDamping\(initial=.*Received: initial_damping=0.1"):
+        LevenbergMarquardt(NielsenDamping(), initial_damping=0.1)
+    with pytest.raises(ValueError, match=r"initial_damping must be a positive number.*initial_damping=-1"):
+        LevenbergMarquardt(initial_damping=-1)
+    with pytest.raises(TypeError, match=r"A number is the first λ: initial_damping=….*no learning rate.*damping=0.01"):
+        LevenbergMarquardt(0.01)
+    with pytest.raises(TypeError, match=r"one method.*leave method out.*Received: method='trf'"):
+        least_squares(lambda: None, [], method="trf")

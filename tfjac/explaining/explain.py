@@ -6,12 +6,14 @@ import tensorflow as tf
 
 from tfjac.explaining.magnitudes import judge, magnitudes
 from tfjac.explaining.report import GradientPath, GradientReport, Stop
+from tfjac.explaining.running import explain_by_running
 from tfjac.graph import (
     Dependence,
     Scratch,
     ancestors,
     assignments_between,
     call_converted,
+    edit_mark,
     handle_in,
     is_variable,
     layer_path,
@@ -39,6 +41,9 @@ def explain_gradient(ys: Tensors, xs: Sources) -> GradientReport:
             arguments that returns it, anywhere. The callable is traced; its side effects do not happen.
         xs: `tf.Variable`, `keras.Variable`, tensor, or a nest of them; or selectors of nodes, see `tfjac.nodes`.
 
+    A function that asks tensors for their values, by `.numpy()`, `float(…)` or NumPy, cannot be traced. It is then run
+    once, under a `tf.GradientTape`, side effects and all, and the report names the line where values leave TensorFlow.
+
     Returns:
         A `GradientReport`: a sequence of `GradientPath`, one per x in the order of `tf.nest.flatten(xs)`, also by name.
         It prints as a table and what is to be said of each x.
@@ -58,14 +63,27 @@ def explain_gradient(ys: Tensors, xs: Sources) -> GradientReport:
     def paths(ys, xs):
         return tuple(_paths(tf.nest.flatten(ys), tf.nest.flatten(xs), names, made))
 
-    return GradientReport(read_graph(paths, made or ys, xs))
+    try:
+        return GradientReport(read_graph(paths, made or ys, xs))
+    except Exception:
+        if made is None or made.failure is None or not tf.executing_eagerly():
+            raise
+        found = explain_by_running(ys, xs, names, made.failure)
+        if found is None:
+            raise
+        return GradientReport(found)
 
 
 class _Made:
-    """A callable that notes which variables it makes; traced a second time, it gets those of the first."""
+    """A callable that notes which variables it makes; traced a second time, it gets those of the first.
+
+    Attributes:
+        variables: list of these.
+        failure: the exception that it raised, or None.
+    """
 
     def __init__(self, function):
-        self._function, self.variables = function, []
+        self._function, self.variables, self.failure = function, [], None
 
     def __call__(self):
         given = iter(list(self.variables))
@@ -78,7 +96,11 @@ class _Made:
             return variable
 
         with tf.variable_creator_scope(creator):
-            return call_converted(self._function)
+            try:
+                return call_converted(self._function)
+            except Exception as failure:
+                self.failure = failure
+                raise
 
 
 def _paths(ys, xs, names, made):
@@ -148,11 +170,15 @@ def _remedies(stops):
 
 
 def _stops(paths):
-    ops = {path.op.name: path for path in paths}
-    return tuple(
-        Stop(path.op.name, path.op.type, layer_path(path.op), source_line(path.op), path.kind, path.reason, path.remedy)
-        for path in ops.values()
-    )
+    return tuple({path.op.name: _stop(path) for path in paths}.values())
+
+
+def _stop(path):
+    """The `Stop` of a lost path, which an edit of tfjac may have made."""
+    op, reason, remedy, edit = path.op, path.reason, path.remedy, edit_mark(path.op)
+    if edit:
+        reason, remedy = f"{reason}: it is that of {edit}", f"take off {edit}, if it is not meant"
+    return Stop(op.name, op.type, layer_path(op), source_line(op), path.kind, reason, remedy)
 
 
 def _unused(x, ys, made):

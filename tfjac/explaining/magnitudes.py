@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfjac.explaining.report import NodeGradient
-from tfjac.graph import Dependence, differentiable_inputs, layer_path, source_line
+from tfjac.graph import Dependence, differentiable_inputs, edit_mark, layer_path, source_line
 
 _TINY, _HUGE = 1e-6, 1e6
 """Against the largest norm on the way, and against the norm at ys."""
@@ -55,7 +55,7 @@ def judge(nodes):
         return "not finite", f"{where} what is not finite.", _TO_BE_FINITE
     if norms[-1] == 0.0:
         index = next(k for k, norm in enumerate(norms) if norm == 0.0)
-        return "zero", _death(nodes, index), _TO_LIVE
+        return "zero", _death(nodes, index), _REMOVE if index and nodes[index - 1].edit else _TO_LIVE
     if norms[-1] < _TINY * max(norms):
         steepest = min(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
         return "vanishing", f"Its norm falls most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", _TO_LIVE
@@ -71,13 +71,14 @@ def judge(nodes):
 
 _TO_BE_FINITE = "look for a division by zero, a square root or logarithm at zero, or an overflow there"
 _TO_LIVE = "look at the values that enter there: scale or normalise them, or take an activation that does not saturate"
+_REMOVE = "take it off, by remove() of the hook or without the edit, if it is not meant"
 
 
 def _death(nodes, index):
     if index == 0:
         return f"The gradient is zero from the beginning, at {_named(nodes[0])}."
     killer = nodes[index - 1]
-    why = _DEAD.get(killer.type)
+    why = f"{killer.edit} has it so" if killer.edit else _DEAD.get(killer.type)
     return f"The gradient dies at {_named(killer)}: it passes zeros back" + (f", as {why}." if why else ".")
 
 
@@ -126,4 +127,4 @@ def _node(tensor, value, is_x):
     value = value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
     zeros = float(np.mean(value == 0.0)) if value.size else 1.0
     norm = float(np.linalg.norm(value.ravel()))
-    return NodeGradient(op.name, "x" if is_x else op.type, layer_path(op), source_line(op), norm, zeros)
+    return NodeGradient(op.name, "x" if is_x else op.type, layer_path(op), source_line(op), norm, zeros, edit_mark(op))

@@ -17,6 +17,8 @@ class Stop:
         kind: what stops the gradient: a key of `tfjac.graph.STOPS`.
         reason: why, a clause about the op.
         remedy: what to do about it.
+
+    Where a function cannot be traced, as it asks tensors for their values, there is a line alone, and `op` is "".
     """
 
     op: str
@@ -28,6 +30,8 @@ class Stop:
     remedy: str
 
     def __str__(self):
+        if not self.op:
+            return f"line {self.source}, `{self.source.text}`, {self.reason}"
         where = ", ".join(str(part) for part in (self.layer and f"layer {self.layer}", self.source) if part)
         return f"op {self.op!r} of type {self.type}{f' ({where})' if where else ''}, {self.reason}"
 
@@ -40,6 +44,7 @@ class NodeGradient:
         op, type, layer, source: as in `Stop`; of x itself the type is "x".
         norm: Euclidean norm of the gradient; not finite where an element is not.
         zeros: share of the elements that are zero.
+        edit: what of tfjac put the op there, or changes its gradient: a hook, an edit or a rule; "" where nothing did.
     """
 
     op: str
@@ -48,6 +53,7 @@ class NodeGradient:
     source: object
     norm: float
     zeros: float
+    edit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tfjac.jacobians.passes.nests import sources_of
 from tfjac.types import Sources, Tensors
 
 
-def count_flops(ys: Tensors, xs: Sources, measure: bool = False) -> FlopCount:
+def count_flops(ys: Tensors, xs: Sources = (), measure: bool = False) -> FlopCount:
     """Count the floating-point operations of computing ys, and of the gradient of Σ ys with respect to xs.
 
     The backward pass is the graph of `tf.gradients(ys, xs)`, without what it does not need; what it reads of the
@@ -22,7 +22,7 @@ def count_flops(ys: Tensors, xs: Sources, measure: bool = False) -> FlopCount:
         ys: floating-point tensor of the `tf.function` being traced, or a nest of such tensors; or a callable without
             arguments that returns it, anywhere. It is traced, and not run.
         xs: tensor that ys are computed from, `tf.Variable`, `keras.Variable`, or a nest of them; or selectors of nodes,
-            see `tfjac.nodes`.
+            see `tfjac.nodes`. Without any, as of a model without trainable weights, there is no backward pass.
         measure: whether to run both passes, too, and give time and memory of each layer, `measurements`. For that ys
             must be a callable whose variables and tensors have values; its side effects do not happen. The graph runs
             as it is, without TensorFlow's optimisations, which would merge ops of different layers.
@@ -39,7 +39,8 @@ def count_flops(ys: Tensors, xs: Sources, measure: bool = False) -> FlopCount:
     """
 
     def read(ys, xs):
-        return _count(Scratch(tf.nest.flatten(ys)), sources_of(xs, may_be_complex=True), measure)
+        sources = sources_of(xs, may_be_complex=True) if tf.nest.flatten(xs) else []
+        return _count(Scratch(tf.nest.flatten(ys)), sources, measure)
 
     return read_graph(read, ys, xs)
 

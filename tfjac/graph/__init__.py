@@ -21,6 +21,7 @@ from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
 from tfjac.graph.custom_gradients import custom_gradient
 from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.dependence import Dependence, differentiable_inputs
+from tfjac.graph.edit_marks import edit_mark, mark_op
 from tfjac.graph.effects import Effects, calls_that_draw
 from tfjac.graph.example_axis import (
     SHARED,
@@ -42,7 +43,15 @@ from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, st
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
 from tfjac.graph.op_facts.python import declare_per_example
-from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.origins import (
+    SourceLine,
+    is_of_gradient,
+    layer_calls,
+    layer_path,
+    layer_scope,
+    line_of_failure,
+    source_line,
+)
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.scratch import Scratch
@@ -97,6 +106,7 @@ __all__ = [
     "depend_by_value",
     "differentiable_inputs",
     "eager_creation",
+    "edit_mark",
     "einsum_labels",
     "examples_mix_at",
     "explain_mixing",
@@ -121,8 +131,10 @@ __all__ = [
     "layer_calls",
     "layer_path",
     "layer_scope",
+    "line_of_failure",
     "lost_paths",
     "mark_curvature",
+    "mark_op",
     "mend_gradients",
     "moves_rows",
     "passes_to_bodies",

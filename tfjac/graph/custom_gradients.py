@@ -12,6 +12,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private
+from tfjac.graph.edit_marks import copy_mark
 from tfjac.graph.facts import facts_of, is_call, is_identities
 
 CLOSED = "TfjacClosedGradient"
@@ -162,6 +163,7 @@ def close(op, values, inputs, reads):
     arguments = list(inputs) if forwards_itself else [*values, *inputs]
     closed = tf.raw_ops.IdentityN(input=[*arguments, *reads], name=op.name)
     _private.copy_traceback(op, closed[0].op)
+    copy_mark(op, closed[0].op)
     shift = 0 if forwards_itself else len(values)
     receivers = [shift + index for index in _private.integers_attribute(op, _RECEIVERS)]
     for tensor, original in zip(closed, [*arguments, *reads]):

@@ -10,6 +10,7 @@ import linecache
 import os
 import re
 import sysconfig
+import traceback
 import typing
 
 import keras
@@ -85,6 +86,22 @@ def source_line(op):
         if not frame.filename.startswith(_LIBRARIES) and os.path.isabs(frame.filename) and not _generated(frame):
             text = linecache.getline(frame.filename, frame.lineno).strip()
             return SourceLine(frame.filename, frame.lineno, frame.name, text)
+    return None
+
+
+def line_of_failure(failure):
+    """Return the `SourceLine` of the user's program at which an exception was raised, the innermost; None if unknown.
+
+    Where AutoGraph has converted the function, that is the line which the user wrote.
+    """
+    metadata = getattr(failure, "ag_error_metadata", None)
+    if metadata is not None:
+        frames = [(each.filename, each.lineno, each.function_name) for each in metadata.translated_stack]
+    else:
+        frames = [(each.filename, each.lineno, each.name) for each in traceback.extract_tb(failure.__traceback__)][::-1]
+    for file, line, function in frames:
+        if not file.startswith(_LIBRARIES) and os.path.isabs(file):
+            return SourceLine(file, line, function, linecache.getline(file, line).strip())
     return None
 
 

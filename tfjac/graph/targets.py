@@ -4,6 +4,7 @@ import contextlib
 
 import tensorflow as tf
 
+from tfjac.arguments import described_value
 from tfjac.graph import _private
 from tfjac.graph.functions import call_converted, quiet_function
 from tfjac.graph.inlining import inline_calls
@@ -82,7 +83,7 @@ def _checked(tensor, may_be_complex):
     if not tf.is_tensor(tensor):
         raise TypeError(
             "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "
-            f"Received: {tensor!r} of type {type(tensor).__name__}"
+            f"Received: {described_value(tensor)}"
         )
     if not tf.is_symbolic_tensor(tensor):
         raise ValueError(

@@ -5,6 +5,7 @@ import re
 import keras
 import tensorflow as tf
 
+from tfjac.arguments import described_value
 from tfjac.graph import _private
 
 
@@ -16,9 +17,14 @@ def as_tf_variable(variable):
     """
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if not isinstance(value, tf.Variable):
+        if isinstance(variable, keras.Layer):
+            raise TypeError(
+                "A model or layer is not a variable: pass its weights, model.trainable_variables. "
+                f"Received: {variable!r} of type {type(variable).__name__}"
+            )
         raise TypeError(
             "A variable must be a tf.Variable or a keras.Variable; pass the variable itself, not its value. "
-            f"Received: {variable!r} of type {type(variable).__name__}"
+            f"Received: {described_value(variable)}"
         )
     return value
 

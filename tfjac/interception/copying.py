@@ -3,7 +3,7 @@
 import collections
 import functools
 
-from tfjac.graph import copy_inside, copy_op, holds_bodies, passes_to_bodies
+from tfjac.graph import copy_inside, copy_op, holds_bodies, mark_op, passes_to_bodies
 from tfjac.graph.nodes import is_tap, returned_by_layer, taps_layers
 from tfjac.interception.edits import edited
 
@@ -50,6 +50,7 @@ class Changes:
         if rule is not None:
             copy = copy_op(op, inputs)
             rule.replace_gradient(copy)
+            mark_op(copy, f"a rule of tfjac.intercept for {op.name!r}")
             return list(copy.outputs)
         if holds_bodies(op) and (passes_to_bodies(op) or self._changed_inside(place, op)):
             return copy_inside(op, inputs, lambda attribute, index: self.at((*place, (op.name, attribute, index))))

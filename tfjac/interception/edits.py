@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfjac.graph import after_effects, call_converted, custom_gradient
+from tfjac.graph import Dependence, after_effects, call_converted, custom_gradient, mark_op
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +44,23 @@ def as_edit(edit):
     return edit if isinstance(edit, Edit) else Edit(backward=edit)
 
 
-def edited(value, edit, node):
-    """Return what stands for `value`, a tensor of the graph being traced, under an `Edit` at `node`."""
+def edited(value, edit, node, who=None):
+    """Return what stands for `value`, a tensor of the graph being traced, under an `Edit` at `node`.
+
+    Args:
+        value: tensor.
+        edit: `Edit`.
+        node: `Node`.
+        who: what to call the edit where somebody asks for the reason of a gradient; one of `intercept` if left out.
+    """
+    result = _edited(value, edit, node)
+    if tf.is_symbolic_tensor(value) and tf.is_symbolic_tensor(result) and value is not result:
+        for op in Dependence([value], by_value=True).path([result]):
+            mark_op(op, who or f"an edit of tfjac.intercept at {node.name!r}")
+    return result
+
+
+def _edited(value, edit, node):
     if edit.forward is not None:
         value = _checked(call_converted(edit.forward, value), value, f"The forward edit of {node}")
     if edit.backward is None:

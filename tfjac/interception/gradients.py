@@ -63,7 +63,7 @@ def node_gradients(
         nodes: a selector, or nest of selectors: a tensor; a Keras layer, or `layer_call(layer, 1)`; the name of a tap,
             of a layer's path or of an op, the latter two with globs; `op_type("Relu")`; a function from a `Node` to
             bool; a variable, which here stands for itself, however often it is read. Layers are known by their calls
-            where ys is a callable, else by the names of their ops.
+            where ys is a callable, else by the names of their ops, and by the variables that these read.
         cotangents: nest like ys of tensors; ones where left out.
         values: whether to return the values of the nodes, too.
         unconnected_gradients: "none" or "zero".

@@ -121,7 +121,8 @@ def _changed(layer, tensor, output):
         return tensor
     changed = tensor
     for each in _hooks[layer]:
-        changed = edited(changed, each.edit, node_of_layer(layer, tensor, output))
+        who = f"a tfjac.hook on layer {layer.name!r}"
+        changed = edited(changed, each.edit, node_of_layer(layer, tensor, output), who)
     return with_mask_of(tensor, changed)
 
 

@@ -49,7 +49,8 @@ def batch_jacobian(
         TypeError: for ys or x that are not floating-point.
 
     Cost: one backward pass for each of the m outputs of an example, vectorised; where it has fewer inputs than outputs,
-    about two forward passes for each input.
+    about two forward passes for each input. Outside of a `tf.function` a callable is traced in every call, as in
+    `per_example_jacobian`.
     """
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)

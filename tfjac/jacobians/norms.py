@@ -6,7 +6,7 @@ from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import squared_row_norms
 from tfjac.jacobians.passes.connectedness import check_connected
-from tfjac.jacobians.passes.nests import converted, like, sources_of
+from tfjac.jacobians.passes.nests import check_variables, converted, like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.vector_products import pulled
@@ -38,6 +38,7 @@ def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool
     itself, see `tfjac.ops.jacobian_row_norms`. An embedding costs its positions, whatever the size of its table.
     The derivative of a norm is not finite where the norm is zero.
     """
+    check_variables(variables)
 
     def compute(y, variables):
         factors = factorize([of_rank_one(y)], tf.nest.flatten(variables), verify=verify)
@@ -75,6 +76,7 @@ def clipped_gradients(
     Cost: one backward pass, of which what the norms were computed from is used again for the weighted sum
     ("book-keeping", Bu, Wang, Zha & Karypis 2023, "Differentially private optimization on large model at small cost").
     """
+    check_variables(variables)
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
@@ -112,6 +114,7 @@ def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike)
     Cost: one backward pass, like the gradient of the sum. Where a custom gradient is not linear in what flows back, as
     one that clips, the gradients of the examples do not add up to that of the sum: then as `per_example_gradients`.
     """
+    check_variables(variables)
 
     def compute(y, variables):
         factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)

@@ -9,7 +9,7 @@ from tfjac import ops
 from tfjac.graph import axes, in_graph
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
-from tfjac.jacobians.passes.nests import like
+from tfjac.jacobians.passes.nests import check_variables, like
 from tfjac.jacobians.shapes import product
 from tfjac.types import DType, Mixing, Sources, Tensor, Tensors
 
@@ -48,6 +48,15 @@ class JacobianOperator(tf.linalg.LinearOperator):
         self._n, self._m = num_examples, num_outputs
         parameters = {"factors": factors, "shapes": shapes, "num_examples": num_examples, "num_outputs": num_outputs}
         super().__init__(dtype=dtypes.pop(), is_square=False, parameters={**parameters, "name": name}, name=name)
+
+    def __repr__(self):
+        n, m = (size if isinstance(size, int) else "?" for size in (self._n, self._m))
+        kinds = ", ".join(dict.fromkeys(type(factor).__name__ for factor in self._factors))
+        rows = n * m if isinstance(n, int) and isinstance(m, int) else "?"
+        return (
+            f"<JacobianOperator [{rows}, {self.num_parameters}]: {n} examples of {m} outputs, "
+            f"{len(self._shapes)} variables, {self.dtype.name}, as {kinds}>"
+        )
 
     @property
     def num_rows(self) -> int | Tensor:
@@ -166,8 +175,7 @@ def jacobian_operator(
 
 def operator_of(ys, variables, factors_of):
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
-    if not tf.nest.flatten(variables):
-        raise ValueError("variables must hold at least one variable. Received: an empty nest")
+    check_variables(variables)
     shapes: list[tf.TensorShape] = []
 
     def compute(ys, variables):

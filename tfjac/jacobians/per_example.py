@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
+from tfjac.jacobians.passes.nests import check_variables
 from tfjac.types import Mixing, NestLike, Sources, Tensors
 
 
@@ -36,9 +37,11 @@ def per_example_jacobian(
     Raises:
         ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
-    Cost: m backward passes, vectorised, and one write of the result.
+    Cost: m backward passes, vectorised, and one write of the result. Outside of a `tf.function` a callable is traced in
+    every call, which takes tens of milliseconds: for repeated calls make a `tf.function`, which is traced once.
     """
     passes_at_once(chunk_size, memory_budget, lambda: 1)
+    check_variables(variables)
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
@@ -68,6 +71,7 @@ def per_example_gradients(
 
     Cost: one backward pass and one write of the result.
     """
+    check_variables(variables)
 
     def compute(y, variables):
         return per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify)

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
 from tfjac.jacobians.operator import JacobianOperator, operator_of
+from tfjac.jacobians.passes.nests import check_variables
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.types import Nest, NestLike, Tensors, Variable
 
@@ -43,6 +44,7 @@ def per_segment_jacobian(
     Cost: m backward passes, vectorised, and one write of the result. Rows of short segments are padded to the longest:
     memory segments · longest · (i + m·o) numbers for each layer [i,o].
     """
+    check_variables(variables)
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
@@ -71,6 +73,7 @@ def per_segment_gradients(
     Cost: one backward pass and one write of the result. For the norms alone, `segment_operator(losses,
     variables).row_norms()` forms no gradient.
     """
+    check_variables(variables)
 
     def compute(y, variables):
         return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import choice, positive, positive_integer
+from tfjac.arguments import choice, described_value, positive, positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.laplace.bases import Examples, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
@@ -87,6 +87,7 @@ def laplace(
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
     Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
     """
+    _check_data(model, x)
     distribution, from_logits = likelihood_of(model, likelihood, from_logits)
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
@@ -110,6 +111,22 @@ def laplace(
         basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
     )
     return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
+
+
+def _check_data(model, x):
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"laplace takes a trained Keras model. Received: {described_value(model)}")
+    if isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)):
+        raise TypeError(
+            "laplace takes arrays x and y, as all pairs of examples may be needed at once. Make them of a data set: "
+            "x, y = (np.concatenate(part) for part in zip(*dataset.as_numpy_iterator())), if it is in batches. "
+            "Received: a data set of batches"
+        )
+    if not model.built:
+        raise ValueError(
+            "laplace takes a trained model, and this one has no weights yet: call it on an example, and fit it. "
+            f"Received: {model!r}"
+        )
 
 
 def _fit(curvature, x, y, variables, as_inputs):

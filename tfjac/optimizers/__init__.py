@@ -8,6 +8,7 @@ from tfjac.optimizers.fitting.least_squares import LeastSquaresProblem, least_sq
 from tfjac.optimizers.fitting.normal_equations import DampedStep, NormalEquations, normal_equations
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
+from tfjac.optimizers.keras.fit import fit
 from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
@@ -77,6 +78,7 @@ __all__ = [
     "StepMonitor",
     "TrustRegionDamping",
     "curve_fit",
+    "fit",
     "full_batch",
     "least_squares",
     "least_squares_by_parts",

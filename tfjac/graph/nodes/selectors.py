@@ -3,13 +3,13 @@
 import collections
 import dataclasses
 import difflib
-import fnmatch
 import re
-from itertools import product
 
 import keras
 import tensorflow as tf
 
+from tfjac.graph.nodes.globs import glob_pattern, is_glob
+from tfjac.graph.origins import layer_scope
 from tfjac.graph.variables import handle_in, is_variable, name_of_variable
 
 _WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
@@ -108,11 +108,14 @@ def _selected(nodes, selector):
     if is_variable(selector):
         return [node for node in nodes.reads if handle_in(node.handle.graph, selector) is node.handle]
     if isinstance(selector, keras.Layer):
-        return (node for node in nodes if _returned_by(node, selector))
+        return [node for node in nodes if _returned_by(node, selector)] or _in_scope_of(nodes, selector)
     if tf.is_tensor(selector):
         return [node for node in nodes if node.tensor is selector][:1]
     if callable(selector):
-        return (node for node in nodes if selector(node))
+        found = [node for node in nodes if selector(node)]
+        if not found and isinstance(selector, LayerCall):
+            found = [node for node in _in_scope_of(nodes, selector.layer) if node.call == selector.call]
+        return found
     raise TypeError(
         "A node is selected by a name, a Keras layer, tfjac.layer_call(layer, 1), tfjac.op_type('Relu'), a tensor, a "
         f"variable, or a function from a node to bool. Received: {selector!r} of type {type(selector).__name__}"
@@ -162,10 +165,10 @@ def _read_from(reads, name):
 
 def _matching(nodes, name, name_of=lambda node: node.name):
     """Nodes by the whole name, with and without the index of a result, else by its end."""
-    if any(character in name for character in "*?"):
-        patterns = (name, f"*/{name}")
+    if is_glob(name):
+        pattern = glob_pattern(name)
         named = [(node, (name_of(node), _without_index(name_of(node)))) for node in nodes]
-        return [node for node, names in named if any(fnmatch.fnmatchcase(*pair) for pair in product(names, patterns))]
+        return [node for node, names in named if any(map(pattern.fullmatch, names))]
     names = [(node, name_of(node), _without_index(name_of(node))) for node in nodes]
     exact = [node for node, whole, _ in names if whole == name] or [node for node, _, stem in names if stem == name]
     ends = [(node, stem) for node, _, stem in names if f"/{stem}".endswith(f"/{name}")]
@@ -186,16 +189,49 @@ def _by_path(nodes, name):
 def _of_scope(nodes, name):
     """What a layer returned that is only known by the names of its ops: what is computed in it and used outside."""
     within = [node for node in nodes if node.kind == "op" and f"/{node.layer}/".find(f"/{name}/") >= 0]
+    results = _results_in(nodes, [(node, _up_to(node.layer, name)) for node in within])
+    return _only([(node, _up_to(node.layer, name)) for node in results], name)
+
+
+def _results_in(nodes, within):
+    """The nodes that are used outside of the call of a layer that they are computed in.
+
+    Args:
+        nodes: `Nodes`.
+        within: list of pairs of a node and the path of the layer that it is computed in.
+    """
     of_path = collections.defaultdict(list)
-    for node in within:
-        of_path[_up_to(node.layer, name), node.call].append(node)
+    for node, path in within:
+        of_path[path, node.call].append(node)
     listed, results = {_op_key(node) for node in nodes}, []
     for members in of_path.values():
         ops = {_op_key(node) for node in members}
         users = [{(*node.place, op.name) for op in node.tensor.consumers()} & listed for node in members]
         used = [node for node, by in zip(members, users) if by - ops]
         results += used or [node for node, by in zip(members, users) if not by]
-    return _only([(node, _up_to(node.layer, name)) for node in results], name)
+    return results
+
+
+def _in_scope_of(nodes, layer):
+    """What a layer returned where its calls are not known, by the names of its ops.
+
+    Ops of another layer may have the same name: it counts that variables of this one are read in the same call. Of a
+    layer that has none, nothing is found.
+    """
+    handles = [handle_in(node.handle.graph, variable) for node in nodes.reads[:1] for variable in layer.variables]
+    reads = [node for node in nodes.reads if any(node.handle is handle for handle in handles)]
+    calls = {_call_of(node, layer.name) for node in reads} - {None}
+    within = [(node, _call_of(node, layer.name)) for node in nodes if node.kind == "op"]
+    return _results_in(nodes, [(node, call) for node, call in within if call in calls])
+
+
+def _call_of(node, name):
+    """The numbered scope of the call of a layer called `name` in which a node is computed; None for none."""
+    if f"/{node.layer}/".find(f"/{name}/") < 0:
+        return None
+    deeper = node.layer.count("/") - _up_to(node.layer, name).count("/")
+    scopes = layer_scope(node.op).split("/")
+    return "/".join(scopes[: len(scopes) - deeper])
 
 
 def _op_key(node):
@@ -218,20 +254,35 @@ def _only(found, name):
     return [node for node, _ in found]
 
 
+def _type_alike(nodes, name):
+    """Say which type of ops a name is but for its case; nothing where it is none."""
+    types = {node.op_type.lower(): node.op_type for node in nodes if node.kind == "op"}
+    alike = types.get(name.lower()) if isinstance(name, str) else None
+    return "" if alike in (None, name) else f"; a type of ops here is op_type({alike!r})"
+
+
 def _nearest(nodes, selector):
     names = list(dict.fromkeys(node.name for node in [*nodes, *nodes.reads]))
+    if isinstance(selector, str) and is_glob(selector):
+        deep = [name for name in names if glob_pattern(selector.replace("*", "**")).fullmatch(name)]
+        if deep:
+            return f"A * does not cross a '/', and ** does: it would find {', '.join(map(repr, deep[:5]))}"
     if isinstance(selector, str):
         ends = {name.rsplit("/", 1)[-1]: name for name in names}
         near = difflib.get_close_matches(selector, names, 5) or [
             ends[end] for end in difflib.get_close_matches(selector.rsplit("/", 1)[-1], ends, 5)
         ]
         if near:
-            return f"The nearest names are {', '.join(map(repr, near))}"
+            return f"The nearest names are {', '.join(map(repr, near))}{_type_alike(nodes, selector)}"
+    alike = _type_alike(nodes, getattr(selector, "name", selector))
+    if isinstance(selector, (str, OpType)) and alike:
+        return f"TensorFlow's names of types are meant{alike}. Received: {described(selector)}"
     if isinstance(selector, keras.Layer):
         return (
-            "A layer is known where it is called while the function is traced: not in a tf.function that was traced "
-            "before, nor in a SavedModel, nor where another layer calls its `call` alone, as TimeDistributed does: use "
-            "its path as a string, select its ops, or put a tfjac.hook on it. Received: a layer that is not among "
+            "A layer is known where it is called while the function is traced, and where ops of its name read its "
+            "variables: not in a SavedModel, nor one without variables in a tf.function that was traced before, nor "
+            "where another layer calls its `call` alone, as TimeDistributed does: use its path as a string, select its "
+            "ops, or put a tfjac.hook on it. Received: a layer that is not among "
             f"{', '.join(sorted({repr(node.name) for node in nodes if node.kind == 'layer'})[:8]) or 'none'}"
         )
     if is_variable(selector):

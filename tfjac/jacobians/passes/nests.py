@@ -1,7 +1,9 @@
 """Nests of arguments: the sources that stand for `xs` in a graph, and what is said where they are wrong."""
 
+import keras
 import tensorflow as tf
 
+from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable, captured_tensor, handle_in, is_variable
 
 
@@ -23,12 +25,30 @@ def sources_of(xs, may_be_complex=False):
     return [_source(x, may_be_complex) for x in flat]
 
 
+def check_variables(variables):
+    """Check a nest of variables, or of what stands for them, before anything is traced.
+
+    Raises:
+        ValueError: for none at all.
+        TypeError: for a model or layer, which is no variable.
+    """
+    flat = [variables] if isinstance(variables, keras.Layer) else tf.nest.flatten(variables)
+    for x in flat:
+        if isinstance(x, keras.Layer):
+            as_tf_variable(x)
+    if not flat:
+        raise ValueError(
+            "variables must hold at least one variable. A model has none before it is built: call it on an example, or "
+            "model.build(input_shape), and read trainable_variables after that. Received: an empty nest"
+        )
+
+
 def _source(x, may_be_complex):
     graph = tf.compat.v1.get_default_graph()
     if not is_variable(x) and not tf.is_tensor(x):
         raise TypeError(
-            "xs must be tensors, tf.Variables or keras.Variables, or a nest of them. "
-            f"Received: {x!r} of type {type(x).__name__}"
+            "xs must be tensors, tf.Variables or keras.Variables, or a nest of them; make x = tf.constant(array) of an "
+            f"array, and compute ys from that x. Received: {described_value(x)}"
         )
     x = like(x)
     if not x.dtype.is_floating and not x.dtype.is_complex:

@@ -1,6 +1,6 @@
 """Dampings: how λ is chosen, lowered after success and raised after failure."""
 
-from tfjac.arguments import resolve
+from tfjac.arguments import positive, resolve
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
 from tfjac.optimizers.damping.multiplicative import MultiplicativeDamping
 from tfjac.optimizers.damping.nielsen import NielsenDamping
@@ -13,12 +13,47 @@ __all__ = [
     "Proposal",
     "TrustRegionDamping",
     "Verdict",
+    "INITIAL_DAMPING_ELSEWHERE",
     "get_damping",
 ]
+
+INITIAL_DAMPING_ELSEWHERE = dict.fromkeys(
+    ("lam", "lamb", "lambda", "lambda_", "lambda0", "initial_lambda", "mu", "mu0", "mu_init", "tau", "damping_factor"),
+    "initial_damping",
+)
+"""What others call the first damping."""
 
 DAMPINGS = {"nielsen": NielsenDamping, "multiplicative": MultiplicativeDamping, "trust_region": TrustRegionDamping}
 
 
-def get_damping(damping):
-    """Return the `Damping` named `"nielsen"`, `"multiplicative"` or `"trust_region"`, or the object itself."""
-    return resolve("damping", damping, DAMPINGS)
+def get_damping(damping, initial=None):
+    """Return the `Damping` named `"nielsen"`, `"multiplicative"` or `"trust_region"`, or the object itself.
+
+    Args:
+        damping: a name, or a `Damping`.
+        initial: the first λ as a multiple of the curvature κ, for those that begin with a λ; None for their own.
+
+    Raises:
+        ValueError: for an unknown name, or an `initial` that does not go with it.
+        TypeError: for anything else.
+    """
+    if isinstance(damping, (bool, int, float)):
+        raise TypeError(
+            "damping is the rule by which λ changes: 'nielsen', 'multiplicative', 'trust_region', or an object of that "
+            "kind. A number is the first λ: initial_damping=…; there is no learning rate. "
+            f"Received: damping={damping!r} of type {type(damping).__name__}"
+        )
+    found = resolve("damping", damping, DAMPINGS)
+    if initial is None:
+        return found
+    if not isinstance(damping, str):
+        raise ValueError(
+            f"An object has its own first λ: leave initial_damping out, and write {type(damping).__name__}(initial=…) "
+            f"if it takes that. Received: initial_damping={initial!r} and damping={damping!r}"
+        )
+    if not hasattr(found, "initial"):
+        raise ValueError(
+            f"damping={damping!r} begins with a radius, not with a λ: use damping='nielsen' or 'multiplicative' with "
+            f"initial_damping, or TrustRegionDamping(factor=…). Received: initial_damping={initial!r}"
+        )
+    return type(found)(initial=positive("initial_damping", initial))

@@ -48,6 +48,7 @@ def least_squares(
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
     damping: DampingLike | None = None,
+    initial_damping: float | None = None,
     scaling: ScalingLike = "more",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
@@ -93,6 +94,7 @@ def least_squares(
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
     damping: DampingLike | None = None,
+    initial_damping: float | None = None,
     scaling: ScalingLike = "more",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
@@ -157,6 +159,8 @@ def least_squares(
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
             parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
+        initial_damping: the first λ of `"nielsen"` or `"multiplicative"`, a multiple of the largest diagonal element of
+            JᵀJ over that of D; default 1e-3. With it, `"nielsen"` is the default.
         scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, `"sparse"`, or a `Solver`.

@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
+from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE
 from tfjac.optimizers.variables import variable_name
 
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
@@ -40,7 +41,8 @@ def refuse_options(options, known):
     """
     for name, value in options.items():
         if name not in REASONS:
-            near = suggestion(name, known)
+            meant = INITIAL_DAMPING_ELSEWHERE.get(name)
+            near = f" Did you mean {meant!r}?" if meant else suggestion(name, known)
             raise TypeError(f"LevenbergMarquardt has no argument {name!r}.{near} Received: {name}={value!r}")
         if value is not None and value is not False and value != HARMLESS.get(name):
             raise ValueError(f"LevenbergMarquardt does not take {name}: {REASONS[name]}. Received: {name}={value!r}")

@@ -48,6 +48,7 @@ class StepMonitor(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where nothing moves any more."""
         optimizer = self.model.optimizer
+        optimizer.warn_of_pitfalls()
         accepted, self._accepted = optimizer.num_accepted - self._accepted, optimizer.num_accepted
         if logs is not None:
             logs.update(self._shown(optimizer), accepted_steps=accepted)

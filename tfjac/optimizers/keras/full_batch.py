@@ -34,6 +34,15 @@ def full_batch(
     Raises:
         ValueError: if the numbers of examples differ, or `steps` is no positive integer.
     """
+    return tf.data.Dataset.from_tensors(examples(x, y, sample_weight)).repeat(positive_integer("steps", steps))
+
+
+def examples(x, y=None, sample_weight=None):
+    """Return the tuple of what `full_batch` is given, without what is None at the end, as tensors.
+
+    Raises:
+        ValueError: if the numbers of examples differ.
+    """
     parts = [x, y, sample_weight]
     while parts[-1] is None:
         parts.pop()
@@ -41,7 +50,7 @@ def full_batch(
     sizes = {len(part) for part in tf.nest.flatten(parts) if part is not None}
     if len(sizes) != 1:
         raise ValueError(f"All parts must have the same number of examples. Received: {sorted(sizes)}")
-    return tf.data.Dataset.from_tensors(parts).repeat(positive_integer("steps", steps))
+    return parts
 
 
 def _tensor(part):

@@ -8,7 +8,8 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.graph import ancestors, as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
@@ -24,6 +25,7 @@ from tfjac.optimizers.keras.arguments import (
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
+from tfjac.optimizers.keras.pitfalls import Pitfalls
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
@@ -94,6 +96,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             `TFJAC_VERIFY`. What differs raises `tf.errors.InvalidArgumentError` that names the variable. Costs one
             backward and one forward pass; checks nothing under XLA.
         name: name of the optimizer.
+        initial_damping: the first λ of `"nielsen"` or `"multiplicative"`, a multiple of the largest diagonal element of
+            JᵀJ over that of D; None for 1e-3.
         **kwargs: the other arguments of Keras optimizers are refused, each with its reason.
 
     Attributes:
@@ -126,12 +130,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         regularization: Literal["bayesian"] | None = None,
         verify: bool | None = None,
         name: str = "levenberg_marquardt",
+        initial_damping: float | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
         evidence = self._regularization is not None
+        damping = damping if initial_damping is None else get_damping(damping, initial_damping)
         parts = (damping, scaling, solver)
         self._method = Method.of(*parts, max_attempts, min_gain, gram_dtype, acceleration, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
@@ -143,6 +149,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._loss_of_trace, self._sizes = LossOfTrace(), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
+        self._pitfalls, self._is_random = Pitfalls(), False
 
     # -------------------------------------------------------------- state
 
@@ -182,8 +189,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Check, at the end of `fit`, that there was something to train: Keras takes no step for a frozen model."""
         check_trainable(var_list)
+        self.warn_of_pitfalls()
         if self._summing is not None:
             self._summing.end_fit()
+
+    def warn_of_pitfalls(self) -> None:
+        """Warn, once, of what the steps so far have seen: a loss that is not finite, batches that are too small."""
+        if self.built:
+            self._pitfalls.look(self._state)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
@@ -194,6 +207,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         check_tracing()
         check_strategy()
         loss = self._loss_of_trace.take()
+        self._is_random = any("Random" in op.type for op in ancestors([loss]))  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
@@ -300,7 +314,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
         self._sizes = step.sizes
         self._state.write_state(step.state)
-        self._state.write_report(step.report)
+        apart = self._memory is None and not self._method.evidence and not self._is_random
+        self._state.write_report(step.report, step.num_residuals if apart else None)
         self._iterations.value.assign_add(1)
         return step.report
 
@@ -338,6 +353,16 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         if self._sizes is None:
             raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
         return plan_of(self._method.solver, self._sizes, batch_size)
+
+    @property
+    def steps_per_batch(self) -> int:
+        """How many steps are taken on each batch, as the optimizer was given it."""
+        return self._steps_per_batch
+
+    @property
+    def gram_batches(self) -> int | Literal["epoch"] | None:
+        """How many batches make up one step, as the optimizer was given it."""
+        return self._grams.batches
 
     @property
     def learning_rate(self) -> Any:

@@ -1,5 +1,7 @@
 """What a `LevenbergMarquardt` optimizer keeps from step to step, in variables of its own, which Keras saves."""
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
@@ -8,6 +10,22 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.loop.bayesian import Precisions
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.statuses import Status
+
+_SAME_LOSS = 1e-3
+"""Relative difference of the loss up to which two batches may be the same one."""
+
+
+class Seen(NamedTuple):
+    """What is worth a warning, counted since the optimizer was built.
+
+    Attributes:
+        not_finite: steps that could not start, as the loss or its gradient was not finite.
+        narrow: steps on fewer residuals than there are parameters, and others than those of the step before.
+    """
+
+    not_finite: int
+    narrow: int
+
 
 _COUNTS = ("attempts", "status", "solver")
 _NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)
@@ -34,6 +52,7 @@ class StateVariables:
         self._scaling = add("scaling", (self._size,)) if method.scaling.remembers else None
         self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int32")
         self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
+        self._seen = add("seen", (len(Seen._fields),), "int64")
         names = ("weight_precision", "noise_precision", "effective_parameters") if method.evidence else ()
         self._precisions = [add(name) for name in names]
 
@@ -55,13 +74,34 @@ class StateVariables:
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
 
-    def write_report(self, report):
-        """Assign what a step reports, and count it, in the graph being traced."""
+    def write_report(self, report, num_residuals=None):
+        """Assign what a step reports, and count it, in the graph being traced.
+
+        Args:
+            report: `Report`.
+            num_residuals: how many residuals the step was taken on; None where the loss does not tell batches apart, as
+                with dropout, or where a batch is not fitted alone, as its predecessors are remembered.
+        """
+        seen = [tf.equal(report.status, int(Status.NOT_FINITE)), self._narrow(report, num_residuals)]
+        self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
         self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
+
+    def _narrow(self, report, num_residuals):
+        """Return whether a step has fewer residuals than there are parameters, and others than the step before.
+
+        Other residuals show by the loss: it is not where the last step left it.
+        """
+        if num_residuals is None:
+            return tf.constant(False)
+        before = self._report.value.read_value()[_NUMBERS.index("cost")]
+        known = self._counts.value.read_value()[_COUNTS.index("attempts")] > 0
+        here = report.cost_before
+        elsewhere = tf.abs(here - before) > _SAME_LOSS * tf.maximum(tf.abs(here), tf.abs(before))
+        return known & tf.math.is_finite(here) & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
 
     def write_precisions(self, precisions):
         """Assign new `Precisions`, in the graph being traced."""
@@ -94,6 +134,16 @@ class StateVariables:
     def attempts(self):
         """Number of attempts, an int."""
         return int(self._attempts.numpy())
+
+    @property
+    def seen(self):
+        """What is worth a warning, `Seen`, of integers."""
+        return Seen(*map(int, self._seen.numpy()))
+
+    @property
+    def size(self):
+        """Number of parameters, an int."""
+        return self._size
 
     @property
     def precisions(self):

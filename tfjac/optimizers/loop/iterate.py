@@ -166,7 +166,7 @@ class Iteration:
             restrictions = restrictions._replace(leeway=window.leeway(objective.cost))
         method = self._settings.method
         method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
-        state, report, self.sizes = take_step(objective, progress.state, method, restrictions)
+        state, report, self.sizes, _ = take_step(objective, progress.state, method, restrictions)
         return self._after(progress, state, report, max_steps), report
 
     def _after(self, progress, state, report, max_steps):

@@ -9,6 +9,7 @@ from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
 from tfjac.optimizers.conditions.manifolds import Manifold
+from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE, get_damping
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
@@ -17,9 +18,15 @@ from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLi
 
 _ELSEWHERE = {
     "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
-    "max_iter": "max_steps", "max_iterations": "max_steps", "epochs": "max_steps",
+    "max_iter": "max_steps", "max_iterations": "max_steps", "epochs": "max_steps", **INITIAL_DAMPING_ELSEWHERE,
 }  # fmt: skip
 """What others call it."""
+
+_NEEDLESS = {
+    "method": "There is one method, Levenberg-Marquardt, also for bounds: leave method out, or choose damping=.",
+    "jac": "Jacobians are exact, and taken from the graph of the residuals: leave jac out.",
+}
+"""What others ask for, and why it is not asked for here."""
 
 _OF_MANY_FITS = ("batch_dims", "chunk_size", "devices")
 
@@ -50,6 +57,7 @@ class Options:
     loss: LossLike | Sequence[LossLike] = None
     loss_scale: float | Sequence[float | None] | None = None
     damping: DampingLike | None = None
+    initial_damping: float | None = None
     scaling: ScalingLike = "more"
     solver: SolverLike = "auto"
     max_attempts: int = 30
@@ -74,6 +82,8 @@ class Options:
         known = [field.name for field in dataclasses.fields(cls) if field.name not in others]
         for name, value in unknown.items():
             if name not in known:
+                if name in _NEEDLESS:
+                    raise TypeError(f"{_NEEDLESS[name]} Received: {name}={value!r}")
                 meant = f" Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggestion(name, known)
                 raise TypeError(f"There is no such option.{meant} Received: {name}={value!r}")
         return cls(**{name: value for name, value in {**given, **unknown}.items() if name in known})
@@ -96,8 +106,9 @@ class Options:
         """Return the `Method` for so many parameters."""
         damping = self.damping  # by default the sturdiest where solves cost nothing, else one solve per attempt
         if damping is None:
-            damping = "trust_region" if num_parameters <= SMALL else "nielsen"
-        parts = (damping, self.scaling, self.solver)
+            small = num_parameters <= SMALL and self.initial_damping is None
+            damping = "trust_region" if small else "nielsen"
+        parts = (get_damping(damping, self.initial_damping), self.scaling, self.solver)
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
 
 

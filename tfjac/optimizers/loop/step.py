@@ -51,11 +51,13 @@ class Step(NamedTuple):
         state: the `State` for the next step.
         report: a `Report`.
         sizes: the `ProblemSizes` of the linear model.
+        num_residuals: how many residuals there were, an integer or a scalar int32 tensor.
     """
 
     state: State
     report: Report
     sizes: ProblemSizes
+    num_residuals: Any
 
 
 def take_step(objective: Objective, state: State, method: Method, restrictions: Restrictions | None = None) -> Step:
@@ -85,7 +87,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
         state, report = steps[0]()
     else:
         state, report = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
-    return Step(state, report, sizes)
+    return Step(state, report, sizes, model.num_rows)
 
 
 def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tfjac.graph import Dependence, as_tf_variable, inline_calls, source_in, verification_wanted
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
+from tfjac.optimizers.objective.broadcasts import warn_of_broadcasts
 from tfjac.optimizers.objective.loss_terms import loss_terms
 from tfjac.optimizers.objective.objective import LocalObjective, ObjectiveOnManifolds
 from tfjac.optimizers.objective.reached_variables import check_dependence, warn_of_lost
@@ -39,6 +40,7 @@ def objective_of_loss(loss, variables, gradients=None, verify=None):
         else:
             priors.append(prior)
     rows = [term.rows() for term in terms]
+    warn_of_broadcasts([term.root for term in terms], dependence)
     cost, prior = tf.reduce_sum(loss), combined(priors, Columns(variables).sizes, loss.dtype)
     if not verification_wanted(verify):
         return LocalObjective(cost, rows, prior, variables, terms=terms)
@@ -82,6 +84,7 @@ def objective_of_residuals(
     dependence = Dependence(sources)
     check_dependence(tensors, variables, dependence, "residuals")
     warn_of_lost([tensor for tensor in tensors if not dependence.reaches(tensor)], dependence, "a block of residuals")
+    warn_of_broadcasts(tensors, dependence)
     dtype = as_tf_variable(variables[0]).dtype
     tensors = [tf.cast(tensor, dtype) for tensor in tensors]  # another one is not computed from the variables
     losses = losses or [None] * len(tensors)

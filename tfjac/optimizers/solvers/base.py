@@ -44,7 +44,7 @@ class System(abc.ABC):
         """Return γ = tr(JᵀJ (JᵀJ + Λ)⁻¹), a scalar, where Λ is positive; NaN where it could not be computed."""
         raise ValueError(
             "The effective number of parameters, which Bayesian regularisation is about, needs a solver that factors a "
-            f"matrix: 'cholesky', 'kernel', 'qr', 'svd' or 'auto'. Received: {type(self).__qualname__}"
+            "matrix: 'cholesky', 'kernel', 'qr', 'svd' or 'auto'. Received: a solver that factors none"
         )
 
 

@@ -1,0 +1,158 @@
+"""One call that trains a Keras model by the Levenberg-Marquardt method, and is right without further thought."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.optimizers.keras.arguments import check_trainable
+from tfjac.optimizers.keras.callbacks import Convergence
+from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
+from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.types import Nest, TensorLike
+
+STEPS_PER_CALL = 10
+"""So many steps are taken in one call of the training function where nobody looks at validation data in between."""
+
+_IDLE = 10
+"""So many epochs without an accepted step end the training."""
+
+
+def fit(
+    model: keras.Model,
+    x: Nest[TensorLike] | tf.data.Dataset,
+    y: Nest[TensorLike] | None = None,
+    *,
+    sample_weight: Nest[TensorLike] | None = None,
+    validation_data: tuple[Any, ...] | tf.data.Dataset | None = None,
+    validation_split: float = 0.0,
+    loss: Any = "mse",
+    max_steps: int = 1000,
+    patience: int = 20,
+    ftol: float | None = None,
+    xtol: float | None = None,
+    gtol: float | None = None,
+    batch_size: int | None = None,
+    memory_budget: int = 2**30,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: Any = 0,
+) -> keras.callbacks.History:
+    """Train a Keras model by the Levenberg-Marquardt method until the validation loss or a tolerance says to stop.
+
+        history = tfjac.fit(model, x, y, validation_split=0.2)
+        print(history.status, history.history["loss"][-1], min(history.history["val_loss"]))
+
+    Every step sees all examples: as one batch where that fits the memory budget, else as batches whose JᵀJ and Jᵀr are
+    summed up (`gram_batches="epoch"`), which takes the same steps. With validation data the loss on them is looked at
+    after every step, and the weights that had the lowest one are restored at the end. Without, as many as ten steps are
+    taken in one call of the training function.
+
+    A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
+    and metrics; its optimizer must be a `LevenbergMarquardt`.
+
+    Args:
+        model: a Keras model.
+        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` of
+            batches, each of which is one part of the sums. A data set of one batch is taken as it is.
+        validation_data: `(x, y)` or `(x, y, sample_weight)`, or a `tf.data.Dataset` of batches.
+        validation_split: the last so many of the examples, a fraction between 0 and 1, are validation data; for arrays.
+        loss: what a model that is not compiled is compiled with.
+        max_steps: at most so many steps, rounded up to whole epochs.
+        patience: end after so many epochs without a lower validation loss.
+        ftol, xtol, gtol: tolerances of the training loss, the step and the gradient, as for `least_squares`.
+        batch_size: how many examples one batch of the sums has; None for all examples as one batch if they fit, or as
+            many as do.
+        memory_budget: bytes that the Jacobian of one batch may take, as factors. This is an estimate by the sizes of
+            the tensors in the model.
+        callbacks: further callbacks for `model.fit`.
+        verbose: as in `model.fit`.
+
+    Returns:
+        The `keras.callbacks.History` of `model.fit`. `loss` in it is the loss after the steps of an epoch, and there is
+        what `callbacks.Convergence` logs. `history.status` is a `Status`: a tolerance, STOPPED for the validation loss
+        or another callback, MAX_STEPS.
+
+    Raises:
+        ValueError: for a model that is compiled with another optimizer, or with what contradicts the arguments; for
+            data that do not go together.
+        TypeError: for what is no Keras model, or no arrays.
+    """
+    data = FittingData.of(x, y, sample_weight, validation_split)
+    if validation_data is not None and data.validation is not None:
+        raise ValueError(
+            "validation_data and validation_split are two ways to say the same: leave one of them out. Received: both"
+        )
+    _check_model(model, loss)
+    data.build(model)
+    check_trainable(model.trainable_variables)
+    validation = data.validation if validation_data is None else validation_data
+    batches = data.batches(model, batch_size, memory_budget)
+    _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
+    optimizer = model.optimizer
+    convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
+    watching = [convergence, _LossAfterSteps(), *callbacks]
+    if validation is not None:
+        watching.append(_best_weights(positive_integer("patience", patience)))
+    history = model.fit(
+        data.whole() if batches is None else batches,
+        epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
+        validation_data=None if validation is None else validation_dataset(validation),
+        callbacks=watching,
+        shuffle=False,
+        verbose=verbose,
+    )
+    history.status = convergence.status
+    return history
+
+
+def _check_model(model, loss):
+    if not isinstance(model, keras.Model):
+        raise TypeError(
+            "tfjac.fit trains a Keras model; for a function of variables there is tfjac.least_squares. "
+            f"Received: a {type(model).__name__}"
+        )
+    if not model.compiled:
+        return
+    if not isinstance(model.optimizer, LevenbergMarquardt):
+        raise ValueError(
+            "tfjac.fit keeps the optimizer of a compiled model, which must be tfjac.LevenbergMarquardt(): compile the "
+            "model with it, or not at all. Received: a model compiled with "
+            f"{type(model.optimizer).__name__}"
+        )
+    if not (isinstance(loss, str) and loss == "mse"):
+        raise ValueError(
+            f"loss is for a model that is not compiled; this one keeps its own: leave loss out. Received: loss={loss!r}"
+        )
+
+
+def _compile_or_check(model, loss, is_summed, is_validated, steps):
+    """Compile a model that is not; else see that its optimizer takes the data as they are."""
+    if not model.compiled:
+        several = 1 if is_summed or is_validated else min(STEPS_PER_CALL, steps)
+        options = {"gram_batches": "epoch"} if is_summed else {"steps_per_batch": several}
+        model.compile(optimizer=LevenbergMarquardt(**options), loss=loss)
+    elif is_summed and model.optimizer.gram_batches is None:
+        raise ValueError(
+            "The examples come as several batches, which the optimizer of the model does not sum up: compile the model "
+            "with LevenbergMarquardt(gram_batches='epoch'), or not at all; or leave batch_size out, or raise "
+            "memory_budget, for all examples as one batch. Received: a model compiled without gram_batches"
+        )
+
+
+class _LossAfterSteps(keras.callbacks.Callback):
+    """Puts the loss after the steps of an epoch into its logs: Keras' own is that before them."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Put it there, where it is known."""
+        report = self.model.optimizer.last_report
+        if report is not None and np.isfinite(report.cost):
+            logs["loss"] = float(report.cost)
+
+
+def _best_weights(patience):
+    """Return the callback that stops by the validation loss, and restores the weights that had the lowest."""
+    return keras.callbacks.EarlyStopping(monitor="val_loss", mode="min", patience=patience, restore_best_weights=True)

@@ -1,0 +1,133 @@
+"""The examples of `tfjac.fit`: those to train on, those to validate with, and how many fit into memory at once."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.graph import handle_in, read_graph
+from tfjac.jacobians.passes.chunks import bytes_of_pass
+from tfjac.optimizers.keras.full_batch import examples
+
+VALIDATION_BATCH = 4096
+
+
+class FittingData(NamedTuple):
+    """Examples.
+
+    Attributes:
+        parts: tuple of nests of tensors, as `full_batch.examples` returns; or a `tf.data.Dataset`.
+        validation: tuple of the same kind, of those that were split off; or None.
+    """
+
+    parts: Any
+    validation: Any
+
+    @classmethod
+    def of(cls, x, y, sample_weight, validation_split):
+        """Return the examples that arguments of `tfjac.fit` stand for, checked."""
+        if not 0 <= validation_split < 1:
+            raise ValueError(
+                "validation_split must be a fraction, from 0 to below 1. "
+                f"Received: validation_split={validation_split!r}"
+            )
+        if isinstance(x, tf.data.Dataset):
+            if y is not None or sample_weight is not None or validation_split:
+                raise ValueError(
+                    "A tf.data.Dataset holds targets and weights itself, and is not split: leave y, sample_weight and "
+                    "validation_split out. Received: one of them beside a Dataset"
+                )
+            return cls(x, None)
+        if y is None:
+            raise TypeError(
+                "tfjac.fit takes arrays x and y, or a tf.data.Dataset of batches of both as x. "
+                f"Received: x of type {type(x).__name__} without y"
+            )
+        parts = examples(x, y, sample_weight)
+        if not validation_split:
+            return cls(parts, None)
+        number = _number_of(parts)
+        first = int(number * (1 - validation_split))
+        if not 0 < first < number:
+            raise ValueError(
+                "validation_split must leave examples on both sides. "
+                f"Received: validation_split={validation_split!r} of {number} examples"
+            )
+        return cls(_sliced(parts, slice(0, first)), _sliced(parts, slice(first, None)))
+
+    @property
+    def _is_dataset(self):
+        return isinstance(self.parts, tf.data.Dataset)
+
+    def build(self, model):
+        """Build a model that is not, by calling it with an example."""
+        if not model.built:
+            model(self._inputs(1))
+
+    def _inputs(self, number):
+        parts = next(iter(self.parts)) if self._is_dataset else self.parts
+        return tf.nest.map_structure(lambda part: part[:number], parts[0])
+
+    def whole(self):
+        """Return a data set of one batch, all examples."""
+        return self.parts if self._is_dataset else tf.data.Dataset.from_tensors(self.parts)
+
+    def batches(self, model, batch_size, memory_budget):
+        """Return the examples as a data set of several batches; None where they are taken as one.
+
+        Args:
+            model: a Keras model, built.
+            batch_size: how many examples a batch has, or None for as many as fit.
+            memory_budget: bytes that the Jacobian of one batch may take.
+        """
+        if self._is_dataset:
+            return None if int(self.parts.cardinality()) == 1 else self.parts
+        number = _number_of(self.parts)
+        if number < 2:
+            return None
+        if batch_size is None:
+            budget = positive_integer("memory_budget", memory_budget)
+            batch_size = max(1, int(budget // max(1, self._bytes_of_example(model))))
+        if positive_integer("batch_size", batch_size) >= number:
+            return None
+        return tf.data.Dataset.from_tensor_slices(self.parts).batch(batch_size).prefetch(1)
+
+    def _bytes_of_example(self, model):
+        """Return about how many bytes one more example takes: a forward pass, a backward pass for each of its outputs.
+
+        The weights, of which one more example takes no more, cancel in the difference.
+        """
+
+        def size(y):
+            handles = [handle_in(y.graph, variable) for variable in model.trainable_variables]
+            return (1 + (y.shape[1:].num_elements() or 1)) * bytes_of_pass(handles, y)
+
+        def taken(number):
+            inputs = self._inputs(number)
+            return read_graph(lambda ys: sum(map(size, tf.nest.flatten(ys))), lambda: model(inputs))
+
+        return int(taken(2) - taken(1))
+
+
+def validation_dataset(data):
+    """Return the `tf.data.Dataset` that validation data stand for: a tuple of nests of arrays, or one itself.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(data, tf.data.Dataset):
+        return data
+    if not isinstance(data, (tuple, list)) or not 2 <= len(data) <= 3:
+        raise TypeError(
+            "validation_data must be (x, y), (x, y, sample_weight), or a tf.data.Dataset of batches. "
+            f"Received: a {type(data).__name__}"
+        )
+    return tf.data.Dataset.from_tensor_slices(examples(*data)).batch(VALIDATION_BATCH).cache()
+
+
+def _number_of(parts):
+    return len(next(part for part in tf.nest.flatten(parts) if part is not None))
+
+
+def _sliced(parts, rows):
+    return tf.nest.map_structure(lambda part: None if part is None else part[rows], parts)

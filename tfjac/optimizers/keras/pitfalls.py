@@ -1,0 +1,45 @@
+"""What goes wrong in `fit` without an error: said once, as a warning."""
+
+import warnings
+
+from tfjac.optimizers.statuses import Status
+
+
+class Pitfalls:
+    """Says what an optimizer has seen that is worth a warning, each thing once.
+
+    The steps run in a graph, which says nothing: they count, and Keras calls the optimizer at the end of `fit`, a
+    callback of tfjac at the end of each epoch.
+    """
+
+    def __init__(self):
+        self._said = set()
+
+    def look(self, state):
+        """Warn of what `StateVariables` have counted.
+
+        Args:
+            state: the `StateVariables` of the optimizer.
+        """
+        seen = state.seen
+        if seen.not_finite:
+            self._say(
+                "not finite",
+                f"the loss, or its gradient, was not finite at the start of a step (status {Status.NOT_FINITE}), and "
+                "the weights stay as they are there. Look for NaN and infinity in the data, with "
+                "np.isfinite(x).all(), and for logarithms and roots in the model. "
+                f"Received: {seen.not_finite} such steps",
+            )
+        if seen.narrow:
+            self._say(
+                "narrow",
+                f"batches have fewer residuals than the model has weights ({state.size:,}), and each step fits its own "
+                "batch at the expense of the others. Take all examples as one batch, fit(..., batch_size=len(x)); or "
+                'sum the batches up, LevenbergMarquardt(gram_batches="epoch"); or call tfjac.fit(model, x, y), which '
+                f"chooses. Received: {seen.narrow} steps on such batches",
+            )
+
+    def _say(self, key, text):
+        if key not in self._said:
+            self._said.add(key)
+            warnings.warn(f"tfjac: {text}", UserWarning, stacklevel=4)
