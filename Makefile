@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo check test nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test nightly verify mutate lint docs gallery bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -48,6 +48,13 @@ lint: native  ## lint, format and types alone
 	$(RUN) -m ruff format --check --quiet .
 	$(RUN) -m mypy
 
+DOCS := $(VENV)/.tfjac-docs-installed
+docs: $(DOCS)  ## the site, in build/site: built without a warning, links followed, pages looked at in a browser
+	$(RUN) -m build_tools.site
+
+gallery: native  ## run the examples anew, for the pictures, outputs and times that the site shows
+	$(RUN) -m build_tools.site.gallery
+
 bench: native  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.native_ops
@@ -76,7 +83,8 @@ native: install  ## compile what changed in custom_ops/
 
 clean:  ## remove what was built
 	rm -rf build dist *.egg-info tfjac/ops/_native .pytest_cache .ruff_cache .hypothesis
-	rm -f $(INSTALLED)
+	rm -f $(INSTALLED) $(DOCS)
+	rm -rf docs/gallery docs/reference/api docs/reference/repository
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv too
@@ -88,6 +96,10 @@ $(INSTALLED): pyproject.toml setup.py | $(RUN)
 	$(RUN) -m pip install --quiet --requirement build_tools/requirements.txt
 	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[test,examples,bench]"
 	$(RUN) -m pip install --quiet --no-deps tensorflow-graphics
+	@touch $@
+
+$(DOCS): pyproject.toml | install
+	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	@touch $@
 
 $(RUN):
