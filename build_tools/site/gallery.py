@@ -22,7 +22,7 @@ def run(name: str) -> dict:
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)}
     start = time.perf_counter()
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    lines = [line for line in done.stdout.strip().splitlines() if not line.startswith("plot: ")]
+    lines = [line for line in done.stdout.strip("\n").splitlines() if not line.startswith("plot: ")]
     return {"seconds": round(time.perf_counter() - start, 1), "output": "\n".join(lines).rstrip()}
 
 
