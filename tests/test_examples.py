@@ -200,3 +200,13 @@ def test_a_flight_agrees_with_the_places_that_it_saw_again(load, tmp_path, capsy
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     printed = capsys.readouterr().out
     assert "solver: sparse" in printed and "Converged" in printed
+
+
+def test_cameras_are_off_by_their_errors(load, tmp_path):
+    """As often within two standard errors as Student's t of 48 says, but for three standard deviations of that."""
+    pytest.importorskip("tensorflow_graphics", reason="tensorflow-graphics is not installed")
+    plot = tmp_path / "cameras.png"
+    scores = load("16_camera_pose").main(["--cameras", "100", "--plot", str(plot)])
+    expected, count = 0.9488, scores.size
+    assert abs(np.mean(np.abs(scores) < 2) - expected) < 3 * np.sqrt(expected * (1 - expected) / count)
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
