@@ -17,7 +17,8 @@ times are those of two processor cores, and include the start of Python and Tens
 def stage_examples(root: pathlib.Path) -> pathlib.Path:
     """Write examples with title, picture and output into `build/gallery`, and return that folder."""
     folder, kept = root / "build" / "gallery", root / "docs" / "images"
-    shutil.rmtree(folder, ignore_errors=True)
+    for old in (folder, root / "docs" / "gallery"):
+        shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "GALLERY_HEADER.rst").write_text(HEADER)
     runs = json.loads((kept / "runs.json").read_text()) if (kept / "runs.json").exists() else {}
