@@ -38,8 +38,10 @@ def staged(code: str, name: str, has_picture: bool, run: dict | None) -> str:
         run: "seconds" and "output" of a run that is kept, or None.
     """
     docstring = ast.get_docstring(ast.parse(code), clean=True)
-    title, rest = docstring.split("\n", 1)
-    title = title.rstrip(".")
+    first, rest = docstring.split("\n", 1)
+    title = first.rstrip(".").split(": ")[0]
+    if title != first.rstrip("."):
+        rest = f"\n{first}\n{rest}"
     parts = [title, "=" * len(title), re.sub(r"(?m)^    (python .*)$", r".. code-block:: console\n\n    \1", rest)]
     if has_picture:
         parts += ["", f".. image:: /images/{name}.png", f"   :alt: {title}", ""]
