@@ -73,7 +73,7 @@ def _cell(number: int, kind: str, text: str) -> dict:
 
 
 def _cells(code: str, module: ast.Module, name: str):
-    """Yield the text of each cell: what stands before the first definition, each definition, and the parts of `main`."""
+    """Yield the text of each cell: imports and constants, then each definition, then the parts of `main`."""
     lines = code.splitlines()
     body = [node for node in module.body[1:] if not _is_main_guard(node)]
     definitions = [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
@@ -100,7 +100,9 @@ def _options(code: str, statements) -> str:
     rows = []
     for call in [node.value for node in statements if isinstance(node, ast.Expr)]:
         keywords = {keyword.arg: ast.get_source_segment(code, keyword.value) for keyword in call.keywords}
-        rows.append(f"    {call.args[0].value.lstrip('-')}={keywords['default']},  # {ast.literal_eval(keywords['help'])}")
+        rows.append(
+            f"    {call.args[0].value.lstrip('-')}={keywords['default']},  # {ast.literal_eval(keywords['help'])}"
+        )
     return "\n".join(["options = argparse.Namespace(", *rows, ")"])
 
 

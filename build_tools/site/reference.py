@@ -107,15 +107,16 @@ def _directive(path, thing) -> str:
 
 def tidy_docstring(app, what, name, obj, options, lines):
     """Mark indented examples as code, and keep bars and stars as they are written: docstrings are read as text, too."""
-    code, after_blank = False, False
+    code, after_blank, session = False, False, False
     for number, line in enumerate(list(lines)):
         indented = line.startswith("    ")
         starts = indented and after_blank and not code and not _is_section(lines[: number - 1])
         code = (code or starts) and (indented or not line.strip())
         after_blank = not line.strip()
+        session = not after_blank and (session or line.lstrip().startswith(">>>"))
         if starts:
             lines[number - 1] = "::\n"
-        if not code:
+        if not code and not session:
             lines[number] = _escaped(line)
     lines[:] = [part for line in lines for part in (["", "::", ""] if line == "::\n" else [line])]
 

@@ -6,11 +6,15 @@ import pathlib
 import re
 import shutil
 
+from build_tools.site import notebooks
+
 HEADER = """Examples
 ========
 
 Each example is a program: `python examples/01_regression.py`. The picture and the output are those of one run. The
 times are those of two processor cores, and include the start of Python and TensorFlow.
+
+Six of them are notebooks, too, which a hosted runtime opens: {notebooks}.
 """
 
 
@@ -20,7 +24,8 @@ def stage_examples(root: pathlib.Path) -> pathlib.Path:
     for old in (folder, root / "docs" / "gallery"):
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / "GALLERY_HEADER.rst").write_text(HEADER)
+    links = [f"`{name} <{notebooks.address(name)}>`__" for name in notebooks.NAMES]
+    (folder / "GALLERY_HEADER.rst").write_text(HEADER.format(notebooks=", ".join(links)))
     runs = json.loads((kept / "runs.json").read_text()) if (kept / "runs.json").exists() else {}
     for path in sorted((root / "examples").glob("[0-9][0-9]_*.py")):
         has_picture = (kept / f"{path.stem}.png").exists()

@@ -244,5 +244,13 @@ def external(function: Function, gradient: GradientName | Estimator | Function =
 
     Cost: see the estimators; for i inputs of a point, `"central"` makes 2i evaluations, `"one_sided"` i, `"spsa"` 2,
     `"broyden"` none but at the start.
+
+    Example:
+        >>> device = tfjac.external(lambda x: np.sin(x))  # NumPy: TensorFlow cannot differentiate it
+        >>> x = tf.Variable([0.0, 1.0])
+        >>> with tf.GradientTape() as tape:
+        ...     y = device(x)
+        >>> print(np.round(tape.gradient(y, x), 3))
+        [1.   0.54]
     """
     return External(function, gradient, **options)
