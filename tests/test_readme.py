@@ -58,3 +58,16 @@ def test_first_screen_names_the_two_commands():
     first_screen = (ROOT / "README.md").read_text().splitlines()[:40]
     assert "make demo" in "\n".join(first_screen)
     assert "make test" in "\n".join(first_screen)
+
+
+def test_table_of_nodes_is_as_printed(capsys):
+    """Every row of it, but for the places in the source."""
+    page = (ROOT / "docs" / "interception.md").read_text()
+    code, table = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL).groups()
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+    printed = capsys.readouterr().out
+
+    def cells(text):
+        return [re.sub(r"\S+:\d+$", "", line.rstrip()).split() for line in text.splitlines()]
+
+    assert cells(printed) == cells(table)
