@@ -19,13 +19,12 @@ FAULTS = """() => {
   if (shown < formulas) faults.push(`${formulas - shown} of ${formulas} formulas do not show`);
   for (const error of document.querySelectorAll("mjx-merror, [data-mjx-error]"))
     faults.push("formula is wrong: " + (error.getAttribute("data-mjx-error") || error.textContent));
-  const wide = document.documentElement.scrollWidth - window.innerWidth;
-  if (wide > 1) {
-    const sticksOut = (element) => element.getBoundingClientRect().right > window.innerWidth + 1;
-    const scrolls = (element) => element.closest("pre, table, mjx-container");
-    const guilty = [...document.querySelectorAll("article *")].find((e) => sticksOut(e) && !scrolls(e));
-    faults.push(`${wide} pixels wider than the screen: ${guilty ? guilty.outerHTML.slice(0, 80) : "not the article"}`);
-  }
+  const screen = window.innerWidth + 1;
+  const scrolls = (element) => element.closest("pre, table, mjx-container");
+  for (const element of document.querySelectorAll("article *"))
+    if (element.getBoundingClientRect().right > screen && !scrolls(element))
+      faults.push("sticks out of the screen: " + element.outerHTML.slice(0, 80));
+  if (document.documentElement.scrollWidth > screen) faults.push("the page is wider than the screen");
   return faults;
 }"""
 
