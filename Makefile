@@ -52,7 +52,7 @@ DOCS := $(VENV)/.tfjac-docs-installed
 docs: $(DOCS)  ## the site, in build/site: built without a warning, links followed, pages looked at in a browser
 	$(RUN) -m build_tools.site
 
-gallery: native  ## run the examples anew, for the pictures, outputs and times that the site shows
+gallery: native  ## run the examples again, for the pictures, outputs and times that the site shows
 	$(RUN) -m build_tools.site.gallery
 
 bench: native  ## time everything side by side with what else there is
