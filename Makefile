@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo check test nightly verify mutate lint docs gallery bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -48,6 +48,7 @@ lint: native  ## lint, format and types alone
 	$(RUN) -m ruff format --check --quiet .
 	$(RUN) -m mypy
 
+.PHONY: docs gallery
 DOCS := $(VENV)/.tfjac-docs-installed
 docs: $(DOCS)  ## the site, in build/site: built without a warning, links followed, pages looked at in a browser
 	$(RUN) -m build_tools.site
@@ -82,9 +83,9 @@ native: install  ## compile what changed in custom_ops/
 	@$(RUN) -m build_tools
 
 clean:  ## remove what was built
+	rm -rf docs/gallery docs/reference/api docs/reference/repository $(DOCS)
 	rm -rf build dist *.egg-info tfjac/ops/_native .pytest_cache .ruff_cache .hypothesis
-	rm -f $(INSTALLED) $(DOCS)
-	rm -rf docs/gallery docs/reference/api docs/reference/repository
+	rm -f $(INSTALLED)
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv too

@@ -36,8 +36,6 @@ def per_example_jacobian(
     Raises:
         ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
-    Cost: m backward passes, vectorised, and one write of the result.
-
     Example:
         >>> w = tf.Variable([[1.0], [2.0]])
         >>> x = tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -46,6 +44,8 @@ def per_example_jacobian(
         TensorShape([3, 1, 2, 1])
         >>> jacobian.numpy().reshape(3, 2).tolist()
         [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
+
+    Cost: m backward passes, vectorised, and one write of the result.
     """
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
