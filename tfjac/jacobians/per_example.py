@@ -33,9 +33,6 @@ def per_example_jacobian(
     Returns:
         A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
 
-    Raises:
-        ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
-
     Example:
         >>> w = tf.Variable([[1.0], [2.0]])
         >>> x = tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -44,6 +41,9 @@ def per_example_jacobian(
         TensorShape([3, 1, 2, 1])
         >>> jacobian.numpy().reshape(3, 2).tolist()
         [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
+
+    Raises:
+        ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
     Cost: m backward passes, vectorised, and one write of the result.
     """
