@@ -48,6 +48,14 @@ lint: native  ## lint, format and types alone
 	$(RUN) -m ruff format --check --quiet .
 	$(RUN) -m mypy
 
+.PHONY: docs gallery
+DOCS := $(VENV)/.tfjac-docs-installed
+docs: $(DOCS)  ## the site, in build/site: built without a warning, links followed, pages looked at in a browser
+	$(RUN) -m build_tools.site
+
+gallery: native  ## run the examples again, for the pictures, outputs and times that the site shows
+	$(RUN) -m build_tools.site.gallery
+
 bench: native  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.native_ops
@@ -75,6 +83,7 @@ native: install  ## compile what changed in custom_ops/
 	@$(RUN) -m build_tools
 
 clean:  ## remove what was built
+	rm -rf docs/gallery docs/reference/api docs/reference/repository $(DOCS)
 	rm -rf build dist *.egg-info tfjac/ops/_native .pytest_cache .ruff_cache .hypothesis
 	rm -f $(INSTALLED)
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
@@ -88,6 +97,10 @@ $(INSTALLED): pyproject.toml setup.py | $(RUN)
 	$(RUN) -m pip install --quiet --requirement build_tools/requirements.txt
 	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[test,examples,bench]"
 	$(RUN) -m pip install --quiet --no-deps tensorflow-graphics
+	@touch $@
+
+$(DOCS): pyproject.toml | install
+	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	@touch $@
 
 $(RUN):

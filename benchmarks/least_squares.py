@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -63,6 +64,32 @@ def tensorflow_graphics_steps(model, x, y, steps, jit_compile=False):
     return tf.function(step, jit_compile=jit_compile)
 
 
+def tf_levenberg_marquardt_steps(model, x, y, steps, rows=100):
+    """Steps of tf-levenberg-marquardt from the same start, as its `fit` takes them: one call of Python for each.
+
+    By Cholesky, which its documentation calls fast. It slices the batch into parts of so many rows; 100 is its default.
+    The package can be installed with `--no-deps`.
+    """
+    import tf_levenberg_marquardt as peer
+
+    descent = keras.optimizers.SGD(1.0)  # the default is one object for all trainers, and knows the first one's weights
+    trainer = peer.training.Trainer(model, descent, solve_method="cholesky", jacobian_max_num_rows=rows)
+    start = [tf.constant(v.numpy()) for v in models.values(model)]
+
+    def train():
+        for variable, value in zip(models.values(model), start, strict=True):
+            variable.assign(value)
+        trainer.backup_variables()
+        trainer.reset_damping_factor()
+        for _ in range(steps):
+            loss, _, _, stop = trainer.train_step(x, y)
+            if stop:
+                break
+        return loss
+
+    return train
+
+
 def optimistix_solver(model, x, y, steps, linear_solver):
     """Iterations of optimistix' Levenberg–Marquardt, compiled."""
     import equinox
@@ -120,6 +147,11 @@ def _lm_step(layers, examples, dtype) -> Case:
         candidates |= {
             f"tensorflow-graphics{suffix}": tensorflow_graphics_steps(model, x, y, STEPS, jit)
             for suffix, jit in WAYS.items()
+        }
+    if installed("tf_levenberg_marquardt") and dtype == "float32":
+        candidates |= {
+            "tf-levenberg-marquardt": tf_levenberg_marquardt_steps(model, x, y, STEPS),
+            "tf-levenberg-marquardt, all rows at once": tf_levenberg_marquardt_steps(model, x, y, STEPS, examples),
         }
     if installed("optimistix") and model.count_params() < 500 and dtype == "float32":  # beyond, half a minute a step
         candidates |= optimistix_steps(model, x, y, STEPS)

@@ -1,6 +1,6 @@
 """Take the exact Jacobian of a convolutional network apart: products, kernel, one Gauss–Newton step by hand.
 
-    python examples/04_cnn_jacobian.py
+    python examples/04_cnn_jacobian.py [--plot FILE.png]
 
 48 images of blurred bars, three outputs (is the bar upright, level or slanting?), an unmodified Keras model. The
 Jacobian of all outputs with respect to all weights is a linear operator: nothing of its size is ever formed. The
@@ -11,13 +11,19 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import argparse
+import pathlib
+
 import keras
+import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
+from example_figures import save_figure
 
 import tfjac
 
 IMAGES, SIZE, DAMPING = 48, 16, 1e-3
+PLOT = pathlib.Path(__file__).parent / "plots" / "04_cnn_jacobian.png"
 
 
 def draw_bars(seed: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
@@ -56,7 +62,7 @@ def tensorflow_rows(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
 
 
 def gauss_newton_step(model: keras.Model, images: tf.Tensor, targets: tf.Tensor):
-    """Return the residual, the damped step p = −Jᵀ(JJᵀ + λI)⁻¹r as a list of arrays, and the predicted J·p."""
+    """Return the residual, the damped step p = −Jᵀ(JJᵀ + λI)⁻¹r as a list of arrays, the predicted J·p, and J·Jᵀ."""
 
     @tf.function
     def solve():
@@ -66,13 +72,38 @@ def gauss_newton_step(model: keras.Model, images: tf.Tensor, targets: tf.Tensor)
         damped = kernel + DAMPING * tf.linalg.trace(kernel) / len(residual) * tf.eye(len(residual))
         multipliers = tf.linalg.cholesky_solve(tf.linalg.cholesky(damped), -residual[:, None])[:, 0]
         step = operator.matvec(multipliers, adjoint=True)
-        return residual, operator.split(step), operator.matvec(step), tf.linalg.eigvalsh(kernel)
+        return residual, operator.split(step), operator.matvec(step), kernel
 
     return solve()
 
 
-def main() -> dict[str, float]:
+def save_plot(images, targets, kernel, moved, predicted, path: pathlib.Path) -> None:
+    """Draw an image of each kind, the kernel of the first output, and the change of outputs against its prediction."""
+    figure = plt.figure(figsize=(11.0, 3.6), layout="constrained")
+    pictures, middle, right = figure.subfigures(1, 3, width_ratios=(1.1, 1.4, 1.4))
+    kinds = np.argmax(targets, axis=1)
+    for kind, (axis, name) in enumerate(zip(pictures.subplots(3, 1), ("upright", "level", "slanting"), strict=True)):
+        axis.imshow(images[np.flatnonzero(kinds == kind)[0], ..., 0], cmap="gray")
+        axis.set(xticks=[], yticks=[], ylabel=name)
+    order = np.argsort(kinds, kind="stable")
+    of_first_output = np.asarray(kernel)[::3, ::3][np.ix_(order, order)]
+    axis = middle.subplots()
+    drawn = axis.imshow(of_first_output, cmap="viridis")
+    axis.set(title="J·Jᵀ of the first output", xlabel="image, sorted by kind", ylabel="image, sorted by kind")
+    middle.colorbar(drawn, ax=axis, shrink=0.8)
+    axis = right.subplots()
+    axis.plot(predicted, moved, ".", markersize=4)
+    axis.axline((0.0, 0.0), slope=1.0, color="grey", linewidth=1, label="equal")
+    axis.set(title="0.05 of the step", xlabel="change by J·p", ylabel="change of the output")
+    axis.legend()
+    save_figure(figure, path)
+
+
+def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Run the three checks; return the errors found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", type=pathlib.Path, default=PLOT, help="where to draw")
+    options = parser.parse_args(arguments)
     images, targets = draw_bars()
     model = build_model()
     rows = tf.function(lambda: tfjac.jacobian_operator(model(images), model.trainable_variables).to_dense())()
@@ -82,7 +113,8 @@ def main() -> dict[str, float]:
         f"Jacobian {rows.shape[0]} × {rows.shape[1]}: largest difference from tape.jacobian {difference:.1e} (relative)"
     )
 
-    residual, step, predicted, spectrum = gauss_newton_step(model, images, targets)
+    residual, step, predicted, kernel = gauss_newton_step(model, images, targets)
+    spectrum = tf.linalg.eigvalsh(kernel)
     print(f"kernel J·Jᵀ: eigenvalues from {float(spectrum[0]):.1e} to {float(spectrum[-1]):.1e}")
 
     start = [tf.identity(variable.value) for variable in model.trainable_variables]
@@ -97,8 +129,10 @@ def main() -> dict[str, float]:
 
     for variable, value, direction in zip(model.trainable_variables, start, step, strict=True):
         variable.assign(value + direction)
+    save_plot(images, targets, kernel, moved, length * predicted, options.plot)
     before, after = float(tf.norm(residual)), float(tf.norm(model(images) - targets))
     print(f"the whole step: residual norm {before:.3f} -> {after:.3f}")
+    print(f"plot: {options.plot}")
     return {"difference": difference, "order": errors[0.1] / errors[0.05], "reduction": after / before}
 
 

@@ -1,6 +1,6 @@
 """Solve a stiff partial differential equation implicitly, with sparse Jacobians of a residual written in TensorFlow.
 
-    python examples/05_stiff_pde.py
+    python examples/05_stiff_pde.py [--plot FILE.png]
 
 Burgers' equation in the plane, u_t + u·u_x + u·u_y = ν·(u_xx + u_yy), by central differences in space and
 Crank–Nicolson in time. Each step solves a nonlinear system for all grid points at once by Newton's method. Its
@@ -12,14 +12,20 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import argparse
+import pathlib
+
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse.linalg
 import tensorflow as tf
+from example_figures import save_figure
 
 import tfjac
 
 VISCOSITY = 0.05
 END = 0.5
+PLOT = pathlib.Path(__file__).parent / "plots" / "05_stiff_pde.png"
 
 
 class Burgers:
@@ -70,20 +76,42 @@ class Burgers:
             inner -= scipy.sparse.linalg.spsolve(jacobian, np.ravel(residual)).reshape(inner.shape)
         return np.pad(inner, 1) + boundary, residuals
 
-    def solve(self) -> tuple[float, list[float]]:
-        """Return the largest error at the end, and Newton's residuals in the last step."""
+    def solve(self) -> tuple[np.ndarray, list[float]]:
+        """Return u at the end, and Newton's residuals in the last step."""
         u = self.exact(0.0)
         for k in range(self.steps):
             u, residuals = self.step(u, k * self.dt)
-        return float(np.abs(u - self.exact(END)).max()), residuals
+        return u, residuals
 
 
-def main() -> dict:
+def save_plot(burgers: Burgers, u: np.ndarray, path: pathlib.Path) -> None:
+    """Draw u at the end, its error, and where a part of the Jacobian differs from zero."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.0, 3.4), layout="constrained")
+    extent = {"origin": "lower", "extent": (0.0, 1.0, 0.0, 1.0)}
+    figure.colorbar(left.imshow(u.T, **extent), ax=left, shrink=0.8)
+    left.set(title=f"u at t = {END}", xlabel="x", ylabel="y")
+    error = u - burgers.exact(END)
+    largest = np.abs(error).max()
+    drawn = middle.imshow(error.T, cmap="RdBu", vmin=-largest, vmax=largest, **extent)
+    figure.colorbar(drawn, ax=middle, shrink=0.8)
+    middle.set(title="its error", xlabel="x", ylabel="y")
+    rows = burgers.pattern.csr(np.ones(burgers.pattern.indices.size))[:200, :200]
+    right.spy(rows, markersize=1)
+    right.set(title="Jacobian, first 200 rows", xlabel="column", ylabel="row")
+    right.xaxis.tick_bottom()
+    save_figure(figure, path)
+
+
+def main(arguments: list[str] | None = None) -> dict:
     """Solve on two grids; return the error on the finer, the order of convergence, and how many products it took."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", type=pathlib.Path, default=PLOT, help="where to draw")
+    options = parser.parse_args(arguments)
     errors = []
     for size, steps in ((23, 20), (47, 40)):
         burgers = Burgers(size, steps)
-        error, residuals = burgers.solve()
+        u, residuals = burgers.solve()
+        error = float(np.abs(u - burgers.exact(END)).max())
         errors.append(error)
         limit = burgers.h**2 / (4.0 * VISCOSITY)
         print(f"\n{size}×{size} points, {steps} steps of {burgers.dt:.4f} (an explicit method needs below {limit:.4f})")
@@ -92,6 +120,8 @@ def main() -> dict:
         print(f"  largest error: {error:.2e}")
     order = float(np.log2(errors[0] / errors[1]))
     print(f"\nhalving both steps divides the error by {errors[0] / errors[1]:.2f}: order {order:.2f}")
+    save_plot(burgers, u, options.plot)
+    print(f"plot: {options.plot}")
     return {"error": errors[1], "order": order, "products": burgers.pattern.num_colours}
 
 

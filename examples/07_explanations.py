@@ -2,10 +2,10 @@
 
     python examples/07_explanations.py [--plot FILE.png]
 
-A perceptron and a small convolutional network, plain Keras, trained on 8 × 8 pixels for a few seconds. Each uses one
+A perceptron and a small convolutional network, plain Keras, trained on 8 × 8 pixels for some seconds. Each uses one
 activation layer twice, and the first has it for a head: where tools that hook layers give up. DeepLIFT's attributions
 add up to the change of a score from that of a reference, an empty image; the gap is printed. The maps of the second
-network are drawn, and Grad-CAM is made again from its SavedModel, of which no Python is left.
+network are drawn over the digits, and Grad-CAM is made again from its SavedModel, of which no Python is left.
 """
 
 import os
@@ -25,8 +25,9 @@ from example_figures import save_figure
 
 import tfjac
 
-EPOCHS, SHOWN = 10, 6
+SHOWN = 6
 NONLINEAR = ("Relu", "Sigmoid")
+UNITS = {"Grad-CAM": "weighted channels", "guided\nbackpropagation": "gradient", "DeepLIFT": "part of the score"}
 PLOT = pathlib.Path(__file__).parent / "plots" / "07_explanations.png"
 
 
@@ -34,8 +35,8 @@ def convolutional() -> keras.Model:
     """Two convolutions with one ReLU layer between, their means, and a softmax."""
     layers, x = keras.layers, keras.Input((8, 8, 1))
     act = layers.ReLU(name="act")
-    hidden = act(layers.Conv2D(8, 5, padding="same", name="first")(x))
-    hidden = act(layers.Conv2D(24, 5, padding="same", name="second")(hidden))
+    hidden = act(layers.Conv2D(16, 3, padding="same", name="first")(x))
+    hidden = act(layers.Conv2D(32, 3, padding="same", name="second")(hidden))
     scores = layers.Dense(10, name="scores")(layers.GlobalAveragePooling2D()(hidden))
     return keras.Model(x, layers.Softmax(name="softmax")(scores))
 
@@ -47,12 +48,12 @@ def perceptron() -> keras.Model:
     return keras.Model(x, act(layers.Dense(10)(act(layers.Dense(32)(layers.Flatten()(x))))))
 
 
-def train(build, digits: Digits) -> tuple[keras.Model, float]:
+def train(build, loss: str, epochs: int, digits: Digits) -> tuple[keras.Model, float]:
     """Return a trained network, and how many of the other digits it gets right."""
     keras.utils.set_random_seed(0)
     model = build()
-    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", steps_per_execution=12, jit_compile=False)
-    model.fit(digits.x_train, keras.utils.to_categorical(digits.y_train), batch_size=32, epochs=EPOCHS, verbose=0)
+    model.compile(keras.optimizers.Adam(0.01), loss, steps_per_execution=12, jit_compile=False)
+    model.fit(digits.x_train, keras.utils.to_categorical(digits.y_train), batch_size=32, epochs=epochs, verbose=0)
     return model, float(np.mean(model(digits.x_test).numpy().argmax(1) == digits.y_test))
 
 
@@ -101,16 +102,24 @@ def grad_cam_of_saved_model(model: keras.Model, x: tf.Tensor, classes: np.ndarra
         return grad_cam(tfjac.values_at(loaded.serve, "scores"), x, classes, "act[1]")
 
 
-def save_plot(images: np.ndarray, maps: dict[str, np.ndarray], path: pathlib.Path) -> None:
-    """Draw the images, and each map below."""
-    figure, axes = plt.subplots(len(maps) + 1, len(images), figsize=(8.0, 6.0), layout="constrained")
-    for row, (name, drawn) in zip(axes, {"image": images, **maps}.items(), strict=True):
+def save_plot(images: np.ndarray, classes: np.ndarray, maps: dict[str, np.ndarray], path: pathlib.Path) -> None:
+    """Draw the images, and below them each map over the image, with one scale for each kind of map."""
+    figure, axes = plt.subplots(len(maps) + 1, len(images), figsize=(9.0, 6.4), layout="constrained")
+    pictures = np.reshape(images, [-1, 8, 8])
+    for axis, picture, digit in zip(axes[0], pictures, classes, strict=True):
+        axis.imshow(picture, cmap="gray")
+        axis.set_title(f"a {digit}")
+    axes[0, 0].set_ylabel("image")
+    for row, (name, drawn) in zip(axes[1:], maps.items(), strict=True):
+        size = float(np.abs(drawn).max())
+        limits = {"cmap": "inferno", "vmin": 0.0} if name == "Grad-CAM" else {"cmap": "RdBu", "vmin": -size}
+        for axis, picture, values in zip(row, pictures, np.reshape(drawn, [-1, 8, 8]), strict=True):
+            axis.imshow(1.0 - picture, cmap="gray", vmin=0.0, vmax=1.0)
+            shown = axis.imshow(values, vmax=size, alpha=0.75, **limits)
         row[0].set_ylabel(name)
-        for axis, picture in zip(row, np.reshape(drawn, [-1, 8, 8]), strict=True):
-            size, signed = np.abs(picture).max(), name in ("guided", "DeepLIFT")
-            limits = {"cmap": "RdBu", "vmin": -size} if signed else {"cmap": "gray" if name == "image" else "viridis"}
-            axis.imshow(picture, vmax=size, **limits)
-            axis.set(xticks=[], yticks=[])
+        figure.colorbar(shown, ax=row, shrink=0.9, label=UNITS[name])
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
     save_figure(figure, path)
 
 
@@ -122,8 +131,12 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     digits = load_digits()
     x, classes, results = tf.constant(digits.x_test[:SHOWN]), digits.y_test[:SHOWN], {}
     print(f"{'network':30s}{'test accuracy':>15s}{'largest contribution':>22s}{'gap of their sum':>18s}")
-    for build, output in ((perceptron, "its sigmoids"), (convolutional, "before softmax")):
-        model, accuracy = train(build, digits)
+    runs = (
+        (perceptron, "its sigmoids", "binary_crossentropy", 10),
+        (convolutional, "before softmax", "categorical_crossentropy", 30),
+    )
+    for build, output, loss, epochs in runs:
+        model, accuracy = train(build, loss, epochs, digits)
         explained = tfjac.values_at(model, "scores") if build is convolutional else model
         contributions, gap = deep_lift(explained, x, tf.zeros_like(x), classes)
         name = build.__name__
@@ -140,7 +153,9 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     for digit, row in zip(classes, shares, strict=True):
         print(f"  a {digit}: " + " ".join(f"{share:7.2f}" for share in row))
     results["explained"] = float(np.mean(shares.argmax(1) == classes))
-    save_plot(x, {"Grad-CAM": maps, "guided": guided, "DeepLIFT": contributions}, options.plot)
+    save_plot(
+        x, classes, {"Grad-CAM": maps, "guided\nbackpropagation": guided, "DeepLIFT": contributions}, options.plot
+    )
     print(f"plot: {options.plot}")
     return results
 

@@ -91,8 +91,9 @@ def save_plot(models: dict[str, keras.Model], digits: Digits, path: pathlib.Path
         _, _, directions = np.linalg.svd(np.concatenate(both) - centre, full_matrices=False)
         for features, label in zip(both, ("upright", "turned"), strict=True):
             axis.scatter(*((features - centre) @ directions[:2].T).T, s=8, label=label)
-        axis.set(title=name, xticks=[], yticks=[])
-    axes[0].legend()
+        axis.set(title=f"features, {name}", xlabel="first principal direction")
+    axes[0].set_ylabel("second principal direction")
+    axes[0].legend(title="test digits")
     save_figure(figure, path)
 
 

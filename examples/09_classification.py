@@ -7,6 +7,10 @@ A plain Keras CNN, compiled with `loss="sparse_categorical_crossentropy"` and `t
 call and a learning rate that falls with a cosine, SciPy's L-BFGS the loss and its gradient over all digits, and both
 the wall time that Levenberg–Marquardt took. All start from the same weights and lower the same function, cross-entropy
 plus a little weight decay. Tracing and compilation count for none of them.
+
+Who is ahead? L-BFGS. It gets to a low loss first, and Levenberg–Marquardt only catches up with it below 0.01: a step of
+Levenberg–Marquardt costs many gradients, and 810 weights with a cross-entropy hardly repay them. Adam is quick at first
+and then stays behind both. The three networks read new digits about equally well.
 """
 
 import argparse
@@ -172,6 +176,11 @@ def main(arguments: list[str] | None = None) -> dict[str, tuple[float, float, fl
     print(f"\n{'':20}{'seconds':>10}{'training loss':>16}{'test accuracy':>16}")
     for name, (time_taken, loss, right) in results.items():
         print(f"{name:20}{time_taken:10.2f}{loss:16.2e}{right:16.1%}")
+    goals = (0.1, 0.01, 0.008)
+    print(f"\n{'seconds to a loss of':20}" + "".join(f"{goal:>14}" for goal in goals))
+    for name, (_, watch) in runs.items():
+        reached = [next((f"{at:.2f}" for at, loss in watch.curve if loss <= goal), "not reached") for goal in goals]
+        print(f"{name:20}" + "".join(f"{seconds:>14}" for seconds in reached))
     save_plot(runs, options.plot)
     print(f"plot: {options.plot}")
     return results

@@ -60,7 +60,7 @@ def save_plot(x, y, grid, mean, variance, noise, path: pathlib.Path):
     axes.plot(grid, mean, color="C0", label="network")
     axes.plot(grid, truth(grid), "--", color="C3", label="truth")
     axes.plot(x, y, ".", color="black", label="measurements")
-    axes.set_ylim(-3, 3)
+    axes.set(xlabel="x", ylabel="y", ylim=(-3, 3))
     axes.legend(ncols=2)
     axes.set_title("two standard deviations, by the Laplace approximation")
     figure.tight_layout()

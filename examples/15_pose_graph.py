@@ -122,13 +122,18 @@ def save_plot(flight: Flight, flights: dict[str, np.ndarray], path: pathlib.Path
     """Draw flights beside the true one, and lines between the places that were seen again."""
     figure = plt.figure(figsize=(6 * len(flights), 5.5))
     again = slice(len(flight.positions) - 1, None)
+    everything = np.concatenate([flight.positions, *flights.values()])
+    low, high = everything.min(axis=0) - 1.0, everything.max(axis=0) + 1.0
     for place, (title, positions) in enumerate(flights.items(), start=1):
         axes = figure.add_subplot(1, len(flights), place, projection="3d", elev=18, azim=-60)
         for ends in zip(positions[flight.here[again]], positions[flight.there[again]]):
             axes.plot(*np.transpose(ends), color="C7", linewidth=0.3)
         axes.plot(*flight.positions.T, color="C7", linewidth=1, label="true")
         axes.plot(*positions.T, color="C0", linewidth=1, label="found")
-        axes.set(title=f"{title}: off by {flight.distance(positions):.2g} m", xlabel="x / m", ylabel="y / m")
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
+        axes.set_box_aspect(high - low)  # a metre is as long in each direction, and in each picture
+        axes.set(title=f"{title}: off by {flight.distance(positions):.2g} m")
+        axes.set(xlabel="x / m", ylabel="y / m", zlabel="z / m")
         axes.legend(loc="upper left")
     figure.tight_layout()
     save_figure(figure, path)

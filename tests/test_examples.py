@@ -71,28 +71,36 @@ def test_regression_beats_adam_in_the_same_time(load, tmp_path, capsys, monkeypa
     assert "test RMSE" in capsys.readouterr().out
 
 
-def test_curve_fit_reaches_the_certified_parameters(load):
-    assert load("02_curve_fit").main() >= 6
+def test_curve_fit_reaches_the_certified_parameters(load, tmp_path):
+    plot = tmp_path / "curves.png"
+    assert load("02_curve_fit").main(["--plot", str(plot)]) >= 6
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
-def test_clipping_withstands_wrong_rows(load):
-    results = load("03_per_example_gradients").main()
+def test_clipping_withstands_wrong_rows(load, tmp_path):
+    plot = tmp_path / "norms.png"
+    results = load("03_per_example_gradients").main(["--plot", str(plot)])
     assert results["sum of clipped gradients"] < results["sum of gradients"]
     assert results["sum of clipped gradients, found"] >= 8
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
-def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load):
-    results = load("04_cnn_jacobian").main()
+def test_cnn_jacobian_agrees_with_tensorflow_and_with_the_model(load, tmp_path):
+    plot = tmp_path / "kernel.png"
+    results = load("04_cnn_jacobian").main(["--plot", str(plot)])
     assert results["difference"] < 1e-5
     assert results["order"] == pytest.approx(2.0, abs=0.3)
     assert results["reduction"] < 0.7
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
-def test_stiff_equation_converges_with_second_order(load):
-    results = load("05_stiff_pde").main()
+def test_stiff_equation_converges_with_second_order(load, tmp_path):
+    plot = tmp_path / "solution.png"
+    results = load("05_stiff_pde").main(["--plot", str(plot)])
     assert results["products"] <= 6
     assert results["order"] == pytest.approx(2.0, abs=0.25)
     assert results["error"] < 1e-2
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
 def test_black_box_is_inverted(load, tmp_path, capsys):
@@ -127,7 +135,7 @@ def test_outliers_hardly_count(load, tmp_path, capsys):
 def test_explanations_add_up_and_survive_saving(load, tmp_path):
     plot = tmp_path / "maps.png"
     results = load("07_explanations").main(["--plot", str(plot)])
-    assert results["perceptron accuracy"] > 0.8 and results["convolutional accuracy"] > 0.5
+    assert results["perceptron accuracy"] > 0.8 and results["convolutional accuracy"] > 0.9
     assert results["perceptron gap"] < 1e-5 and results["convolutional gap"] < 1e-4
     assert results["saved"] < 1e-5
     assert results["explained"] > 0.5
@@ -192,3 +200,13 @@ def test_a_flight_agrees_with_the_places_that_it_saw_again(load, tmp_path, capsy
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
     printed = capsys.readouterr().out
     assert "solver: sparse" in printed and "Converged" in printed
+
+
+def test_cameras_are_off_by_their_errors(load, tmp_path):
+    """As often within two standard errors as Student's t of 48 says, but for three standard deviations of that."""
+    pytest.importorskip("tensorflow_graphics", reason="tensorflow-graphics is not installed")
+    plot = tmp_path / "cameras.png"
+    scores = load("16_camera_pose").main(["--cameras", "100", "--plot", str(plot)])
+    expected, count = 0.9488, scores.size
+    assert abs(np.mean(np.abs(scores) < 2) - expected) < 3 * np.sqrt(expected * (1 - expected) / count)
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn

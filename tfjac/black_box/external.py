@@ -210,27 +210,28 @@ def external(function: Function, gradient: GradientName | Estimator | Function =
         gradient: how to find the Jacobian. `"central"`, `"one_sided"`, `"spsa"`, `"evolution_strategies"`, `"broyden"`,
             or an object of `tfjac.estimators` with options of its own; or the user's function `(*inputs, outputs,
             cotangents)` of arrays that returns Jᵀ·cotangents, an array for each floating-point input (of `argnums`).
-        **options: of `tfjac.External`:
-            output_shape: shape of the result, None for sizes that are open; `tf.TensorSpec` to say its dtype too; a
-                list, tuple or dict of these for several. The shape of the first input where left out, and the dtype of
-                the first floating-point one. It is checked at every call.
-            per_example: whether row n of the results depends on row n of every input alone. Declared by you: it cannot
-                be seen. With TFJAC_VERIFY=1 in the environment the first and the last row are measured again, alone, at
-                each forward pass, and must give the same. Inputs and `output_shape` have the axis of examples in front
-                then. Without it, the functions for per-example Jacobians refuse it by name.
-            batched: whether one call of `function` takes many points stacked along axis 0. A point is a row where
-                `per_example`, and all inputs together where not. Default: as `per_example`. All evaluations for a
-                gradient are then one call.
-            max_batch: at most so many points in one call.
-            workers: at most so many calls at once, in threads. With 1, there are never two at once.
-            retries: how often a point is tried again whose call raised, timed out, or gave what is not finite.
-            timeout: seconds that a call may take. One that takes longer is left behind in its thread.
-            on_failure: `"raise"`, or `"nan"` for not-a-numbers in the place of what could not be had: least squares
-                rejects such a step.
-            argnums: indices of the inputs to differentiate; the others are constants, which costs no evaluations.
-            call_dtype: dtype in which `function` is called, such as `"float64"`, in which differences are far more
-                accurate; None for that of the inputs, half precision widened to float32.
-            name, dtype: as for Keras layers.
+
+    Keyword Args:
+        output_shape: shape of the result, None for sizes that are open; `tf.TensorSpec` to say its dtype too; a
+            list, tuple or dict of these for several. The shape of the first input where left out, and the dtype of
+            the first floating-point one. It is checked at every call.
+        per_example: whether row n of the results depends on row n of every input alone. Declared by you: it cannot
+            be seen. With TFJAC_VERIFY=1 in the environment the first and the last row are measured again, alone, at
+            each forward pass, and must give the same. Inputs and `output_shape` have the axis of examples in front
+            then. Without it, the functions for per-example Jacobians refuse it by name.
+        batched: whether one call of `function` takes many points stacked along axis 0. A point is a row where
+            `per_example`, and all inputs together where not. Default: as `per_example`. All evaluations for a
+            gradient are then one call.
+        max_batch: at most so many points in one call.
+        workers: at most so many calls at once, in threads. With 1, there are never two at once.
+        retries: how often a point is tried again whose call raised, timed out, or gave what is not finite.
+        timeout: seconds that a call may take. One that takes longer is left behind in its thread.
+        on_failure: `"raise"`, or `"nan"` for not-a-numbers in the place of what could not be had: least squares
+            rejects such a step.
+        argnums: indices of the inputs to differentiate; the others are constants, which costs no evaluations.
+        call_dtype: dtype in which `function` is called, such as `"float64"`, in which differences are far more
+            accurate; None for that of the inputs, half precision widened to float32.
+        name, dtype: as for Keras layers.
 
     Returns:
         An `External`.
@@ -243,5 +244,13 @@ def external(function: Function, gradient: GradientName | Estimator | Function =
 
     Cost: see the estimators; for i inputs of a point, `"central"` makes 2i evaluations, `"one_sided"` i, `"spsa"` 2,
     `"broyden"` none but at the start.
+
+    Example:
+        >>> device = tfjac.external(lambda x: np.sin(x))  # NumPy: TensorFlow cannot differentiate it
+        >>> x = tf.Variable([0.0, 1.0])
+        >>> with tf.GradientTape() as tape:
+        ...     y = device(x)
+        >>> print(np.round(tape.gradient(y, x), 3))
+        [1.   0.54]
     """
     return External(function, gradient, **options)

@@ -56,6 +56,11 @@ def explain_gradient(ys: Tensors, xs: Sources) -> GradientReport:
     Numbers are left out where a value is not known, and where the function assigns to a variable that ys read.
 
     Cost: some walks over the graph; with values, a copy of the graph, one forward and one backward pass.
+
+    Example:
+        >>> x = tf.Variable(3.0)
+        >>> tfjac.explain_gradient(lambda: tf.square(tf.round(x)), x)
+        GradientReport(Variable: lost)
     """
     names = _names(tf.nest.flatten(xs))
     made = _Made(ys) if callable(ys) else None

@@ -79,6 +79,13 @@ def node_gradients(
         TypeError: for nodes that are not floating-point.
 
     Cost: one backward pass, from ys to the earliest node.
+
+    Example:
+        >>> inputs = keras.Input((2,))
+        >>> model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(3, "relu", name="hidden")(inputs)))
+        >>> x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        >>> tfjac.node_gradients(lambda: model(x), "hidden").shape
+        TensorShape([2, 3])
     """
 
     def compute(tensors):
@@ -105,6 +112,12 @@ def values_at(fn: Function, nodes: Sources) -> Function:
 
     Returns:
         A function that returns a nest like `nodes`; a list where a selector selects several.
+
+    Example:
+        >>> inputs = keras.Input((2,))
+        >>> model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(3, "relu", name="hidden")(inputs)))
+        >>> tfjac.values_at(model, "hidden")(tf.constant([[1.0, 2.0]])).shape
+        TensorShape([1, 3])
     """
 
     def read(*args, **kwargs):

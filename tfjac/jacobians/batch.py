@@ -48,6 +48,11 @@ def batch_jacobian(
         ValueError: where y or x has no axis of examples in front; for tensors that are eager or of another graph.
         TypeError: for ys or x that are not floating-point.
 
+    Example:
+        >>> x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        >>> tfjac.batch_jacobian(lambda: tf.reduce_prod(x, axis=1, keepdims=True), x).numpy().tolist()
+        [[[2.0, 1.0]], [[4.0, 3.0]]]
+
     Cost: one backward pass for each of the m outputs of an example, vectorised; where it has fewer inputs than outputs,
     about two forward passes for each input. Outside of a `tf.function` a callable is traced in every call, as in
     `per_example_jacobian`.

@@ -37,6 +37,11 @@ def hvp(
 
     Cost: about two gradients of the losses (Pearlmutter 1994, "Fast exact multiplication by the Hessian"; backward over
     backward).
+
+    Example:
+        >>> x = tf.Variable([1.0, 2.0])
+        >>> tfjac.hvp(lambda: x[0] ** 2 * x[1], x, tf.constant([1.0, 0.0])).numpy().tolist()
+        [4.0, 2.0]
     """
     unconnected = unconnected_choice(unconnected_gradients)
 

@@ -59,6 +59,11 @@ def jacobian(
 
     Cost: reverse: Π y.shape backward passes; forward: Π x.shape products at about two forward passes each. Through
     loops these run one after the other, those of "auto" at once.
+
+    Example:
+        >>> x = tf.Variable([1.0, 2.0])
+        >>> tfjac.jacobian(lambda: x * tf.reduce_sum(x), x).numpy().tolist()
+        [[4.0, 1.0], [2.0, 5.0]]
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {MODES}. Received: {mode!r}")

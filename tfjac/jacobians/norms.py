@@ -37,6 +37,11 @@ def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool
     of what arrives there; for weights used at t > 1 positions the cheaper of t² pairs of positions and the gradient
     itself, see `tfjac.ops.jacobian_row_norms`. An embedding costs its positions, whatever the size of its table.
     The derivative of a norm is not finite where the norm is zero.
+
+    Example:
+        >>> w, x = tf.Variable([[1.0], [2.0]]), tf.constant([[3.0, 4.0], [0.0, 1.0]])
+        >>> tfjac.per_example_gradient_norms(lambda: (x @ w)[:, 0], w).numpy().tolist()
+        [5.0, 1.0]
     """
     check_variables(variables)
 
@@ -75,6 +80,12 @@ def clipped_gradients(
 
     Cost: one backward pass, of which what the norms were computed from is used again for the weighted sum
     ("book-keeping", Bu, Wang, Zha & Karypis 2023, "Differentially private optimization on large model at small cost").
+
+    Example:
+        >>> w, x = tf.Variable([[1.0], [2.0]]), tf.constant([[3.0, 4.0], [0.0, 1.0]])
+        >>> clipped = tfjac.clipped_gradients(lambda: (x @ w)[:, 0], w, clip_norm=1.0)  # [3, 4] / 5 + [0, 1]
+        >>> print(clipped.numpy()[:, 0])
+        [0.6 1.8]
     """
     check_variables(variables)
 

@@ -169,6 +169,12 @@ def jacobian_operator(
             variable that ys does not depend on.
 
     Cost: one backward pass for each of the m outputs, vectorised; memory n·(i + m·o) numbers per layer [i,o].
+
+    Example:
+        >>> w, x = tf.Variable([[1.0], [2.0]]), tf.constant([[3.0, 4.0], [0.0, 1.0]])
+        >>> operator = tfjac.jacobian_operator(lambda: x @ w, w)
+        >>> operator.gram().numpy().tolist()  # JᵀJ
+        [[9.0, 12.0], [12.0, 17.0]]
     """
     return operator_of(ys, variables, lambda ys, flat: factorize(ys, flat, examples_mix, verify=verify))
 

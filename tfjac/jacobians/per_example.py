@@ -34,6 +34,15 @@ def per_example_jacobian(
     Returns:
         A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
 
+    Example:
+        >>> w = tf.Variable([[1.0], [2.0]])
+        >>> x = tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> jacobian = tfjac.per_example_jacobian(lambda: tf.square(x @ w), w)  # of y[n, 0] = (x[n]·w)²
+        >>> jacobian.shape
+        TensorShape([3, 1, 2, 1])
+        >>> jacobian.numpy().reshape(3, 2).tolist()
+        [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
+
     Raises:
         ExamplesMix, ValueError, TypeError: as `jacobian_operator`; ValueError for a wrong chunk size.
 
@@ -70,6 +79,11 @@ def per_example_gradients(
         ValueError: where `losses` is not of rank 1, and as `per_example_jacobian`.
 
     Cost: one backward pass and one write of the result.
+
+    Example:
+        >>> w, x = tf.Variable([1.0, 2.0]), tf.constant([[1.0, 0.0], [0.0, 1.0]])
+        >>> tfjac.per_example_gradients(lambda: tf.reduce_sum(tf.square(x * w), axis=1), w).numpy().tolist()
+        [[2.0, 0.0], [0.0, 4.0]]
     """
     check_variables(variables)
 

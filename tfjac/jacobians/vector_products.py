@@ -38,6 +38,11 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
     differentiated again.
 
     Cost: about two forward passes.
+
+    Example:
+        >>> x = tf.Variable([1.0, 2.0])
+        >>> tfjac.jvp(lambda: x**2, x, tf.constant([1.0, 10.0])).numpy().tolist()
+        [2.0, 40.0]
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
@@ -91,6 +96,11 @@ def vjp(
     complex x is ∂/∂Re x + i·∂/∂Im x.
 
     Cost: one backward pass, however many ys there are.
+
+    Example:
+        >>> x = tf.Variable([1.0, 2.0])
+        >>> tfjac.vjp(lambda: x**2, x, tf.constant([1.0, 10.0])).numpy().tolist()
+        [2.0, 40.0]
     """
     unconnected = unconnected_choice(unconnected_gradients)
 

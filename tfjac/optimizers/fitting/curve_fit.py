@@ -49,6 +49,12 @@ def curve_fit(
     Raises:
         ValueError, TypeError: for arguments that do not fit together, and as `least_squares` does. Where no tolerance
             was met nothing is raised: a warning says so, and `status` says why.
+
+    Example:
+        >>> x = np.linspace(0.0, 4.0, 30)
+        >>> fit = tfjac.curve_fit(lambda x, a, b: a * tf.exp(-b * x), x, 2.5 * np.exp(-1.3 * x), p0=[1.0, 1.0])
+        >>> np.round(fit.popt, 6).tolist()
+        [2.5, 1.3]
     """
     names = _parameter_names(f, p0)
     start = np.ones(len(names)) if p0 is None else np.atleast_1d(np.asarray(p0, np.float64)).ravel()
