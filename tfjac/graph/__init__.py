@@ -12,6 +12,7 @@ from tfjac.graph._private import (
     input_gradients,
     is_taped,
     keep_with,
+    one_after_the_other,
     set_gradient,
 )
 from tfjac.graph.bodies import bodies_of, calls_functions
@@ -37,7 +38,7 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
-from tfjac.graph.loops import while_loop
+from tfjac.graph.loops import SMALL, numbers_in, while_loop
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
@@ -59,6 +60,7 @@ from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted
 
 __all__ = [
     "SHARED",
+    "SMALL",
     "Dependence",
     "Effects",
     "ExampleAnalysis",
@@ -125,6 +127,8 @@ __all__ = [
     "mark_curvature",
     "mend_gradients",
     "moves_rows",
+    "numbers_in",
+    "one_after_the_other",
     "passes_to_bodies",
     "quiet_function",
     "read_graph",

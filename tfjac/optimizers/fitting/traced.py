@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, one_after_the_other
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
 from tfjac.optimizers.loop.records import LONGEST_RECORD
@@ -27,15 +27,18 @@ class TracedMinimisation:
     def __init__(self, residuals, variables, settings):
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation, self._pace = Iteration(residuals, variables, settings), None
+        minimisation = Iteration(residuals, variables, settings, tf.executing_eagerly())
+        self._pace = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
         if not tf.executing_eagerly():
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
-        start = tf.function(minimisation.start, **self._compiled)
-        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-        self._advance = self._traced_advance(minimisation)
+        self._is_serial = minimisation.is_small and not tf.config.list_logical_devices("GPU")
+        with one_after_the_other(self._is_serial):
+            start = tf.function(minimisation.start, **self._compiled)
+            self._start = start.get_concrete_function(residuals.specs, settings.conditions)
+            self._advance = self._traced_advance(minimisation)
         self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):
@@ -48,6 +51,15 @@ class TracedMinimisation:
         number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
         function = tf.function(advance, **self._compiled)
         return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
+
+    def _called(self, function):
+        """Return a traced function as one that is called the way that it was traced for."""
+
+        def call(*given):
+            with one_after_the_other(self._is_serial):
+                return function(*given)
+
+        return call if self._is_serial else function
 
     def plan(self):
         """Return the `Plan` of its steps."""
@@ -85,7 +97,7 @@ class TracedMinimisation:
         Returns:
             A `LeastSquaresResult`.
         """
-        run = Run(self._start, self._advance, data, variables, conditions, max_steps)
+        run = Run(self._called(self._start), self._called(self._advance), data, variables, conditions, max_steps)
         run.pace = self._pace
         supervisor.watch(run)
         self._pace = run.pace

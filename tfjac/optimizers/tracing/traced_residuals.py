@@ -13,6 +13,7 @@ from tfjac.graph import (
     handle_spec,
     holds_bodies,
     inline_calls,
+    numbers_in,
     transplant,
 )
 from tfjac.optimizers.tracing.callables import check_residuals, explained, residual_tensors
@@ -122,6 +123,17 @@ class TracedResiduals:
     def shapes(self):
         """List of the static shapes of the tensors that it returned."""
         return [tensor.shape for tensor in self._outputs]
+
+    @property
+    def num_rows(self):
+        """How many residuals there are; infinity where that is not known."""
+        sizes = [shape.num_elements() for shape in self.shapes]
+        return float("inf") if None in sizes else sum(sizes)
+
+    @property
+    def num_numbers(self):
+        """How many numbers there are in all tensors from data to residuals; infinity where that is not known."""
+        return numbers_in(self._graph)
 
     @property
     def specs(self):
