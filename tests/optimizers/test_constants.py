@@ -64,7 +64,7 @@ class Line:
 
 KNOWN = [helper, calls_itself, with_array(np.ones(3)), lambda x, a: [a * each for each in (x, x[::2])], tf.exp, np.exp]
 UNKNOWN = [
-    acts, imports, Line().line, Line(), lambda x, a: a * random.random(), lambda x, a: a * np.random.default_rng().normal(),
+    acts, imports, Line().line, Line(), lambda x, a: a * random.random(), lambda x, a: a * np.random.Generator,
     lambda x, a: a * tf.random.normal([]), lambda x, a: print(x), tf.function(helper), lambda x, a: a * Line.scale,
     with_array(np.array([object()])), lambda x, a: a * np.loadtxt("x"),
     lambda x, a: tf.cast(a, tf.keras.backend.floatx()),

@@ -147,19 +147,3 @@ def test_loops_of_what_is_known_to_be_small_stay_where_they_are(case, monkeypatc
     monkeypatch.setattr(loops, "_called_apart", lambda function: apart.append(1) or original(function))
     np.testing.assert_allclose(fitted(**case), 3, rtol=1e-7)
     assert len(apart) == len(case) - 1
-
-
-def test_branches_of_the_users_are_not_run_one_after_the_other():
-    """Ops run so where a program is small; TensorFlow cannot, where it has made switches of branches and loops."""
-    slope = tf.Variable(1.0, dtype=tf.float64)
-
-    @tf.function
-    def doubled(x):
-        return tf.cond(tf.reduce_sum(x) > 0, lambda: 2 * x, lambda: x)
-
-    assert least_squares(lambda: doubled(slope * tf.ones([3], tf.float64)) - 3, slope).x == 1.5
-    seen = []
-    callback = lambda state: seen.append(float(doubled(tf.ones([]))))  # noqa: E731
-    slope.assign(7.0)
-    least_squares(lambda: slope * np.arange(3.0) - 3.0, slope, callback=callback)
-    assert set(seen) == {2.0}

@@ -12,7 +12,6 @@ from tfjac.graph._private import (
     input_gradients,
     is_taped,
     keep_with,
-    one_after_the_other,
     set_gradient,
 )
 from tfjac.graph.bodies import bodies_of, calls_functions
@@ -128,7 +127,6 @@ __all__ = [
     "mend_gradients",
     "moves_rows",
     "numbers_in",
-    "one_after_the_other",
     "passes_to_bodies",
     "quiet_function",
     "read_graph",

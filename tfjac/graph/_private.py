@@ -4,13 +4,11 @@ Every function here says which private thing it stands for and why no public one
 release can be followed by reading one page. Checked on TensorFlow 2.21.
 """
 
-import contextlib
 import weakref
 
 import tensorflow as tf
 from tensorflow.python.autograph.core import config as _autograph
 from tensorflow.python.client import pywrap_tf_session as _session
-from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import record as _record
 from tensorflow.python.framework import auto_control_deps as _auto_control_deps
 from tensorflow.python.framework import func_graph as _func_graph
@@ -400,14 +398,3 @@ def op_like(op, inputs):
 def eager_variable(**options):
     """Return the variable that `tf.Variable(**options)` makes where no function is being traced."""
     return _resource_variable_ops.default_variable_creator_v2(None, **options)
-
-
-@contextlib.contextmanager
-def one_after_the_other(wanted=True):
-    """Run the ops of functions one after the other, in the thread that calls; loops stay ops of functions.
-
-    Where ops are tiny, handing them to other threads takes longer than they do. Functions must be traced in it, too.
-    The executor is an option of calls, which `tf.function` does not show.
-    """
-    with _context.function_executor_type("SINGLE_THREADED_EXECUTOR") if wanted else contextlib.nullcontext():
-        yield

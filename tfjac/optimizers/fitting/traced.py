@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, one_after_the_other
+from tfjac.graph import as_tf_variable
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
 from tfjac.optimizers.loop.records import LONGEST_RECORD
@@ -34,11 +34,9 @@ class TracedMinimisation:
         if not tf.executing_eagerly():
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
-        self._is_serial = minimisation.is_small and not tf.config.list_logical_devices("GPU")
-        with one_after_the_other(self._is_serial):
-            start = tf.function(minimisation.start, **self._compiled)
-            self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-            self._advance = self._traced_advance(minimisation)
+        start = tf.function(minimisation.start, **self._compiled)
+        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
+        self._advance = self._traced_advance(minimisation)
         self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):
@@ -51,15 +49,6 @@ class TracedMinimisation:
         number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
         function = tf.function(advance, **self._compiled)
         return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
-
-    def _called(self, function):
-        """Return a traced function as one that is called the way that it was traced for."""
-
-        def call(*given):
-            with one_after_the_other(self._is_serial):
-                return function(*given)
-
-        return call if self._is_serial else function
 
     def plan(self):
         """Return the `Plan` of its steps."""
@@ -97,7 +86,7 @@ class TracedMinimisation:
         Returns:
             A `LeastSquaresResult`.
         """
-        run = Run(self._called(self._start), self._called(self._advance), data, variables, conditions, max_steps)
+        run = Run(self._start, self._advance, data, variables, conditions, max_steps)
         run.pace = self._pace
         supervisor.watch(run)
         self._pace = run.pace

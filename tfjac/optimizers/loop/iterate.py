@@ -67,7 +67,6 @@ class Iteration:
         alone: whether the graphs that they are traced in hold nothing else.
 
     Attributes:
-        is_small: whether these graphs are known to hold few numbers, in a program without control flow of the user's.
         sizes: the `ProblemSizes`, once a step was traced.
     """
 
@@ -75,7 +74,7 @@ class Iteration:
 
     def __init__(self, residuals, variables, settings, alone=False):
         self._residuals, self._variables, self._settings = residuals, variables, settings
-        self.is_small = alone and not settings.jit_compile and self._num_numbers() <= SMALL
+        self._is_small = alone and not settings.jit_compile and self._num_numbers() <= SMALL
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._coordinates = Coordinates(variables, settings.manifolds)
@@ -155,7 +154,7 @@ class Iteration:
             return progress, rows
 
         rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
-        return while_loop(unfinished, step, (progress, rows), small=self.is_small)
+        return while_loop(unfinished, step, (progress, rows), small=self._is_small)
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
