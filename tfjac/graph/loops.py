@@ -23,8 +23,8 @@ SMALL = 2**20
 _settled = weakref.WeakSet()
 """Graphs whose loops, and those in these, stay where they are."""
 
-_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
-"""Ops that run the functions that they name once."""
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"}
+"""Ops that run the functions that they name at most once."""
 
 
 def while_loop(cond, body, loop_vars, small=False, **options):
@@ -50,7 +50,7 @@ def while_loop(cond, body, loop_vars, small=False, **options):
 
 
 def numbers_in(graph):
-    """Return how many numbers the tensors of a graph hold; infinity if there are loops, branches, or open sizes."""
+    """Return how many numbers the tensors of a graph hold; infinity if there are loops, or open sizes."""
     return sum(map(_numbers_of, graph.get_operations()))
 
 

@@ -144,6 +144,8 @@ class CurveFitResult(LeastSquaresResult):
     full_output: bool
     _model: Model
 
+    _may_be_masked = False  # each of the data is a measurement, also one that is met exactly
+
     @classmethod
     def of_fit(
         cls,
