@@ -104,7 +104,7 @@ FITS = {
 
 
 OF_OUR_OWN = {"within bounds", "robust"}
-"""Where covariances are not SciPy's: a parameter that a bound holds counts as known, and Huber's are those of outliers."""
+"""Covariances are not SciPy's: a parameter that a bound holds counts as known, and Huber's are those of outliers."""
 
 
 @pytest.mark.parametrize("name", FITS)

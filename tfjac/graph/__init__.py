@@ -45,6 +45,7 @@ from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.origins import SourceLine, is_of_gradient, layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
+from tfjac.graph.runtime_errors import what_was_said_first
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
 from tfjac.graph.static_values import static_value
@@ -150,5 +151,6 @@ __all__ = [
     "verification_wanted",
     "verified",
     "warn_of_loops_under_a_tape",
+    "what_was_said_first",
     "while_loop",
 ]

@@ -159,8 +159,8 @@ class _Curve(NamedTuple):
 
         def residuals(*data):
             *tensors, y, scale = data
-            tensors = iter(tensors)
-            leaves = [next(tensors) if given else each for given, each in zip(is_data, tf.nest.flatten(self.x))]
+            rest = iter(tensors)
+            leaves = [next(rest) if given else each for given, each in zip(is_data, tf.nest.flatten(self.x))]
             values = self.model(tf.nest.pack_sequence_as(self.x, leaves), tf.unstack(parameters))
             _check_shape(values.shape, y.shape)
             if self.deviations.correlated:

@@ -6,7 +6,7 @@ import warnings
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import as_tf_variable, quiet_function
+from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
@@ -61,12 +61,14 @@ def batched_least_squares(residuals, variables, args, options):
 
     recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size, devices)
     owners = flat if batch.reads_variables else []
-    kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
+    with what_was_said_first():
+        kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
     values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
     box = bounds.box(flat)
     box = box and Box(*map(batch.columns.rows, box))
     data = batch.data()
-    found = kept(values, data, box, tf.constant(max_steps))
+    with what_was_said_first():
+        found = kept(values, data, box, tf.constant(max_steps))
     x = batch.columns.split(found.values)
     for variable, value in zip(flat, x):
         as_tf_variable(variable).assign(tf.reshape(value, variable.shape))

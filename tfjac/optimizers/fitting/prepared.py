@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.graph import what_was_said_first
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
@@ -33,7 +34,8 @@ class Limits:
         """Run a `TracedMinimisation` with data, a list of tensors."""
         conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
+            with what_was_said_first():
+                return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(
                 "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "

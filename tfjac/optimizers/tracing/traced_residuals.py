@@ -71,13 +71,14 @@ class TracedResiduals:
     Args:
         concrete: `tf.ConcreteFunction`, a trace of a `traceable` function.
         variables: list of the variables that are minimised over.
+        num_values: how many of the first data are what is minimised over, in place of what variables hold.
 
     Attributes:
         handles: list of the handles of all variables that it reads.
         positions: for each of `variables`, where it is among these (None for one that is not read).
     """
 
-    def __init__(self, concrete, variables):
+    def __init__(self, concrete, variables, num_values=0):
         self._concrete, self._graph, self._outputs = concrete, concrete.graph, list(concrete.graph.outputs)
         captures = captures_of(self._graph)
         tensors = [pair for pair in captures if _kind(pair[1]) == "tensor"]
@@ -88,7 +89,8 @@ class TracedResiduals:
         self.handles = [outer for outer, _ in self._read]
         handles = [handle_in(self._graph, variable) for variable in variables]
         self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
-        self._effects = Effects(self._graph, self._outputs, [handle for handle in handles if handle is not None])
+        moved = [*self._inputs[:num_values], *(handle for handle in handles if handle is not None)]
+        self._effects = Effects(self._graph, self._outputs, moved)
 
     def check_compiles(self):
         """Refuse residuals that call Python when they run, which XLA cannot compile.

@@ -133,7 +133,8 @@ class BatchedResiduals:
             concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
         else:
             concrete = traceable(self._function, self._flat).get_concrete_function(*specs)
-        return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, own)
+        traced = TracedResiduals(concrete, self._flat, len(self._flat) if self._is_given_values else 0)
+        return PlacedResiduals(traced, self.columns, self._is_given_values, own)
 
     def _of_values(self, values, *data):
         return call_converted(self._function, tf.nest.pack_sequence_as(self._variables, values), *data)
