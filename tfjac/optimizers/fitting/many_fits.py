@@ -143,7 +143,10 @@ class BatchedMinimiser:
             pool = Pool(self._problem, data, values, box, self._shrinks)
             return pool.minimise(min(values.shape[0], self._at_once), method, limits, max_steps)
 
-        return self._shards.mapped(minimised, values, FitData(data, self._placed.own), box)
+        return self._shards.mapped(minimised, values, self._data(data), box)
+
+    def _data(self, data):
+        return FitData([*data, *self._placed.fixed], self._placed.own)
 
     def _linearise(self, values, data):
         def linearised(values, data, box):
@@ -155,7 +158,7 @@ class BatchedMinimiser:
             specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
             return in_chunks(some, size, specs, self._at_once)
 
-        return self._shards.mapped(linearised, values, FitData(data, self._placed.own))
+        return self._shards.mapped(linearised, values, self._data(data))
 
 
 _NOT_WITH_BATCHES = (

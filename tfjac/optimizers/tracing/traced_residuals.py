@@ -59,6 +59,9 @@ def traceable(function, variables, reduce_retracing=False, is_part=False):
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
 
 
+_SMALL = 8
+"""Integers of a constant that may say what shape something has."""
+
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
@@ -180,18 +183,25 @@ class TracedResiduals:
         """
         return self._placed(self._given(data, self.handles if handles is None else handles), drawn)
 
-    def place_at(self, data, drawn, values):
+    def constants(self, rows):
+        """List the constants of the graph that have so many rows, but for what may be a shape, or axes."""
+        outputs = [op.outputs[0] for op in self._graph.get_operations() if op.type == "Const"]
+        found = [tensor for tensor in outputs if tensor.shape.rank and tensor.shape[0] == rows]
+        return [each for each in found if not (each.dtype.is_integer and each.shape.num_elements() <= _SMALL)]
+
+    def place_at(self, data, drawn, values, constants=()):
         """Return the residuals where variables in `handles` held `values`, as a function of these tensors.
 
         Args:
             data, drawn: as in `place`.
             values: list of tensors, or None for variables that are read as they are.
+            constants: pairs of one of `constants` and the tensor that stands for it.
 
         Raises:
             ValueError: where an op takes a variable as it is, rather than what it holds.
         """
         standing = [handle if value is None else value for handle, value in zip(self.handles, values)]
-        return self._placed(self._given(data, standing), drawn, _with_values)
+        return self._placed([*self._given(data, standing), *constants], drawn, _with_values)
 
     def _placed(self, given, drawn, edit=None):
         mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)
