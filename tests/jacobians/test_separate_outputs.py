@@ -61,7 +61,7 @@ def alone(p):
 
 TAKEN, OTHERS = (
     [peaks, used_twice, by_split, of_columns_and_data],
-    [of_no_column, of_one_and_all, cumulative, by_products],
+    [of_no_column, of_one_and_all, cumulative, by_products, of_a_custom_gradient],
 )
 
 
