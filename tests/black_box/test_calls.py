@@ -283,3 +283,26 @@ def test_what_is_refused():
     box = external(np.sin)
     box(x)
     fails(lambda: box([x, x]), ValueError, "same number and nest of inputs each time")
+
+
+def fit_of(box):
+    b = tf.Variable(X)
+    return lambda: tfjac.least_squares(lambda: box(b) - 1, b)
+
+
+def fits_of(box):
+    b = tf.Variable(X)
+    return lambda: tfjac.least_squares(lambda b: box(b) - 1, b, batch_dims=1)
+
+
+def step_of(box):
+    b = tf.Variable(X)
+    return lambda: tfjac.LevenbergMarquardt().minimize(lambda: box(b) - 1, [b])
+
+
+@pytest.mark.parametrize("run", [fit_of, fits_of, step_of])
+def test_minimisations_show_the_error_of_the_function_first(run):
+    box = tfjac.external(Flaky("exception", 99), per_example=True, name="oven")
+    with pytest.raises(tf.errors.OpError, match=r"^MeasurementFailed: oven.*Received: OSError: no carrier") as raised:
+        run(box)()
+    assert "test_calls.py" in str(raised.value), "where it was called comes after that"

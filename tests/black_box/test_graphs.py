@@ -199,3 +199,15 @@ def test_least_squares_rejects_steps_that_could_not_be_measured():
     tfjac.least_squares(lambda: box(b), b, damping="nielsen")  # whose first step is a long one
     np.testing.assert_allclose(b, [3**0.5], rtol=1e-7)
     assert box.counts.failures > 0
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["given the variables", "reading them"])
+@pytest.mark.parametrize("gradient", ["central", by_hand], ids=["central", "user"])
+def test_many_fits(gradient, given, x):
+    """Each by itself, of a function that nobody can see into; the minima are known."""
+    box, target = device(gradient), function(x.numpy() + 0.1)
+    start = tf.Variable(x)
+    residuals = (lambda x: box(x) - target) if given else (lambda: box(start) - target)
+    found = tfjac.least_squares(residuals, start, batch_dims=1)
+    assert np.all(found.cost < 1e-8)
+    np.testing.assert_allclose(function(found.x), target, atol=1e-3)

@@ -410,3 +410,63 @@ def test_a_function_saved_without_its_custom_gradients_is_refused_by_name(rng, t
         tfjac.per_example_jacobian(lambda: loaded(x), loaded.weight)
     with pytest.raises(LookupError, match=r"with their custom gradients.*Received: op .*IdentityN"):
         tfjac.hvp(lambda: tf.reduce_sum(loaded(x) ** 2), loaded.weight, tf.ones([4, 4], tf.float64))
+
+
+def summed_to(x, y, gradient):
+    """Return the gradient of `x`, which was broadcast with `y`: summed along the axes in which `x` has one element."""
+    axes, _ = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(x), s1=tf.broadcast_dynamic_shape(tf.shape(y), [1]))
+    return tf.reshape(tf.reduce_sum(gradient, axes), tf.shape(x))
+
+
+@tf.custom_gradient
+def product(x, y):
+    """A product with a gradient that undoes the broadcast, as special functions of TensorFlow Probability do."""
+    return x * y, lambda d: (summed_to(x, y, 2.0 * d * y), summed_to(y, x, 3.0 * d * x))
+
+
+@tf.custom_gradient
+def product_over_all(x, y):
+    """In its gradient what was summed is used as it is."""
+    axes, _ = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(x), s1=tf.shape(y))
+    return x * y, lambda d: (2.0 * d * tf.reduce_sum(d * y, axes), 3.0 * d)
+
+
+BROADCASTS = {
+    "the same shape": lambda h, w: product(h, tf.sin(h)),
+    "a column": lambda h, w: product(h[:, :1], h),
+    "fewer axes": lambda h, w: product(w[0, 0], h),
+    "a row of weights": lambda h, w: product(w[0], h),
+    "an axis in front": lambda h, w: tf.reduce_sum(product(h, w[None, 0]), 1, keepdims=True),
+    "more axes": lambda h, w: tf.reduce_sum(product(h[:, :, None], tf.cos(h)[:, None]), 2),
+}
+
+
+@pytest.mark.parametrize("size", [3, None], ids=["static", "open"])
+@pytest.mark.parametrize("name", BROADCASTS)
+def test_sums_that_undo_a_broadcast_do_not_mix_examples(name, size, rng):
+    w, x = tf.Variable(rng.normal(size=(4, 4))), tf.constant(rng.normal(size=(3, 4)))
+    program = lambda x: tf.sin(BROADCASTS[name](tf.tanh(x @ w), w))  # noqa: E731
+    rows = tf.function(
+        lambda x: tfjac.per_example_jacobian(program(x), w), input_signature=[tf.TensorSpec([size, 4], tf.float64)]
+    )
+    (expected,) = rows_one_at_a_time(program, x, [w])
+    found = rows(x).numpy()
+    np.testing.assert_allclose(found.reshape(3, -1, 4, 4), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_sums_that_may_be_over_examples_are_refused(rng):
+    w, x, one = tf.Variable(rng.normal(size=(4, 4))), rng.normal(size=(3, 4)), rng.normal(size=(1, 4))
+    program = lambda x, y: product(tf.tanh(x), y @ w)  # noqa: E731
+    signature = [tf.TensorSpec(OPEN, tf.float64)] * 2
+
+    @tf.function(input_signature=signature)
+    def compute(x, y):
+        return tfjac.per_example_jacobian(program(x, y), w)
+
+    expected = rows_one_at_a_time(lambda x: program(x, x), tf.constant(x), [w])[0]
+    np.testing.assert_allclose(compute(x, x), expected, rtol=1e-10)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the same number of rows"):
+        compute(x, one)
+    of_sums = lambda x, y: tfjac.per_example_jacobian(product_over_all(x @ w, y), w)  # noqa: E731
+    with pytest.raises(tfjac.ExamplesMix, match="custom gradient"):
+        tf.function(of_sums, input_signature=signature)(x, x)

@@ -112,6 +112,18 @@ def test_weight_behind_a_transpose(order, rng):
     assert_all_close(tfjac.per_example_jacobian(function, [weight]), full_jacobian(function, [weight]), 1e-12)
 
 
+@pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None, 4, 4, 1], tf.float64)]], ids=["static", "open"])
+def test_a_convolution_whose_positions_go_into_the_batch_and_back(signature, rng):
+    kernel, x = tf.Variable(rng.normal(size=(3, 3, 1, 2))), tf.constant(rng.normal(size=(3, 4, 4, 1)))
+
+    def function(x):
+        blocks = tf.space_to_batch(tf.nn.conv2d(x, kernel, 1, "SAME"), [2, 2], [[0, 0], [0, 0]])
+        return tf.reshape(tf.batch_to_space(blocks, [2, 2], [[0, 0], [0, 0]]), [tf.shape(x)[0], -1])
+
+    compute = in_graph(lambda x: tfjac.per_example_jacobian(function(x), [kernel]), input_signature=signature)
+    assert_all_close(compute(x), full_jacobian(lambda: function(x), [kernel]), 1e-12)
+
+
 @pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None, 4], tf.float64)]], ids=["static", "open"])
 def test_custom_gradient_with_a_weight_as_argument(signature, rng):
     kernel, beta = tf.Variable(rng.normal(size=(4, 3))), tf.Variable(0.7, dtype=tf.float64)

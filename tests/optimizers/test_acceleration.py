@@ -6,6 +6,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
+from tfjac.jacobians.vector_products import second_jvp
 from tfjac.optimizers import GeodesicAcceleration, LevenbergMarquardt, NielsenDamping, Status, least_squares
 
 T = np.linspace(0, 3, 20)
@@ -118,3 +119,28 @@ def test_bad_input_and_ops_without_second_derivatives():
 
     with pytest.raises(LookupError, match=r"acceleration takes second derivatives.*not linear"):
         least_squares(lambda: clipped(X) - 1.0, X, acceleration="geodesic")
+
+
+@pytest.mark.parametrize("name", ["loop", "polynomial", "embedding", "linear"])
+def test_second_derivatives_along_a_direction(name, rng):
+    """By one tape in another for each residual; the Hessians are symmetric, so that any order will do."""
+    w, v = tf.Variable(rng.normal(size=(3, 3))), tf.constant(rng.normal(size=(3, 3)))
+    x = tf.constant(rng.normal(size=(2, 3)))
+    body = lambda k, h: (k + 1, tf.tanh(h @ w) + h**2)  # noqa: E731
+    programs = {
+        "loop": lambda: tf.while_loop(lambda k, h: k < 3, body, (0, x))[1],
+        "polynomial": lambda: (x @ w) ** 3 * tf.reduce_sum(w**2),
+        "embedding": lambda: tf.nn.swish(tf.gather(w, [2, 0, 2])),
+        "linear": lambda: x @ w,
+    }
+    program = programs[name]
+    found = tf.function(lambda: second_jvp(program(), w, v), autograph=False)().numpy()
+    expected = np.zeros(found.size)
+    for row in range(found.size):
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                value = tf.reshape(program(), [-1])[row]
+            slope = tf.reduce_sum(tf.convert_to_tensor(inner.gradient(value, w)) * v)
+        bend = outer.gradient(slope, w, unconnected_gradients="zero")
+        expected[row] = tf.reduce_sum(tf.convert_to_tensor(bend) * v)
+    np.testing.assert_allclose(found.ravel(), expected, rtol=1e-9, atol=1e-12)

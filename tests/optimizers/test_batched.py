@@ -277,6 +277,42 @@ def test_residuals_that_go_by_the_place_or_the_number_of_fits(rng, residuals, in
         np.testing.assert_allclose(found.cost[k], weight * expected.cost, rtol=1e-6)
 
 
+GIVEN = {
+    "array": lambda y, x: lambda p: residuals_of(p, y),
+    "tensor": lambda y, x: (lambda data: lambda p: residuals_of(p, data))(tf.constant(y)),
+    "variable": lambda y, x: (lambda data: lambda p: residuals_of(p, data))(tf.Variable(y)),
+    "reading": lambda y, x: lambda: residuals_of(tf.convert_to_tensor(x), y),
+    "reading, argument": lambda y, x: lambda data: residuals_of(tf.convert_to_tensor(x), data),
+    "both": lambda y, x: lambda p, data: residuals_of(p, (y + data) / 2),
+    "indices": lambda y, x: lambda p: residuals_of(p, tf.gather(tf.constant(y), np.arange(len(y)))),
+}
+"""Ways of giving data that are each fit's own."""
+
+
+@pytest.mark.parametrize("count", [COUNT, T.size])
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_is_captured_is_each_fits_own_as_arguments_are(rng, given, count):
+    """In chunks, also where there are as many positions as fits; in a graph and eagerly."""
+    measured, x = decays(rng, count), started(count)
+    residuals = GIVEN[given](measured, x)
+    args = (tf.constant(measured),) if given in ("reading, argument", "both") else ()
+    for in_graph in (False, True):
+        x.assign(started(count))
+        with warnings.catch_warnings(action="error"):
+            fit = lambda: least_squares(residuals, x, args=args, batch_dims=1, chunk_size=3, xtol=1e-12)  # noqa: E731
+            found = tf.function(fit, autograph=False)() if in_graph else fit()
+        for k in range(count):
+            np.testing.assert_allclose(found.x[k], by_scipy(measured[k], [2.0, 1.0]).x, rtol=1e-5)
+
+
+def test_rows_of_other_fits_among_what_is_captured(rng):
+    """They go by the place: all fits are evaluated at once, as they were."""
+    measured, x = tf.constant(decays(rng)), started()
+    with pytest.warns(UserWarning, match="chunk_size has no effect"):
+        least_squares(lambda p: residuals_of(p, tf.reverse(measured, [0])), x, batch_dims=1, chunk_size=3)
+    np.testing.assert_allclose(x[0], by_scipy(measured[-1], [2.0, 1.0]).x, rtol=1e-4)
+
+
 def test_nests_of_variables_in_a_graph(rng):
     """An `Outcome` of vectors, and data as arguments of the user's function; also compiled with the rest by XLA."""
     measured = decays(rng)
@@ -408,12 +444,12 @@ def test_refused(rng, kind):
 
 
 def test_variables_of_other_lengths_and_sizes_that_cannot_be():
-    """Variables that have not the fits along their first axis; chunks of residuals that read the variables."""
+    """Variables that have not the fits along their first axis; chunks of residuals that count the fits."""
     x = started()
     with pytest.raises(ValueError, match="as many in each"):
         least_squares(lambda p, q: p + q, [x, started(3)], batch_dims=1)
     with pytest.warns(UserWarning, match="chunk_size has no effect"):
-        least_squares(lambda: residuals_of(tf.convert_to_tensor(x), 1.0), x, batch_dims=1, chunk_size=4)
+        least_squares(by_counting, x, args=(tf.zeros([COUNT, 1], tf.float64),), batch_dims=1, chunk_size=4)
     problem = tfjac.LeastSquaresProblem
     with pytest.raises(TypeError, match="no such option"):
         problem(residuals_of, x, batch_dims=1)

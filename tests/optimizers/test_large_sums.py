@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.memory import run_alone
-from tfjac.optimizers import LevenbergMarquardt, least_squares
+from tfjac.graph import loops
+from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt, least_squares
 
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 Y = np.sin(X[:, :1])
@@ -125,3 +126,24 @@ def test_a_network_of_thousands_of_weights_that_solves_an_equation():
     before, after, told = run_alone(POISSON)
     assert after < 0.9 * before
     np.testing.assert_allclose(told, after, rtol=1e-9)
+
+
+def fitted(rows, width=1, open_size=False):
+    """A fit of a slope to so many rows, computed by an intermediate of `width` numbers for each, called eagerly."""
+    x, slope = np.linspace(0, 1, rows), tf.Variable(1.0, dtype=tf.float64)
+    residuals = lambda x: tf.reduce_sum(slope * x[:, None] * tf.ones([width], x.dtype), 1) - 3 * width * x  # noqa: E731
+    if not open_size:
+        return least_squares(residuals, slope, args=(x,)).x
+    problem = LeastSquaresProblem(residuals, slope)
+    for size in (rows - 2, rows - 1, rows):
+        slope.assign(1.0)
+        found = problem.solve(x[:size]).x
+    return found
+
+
+@pytest.mark.parametrize("case", [{"rows": 30}, {"rows": 30, "width": 10**6}, {"rows": 30, "open_size": True}], ids=str)
+def test_loops_of_what_is_known_to_be_small_stay_where_they_are(case, monkeypatch):
+    apart, original = [], loops._called_apart
+    monkeypatch.setattr(loops, "_called_apart", lambda function: apart.append(1) or original(function))
+    np.testing.assert_allclose(fitted(**case), 3, rtol=1e-7)
+    assert len(apart) == len(case) - 1

@@ -217,7 +217,7 @@ def test_functions_and_variables_are_not_kept_alive():
 @pytest.mark.usefixtures("others_frozen")
 def test_traces_of_new_functions_do_not_pile_up(monkeypatch):
     """As many graphs after many fits as after a few."""
-    b, kept = start(), importlib.import_module("tfjac.optimizers.fitting.least_squares")._TRACES
+    b, kept = start(), importlib.import_module("tfjac.optimizers.fitting.prepared")._TRACES
     assert kept._size < 10
     monkeypatch.setattr(kept, "_size", 1)
 

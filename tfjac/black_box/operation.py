@@ -97,6 +97,8 @@ class _Call:
         run = functools.partial(_values, self._evaluation, self._results)
         dtypes = [*(spec.dtype for spec in self._specs), tf.int64]
         *results, visit = tf.py_function(run, tensors, dtypes, name=self._name)
+        if self._by_row:
+            declare_per_example(visit.op)
         shaped = [_shaped(result, spec.shape) for result, spec in zip(results, self._specs)]
         return [tf.stop_gradient(result) for result in shaped], _shaped(visit, [])  # the op has a gradient of its own
 

@@ -38,7 +38,7 @@ from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
-from tfjac.graph.loops import while_loop
+from tfjac.graph.loops import SMALL, numbers_in, while_loop
 from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
@@ -54,6 +54,7 @@ from tfjac.graph.origins import (
 )
 from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
+from tfjac.graph.runtime_errors import what_was_said_first
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
 from tfjac.graph.static_values import static_value
@@ -68,6 +69,7 @@ from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted
 
 __all__ = [
     "SHARED",
+    "SMALL",
     "Dependence",
     "Effects",
     "ExampleAnalysis",
@@ -137,6 +139,7 @@ __all__ = [
     "mark_op",
     "mend_gradients",
     "moves_rows",
+    "numbers_in",
     "passes_to_bodies",
     "quiet_function",
     "read_graph",
@@ -160,5 +163,6 @@ __all__ = [
     "verification_wanted",
     "verified",
     "warn_of_loops_under_a_tape",
+    "what_was_said_first",
     "while_loop",
 ]

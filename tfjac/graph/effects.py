@@ -18,7 +18,7 @@ class Effects:
     Args:
         graph: the graph of the function; no call on the way to the outputs draws inside.
         outputs: what the function returns, a list of tensors.
-        handles: list of the handles of the variables that it is a function of.
+        handles: list of what it is a function of: handles of variables, and tensors.
 
     Attributes:
         drawn: list of tensors of the graph, what the outputs use of what these ops give.

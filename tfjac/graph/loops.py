@@ -6,39 +6,67 @@ arithmetic optimizer makes such sums of chains of additions. Within loops that s
 iteration may still be there in the next: the program ends with `AlreadyExistsError: … tmp_var` (TensorFlow issue
 23780). No graph escapes by its own ops, as sums come from users' code, too. So a loop is called as a function that the
 runtime optimizes apart, with the same options but for that one.
+
+A function that is called apart takes tenths of a second more when it first runs. Where all of a program is known to
+hold few numbers, far from 200 MB, its loops stay where they are.
 """
 
 import weakref
 
 import tensorflow as tf
 
-from tfjac.graph._private import compiled_by_xla, outer_graph, set_text_attribute
+from tfjac.graph._private import compiled_by_xla, function_bodies, outer_graph, set_text_attribute
 
-_apart = weakref.WeakSet()
-"""Graphs of functions that are called apart."""
+SMALL = 2**20
+"""Numbers: 8 MB, where a program may hold many times as many before the rewriting begins."""
+
+_settled = weakref.WeakSet()
+"""Graphs whose loops, and those in these, stay where they are."""
+
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"}
+"""Ops that run the functions that they name at most once."""
 
 
-def while_loop(cond, body, loop_vars, **options):
+def while_loop(cond, body, loop_vars, small=False, **options):
     """Return `tf.while_loop(cond, body, loop_vars, **options)`, optimized apart in a graph that is not yet.
 
     It is not differentiable there. Under XLA, which does not ask grappler, and eagerly, it is TensorFlow's loop itself.
 
     Args:
         cond, body, loop_vars, options: as for `tf.while_loop`.
+        small: whether all that is computed in this graph, by whomever, is known to be about `SMALL` numbers at most.
+            Loops within the body take that from this one.
     """
 
     def loop():
         return tf.while_loop(cond, body, loop_vars, **options)
 
     graph = tf.compat.v1.get_default_graph()
-    if tf.executing_eagerly() or _is_apart(graph) or compiled_by_xla(graph):
+    if small and not tf.executing_eagerly():
+        _settled.add(graph)
+    if tf.executing_eagerly() or _is_settled(graph) or compiled_by_xla(graph):
         return loop()
     return _called_apart(loop)
 
 
-def _is_apart(graph):
-    """Return whether `graph` is, or is nested in, that of a function that is called apart."""
-    while graph is not None and graph not in _apart:
+def numbers_in(graph):
+    """Return how many numbers the tensors of a graph hold; infinity if there are loops, or open sizes."""
+    return sum(map(_numbers_of, graph.get_operations()))
+
+
+def _numbers_of(op):
+    named = [attribute.name for attribute in op.op_def.attr if attribute.type in ("func", "list(func)")]
+    if named and op.type not in _CALLS:
+        return float("inf")
+    sizes = [output.shape.num_elements() for output in op.outputs if output.dtype not in (tf.resource, tf.variant)]
+    if None in sizes:
+        return float("inf")
+    return sum(sizes) + sum(numbers_in(body) for name in named for body in function_bodies(op, name))
+
+
+def _is_settled(graph):
+    """Return whether loops of `graph`, or of one that it is nested in, stay where they are."""
+    while graph is not None and graph not in _settled:
         graph = outer_graph(graph)
     return graph is not None
 
@@ -48,7 +76,7 @@ def _called_apart(function):
     structures = []
 
     def flat():
-        _apart.add(tf.compat.v1.get_default_graph())
+        _settled.add(tf.compat.v1.get_default_graph())
         results = function()
         structures.append(tf.nest.map_structure(lambda _: None, results))
         return tf.nest.flatten(results)

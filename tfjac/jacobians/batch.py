@@ -10,6 +10,7 @@ from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
+from tfjac.jacobians.separate_outputs import separate_outputs
 from tfjac.jacobians.shapes import after, check_when_run, product
 from tfjac.types import NestLike, Sources, Tensors, Unconnected
 
@@ -112,6 +113,9 @@ def example_blocks(y, sources, limits):
         for source in sources:
             _check_axis(source, analysis.axis(source))
         checks = check_when_run(analysis.assumed, axes(y)[0])
+    blocks = separate_outputs(y, *sources, analysis) if len(sources) == 1 and not alone else None
+    if blocks is not None:
+        return after(checks, [blocks])
     forward = _forward_map(y, sources, analysis)
     if forward is not None:
         return after(checks, _pushed_forward(forward, y, sources, at_once))

@@ -17,7 +17,7 @@ EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Sel
 UNARY = """
     Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0
     BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Cast Ceil CheckNumerics CheckNumericsV2 ComplexAbs Conj Cos Cosh
-    Dawsn Digamma Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 FakeQuantWithMinMaxArgs Floor FresnelCos
+    Dawsn Digamma Elu Erf Erfc Erfinv Exp Expint Expm1 FakeQuantWithMinMaxArgs Floor FresnelCos
     FresnelSin Imag Inv LeakyRelu Lgamma Log Log1p Ndtri Neg Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu
     Sigmoid Sign Sin Sinh Softplus Softsign Spence Sqrt Square StopGradient Tan Tanh
 """
@@ -47,6 +47,13 @@ def _broadcast(op, axis, wanted):
     """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
     out = known_shape(wanted, op.outputs[0])
     return aligned(op, axis, op.inputs, out, wanted)
+
+
+def _ensure_shape(op, axis, wanted):
+    """Fills in the shape of what comes without one, as from Python."""
+    if wanted.shape(op.inputs[0]) is None:
+        wanted.shapes[op.inputs[0].ref()] = known_shape(wanted, op.outputs[0])
+    return _broadcast(op, axis, wanted)
 
 
 def _select(op, axis, wanted):
@@ -174,6 +181,7 @@ def _bias_add_grad(op, inputs, stacked):
 
 # A type is in one of the lists above. What is said of it alone comes further down.
 declare(UNARY, elementwise="unary", example_axis=_broadcast, sizes=_broadcast_sizes)
+declare("EnsureShape", elementwise="unary", example_axis=_ensure_shape, sizes=_broadcast_sizes)
 declare(SEVERAL_INPUTS, elementwise="several inputs", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(DECISIONS, elementwise="decision", example_axis=_broadcast, sizes=_broadcast_sizes)
 declare(GRADIENTS, elementwise="gradient", example_axis=_broadcast, sizes=of_first)

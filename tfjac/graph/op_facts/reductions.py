@@ -22,11 +22,25 @@ def undoes_broadcast(op):
     """Return whether `op` is the sum by which a gradient undoes a broadcast, in which axes of open size take part.
 
     Along the axis of the examples nothing is summed: what carries them has one row for each, as is checked where it
-    meets others.
+    meets others. A sum that drops axes counts only if all that is done with it is to give it the shape of the operand:
+    then it is taken for one that keeps them.
     """
-    if op.type != "Sum" or op.inputs[1].op.type != BROADCAST_AXES or not op.get_attr("keep_dims"):
+    if op.type != "Sum" or op.inputs[1].op.type != BROADCAST_AXES or op.inputs[0].shape.rank is None:
         return False
-    return op.inputs[0].shape.rank is not None
+    users = op.outputs[0].consumers()
+    return op.get_attr("keep_dims") or (bool(users) and all(_reshapes_to(user, _shape_summed_to(op)) for user in users))
+
+
+def _shape_summed_to(op):
+    """The shape of the operand that a sum along `BROADCAST_AXES` is for, a tensor."""
+    return op.inputs[1].op.inputs[op.inputs[1].value_index]
+
+
+def _reshapes_to(op, shape):
+    if op.type != "Reshape":
+        return False
+    given = op.inputs[1]
+    return given is shape or (given.op.type == shape.op.type == SHAPE and given.op.inputs[0] is shape.op.inputs[0])
 
 
 def _reduce(op, axis, wanted):
@@ -51,7 +65,7 @@ def _check_not_broadcast(op, axis, wanted):
 
     Inside a custom gradient that is checked of what goes into it.
     """
-    shape_of = op.inputs[1].op.inputs[op.inputs[1].value_index].op
+    shape_of = _shape_summed_to(op).op
     if shape_of.type != SHAPE:
         raise NoRule("the axes it reduces over are unknown until it runs")
     operand = shape_of.inputs[0]

@@ -111,7 +111,7 @@ def _space_to_batch(op, axis, wanted):
     block = static_value(op.inputs[1])
     if block is None or axis.axis != 0 or axis.outer % math.prod(block):
         raise NoRule("it moves positions into the axis of the examples")
-    return [ExampleAxis(0, axis.outer // math.prod(block), axis.inner), SHARED, SHARED]
+    return [ExampleAxis(0, int(axis.outer // math.prod(block)), axis.inner), SHARED, SHARED]
 
 
 def _batch_to_space(op, axis, wanted):

@@ -1,6 +1,7 @@
 """Ops that look at shapes, or make numbers that stand for sizes and places."""
 
 import numpy as np
+import tensorflow as tf
 
 from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.static_values import of_inputs, static_value
@@ -23,10 +24,21 @@ def _number_of_elements(known, output, given):
     return [product(sizes)] if sizes else sizes
 
 
+def _broadcast_axes(output, value_of):
+    """The axes along which one of two shapes is broadcast to fit the other."""
+    shapes = [value_of(shape) for shape in output.op.inputs]
+    if any(shape is None for shape in shapes):
+        return None
+    with tf.init_scope():
+        return tf.raw_ops.BroadcastGradientArgs(s0=shapes[0], s1=shapes[1])[output.value_index].numpy()
+
+
 declare(f"{SHAPE} {SHAPES}", looks_at="shapes", entries=_shape)
 declare("Size", looks_at="shapes", entries=_number_of_elements)
 declare("Rank VariableShape", looks_at="shapes")
 declare("VariableShape", repeatable=True)
 declare("Fill", sizes=lambda known, output, given: known.entries(output.op.inputs[0]))
+declare("BroadcastArgs", value=of_inputs(lambda one, other: np.array(np.broadcast_shapes(one, other), one.dtype)))
+declare(BROADCAST_AXES, value=_broadcast_axes)
 declare(RANGE, value=of_inputs(np.arange))
 declare("Where", kind="places")

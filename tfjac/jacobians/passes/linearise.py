@@ -114,28 +114,74 @@ def push_forward(ys, sources):
 
     Cost: about two forward passes for each time that it is applied.
     """
+    path, backward = _pulled_back(ys, sources)
+    tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
+    return LinearMap(tangents, _transposed(backward.results, tangents, backward.seeds, path))
+
+
+def bend_forward(ys, sources):
+    """Return v ↦ d²y(s + t·v)/dt², a `LinearMap` in form, though quadratic in v.
+
+    With ū for the seeds of the pull-back, it is ∂/∂ū of vᵀ∇(vᵀ∇ūᵀy): three backward passes, where a push-forward of a
+    push-forward is four. In each of them the body of a loop grows by a factor.
+
+    Args, Raises: as of `push_forward`.
+
+    Returns:
+        A `LinearMap` with one seed per source and one result per y.
+    """
+    path, backward = _pulled_back(ys, sources)
+    if first_not_linear(path) is not None:
+        raise NoForwardMode.because(_NOT_LINEAR)
+    tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
+    slopes = [pair for pair in zip(_computed(backward.results, backward.seeds), tangents) if pair[0] is not None]
+    if not slopes:
+        return LinearMap(tangents, [None] * len(ys))
+    along = tf.add_n([tf.reduce_sum(slope * tangent) for slope, tangent in slopes])
+    mend_gradients(between(sources, [along]))
+    try:
+        bends = _shaped(tf.gradients(along, sources), sources)
+    except (LookupError, NotImplementedError) as refusal:
+        raise NoForwardMode.because(refusal) from refusal
+    return LinearMap(tangents, _transposed(bends, tangents, backward.seeds, path))
+
+
+_NOT_LINEAR = "a custom gradient is not linear in what flows back"
+
+
+def _pulled_back(ys, sources):
+    """Return the ops from the sources to ys, and the `pull_back`, whose backward can be differentiated."""
     path = between(sources, ys)
     if any(is_affine(op) for op in custom_ops(path)):
         raise NoForwardMode.because("a custom gradient adds something of its own to what flows back")
-    backward = pull_back(ys, sources)
+    return path, pull_back(ys, sources)
+
+
+def _computed(results, seeds):
+    """Return results of a backward pass, differentiable in its seeds as they are computed from these; None stays."""
     try:
-        present = as_computed([result for result in backward.results if result is not None], backward.seeds)
+        present = iter(as_computed([result for result in results if result is not None], seeds))
     except (LookupError, ValueError) as refusal:
         raise NoForwardMode.because(refusal) from refusal
-    tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
-    given = [tangent for tangent, result in zip(tangents, backward.results) if result is not None]
-    mend_gradients(between(backward.seeds, present))
-    stop = gradient_stops_at(backward.seeds, present)
+    return [None if result is None else next(present) for result in results]
+
+
+def _transposed(results, tangents, seeds, path):
+    """Return the transpose of the linear map from `seeds` to `results` at `tangents`, one tensor per seed, or None."""
+    pairs = [pair for pair in zip(_computed(results, seeds), tangents) if pair[0] is not None]
+    present, given = [result for result, _ in pairs], [tangent for _, tangent in pairs]
+    mend_gradients(between(seeds, present))
+    stop = gradient_stops_at(seeds, present)
     if stop is not None:
         raise NoForwardMode.because(f"op {stop.name!r} of type {stop.type} passes no gradient on")
     try:
-        forward = tf.gradients(present, backward.seeds, grad_ys=given) if present else [None] * len(ys)
+        forward = tf.gradients(present, seeds, grad_ys=given) if present else [None] * len(seeds)
     except (LookupError, NotImplementedError) as refusal:  # the latter of `tf.recompute_grad`
         raise NoForwardMode.because(refusal) from refusal
-    forward = _shaped(forward, backward.seeds)
-    if depend_by_value([result for result in forward if result is not None], backward.seeds) and not _proved(path):
-        raise NoForwardMode.because("a custom gradient is not linear in what flows back")
-    return LinearMap(tangents, forward)
+    forward = _shaped(forward, seeds)
+    if depend_by_value([result for result in forward if result is not None], seeds) and not _proved(path):
+        raise NoForwardMode.because(_NOT_LINEAR)
+    return forward
 
 
 def _proved(path):

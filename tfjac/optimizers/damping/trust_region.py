@@ -65,11 +65,11 @@ class TrustRegionDamping(Damping):
             long = ~proposal.solved | (proposal.length > radius)
             lower = tf.where(searching & long, proposal.damping, lower)
             upper = tf.where(searching & ~long, proposal.damping, upper)
-            trial = solve(tf.where(searching, self._next(radius, lower, upper, last, proposal), proposal.damping))
+            trial = _solved(searching, solve, self._next(radius, lower, upper, last, proposal), proposal)
             return count + 1, lower, upper, (proposal.damping, proposal.length), trial
 
         nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
-        first = solve(tf.where(fits, newton.damping, guess))
+        first = _solved(~fits, solve, guess, newton)
         start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
@@ -102,3 +102,15 @@ class TrustRegionDamping(Damping):
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"factor": self.factor, **super().get_config()}
+
+
+def _solved(wanted, solve, damping, other):
+    """Return the `Proposal` of `damping` where one is wanted, which one problem always does, else another.
+
+    Systems of other fits are not factorised, as NaN has no solution.
+    """
+    if wanted.shape.rank == 0:
+        return solve(damping)
+    nowhere = tf.constant(float("nan"), damping.dtype)
+    found = solve(tf.where(wanted, damping, nowhere))
+    return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(wanted, one, two), found, other)  # by rows

@@ -1,17 +1,26 @@
 """Curves through data, with SciPy's conventions, for any function that TensorFlow computes."""
 
-import inspect
+import collections
 import threading
 import warnings
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import call_converted
-from tfjac.optimizers.fitting.least_squares import least_squares
-from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations
-from tfjac.types import Function, Nest, TensorLike
+from tfjac.graph import verification_wanted
+from tfjac.optimizers.fitting.curve_arguments import (
+    curve_data,
+    deviations_of,
+    options_of,
+    parameter_names,
+    start_within,
+)
+from tfjac.optimizers.fitting.prepared import Prepared
+from tfjac.optimizers.loop.options import Options
+from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
+from tfjac.optimizers.tracing.constants import Constants
+from tfjac.types import Function, Nest, Pair, TensorLike
 
 
 def curve_fit(
@@ -21,26 +30,42 @@ def curve_fit(
     p0: TensorLike | None = None,
     sigma: TensorLike | None = None,
     absolute_sigma: bool = False,
-    check_finite: bool = True,
+    check_finite: bool | None = None,
+    bounds: Pair | None = None,
+    method: Literal["lm", "trf", "dogbox"] | None = None,
+    jac: Literal["2-point", "3-point", "cs"] | None = None,
+    *,
+    full_output: bool = False,
+    nan_policy: Literal["raise", "omit"] | None = None,
     **options: Any,
 ) -> CurveFitResult:
     """Fit f(xdata, *parameters) to ydata by least squares: `popt, pcov = curve_fit(f, x, y)`, as in SciPy.
 
     All is computed in float64, and derivatives are exact. Called again with the same function and data of the same
-    shapes, it takes milliseconds.
+    shapes, it takes milliseconds: `f` is not called again where all that it reads of Python is known to be the same.
 
     Args:
         f: callable of xdata and of each parameter, a scalar; it returns the model's values, of the shape of ydata, by
-            TensorFlow's functions.
+            TensorFlow's functions. What is computed from xdata alone may be NumPy's: where `f` fails with tensors, it
+            is given xdata as arrays, which are constants of the graph then: other xdata are traced again.
         xdata: what `f` is called with first: an array, or a nest of them, in which numbers become float64.
-        ydata: array of any shape.
-        p0: the parameters to start from, a list or an array `[p]`; ones where left out.
+        ydata: array of any shape; a single number is the same for all values of `f`.
+        p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
+            single bound, and else one.
         sigma: the standard deviations of ydata, of its shape or one number, or their covariance matrix
             `[values, values]`; ones where left out.
         absolute_sigma: whether `sigma` is meant as it is. If not, only the ratios of its elements count, and pcov is
             scaled so that the reduced chi-square is one.
-        check_finite: whether to refuse data that hold NaN or infinities.
-        **options: of `least_squares`, such as `max_steps` and `ftol`.
+        check_finite: whether to refuse data that hold NaN or infinities; default True, but with a `nan_policy`.
+        bounds: `(lower, upper)`, each None, a number, or a list or an array `[p]`; or an array `[2, p]`, or SciPy's
+            `Bounds`. Equal ones fix a parameter.
+        method: as in SciPy, for programs that say it: all of them find the minimum by the same method here.
+        jac: as `method`: derivatives are exact.
+        full_output: whether the result unpacks to `popt, pcov, infodict, mesg, ier`.
+        nan_policy: with `"omit"` places where xdata or ydata are NaN are left out; `"raise"` refuses them, but not
+            infinities.
+        **options: of `least_squares`, such as `max_steps` and `ftol`. SciPy's `maxfev` and `max_nfev` are its
+            `max_steps`, `f_scale` its `loss_scale`, `x_scale="jac"` its default.
 
     Returns:
         A `CurveFitResult`, which unpacks to `popt` `[p]` and `pcov` `[p, p]`. Where the data do not determine all
@@ -56,126 +81,150 @@ def curve_fit(
         >>> np.round(fit.popt, 6).tolist()
         [2.5, 1.3]
     """
-    names = _parameter_names(f, p0)
-    start = np.ones(len(names)) if p0 is None else np.atleast_1d(np.asarray(p0, np.float64)).ravel()
-    x, y = _as_float64(xdata), np.asarray(ydata, np.float64)
-    if check_finite:
-        _check_finite(xdata=x, ydata=y)
-    deviations = _deviations(sigma, y)
-    parameters = _parameters(len(names))
+    options = options_of(options, bounds, method, jac)
+    names = parameter_names(f, p0)
+    x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
+    parameters = _kept.parameters(len(names))
+    start = start_within(options.get("bounds"), p0, parameters)
+    if y.size == 1:
+        y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, start)))
+    deviations = deviations_of(sigma, y)
     parameters.assign(start)
-
-    def residuals(x, y, scale):
-        difference = _model(f, x, tf.unstack(parameters), y.shape) - y
-        if deviations.correlated:
-            return tf.linalg.triangular_solve(scale, tf.reshape(difference, [-1, 1]))[:, 0]
-        return difference / scale
-
-    found = least_squares(residuals, parameters, args=(x, y, deviations.scale), **options)
-    result = CurveFitResult.of_fit(found, names, f, x, y, deviations, absolute_sigma)
+    found, takes_arrays = _minimised(f, x, y, deviations, parameters, options)
+    model = Model(f, takes_arrays)
+    result = CurveFitResult.of_fit(found, names, model, x, y, deviations, absolute_sigma, full_output)
     if not result.success:
         warnings.warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}", stacklevel=2)
     return result
 
 
-def _parameter_names(f, p0):
-    """Return what to call the parameters of `f`: its arguments after the first, as many as there are in `p0`."""
-    if not callable(f):
-        raise TypeError(f"f must be a function f(x, a, b, …) of the data and the parameters. Received: f={f!r}")
-    count = None if p0 is None else np.size(p0)
+def _shape_of(f, x, start):
+    """Return the shape of f(x, *start), computed eagerly."""
+    start = tf.unstack(tf.constant(start))
     try:
-        listed = list(inspect.signature(f).parameters.values())
-    except ValueError:  # of a builtin, that does not say
-        listed = []
-    positional = [each.name for each in listed if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    variadic = not listed or any(each.kind is each.VAR_POSITIONAL for each in listed)
-    if count is None and (variadic or len(positional) < 2):
-        raise ValueError(
-            f"The number of parameters does not follow from the arguments of f: pass p0. Received: f={f!r}, p0=None"
-        )
-    count = len(positional) - 1 if count is None else count
-    if variadic:
-        named = positional[1:][:count]
-        return (*named, *(f"p{k}" for k in range(len(named), count)))
-    if len(positional) - 1 < count:
-        raise ValueError(
-            "f is called with the data and one argument for each parameter. "
-            f"Received: f of the arguments {positional}, p0 of {count} parameters"
-        )
-    return tuple(positional[1:][:count])
+        return Model(f)(Model(f).data(x), start).shape
+    except ModelFailed:
+        return Model(f, takes_arrays=True)(x, start).shape
 
 
-def _model(f, x, parameters, shape):
-    """Return f(x, *parameters), of the shape of the data."""
-    values = call_converted(f, x, *parameters)
-    if not tf.is_tensor(values) and not isinstance(values, tf.Variable):
-        raise TypeError(
-            "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp). "
-            f"Received: {values!r} of type {type(values).__name__}"
-        )
-    if values.shape != shape and (values.shape.num_elements() or 0) > 1:
-        raise ValueError(
-            f"f must return one value for each of ydata. Received: values of {values.shape}, ydata of {shape}"
-        )
-    return tf.cast(values, tf.float64)
+def _minimised(f, x, y, deviations, parameters, options):
+    """Return the result of the minimisation, and whether `f` takes arrays."""
+    about = Constants(f)
+    try:
+        return _run(_Curve(Model(f), x, y, deviations), about, parameters, options), False
+    except ModelFailed:
+        pass  # another error, or none, is what arrays lead to
+    return _run(_Curve(Model(f, takes_arrays=True), x, y, deviations), about, parameters, options), True
 
 
-def _as_float64(data):
-    """Return a nest of arrays and numbers as one of float64; tensors of integers, which may be indices, stay."""
-    if isinstance(data, list):
-        data = np.asarray(data)
-    keep = lambda item: tf.is_tensor(item) and not item.dtype.is_floating  # noqa: E731
-    return tf.nest.map_structure(lambda item: item if keep(item) else tf.cast(item, tf.float64), data)
+def _run(curve, about, parameters, options):
+    """Minimise over the parameters; return a `LeastSquaresResult`.
 
-
-def _check_finite(**arguments):
-    for name, data in arguments.items():
-        for item in tf.nest.flatten(data):
-            values = np.asarray(item)
-            if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-                count = np.count_nonzero(~np.isfinite(values))
-                raise ValueError(
-                    f"{name} must be finite: leave the missing values out, of xdata and ydata alike. "
-                    f"Received: {name} with {count} values that are NaN or infinite"
-                )
-
-
-def _deviations(sigma, y):
-    """Return the `Deviations` of data `y` that the argument `sigma` says.
-
-    Raises:
-        ValueError: for another shape, or deviations that are not positive.
+    Args:
+        curve: a `_Curve`.
+        about: the `Constants` of its function.
+        parameters: the variable.
+        options: dict of those of `least_squares`.
     """
-    if sigma is None:
-        return Deviations(np.ones([]), False)
-    sigma = np.asarray(sigma, np.float64)
-    if sigma.shape in (y.shape, ()):
-        if not np.all(sigma > 0):
-            raise ValueError(f"sigma holds standard deviations, which are positive. Received: sigma={sigma!r}")
-        return Deviations(sigma, False)
-    if sigma.shape == (y.size, y.size):
-        try:
-            return Deviations(np.linalg.cholesky(sigma), True)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                f"sigma, a covariance matrix, must be positive definite. Received: sigma={sigma!r}"
-            ) from None
-    raise ValueError(
-        "sigma has the shape of ydata (standard deviations), or is a matrix of one row and column for each value "
-        f"(their covariance). Received: sigma of shape {sigma.shape}, ydata of shape {y.shape}"
-    )
+    data = curve.data()
+    key = curve.key(about, data, options)
+    prepared = _kept.prepared.get(key)
+    if prepared is None:
+        prepared = Prepared(curve.residuals(parameters), parameters, data, Options.of_a_problem({}, options))
+        if key is not None:
+            _kept.keep(key, prepared, about.held)
+    return prepared.run(data)
 
 
-_kept = threading.local()
+class _Curve(NamedTuple):
+    """A curve to be fitted.
 
-
-def _parameters(count):
-    """Return a variable `[count]`, the same one in each call of a thread, so that graphs traced before are used again.
-
-    No other thread sees it, and what it holds afterwards is nobody's business.
+    Attributes:
+        model: a `Model`.
+        x: nest of arrays and tensors, and of what else the model is given.
+        y: array.
+        deviations: `Deviations` of y.
     """
-    variables = _kept.__dict__.setdefault("variables", {})
-    if count not in variables:
-        with tf.init_scope():
-            variables[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
-    return variables[count]
+
+    model: Model
+    x: Any
+    y: Any
+    deviations: Deviations
+
+    def data(self):
+        """Return the data of the graph, a tuple of tensors: xdata, if the model does not take arrays, ydata, sigma."""
+        tensors = [each for each in tf.nest.flatten(self.model.data(self.x)) if self._is_data(each)]
+        return *tensors, tf.constant(self.y), tf.constant(self.deviations.scale)
+
+    def _is_data(self, item):
+        return not self.model.takes_arrays and isinstance(item, (np.ndarray, tf.Tensor, tf.Variable))
+
+    def residuals(self, parameters):
+        """Return the function of `data` that is minimised over the variable `parameters`."""
+        is_data = [self._is_data(each) for each in tf.nest.flatten(self.x)]
+
+        def residuals(*data):
+            *tensors, y, scale = data
+            rest = iter(tensors)
+            leaves = [next(rest) if given else each for given, each in zip(is_data, tf.nest.flatten(self.x))]
+            values = self.model(tf.nest.pack_sequence_as(self.x, leaves), tf.unstack(parameters))
+            _check_shape(values.shape, y.shape)
+            if self.deviations.correlated:
+                return tf.linalg.triangular_solve(scale, tf.reshape(values - y, [-1, 1]))[:, 0]
+            return (values - y) / scale
+
+        return residuals
+
+    def key(self, about, data, options):
+        """Return what is the same where the graph of the residuals is sure to be; None where that is not known."""
+        plain = all(isinstance(each, _PLAIN) for each in tf.nest.flatten(list(options.values())))
+        if about.form is None or not plain or not options.keys().isdisjoint(_WATCHED) or tf.distribute.has_strategy():
+            return None
+        leaves = ["data" if self._is_data(each) else each for each in tf.nest.flatten(self.x)]
+        others = Constants([tf.nest.pack_sequence_as(self.x, leaves), options, self.deviations.correlated])
+        if others.form is None:
+            return None
+        specs = tuple((tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in data)
+        return about.form, others.form, specs, self.model.takes_arrays, verification_wanted(None)
+
+
+_PLAIN = (bool, int, float, str, np.ndarray, np.generic, type(None))
+_WATCHED = {"checkpoint", "callback"}
+
+
+def _check_shape(found, wanted):
+    if found != wanted and (found.num_elements() or 0) > 1:
+        raise ValueError(f"f must return one value for each of ydata. Received: values of {found}, ydata of {wanted}")
+
+
+class _OfThread(threading.local):
+    """What is kept from one call of a thread to the next. No other thread sees it.
+
+    Attributes:
+        prepared: what was prepared, by key, the oldest first.
+    """
+
+    size = 16
+
+    def __init__(self):
+        self.prepared, self._held, self._variables = collections.OrderedDict(), {}, {}
+
+    def parameters(self, count):
+        """Return a variable `[count]`, the same one each time, so that graphs traced before are used again.
+
+        What it holds afterwards is nobody's business.
+        """
+        if count not in self._variables:
+            with tf.init_scope():
+                self._variables[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
+        return self._variables[count]
+
+    def keep(self, key, prepared, held):
+        """Keep a `Prepared`, and what its key knows by identity, for a while."""
+        self.prepared[key], self._held[key] = prepared, held
+        while len(self.prepared) > self.size:
+            oldest, _ = self.prepared.popitem(last=False)
+            del self._held[oldest]
+
+
+_kept = _OfThread()

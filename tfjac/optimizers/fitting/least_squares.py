@@ -5,10 +5,11 @@ from typing import Any, Literal, overload
 
 import tensorflow as tf
 
-from tfjac.arguments import choice, positive_integer
+from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
-from tfjac.optimizers.fitting.many_fits import batched_least_squares, refuse_without_batches
-from tfjac.optimizers.fitting.supervision import LeastSquaresState, Supervisor
+from tfjac.optimizers.fitting.many_fits import batched_least_squares
+from tfjac.optimizers.fitting.prepared import Limits, Prepared, checked
+from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
 from tfjac.optimizers.loop.options import Options, Settings
@@ -18,8 +19,6 @@ from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
-from tfjac.optimizers.tracing.traces import TraceCache
-from tfjac.optimizers.variables import check_within_reach, checked_variables
 from tfjac.types import Data, Function, GramDType, Nest, Numbers, Pair, Path, Residuals, TensorLike, Variable
 
 
@@ -190,52 +189,7 @@ def least_squares(
     options = Options.of(locals(), unknown)
     if choice("batch_dims", options.batch_dims, (0, 1)):
         return batched_least_squares(residuals, variables, args, options)
-    refuse_without_batches(options)
-    flat = _checked(variables)
-    limits = _Limits(variables, options)
-    settings = Settings.of(options, flat, limits.conditions)
-    args = as_data(args, flat)
-    function = traceable(function_of_data(residuals, variables, args), flat)
-    traced = TracedResiduals(function.get_concrete_function(*args), flat)
-
-    def minimisation():
-        return TracedMinimisation(traced, flat, settings)
-
-    kept = _TRACES.get(traced, flat, settings.recipe, minimisation) if tf.executing_eagerly() else minimisation()
-    return limits.run(kept, traced.data(args))
-
-
-def _checked(variables):
-    """Return a nest of variables as a list, checked."""
-    flat = checked_variables(tf.nest.flatten(variables))
-    check_within_reach(flat)
-    return flat
-
-
-class _Limits:
-    """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
-
-    def __init__(self, variables, options):
-        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
-        self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
-        kept = options.checkpoint, self.conditions.equations
-        self._supervisor = Supervisor(*watched, options.time_limit, *kept)
-
-    def run(self, minimisation, data):
-        """Run a `TracedMinimisation` with data, a list of tensors."""
-        conditions = self.conditions.tensors()
-        if tf.executing_eagerly():
-            return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
-        if self._supervisor.is_needed:
-            raise ValueError(
-                "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
-                "no Python between steps. Received: one of them, in a graph"
-            )
-        return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
-
-
-_TRACES = TraceCache()
-"""Minimisations traced by eager calls."""
+    return Prepared(residuals, variables, args, options).run(args)
 
 
 class LeastSquaresProblem:
@@ -262,8 +216,8 @@ class LeastSquaresProblem:
         **options: Any,
     ) -> None:
         options = Options.of_a_problem(locals(), options)
-        self.variables, self._flat = variables, _checked(variables)
-        self._limits = _Limits(variables, options)
+        self.variables, self._flat = variables, checked(variables)
+        self._limits = Limits(variables, options)
         self._settings = Settings.of(options, self._flat, self._limits.conditions)
         self._residuals, self._minimisations = residuals, dict[Any, TracedMinimisation]()
         self._function: Any = None

@@ -6,7 +6,7 @@ import warnings
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import as_tf_variable, quiet_function
+from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
@@ -61,12 +61,14 @@ def batched_least_squares(residuals, variables, args, options):
 
     recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size, devices)
     owners = flat if batch.reads_variables else []
-    kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
+    with what_was_said_first():
+        kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
     values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
     box = bounds.box(flat)
     box = box and Box(*map(batch.columns.rows, box))
     data = batch.data()
-    found = kept(values, data, box, tf.constant(max_steps))
+    with what_was_said_first():
+        found = kept(values, data, box, tf.constant(max_steps))
     x = batch.columns.split(found.values)
     for variable, value in zip(flat, x):
         as_tf_variable(variable).assign(tf.reshape(value, variable.shape))
@@ -141,7 +143,10 @@ class BatchedMinimiser:
             pool = Pool(self._problem, data, values, box, self._shrinks)
             return pool.minimise(min(values.shape[0], self._at_once), method, limits, max_steps)
 
-        return self._shards.mapped(minimised, values, FitData(data, self._placed.own), box)
+        return self._shards.mapped(minimised, values, self._data(data), box)
+
+    def _data(self, data):
+        return FitData([*data, *self._placed.fixed], self._placed.own)
 
     def _linearise(self, values, data):
         def linearised(values, data, box):
@@ -153,7 +158,7 @@ class BatchedMinimiser:
             specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
             return in_chunks(some, size, specs, self._at_once)
 
-        return self._shards.mapped(linearised, values, FitData(data, self._placed.own))
+        return self._shards.mapped(linearised, values, self._data(data))
 
 
 _NOT_WITH_BATCHES = (

@@ -27,7 +27,8 @@ class TracedMinimisation:
     def __init__(self, residuals, variables, settings):
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation, self._pace = Iteration(residuals, variables, settings), None
+        minimisation = Iteration(residuals, variables, settings, tf.executing_eagerly())
+        self._pace = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
         if not tf.executing_eagerly():

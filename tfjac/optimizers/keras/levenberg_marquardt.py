@@ -8,7 +8,15 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import ancestors, as_tf_variable, eager_creation, replay, verification_wanted, while_loop
+from tfjac.graph import (
+    ancestors,
+    as_tf_variable,
+    eager_creation,
+    replay,
+    verification_wanted,
+    what_was_said_first,
+    while_loop,
+)
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -299,7 +307,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
         options = recipe(self._method[:3], verification_wanted(self._verify))
         trace = self._traces.get(traced, variables, options, trace)
-        return trace(*traced.data(args))
+        with what_was_said_first():
+            return trace(*traced.data(args))
 
     def _advance(self, objective):
         state = self._state.read()

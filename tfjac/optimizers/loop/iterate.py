@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, while_loop
+from tfjac.graph import SMALL, as_tf_variable, while_loop
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
@@ -64,6 +64,7 @@ class Iteration:
         residuals: `TracedResiduals`.
         variables: list of variables.
         settings: `Settings`.
+        alone: whether the graphs that they are traced in hold nothing else.
 
     Attributes:
         sizes: the `ProblemSizes`, once a step was traced.
@@ -71,11 +72,20 @@ class Iteration:
 
     sizes = None
 
-    def __init__(self, residuals, variables, settings):
+    def __init__(self, residuals, variables, settings, alone=False):
         self._residuals, self._variables, self._settings = residuals, variables, settings
+        self._is_small = alone and not settings.jit_compile and self._num_numbers() <= SMALL
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
         self._coordinates = Coordinates(variables, settings.manifolds)
+
+    def _num_numbers(self):
+        """Return about how many numbers a step is made of: JᵀJ, J, and what residuals are computed by, per column.
+
+        Row by row, where examples mix, it is once per row: of these, 16 times as many still are far from 200 MB.
+        """
+        columns, rows = Columns(self._variables).total, self._residuals.num_rows
+        return columns**2 + columns * rows + (1 + max(columns, rows / 16)) * self._residuals.num_numbers
 
     def start(self, data, conditions):
         """Return the `Invariants` and the `Progress` before the first step.
@@ -144,7 +154,7 @@ class Iteration:
             return progress, rows
 
         rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
-        return while_loop(unfinished, step, (progress, rows))
+        return while_loop(unfinished, step, (progress, rows), small=self._is_small)
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""

@@ -163,11 +163,8 @@ class Attempt(NamedTuple):
 
 def chosen(condition, record, other):
     """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
-
-    def choice(one, two):
-        return tf.where(condition[(..., *[None] * (one.shape.rank - condition.shape.rank))], one, two)
-
-    return tf.nest.map_structure(choice, record, other)
+    choice = tf.where if condition.shape.rank == 0 else tf.compat.v1.where  # the latter takes rows as they are
+    return tf.nest.map_structure(lambda one, two: choice(condition, one, two), record, other)
 
 
 LONGEST_RECORD = 256

@@ -6,7 +6,7 @@ F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functio
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, replay, verified
-from tfjac.jacobians import jvp
+from tfjac.jacobians.vector_products import second_jvp
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import LinearModel, SummedObjective
@@ -83,8 +83,7 @@ class LocalObjective(SummedObjective):
         seeds = self.columns.split(tf.zeros([self.columns.total], self.cost.dtype))
         tensors = [tensor for tensor, _ in self.rows]
         try:
-            once = jvp(tensors, self._sources, seeds, unconnected_gradients="zero")
-            twice = jvp(once, self._sources, seeds, unconnected_gradients="zero")
+            twice = second_jvp(tensors, self._sources, seeds)
         except LookupError as error:
             raise LookupError(
                 f"acceleration takes second derivatives of the residuals, which are not to be had here. {error}"

@@ -59,6 +59,8 @@ class LeastSquaresResult:
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
 
+    _may_be_masked = True
+
     @classmethod
     def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any]) -> "LeastSquaresResult":
         """Return the result of a `Run` that has ended.
@@ -176,7 +178,8 @@ class LeastSquaresResult:
         normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
-        return Statistics(jacobian, residuals, self._flat_active() == 0, absolute, influence, precision, normals)
+        given = absolute, influence, precision, normals, self._may_be_masked
+        return Statistics(jacobian, residuals, self._flat_active() == 0, *given)
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""

@@ -32,9 +32,10 @@ class Statistics:
             a prior, JᵀJ counts Σψ′/rows times.
         precision: `[p]`, Λ, or None.
         normals: `[k, p]`, orthonormal: combinations of the parameters that equations determine, or None.
+        masked: whether some residuals may be masked.
 
     Attributes:
-        rows: number of residuals. Those that are zero and that no parameter moves, as masked ones are, do not count.
+        rows: number of residuals. If they may be masked, those that are zero and that no parameter moves do not count.
         chi_square: ‖r‖².
     """
 
@@ -47,6 +48,7 @@ class Statistics:
         influence: Sequence[Any] | None = None,
         precision: Array | None = None,
         normals: Array | None = None,
+        masked: bool = True,
     ) -> None:
         self._free, self._absolute = free, absolute
         self._jacobian = np.asarray(jacobian, np.float64)[:, free]
@@ -54,7 +56,7 @@ class Statistics:
         self._precision = None if precision is None else precision[free]
         self._normals = None if normals is None else normals[:, free]
         residuals = np.asarray(residuals, np.float64)
-        self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1))
+        self.rows = np.count_nonzero((residuals != 0) | np.any(jacobian != 0, axis=1)) if masked else residuals.size
         self._influence, self._masked = influence, residuals.size - self.rows
         self.chi_square = float(residuals @ residuals)
 

@@ -13,6 +13,7 @@ from tfjac.graph import (
     handle_spec,
     holds_bodies,
     inline_calls,
+    numbers_in,
     transplant,
 )
 from tfjac.optimizers.tracing.callables import check_residuals, explained, residual_tensors
@@ -58,6 +59,9 @@ def traceable(function, variables, reduce_retracing=False, is_part=False):
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
 
 
+_SMALL = 8
+"""Integers of a constant that may say what shape something has."""
+
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
@@ -70,13 +74,14 @@ class TracedResiduals:
     Args:
         concrete: `tf.ConcreteFunction`, a trace of a `traceable` function.
         variables: list of the variables that are minimised over.
+        num_values: how many of the first data are what is minimised over, in place of what variables hold.
 
     Attributes:
         handles: list of the handles of all variables that it reads.
         positions: for each of `variables`, where it is among these (None for one that is not read).
     """
 
-    def __init__(self, concrete, variables):
+    def __init__(self, concrete, variables, num_values=0):
         self._concrete, self._graph, self._outputs = concrete, concrete.graph, list(concrete.graph.outputs)
         captures = captures_of(self._graph)
         tensors = [pair for pair in captures if _kind(pair[1]) == "tensor"]
@@ -87,7 +92,8 @@ class TracedResiduals:
         self.handles = [outer for outer, _ in self._read]
         handles = [handle_in(self._graph, variable) for variable in variables]
         self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
-        self._effects = Effects(self._graph, self._outputs, [handle for handle in handles if handle is not None])
+        moved = [*self._inputs[:num_values], *(handle for handle in handles if handle is not None)]
+        self._effects = Effects(self._graph, self._outputs, moved)
 
     def check_compiles(self):
         """Refuse residuals that call Python when they run, which XLA cannot compile.
@@ -122,6 +128,17 @@ class TracedResiduals:
     def shapes(self):
         """List of the static shapes of the tensors that it returned."""
         return [tensor.shape for tensor in self._outputs]
+
+    @property
+    def num_rows(self):
+        """How many residuals there are; infinity where that is not known."""
+        sizes = [shape.num_elements() for shape in self.shapes]
+        return float("inf") if None in sizes else sum(sizes)
+
+    @property
+    def num_numbers(self):
+        """How many numbers there are in all tensors from data to residuals; infinity where that is not known."""
+        return numbers_in(self._graph)
 
     @property
     def specs(self):
@@ -166,18 +183,25 @@ class TracedResiduals:
         """
         return self._placed(self._given(data, self.handles if handles is None else handles), drawn)
 
-    def place_at(self, data, drawn, values):
+    def constants(self, rows):
+        """List the constants of the graph that have so many rows, but for what may be a shape, or axes."""
+        outputs = [op.outputs[0] for op in self._graph.get_operations() if op.type == "Const"]
+        found = [tensor for tensor in outputs if tensor.shape.rank and tensor.shape[0] == rows]
+        return [each for each in found if not (each.dtype.is_integer and each.shape.num_elements() <= _SMALL)]
+
+    def place_at(self, data, drawn, values, constants=()):
         """Return the residuals where variables in `handles` held `values`, as a function of these tensors.
 
         Args:
             data, drawn: as in `place`.
             values: list of tensors, or None for variables that are read as they are.
+            constants: pairs of one of `constants` and the tensor that stands for it.
 
         Raises:
             ValueError: where an op takes a variable as it is, rather than what it holds.
         """
         standing = [handle if value is None else value for handle, value in zip(self.handles, values)]
-        return self._placed(self._given(data, standing), drawn, _with_values)
+        return self._placed([*self._given(data, standing), *constants], drawn, _with_values)
 
     def _placed(self, given, drawn, edit=None):
         mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)

@@ -1,36 +1,31 @@
 """Residuals of many fits as functions of their parameters and data, in the form of a graph that is placed anywhere.
 
-Residuals that are given the variables can be evaluated for some of the fits: their graph is traced once more, for any
-number of fits. Which data are those of each fit, row for row, and which are shared by all, is read off the graph, as is
-that no fit depends on another.
+Residuals of all fits become residuals of any number of them in one of two ways. The function is traced once more, for a
+number that is open; so sizes that it reads are open, too. Where it captures what has a row for each fit, or reads the
+variables, that cannot be: then the graph of all fits is copied, with data of some fits in place of those of all. Which
+data are those of each fit, row for row, and which are shared by all, is read off the graph, as is that no fit depends
+on another.
 """
 
 import functools
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import (
     Dependence,
-    ExampleAxis,
     ExamplesMix,
-    Inherited,
     analyse_examples,
-    ancestors,
     as_tf_variable,
-    bodies_of,
     call_converted,
     inline_calls,
     quiet_function,
 )
+from tfjac.optimizers.execution.many_fits.apart import are_near, go_alone, has_open_rows, is_apart, is_by_row
 from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
+from tfjac.optimizers.execution.many_fits.placed_residuals import PlacedResiduals
 from tfjac.optimizers.objective.reached_variables import check_dependence
 from tfjac.optimizers.tracing.callables import function_of_data, function_of_values
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
-
-_SIZES = {"Shape", "ShapeN", "Size"}
-_SHAPE_INPUTS = {"Reshape": (1,), "Fill": (0,), "BroadcastTo": (1,), "Tile": (1,), "Slice": (2,)}
-"""Inputs that say what shape a result has, and no more."""
 
 _TRIED = 64
 """Fits that are evaluated on trial."""
@@ -92,19 +87,56 @@ class BatchedResiduals:
     @functools.cached_property
     def for_any(self):
         """`PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only."""
-        if not self._is_given_values or self.columns.count == 1:
+        if self.columns.count == 1:
             return None
-        own = self._in_graph(self._own_data, self.for_all, self.columns.count)
-        if None in own:
+        return self._of_any(self._traced_again) or self._of_any(self._copied)
+
+    def _of_any(self, placed_by):
+        """Return the `PlacedResiduals` of an open number of fits, if they are the same residuals; else None.
+
+        Args:
+            placed_by: returns a function from a number of fits, or None, to their `PlacedResiduals`; or None.
+        """
+        place = placed_by()
+        if place is None:
             return None
         try:
-            self._placed(self.columns.count + 1, own)  # where another number of fits goes wrong, it shows in shapes
-            placed = self._placed(None, own)
+            one_more = place(self.columns.count + 1)  # where another number of fits goes wrong, it shows in shapes
+            placed = place(None)
         except (ValueError, TypeError):
             return None
-        alike = placed.shapes_of_one == self.for_all.shapes_of_one
-        alike = alike and self._in_graph(lambda values, _, tensors: _go_alone(values, tensors), placed, None)
+        grown = all(shape[0] == self.columns.count + 1 for shape in one_more.shapes)
+        alike = grown and placed.shapes_of_one == self.for_all.shapes_of_one
+        alike = alike and self._in_graph(lambda values, _, tensors: go_alone(values, tensors), placed, None)
         return placed if alike and not self._go_by_place(placed) else None
+
+    def _traced_again(self):
+        """Return how to trace the function for other fits, where it is given their parameters and what is theirs."""
+        own = self._in_graph(self._own_data, self.for_all, self.columns.count) if self._is_given_values else [None]
+        return None if None in own else lambda count: self._placed(count, own)
+
+    def _copied(self):
+        """Return how to copy the graph for other fits, with what they have in place of what all have."""
+        count, constants = self.columns.count, self.for_all.traced.constants(self.columns.count)
+        whole = PlacedResiduals(self.for_all.traced, self.columns, self._is_given_values, constants=constants)
+        if any(map(has_open_rows, whole.data_specs)):
+            return None
+
+        def used_by_row(values, data, tensors):
+            return [_is_used_by_row(given, values, tensors) for given in data]
+
+        own = self._in_graph(used_by_row, whole, count)
+
+        def of_values(values, *data):
+            return whole.tensors(values, list(data))
+
+        def copied(count):
+            specs = [_spec(spec, count) if its_own else spec for spec, its_own in zip(whole.data_specs, own)]
+            concrete = tf.function(of_values, autograph=False).get_concrete_function(self.columns.specs(count), *specs)
+            traced = TracedResiduals(concrete, self._flat, len(self._flat))
+            return PlacedResiduals(traced, self.columns, True, own, fixed=map(_held, constants))
+
+        return copied
 
     def _go_by_place(self, placed):
         """Return whether residuals of a fit are others at another place, among others.
@@ -114,11 +146,12 @@ class BatchedResiduals:
         if not tf.executing_eagerly():
             return placed.traced.first_op({"Fill", "OnesLike"}) is not None
         index = tf.range(self.columns.count - 1, 0, -max(1, self.columns.count // _TRIED))[:_TRIED]
-        values, data = [as_tf_variable(variable).read_value() for variable in self._flat], self.data()
-        own = [tf.gather(given, index) if its_own else given for given, its_own in zip(data, placed.own)]
+        values = [as_tf_variable(variable).read_value() for variable in self._flat]
+        data, own = self.data(), [*self.data(), *placed.fixed]
+        own = [tf.gather(given, index) if its_own else given for given, its_own in zip(own, placed.own)]
         some = quiet_function(placed.tensors)([tf.gather(value, index) for value in values], own)
         among_all = quiet_function(self.for_all.tensors)(values, data)
-        return not all(_are_near(*pair) for pair in zip(some, [tf.gather(each, index) for each in among_all]))
+        return not all(are_near(*pair) for pair in zip(some, [tf.gather(each, index) for each in among_all]))
 
     # -------------------------------------------------------------- tracing
 
@@ -133,7 +166,8 @@ class BatchedResiduals:
             concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
         else:
             concrete = traceable(self._function, self._flat).get_concrete_function(*specs)
-        return PlacedResiduals(TracedResiduals(concrete, self._flat), self.columns, self._is_given_values, own)
+        traced = TracedResiduals(concrete, self._flat, len(self._flat) if self._is_given_values else 0)
+        return PlacedResiduals(traced, self.columns, self._is_given_values, own)
 
     def _of_values(self, values, *data):
         return call_converted(self._function, tf.nest.pack_sequence_as(self._variables, values), *data)
@@ -173,7 +207,7 @@ class BatchedResiduals:
         except ExamplesMix as mixing:
             raise _mixing(mixing) from mixing
         for value in values:
-            if not _is_by_row(analysis.axis(value)) and self.columns.count > 1:
+            if not is_by_row(analysis.axis(value)) and self.columns.count > 1:
                 raise _mixing(f"all fits use {value.name!r} of shape {value.shape}")
 
     def _own_data(self, values, data, tensors):
@@ -182,118 +216,35 @@ class BatchedResiduals:
         None, too, where data have rows whose number is not known while tracing: there may be one for each fit.
         """
         arguments = tf.nest.flatten(self._args)
-        if any(not tf.is_tensor(argument) for argument in arguments) or any(map(_has_open_rows, data)):
+        if any(not tf.is_tensor(argument) for argument in arguments) or any(map(has_open_rows, data)):
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
     def _is_own(self, given, values, tensors):
         if given.shape.rank == 0 or given.shape[0] != self.columns.count:
             return False
-        return True if _is_apart([*values, given], tensors) else None
+        return True if is_apart([*values, given], tensors) else None
 
 
-class PlacedResiduals:
-    """The residuals of n fits, where their graph is placed.
-
-    Args:
-        traced: `TracedResiduals`, of values and data, or of data alone where they read the variables.
-        columns: `FitColumns`.
-        is_given_values: which of the two.
-        own: for each datum whether it has a row for each fit, rather than being shared; those left out are shared.
-
-    Attributes:
-        traced, columns: as given.
-        shapes: list of the static shapes of the residuals.
-    """
-
-    def __init__(self, traced, columns, is_given_values, own):
-        self.traced, self.columns, self._is_given_values = traced, columns, is_given_values
-        self.own = [*own, *[False] * (len(self.data_specs) - len(own))]
-        self.shapes = traced.shapes
-
-    @property
-    def shapes_of_one(self):
-        """List of the static shapes of the residuals of one fit."""
-        return [shape[1:] for shape in self.shapes]
-
-    @property
-    def data_specs(self):
-        """List of `tf.TensorSpec`, what data are like: those of a call, and what the variables that are read hold."""
-        given = self.columns.num_variables if self._is_given_values else 0
-        return [*self.traced.specs[given:], *self.traced.handle_specs]
-
-    def tensors(self, values, data):
-        """Return the residuals, a list of tensors `[n, ...]` of the current graph.
-
-        Args:
-            values: list of tensors `[n, ...]`, in place of what the variables hold.
-            data: list of tensors like `data_specs`.
-        """
-        data, held = data[: len(data) - len(self.traced.handles)], data[len(data) - len(self.traced.handles) :]
-        if self._is_given_values:
-            return self.traced.place_at([*values, *data], [], held)
-        for position, value in zip(self.traced.positions, values):
-            if position is not None:
-                held[position] = value
-        return self.traced.place_at(data, [], held)
+def _held(constant):
+    """Return what a constant of a graph holds, an eager tensor."""
+    with tf.init_scope():
+        return tf.constant(tf.get_static_value(constant))
 
 
-def _has_open_rows(tensor):
-    return tensor.shape.rank is None or (tensor.shape.rank > 0 and tensor.shape[0] is None)
+def _is_used_by_row(given, values, tensors):
+    """Return whether `given` has a row for each fit, and each fit uses its own alone."""
+    if given.shape.rank == 0 or given.shape[0] != values[0].shape[0]:
+        return False
+    try:
+        axis = analyse_examples([*values, given], tensors, by_value=True).axis(given)
+    except ExamplesMix:
+        return False
+    return axis is not None and is_by_row(axis)
 
 
 def _spec(leaf, rows):
     return tf.TensorSpec([rows, *leaf.shape[1:]], leaf.dtype)
-
-
-def _is_apart(sources, tensors):
-    """Return whether each row of `tensors` depends on the same row of each source alone, by value."""
-    try:
-        analysis = analyse_examples(sources, tensors, by_value=True)
-    except ExamplesMix:
-        return False
-    return all(_is_by_row(analysis.axis(source)) for source in sources)
-
-
-def _is_by_row(axis):
-    return axis in (None, ExampleAxis(0), ExampleAxis(0, inner=None))
-
-
-def _go_alone(values, tensors):
-    """Return whether residuals of any number of fits depend on their own parameters, and not on the number."""
-    is_size = Inherited(_made_of_sizes)
-    return _is_apart(values, tensors) and not any(map(is_size, tensors))
-
-
-def _made_of_sizes(op, inputs_are):
-    """Whether the values of the outputs of `op` depend on sizes that are open, other than as their shapes."""
-    as_shape = _SHAPE_INPUTS.get(op.type, ())
-    passed = any(made for index, made in enumerate(inputs_are) if index not in as_shape)
-    return [(passed and not _is_known_size(op)) or _reads_sizes(op)] * len(op.outputs)
-
-
-def _reads_sizes(op):
-    """Return whether an op, or one in a body that it calls, reads sizes that are open."""
-    if op.type in _SIZES:
-        return not all(tensor.shape.is_fully_defined() for tensor in op.inputs)
-    called = [attribute.name for attribute in op.op_def.attr if attribute.type in ("func", "list(func)")]
-    bodies = [body for name in called for body in bodies_of(op, name)]
-    return any(_reads_sizes(inner) for body in bodies for inner in ancestors(body.outputs))
-
-
-def _is_known_size(op):
-    """Return whether an op takes a size that is known from a shape of which another is open."""
-    if op.type != "StridedSlice" or op.inputs[0].op.type != "Shape" or op.get_attr("shrink_axis_mask") != 1:
-        return False
-    begin, shape = tf.get_static_value(op.inputs[1]), op.inputs[0].op.inputs[0].shape
-    return begin is not None and shape.rank is not None and shape[int(begin[0])] is not None
-
-
-def _are_near(some, other):
-    """Return whether eager tensors `[n, ...]` are the same but for rounding, row by row."""
-    some, other = (np.reshape(each, [len(each), -1]) for each in (some, other))
-    largest = np.max(np.abs(other), axis=1, keepdims=True, initial=0, where=np.isfinite(other))
-    return np.isclose(some, other, rtol=0, atol=np.sqrt(np.finfo(other.dtype).eps) * largest, equal_nan=True).all()
 
 
 def _mixing(reason):

@@ -1,0 +1,34 @@
+"""Errors of a graph that runs: what an op says stands first, and where the op was made stands after it."""
+
+import contextlib
+
+import tensorflow as tf
+
+_ABOUT = ("Graph execution error", "Detected at node", "Stack trace for op definition")
+
+
+@contextlib.contextmanager
+def what_was_said_first():
+    """Raise an error of TensorFlow's with what the op says in front of the long list of calls that the op comes from.
+
+    That may be what the user's Python raised, which nobody finds behind a hundred lines.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        said = _said_first(error.message)
+        if said == error.message:
+            raise
+        raise type(error)(error.node_def, error.op, said).with_traceback(error.__traceback__) from None
+
+
+def _said_first(message):
+    """Return a message with the part before what the op says moved to its end."""
+    lines = message.split("\n")
+    is_about = [not line.strip() or line[0].isspace() or line.startswith(_ABOUT) for line in lines]
+    if False not in is_about:
+        return message
+    first = is_about.index(False)
+    about = "\n".join(lines[:first]).strip()
+    said = "\n".join(lines[first:])
+    return f"{said}\n\n{about}" if about else said

@@ -1,0 +1,254 @@
+"""The arguments of `curve_fit`, those of SciPy among them: what they amount to here, or why there is no such thing."""
+
+import inspect
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import choice
+from tfjac.optimizers.conditions.bounds import Bounds
+from tfjac.optimizers.results.curve_fit_result import Deviations, arrays_of
+
+_RENAMED = {"f_scale": "loss_scale", "maxfev": "max_steps", "max_nfev": "max_steps"}
+"""What SciPy calls options of `least_squares`."""
+
+_REFUSED = {
+    "args": "take more arguments into f, as lambda x, a, b: f(x, a, b, more) does",
+    "epsfcn": "leave it out: derivatives are exact, not differences",
+    "diff_step": "leave it out: derivatives are exact, not differences",
+    "Dfun": "leave it out: derivatives are exact; tf.custom_gradient gives f one by your own formula",
+    "col_deriv": "leave it out: derivatives are exact; tf.custom_gradient gives f one by your own formula",
+    "factor": "choose how steps are damped by damping instead",
+    "diag": 'choose the scales of parameters by scaling: "more", "marquardt", "identity", or a Scaling',
+    "tr_solver": "choose by solver instead",
+    "tr_options": "choose by solver instead",
+    "jac_sparsity": 'leave it out: it is found, see solver="sparse"',
+    "workers": "leave it out: TensorFlow uses all cores",
+}
+"""What SciPy takes and what to do instead."""
+
+
+# ------------------------------------------------------------------ options
+
+
+def options_of(options, bounds, method, jac):
+    """Return the options of `least_squares` that SciPy's options amount to.
+
+    Args:
+        options: dict of what was given, in SciPy's words or in those of `least_squares`.
+        bounds, method, jac: as of `curve_fit`.
+
+    Raises:
+        ValueError, TypeError: for what there is not, saying what to do instead.
+    """
+    for name, instead in _REFUSED.items():
+        if name in options:
+            raise TypeError(f"curve_fit has no {name}: {instead}. Received: {name}={options[name]!r}")
+    options = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
+    choice("method", method, (None, "lm", "trf", "dogbox"))
+    if jac not in (None, "2-point", "3-point", "cs"):
+        raise TypeError(
+            "jac is not needed, as derivatives of f are exact: leave it out; tf.custom_gradient gives f one by your "
+            f"own formula. Received: jac={jac!r}"
+        )
+    if isinstance(options.get("loss"), str) and options["loss"] == "linear":
+        del options["loss"]
+    _map_scales(options)
+    bounds = _pair_of_bounds(bounds)
+    if bounds is not None:
+        if method == "lm":
+            raise ValueError(
+                'method="lm" is without bounds, as in SciPy: leave method out. '
+                f'Received: method="lm", bounds={bounds!r}'
+            )
+        options["bounds"] = bounds
+    return options
+
+
+def _map_scales(options):
+    """Turn SciPy's `x_scale` among the options into `scaling`."""
+    if "x_scale" not in options:
+        return
+    scale = options.pop("x_scale")
+    by_jacobian = isinstance(scale, str) and scale == "jac"
+    if "scaling" in options or not (by_jacobian or (np.isscalar(scale) and not isinstance(scale, str))):
+        raise TypeError(
+            "Scales of parameters are found from the derivatives, x_scale='jac' in SciPy: leave x_scale out, or choose "
+            f'by scaling: "more", "marquardt", "identity", or a Scaling. Received: x_scale={scale!r}'
+        )
+    options["scaling"] = "more" if by_jacobian else "identity"
+
+
+def _pair_of_bounds(bounds):
+    """Return bounds as a pair; None where there are none."""
+    if bounds is not None and hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        bounds = bounds.lb, bounds.ub
+    if bounds is None:
+        return None
+    if not isinstance(bounds, (tuple, list, np.ndarray)) or len(bounds) != 2:
+        raise ValueError(
+            "bounds is a pair (lower, upper), each None, a number, or a list with one for each parameter; of a pair "
+            f"for each parameter, zip(*bounds) makes the two. Received: bounds={bounds!r}"
+        )
+    lower, upper = bounds
+    free = (each is None or (np.isscalar(each) and np.isinf(each)) for each in (lower, upper))
+    return None if all(free) else (lower, upper)
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def parameter_names(f, p0):
+    """Return what to call the parameters of `f`: its arguments after the first, as many as there are in `p0`."""
+    if not callable(f):
+        raise TypeError(f"f must be a function f(x, a, b, …) of the data and the parameters. Received: f={f!r}")
+    count = None if p0 is None else np.size(p0)
+    try:
+        signature = inspect.signature(f)
+    except ValueError:  # of a builtin, that does not say
+        signature = None
+    listed = [] if signature is None else list(signature.parameters.values())
+    positional = [each.name for each in listed if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    variadic = not listed or any(each.kind is each.VAR_POSITIONAL for each in listed)
+    if count is None and (variadic or len(positional) < 2):
+        raise ValueError(
+            f"The number of parameters does not follow from the arguments of f: pass p0. Received: f={f!r}, p0=None"
+        )
+    count = len(positional) - 1 if count is None else count
+    _check_called(f, signature, count)
+    named = positional[1:][:count]
+    return (*named, *(f"p{k}" for k in range(len(named), count)))
+
+
+def _check_called(f, signature, count):
+    try:
+        if signature is not None:
+            signature.bind(None, *range(count))
+    except TypeError as error:
+        raise ValueError(
+            "p0 has one number for each parameter: f is called with the data and one argument for each parameter. "
+            f"Received: {getattr(f, '__name__', f)}{signature}, p0 of {count} parameters ({error})"
+        ) from None
+
+
+def start_within(bounds, p0, parameters):
+    """Return where to start, `[p]`: p0, or where SciPy would, in the middle of bounds or one from a single bound.
+
+    Args:
+        bounds: None, or as of `least_squares`.
+        p0: an array or None.
+        parameters: the variable `[p]`.
+
+    Raises:
+        ValueError: for bounds that p0 is not within, or that leave no parameter free.
+    """
+    start = np.ones(parameters.shape) if p0 is None else np.asarray(p0, np.float64).ravel()
+    if bounds is None:
+        return start
+    limits = Bounds(parameters, bounds)
+    lower, upper = limits.lower, limits.upper
+    if (lower >= upper).all():
+        raise ValueError(
+            "bounds leave no parameter free to move: they are a pair (lower, upper); of a pair for each parameter, "
+            f"zip(*bounds) makes the two. Received: lower bounds {lower}, upper bounds {upper}"
+        )
+    if p0 is None:
+        below, above = np.isfinite(lower), np.isfinite(upper)
+        with np.errstate(invalid="ignore"):
+            start = np.select([below & above, below, above], [0.5 * (lower + upper), lower + 1, upper - 1], start)
+    elif ((start < lower) | (start > upper)).any():
+        raise ValueError(f"p0 must be within bounds. Received: p0={start}, lower bounds {lower}, upper bounds {upper}")
+    return start
+
+
+# ------------------------------------------------------------------ data
+
+
+def curve_data(xdata, ydata, sigma, check_finite, nan_policy):
+    """Return the data as arrays of float64, checked: xdata in its nest, ydata, and sigma, or None.
+
+    In xdata tensors of integers, which may be indices, stay as they are, and so does what holds no numbers.
+
+    Raises:
+        ValueError: for data that are not finite, where they should be, or for none at all.
+    """
+    x, y = arrays_of(xdata), np.asarray(ydata, np.float64)
+    if not y.size:
+        raise ValueError("There is nothing to fit. Received: ydata without values")
+    choice("nan_policy", nan_policy, (None, "raise", "omit"))
+    if nan_policy is None if check_finite is None else check_finite:
+        _check(np.isfinite, xdata=x, ydata=y)
+    elif nan_policy == "raise":
+        _check(lambda values: ~np.isnan(values), xdata=x, ydata=y)
+    elif nan_policy == "omit":
+        return _without_nan(x, y, sigma)
+    return x, y, sigma
+
+
+def _numbers_in(data):
+    """Return the arrays of floating-point numbers in a nest."""
+    items = (item.numpy() if tf.is_tensor(item) else item for item in tf.nest.flatten(data))
+    return [item for item in items if isinstance(item, np.ndarray) and item.dtype.kind == "f"]
+
+
+def _check(valid, **arguments):
+    for name, data in arguments.items():
+        for values in _numbers_in(data):
+            count = np.count_nonzero(~valid(values))
+            if count:
+                raise ValueError(
+                    f"{name} must be finite: leave the missing values out, of xdata and ydata alike, by hand or with "
+                    f'nan_policy="omit". Received: {name} with {count} values that are NaN or infinite'
+                )
+
+
+def _without_nan(x, y, sigma):
+    """Return the data without the places, along the last axis, where xdata or ydata are NaN."""
+    if y.ndim != 1 or any(values.shape[-1:] != y.shape for values in _numbers_in(x)):
+        raise ValueError(
+            'nan_policy="omit" is for data [values], and xdata [..., values]: leave the missing values out by hand. '
+            f"Received: ydata of shape {y.shape}, xdata of shapes {[values.shape for values in _numbers_in(x)]}"
+        )
+    lost = np.isnan(y)
+    for values in _numbers_in(x):
+        lost |= np.isnan(values).any(axis=tuple(range(values.ndim - 1)))
+    if sigma is not None and np.ndim(sigma):
+        sigma = np.asarray(sigma)[~lost]
+        sigma = sigma[:, ~lost] if sigma.ndim == 2 else sigma
+    kept = lambda item: _keep(item, ~lost)  # noqa: E731
+    return tf.nest.map_structure(kept, x), y[~lost], sigma
+
+
+def _keep(item, kept):
+    if isinstance(item, np.ndarray):
+        return item[..., kept]
+    if tf.is_tensor(item) and item.shape.rank:
+        return tf.boolean_mask(item, kept, axis=item.shape.rank - 1)
+    return item
+
+
+def deviations_of(sigma, y):
+    """Return the `Deviations` of data `y` that the argument `sigma` says.
+
+    Raises:
+        ValueError: for another shape, or deviations that are not positive.
+    """
+    if sigma is None:
+        return Deviations(np.ones([]), False)
+    sigma = np.asarray(sigma, np.float64)
+    sigma = sigma.reshape([]) if sigma.size == 1 and sigma.shape != y.shape else sigma
+    if sigma.shape in (y.shape, ()):
+        if not np.all(sigma > 0):
+            raise ValueError(f"sigma holds standard deviations, which are positive. Received: sigma={sigma!r}")
+        return Deviations(sigma, False)
+    if sigma.shape == (y.size, y.size):
+        try:
+            return Deviations(np.linalg.cholesky(sigma), True)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"sigma, a covariance matrix, must be positive definite. Received: sigma={sigma!r}"
+            ) from None
+    raise ValueError(
+        "sigma has the shape of ydata (standard deviations), or is a matrix of one row and column for each value "
+        f"(their covariance). Received: sigma of shape {sigma.shape}, ydata of shape {y.shape}"
+    )

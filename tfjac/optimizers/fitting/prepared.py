@@ -1,0 +1,76 @@
+"""A minimisation that is ready to run: arguments checked, residuals traced, and the graph of its steps at hand."""
+
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.graph import what_was_said_first
+from tfjac.optimizers.fitting.many_fits import refuse_without_batches
+from tfjac.optimizers.fitting.supervision import Supervisor
+from tfjac.optimizers.fitting.traced import TracedMinimisation
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.tracing.callables import as_data, function_of_data
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.variables import check_within_reach, checked_variables
+
+
+def checked(variables):
+    """Return a nest of variables as a list, checked."""
+    flat = checked_variables(tf.nest.flatten(variables))
+    check_within_reach(flat)
+    return flat
+
+
+class Limits:
+    """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
+
+    def __init__(self, variables, options):
+        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
+        self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
+        kept = options.checkpoint, self.conditions.equations
+        self._supervisor = Supervisor(*watched, options.time_limit, *kept)
+
+    def run(self, minimisation, data):
+        """Run a `TracedMinimisation` with data, a list of tensors."""
+        conditions = self.conditions.tensors()
+        if tf.executing_eagerly():
+            with what_was_said_first():
+                return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
+        if self._supervisor.is_needed:
+            raise ValueError(
+                "callback, verbose, time_limit and checkpoint are for calls outside of a tf.function: in one there is "
+                "no Python between steps. Received: one of them, in a graph"
+            )
+        return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
+
+
+_TRACES = TraceCache()
+"""Minimisations traced by eager calls."""
+
+
+class Prepared:
+    """Residuals that were traced, and the minimisation that goes with them: traced, or one from an earlier call.
+
+    Args:
+        residuals, variables, args: as of `least_squares`.
+        options: `Options`.
+    """
+
+    def __init__(self, residuals, variables, args, options):
+        refuse_without_batches(options)
+        self._flat = flat = checked(variables)
+        self._limits = Limits(variables, options)
+        settings = Settings.of(options, flat, self._limits.conditions)
+        args = as_data(args, flat)
+        function = traceable(function_of_data(residuals, variables, args), flat)
+        self._traced = traced = TracedResiduals(function.get_concrete_function(*args), flat)
+
+        def minimisation():
+            return TracedMinimisation(traced, flat, settings)
+
+        eager = tf.executing_eagerly()
+        self._minimisation = _TRACES.get(traced, flat, settings.recipe, minimisation) if eager else minimisation()
+
+    def run(self, args):
+        """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
+        return self._limits.run(self._minimisation, self._traced.data(as_data(args, self._flat)))
