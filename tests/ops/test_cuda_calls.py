@@ -17,7 +17,7 @@ from build_tools.toolchain import find_compiler, find_tensorflow
 from tests.gpu import build
 from tests.gpu.conftest import CACHE
 from tfjac import ops
-from tfjac.ops._library import NATIVE_DIR
+from tfjac.ops._library import native_folder
 
 FILES = [f"tests/ops/test_{name}.py" for name in ("values", "blocks", "damped_solve", "example_grams")]
 SUITE = """
@@ -76,7 +76,7 @@ def on_cuda():
         run_steps([Step((*compiler, "-shared", compiled.output, "-ldl"), library, (compiled.output,))], jobs=1)
     settings = {
         "LD_PRELOAD": f"{emulated} {library}",
-        "TFJAC_TEST_LIBRARY": str(NATIVE_DIR / "libtfjac.so"),
+        "TFJAC_TEST_LIBRARY": str(native_folder() / "libtfjac.so"),
         "TFJAC_EMULATED_CUBLAS": str(emulated),
         "TFJAC_EMULATED_CUSOLVER": str(emulated),
     }

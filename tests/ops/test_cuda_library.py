@@ -18,8 +18,9 @@ from tests.gpu.arrays import HostArrays
 from tests.gpu.launchers import LaunchError, Launchers
 from tests.gpu.problems import Problem
 from tfjac import ops
+from tfjac.ops._library import native_folder
 
-LIBRARY = pathlib.Path(ops.__file__).parent / "_native" / "libtfjac_cuda.so"
+LIBRARY = native_folder() / "libtfjac_cuda.so"
 OPS = (
     "TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve",
     "TfjacExampleGrams",
