@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))  # pip's build isolation leaves it out
 
 from build_tools.installation import INFO, build, folders
 from build_tools.native import LIBRARIES
+from build_tools.readme import package_page
 from build_tools.settings import read_settings
 
 
@@ -44,6 +45,8 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
+    long_description=package_page(),
+    long_description_content_type="text/markdown",
     # Where none are wanted, the wheel is for every platform.
     ext_modules=[Extension("tfjac.ops._native.libtfjac", sources=[])] if read_settings().native != "0" else [],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},

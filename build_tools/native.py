@@ -19,6 +19,7 @@ from build_tools.toolchain import BuildError, Compiler, TensorFlow, find_compile
 
 SOURCES = ROOT / "custom_ops"
 OLDER_SYSTEMS = SOURCES / "common" / "older_systems.cc"
+ABSENT = SOURCES / "common" / "absent"  # headers that TensorFlow's include and its package lacks
 CACHE = ROOT / "build" / "native"
 LIBRARIES = ("libtfjac.so", "libtfjac_xla.so", "libtfjac_cuda.so")
 
@@ -111,7 +112,7 @@ def _compile_steps(compiler, tensorflow, folder, with_cuda):
     include = tensorflow.directory / "include"
     left_out = ("_gpu.cu.cc", *(() if with_cuda else ("_kernel_gpu.cc",)), "older_systems.cc")
     left_out += () if _has_calls(tensorflow) else ("call.cc",)
-    places = (include, include / "external/highwayhash", include / "external/farmhash_archive/src")
+    places = (include, include / "external/highwayhash", include / "external/farmhash_archive/src", ABSENT)
     flags = (*compiler.command, *_COMMON_FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
     flags += (f"-ffile-prefix-map={include}/=",)
     flags += tuple(word for place in places for word in ("-isystem", place))
