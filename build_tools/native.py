@@ -150,7 +150,9 @@ def _object(folder: pathlib.Path, source: pathlib.Path) -> pathlib.Path:
 def _link_ops(compiler, tensorflow, folder, steps, cuda):
     # The CUDA library stands apart: TensorFlow exports stubs of the CUDA runtime that would win over the real one.
     beside = (*cuda, "-Wl,-rpath,$ORIGIN") if cuda else ()
-    return _link(compiler, folder / "libtfjac.so", steps, (*beside, f"-L{tensorflow}", "-l:libtensorflow_framework.so.2"))
+    return _link(
+        compiler, folder / "libtfjac.so", steps, (*beside, f"-L{tensorflow}", "-l:libtensorflow_framework.so.2")
+    )
 
 
 def _link_xla(compiler, tensorflow, folder, steps, ops):

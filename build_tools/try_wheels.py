@@ -1,7 +1,7 @@
 """Install what is in dist/ beside a TensorFlow that is there already, and try its features: `python -m
 build_tools.try_wheels`.
 
-For each minor version of TensorFlow a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
+For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
 leave every package as it is. `smoke.py` runs there, outside of the checkout. Its words are written to
 benchmarks/results/wheels.log, too. Each environment is removed before the next one is made.
 """
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--minors", nargs="+", default=MINORS, help="minor versions of TensorFlow, as in 2.18 2.20")
     parser.add_argument("--kind", choices=KINDS, default="wheel", help="what to install")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environments")
-    parser.add_argument("--with", dest="others", nargs="*", default=[], help="further requirements, as in numpy==1.26.*")
+    parser.add_argument("--with", dest="others", nargs="*", default=[], help="more requirements, as in numpy==1.26.*")
     parser.add_argument("--append", action="store_true", help="to the log, rather than beginning a new one")
     options = parser.parse_args()
     pattern, wanted = KINDS[options.kind]
