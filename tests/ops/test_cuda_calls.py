@@ -15,7 +15,7 @@ from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.settings import read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
 from tests.gpu import build
-from tests.gpu.conftest import CACHE
+from tests.gpu.conftest import CACHE, emulated_library
 from tfjac import ops
 from tfjac.ops._library import native_folder
 
@@ -65,7 +65,7 @@ def on_cuda():
     """Give what runs a program, with CUDA's handlers or without."""
     if not ops.load_ops() or not ops.ops_info().cuda_architectures:
         pytest.skip("the native ops were built without CUDA kernels")
-    emulated = build.build_emulated(CACHE / "emulated")
+    emulated = emulated_library(CACHE / "emulated")
     include = find_tensorflow(read_settings().tensorflow).directory / "include"
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", "-Werror", "-isystem", include)
