@@ -10,7 +10,8 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)(
 
 def package_page(root: pathlib.Path = ROOT) -> str:
     """Give the README with every link to a file of the repository made absolute; pictures lead to the file itself."""
-    repository = re.search(r'^Repository = "(.+)"$', (root / "pyproject.toml").read_text(), re.MULTILINE).group(1)
+    project = (root / "pyproject.toml").read_text(encoding="utf-8")
+    repository = re.search(r'^Repository = "(.+)"$', project, re.MULTILINE).group(1)
 
     def absolute(match):
         picture, text, target = match.groups()

@@ -280,7 +280,7 @@ def saved_model():
     module.model, variables = model, model.trainable_variables
     module.gram = tf.function(lambda: tfjac.jacobian_operator(model(X), variables).gram())
     expected = module.gram()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tf.saved_model.save(module, folder)
         loaded = tf.saved_model.load(folder)
         same(loaded.gram(), expected)
