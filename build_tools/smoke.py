@@ -298,7 +298,8 @@ def native_op_beside_its_twin():
 def main(wanted):
     """Try each feature; return how many failed."""
     info = tfjac.ops_info()
-    print(f"tensorflow {tf.__version__}, keras {keras.__version__}, numpy {np.__version__}, python {sys.version[:6]}")
+    python = sys.version.split()[0]
+    print(f"tensorflow {tf.__version__}, keras {keras.__version__}, numpy {np.__version__}, python {python}")
     print(f"tfjac {tfjac.__version__}: native {info.native}, built for {info.built_for or '-'}, {info.instruction_set}")
     failed = 0
     if info.native != (wanted == "native"):
