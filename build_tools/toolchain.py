@@ -36,17 +36,27 @@ class Nvcc(NamedTuple):
     architectures: tuple
 
 
-def find_tensorflow(chosen: str | None) -> TensorFlow:
-    """Find TensorFlow without importing it: in the folder `chosen`, or else the installed one.
+def find_tensorflows(chosen: Sequence[str]) -> list[TensorFlow]:
+    """Find TensorFlow without importing it: in each of the folders `chosen`, or else the installed one.
 
     Raises:
         ToolMissing: if there is none.
     """
-    for directory in [pathlib.Path(chosen)] if chosen else _installed_tensorflows():
+    if not chosen:
+        return [_tensorflow_in(_installed_tensorflows(), "")]
+    return [_tensorflow_in([pathlib.Path(folder)], f" in {folder} (TFJAC_TENSORFLOW)") for folder in chosen]
+
+
+def find_tensorflow(chosen: Sequence[str]) -> TensorFlow:
+    """Find the first of them."""
+    return find_tensorflows(chosen)[0]
+
+
+def _tensorflow_in(directories, said: str) -> TensorFlow:
+    for directory in directories:
         if (directory / "include").is_dir():
             return TensorFlow(directory, _version_beside(directory))
-    place = f" in {chosen} (TFJAC_TENSORFLOW)" if chosen else ""
-    raise ToolMissing(f"TensorFlow was not found{place} when they were to be compiled")
+    raise ToolMissing(f"TensorFlow was not found{said} when they were to be compiled")
 
 
 def _installed_tensorflows() -> list:
@@ -79,6 +89,8 @@ def find_compiler(command: Sequence[str]) -> Compiler:
     Raises:
         ToolMissing: if there is none, or it does not answer.
     """
+    if not sys.platform.startswith("linux"):
+        raise ToolMissing(f"they are compiled on Linux alone, and this is {platform.system()}")
     if shutil.which(command[0]) is None:
         raise ToolMissing(f"no C++ compiler ({' '.join(command)}) was found when they were to be compiled")
     said = [_answer([*command, question]) for question in ("--version", "-dumpmachine")]

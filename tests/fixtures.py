@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+import warnings
 import zlib
 
 import hypothesis
@@ -17,6 +18,10 @@ from tfjac.graph.verifying import SWITCH
 
 hypothesis.settings.register_profile("tfjac", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("tfjac")
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    ops.load_ops()  # the one warning where there are none comes here, and not in the test that is first to call one
 
 
 def skip_or_fail(config, flag: str, reason: str):

@@ -115,7 +115,7 @@ def libraries(tmp_path, monkeypatch):
                 raise outcome
             for name, contents in outcome.items():
                 (tmp_path / name).write_text(contents)
-            return [tmp_path / name for name in outcome], {"tensorflow": "2.21.0"}
+            return [([tmp_path / name for name in outcome], {"tensorflow": "2.21.0"})]
 
         monkeypatch.setattr(installation, "build_libraries", build_libraries)
 
@@ -130,44 +130,64 @@ def contents(target):
 
 def test_installed_whole_or_not_at_all(libraries, tmp_path, monkeypatch):
     target, new = tmp_path / "target", {"libtfjac.so": "new one", "libtfjac_xla.so": "new two"}
+    folder = target / "2.21"
     libraries({"libtfjac.so": "one", "libtfjac_cuda.so": "three"})
     installation.build(target)
     libraries(new)
     monkeypatch.setattr(installation.shutil, "copy2", lambda *_: 1 / 0)  # the disk is full
     with pytest.raises(ZeroDivisionError):
         installation.build(target)
-    assert not (target / installation.INFO).exists()  # so that the package opens none of them
+    assert not (folder / installation.INFO).exists()  # so that the package opens none of them
     monkeypatch.undo()
     libraries(new)
     record = installation.build(target)
-    assert contents(target) == new and record["bytes"] == {"libtfjac.so": 7, "libtfjac_xla.so": 7}
-    assert json.loads((target / installation.INFO).read_text()) == record
-    assert {path.name for path in target.iterdir()} == {*new, installation.INFO}
-    inode = (target / "libtfjac.so").stat().st_ino
+    assert contents(folder) == new and record["bytes"] == {"libtfjac.so": 7, "libtfjac_xla.so": 7}
+    assert json.loads((folder / installation.INFO).read_text()) == record
+    assert {path.name for path in folder.iterdir()} == {*new, installation.INFO}
+    inode = (folder / "libtfjac.so").stat().st_ino
     installation.build(target)
-    assert (target / "libtfjac.so").stat().st_ino == inode  # nothing new: a running program keeps what it has
+    assert (folder / "libtfjac.so").stat().st_ino == inode  # nothing new: a running program keeps what it has
 
 
 def test_what_works_is_left_where_the_new_does_not_build(libraries, tmp_path, monkeypatch, capsys):
-    target = tmp_path / "target"
+    target, folder = tmp_path / "target", tmp_path / "target" / "2.21"
     libraries({"libtfjac.so": "works"})
     installation.build(target)
     libraries(BuildError("g++ failed to make libtfjac.so: undefined reference"))
     record = installation.build(target)
-    assert contents(target) == {"libtfjac.so": "works"} and "undefined reference" in record["failure"]
+    assert contents(folder) == {"libtfjac.so": "works"} and "undefined reference" in record["failure"]
     assert "built earlier stay" in capsys.readouterr().err
-    assert not json.loads((target / installation.INFO).read_text())["reason"]
+    assert not json.loads((folder / installation.INFO).read_text())["reason"]
 
-    (target / "libtfjac.so").write_text("wor")  # but what is broken goes
+    (folder / "libtfjac.so").write_text("wor")  # but what is broken goes
     assert "undefined reference" in installation.build(target)["reason"]
-    assert not contents(target)
+    assert [path.name for path in target.iterdir()] == [installation.INFO]
 
     monkeypatch.setenv("TFJAC_NATIVE", "1")
     with pytest.raises(BuildError, match="undefined reference"):
         installation.build(target)
     monkeypatch.setenv("TFJAC_NATIVE", "0")
     libraries({"libtfjac.so": "works"})
-    assert "TFJAC_NATIVE was 0" in installation.build(target)["reason"] and not contents(target)
+    assert "TFJAC_NATIVE was 0" in installation.build(target)["reason"]
+    assert [path.name for path in target.iterdir()] == [installation.INFO]
+
+
+def test_a_folder_for_each_minor_version(tmp_path, monkeypatch):
+    """A build for one TensorFlow leaves the libraries of the others, and takes a record of failure away."""
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / installation.INFO).write_text('{"reason": "no C++ compiler"}')
+    for version in ("2.18.1", "2.21.0-rc1"):
+        library = tmp_path / "libtfjac.so"
+        library.write_text(version)
+        built = [([library], {"tensorflow": version})]
+        monkeypatch.setattr(installation, "build_libraries", lambda settings, built=built: built)
+        installation.build(target)
+    assert {path.parent.name: path.read_text() for path in target.glob("*/*.so")} == {
+        "2.18": "2.18.1", "2.21": "2.21.0-rc1",
+    }  # fmt: skip
+    assert installation.folders(target) == [target / "2.18", target / "2.21"]
+    assert not (target / installation.INFO).exists()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 import tfjac
+from build_tools.wheels import MINORS
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -64,3 +65,28 @@ def test_wheel(distributions, tracked):
     assert len(others) == 1 and others.pop().endswith(".dist-info")
     assert f"\nVersion: {tfjac.__version__}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0\n" in metadata and "\nLicense-File: LICENSE\n" in metadata
+
+
+def test_links_of_the_package_page_are_absolute(distributions):
+    """There are no files beside it; a picture is wanted itself, not the page around it."""
+    _, _, metadata = distributions
+    page = metadata.partition("\n\n")[2]
+    targets = re.findall(r"(!?)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)\)", page)
+    assert targets and all(target.startswith(("https://", "#")) for _, target in targets)
+    assert any(picture and "/raw/main/docs/images/" in target for picture, target in targets)
+
+
+def test_no_pin_exchanges_what_the_user_has(distributions):
+    _, _, metadata = distributions
+    needed = [line.partition(": ")[2] for line in metadata.splitlines() if line.startswith("Requires-Dist")]
+    always = [each for each in needed if "extra ==" not in each]
+    assert {re.split(r"[<>=]", each)[0] for each in always} == {"tensorflow", "keras", "numpy", "scipy"}
+    assert not [each for each in always if "<" in each or "==" in each]
+
+
+def test_versions_are_those_of_the_pages():
+    """The citation names the version; the wheels hold what the installation page promises."""
+    assert f"\nversion: {tfjac.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    page = (ROOT / "docs" / "installation.md").read_text()
+    assert f"| TensorFlow | {MINORS[0]} to {MINORS[-1]} with native ops" in page
+    assert f"tensorflow>={MINORS[0]}" in (ROOT / "pyproject.toml").read_text()

@@ -1,6 +1,4 @@
 #include "custom_ops/common/xla/support.h"
-#include "xla/hlo/builder/lib/arithmetic.h"
-#include "xla/hlo/builder/lib/constants.h"
 
 namespace tfjac {
 namespace {

@@ -6,13 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.gpu import build
-from tests.gpu.conftest import CACHE
+from tests.gpu.conftest import CACHE, emulated_library
 
 
 @pytest.fixture(scope="module")
 def arithmetic():
-    library = ctypes.CDLL(str(build.build_emulated(CACHE / "emulated")))
+    library = ctypes.CDLL(str(emulated_library(CACHE / "emulated")))
     library.test_divide.restype = ctypes.c_uint32
     library.test_triangle_row.restype = ctypes.c_int64
     return library

@@ -15,9 +15,9 @@ from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.settings import read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
 from tests.gpu import build
-from tests.gpu.conftest import CACHE
+from tests.gpu.conftest import CACHE, emulated_library
 from tfjac import ops
-from tfjac.ops._library import NATIVE_DIR
+from tfjac.ops._library import native_folder
 
 FILES = [f"tests/ops/test_{name}.py" for name in ("values", "blocks", "damped_solve", "example_grams")]
 SUITE = """
@@ -65,7 +65,7 @@ def on_cuda():
     """Give what runs a program, with CUDA's handlers or without."""
     if not ops.load_ops() or not ops.ops_info().cuda_architectures:
         pytest.skip("the native ops were built without CUDA kernels")
-    emulated = build.build_emulated(CACHE / "emulated")
+    emulated = emulated_library(CACHE / "emulated")
     include = find_tensorflow(read_settings().tensorflow).directory / "include"
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", "-Werror", "-isystem", include)
@@ -76,7 +76,7 @@ def on_cuda():
         run_steps([Step((*compiler, "-shared", compiled.output, "-ldl"), library, (compiled.output,))], jobs=1)
     settings = {
         "LD_PRELOAD": f"{emulated} {library}",
-        "TFJAC_TEST_LIBRARY": str(NATIVE_DIR / "libtfjac.so"),
+        "TFJAC_TEST_LIBRARY": str(native_folder() / "libtfjac.so"),
         "TFJAC_EMULATED_CUBLAS": str(emulated),
         "TFJAC_EMULATED_CUSOLVER": str(emulated),
     }

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -15,11 +14,13 @@ from build_tools.settings import read_settings
 from build_tools.toolchain import find_nvcc
 from tests.gpu import build
 from tests.gpu.arrays import HostArrays
+from tests.gpu.conftest import CACHE, emulated_library
 from tests.gpu.launchers import LaunchError, Launchers
 from tests.gpu.problems import Problem
 from tfjac import ops
+from tfjac.ops._library import native_folder
 
-LIBRARY = pathlib.Path(ops.__file__).parent / "_native" / "libtfjac_cuda.so"
+LIBRARY = native_folder() / "libtfjac_cuda.so"
 OPS = (
     "TfjacJacobianRows", "TfjacJacobianGram", "TfjacJacobianKernel", "TfjacJacobianRowNorms", "TfjacDampedSolve",
     "TfjacExampleGrams",
@@ -122,7 +123,7 @@ for use in (LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY):
 @pytest.mark.parametrize("failure", [{}, {"TFJAC_EMULATED_FAILURE": "1"}])
 def test_cublas_is_looked_for_in_folders_and_done_without(failure, tmp_path):
     """In a process of its own, emulated, where every product is worth the library's call."""
-    library = build.build_emulated(build.ROOT / "build" / "gpu_tests" / "emulated-small_limits", True)
+    library = emulated_library(CACHE / "emulated-small_limits", True)
     (tmp_path / "libcublas.so.12").symlink_to(library)
     said = subprocess.run(
         [sys.executable, "-c", LIBRARIES, library, tmp_path],

@@ -5,13 +5,14 @@ import shutil
 import subprocess
 
 import pytest
+import tensorflow as tf
 
-OBJECTS = pathlib.Path(__file__).parents[2] / "build" / "native"
+OBJECTS = pathlib.Path(__file__).parents[2] / "build" / "native" / tf.__version__
 
 
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
 def test_variants_share_no_symbols(name):
-    objects = sorted((OBJECTS / name).glob("*_cpu.o"))
+    objects = sorted(OBJECTS.glob(f"{name}/*_cpu.o"))
     if not objects or shutil.which("nm") is None:
         pytest.skip(f"no object files for {name} here, or no nm to read them with")
     listing = subprocess.run(

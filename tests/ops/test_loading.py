@@ -12,6 +12,7 @@ from tests.processes import run
 from tfjac import ops
 from tfjac.ops import _library
 
+MINOR = ".".join(tf.__version__.split(".")[:2])
 RELOAD = """
 import sys
 import numpy as np
@@ -61,22 +62,24 @@ def test_saved_models_and_xla_in_a_fresh_process(tmp_path, rng):
 
 
 @pytest.mark.parametrize(
-    "record, words",
+    "place, record, words",
     [
-        ('{"reason": "", "tensorflow": "1.2.3"}', ["1.2.3", tf.__version__]),
-        ('{"reason": "no C++ compiler (g++) was found"}', ["no C\\+\\+ compiler"]),
-        (None, ["have not been compiled", "pip install .* \\."]),
-        ('{"reason": "", "tensorflow', ["record .*_build_info.json, cannot be read"]),
-        ("[]", ["cannot be read"]),
-        ('{"reason": ""}', ["cannot be read .*tensorflow"]),
+        ("1.2", '{"reason": "", "tensorflow": "1.2.3"}', ["for TensorFlow 1.2, and this is", tf.__version__]),
+        (MINOR, '{"reason": "", "tensorflow": "1.2.3"}', ["for TensorFlow 1.2.3, and this is", tf.__version__]),
+        (".", '{"reason": "no C++ compiler (g++) was found"}', ["no C\\+\\+ compiler"]),
+        (".", None, ["have not been compiled", "pip install .* \\."]),
+        (MINOR, '{"reason": "", "tensorflow', ["record .*_build_info.json, cannot be read"]),
+        (MINOR, "[]", ["cannot be read"]),
+        (MINOR, '{"reason": ""}', ["cannot be read .*tensorflow"]),
     ],
-    ids=["other_tensorflow", "no_compiler", "not_built", "record_cut_off", "no_record", "half_a_record"],
+    ids=["other_tensorflow", "moved", "no_compiler", "not_built", "record_cut_off", "no_record", "half_a_record"],
 )
-def test_one_warning_where_there_is_nothing_to_load(record, words, tmp_path, monkeypatch):
+def test_one_warning_where_there_is_nothing_to_load(place, record, words, tmp_path, monkeypatch):
     monkeypatch.setattr(_library, "NATIVE_DIR", tmp_path)
     monkeypatch.setattr(_library, "_loaded", None)
     if record is not None:
-        (tmp_path / "_build_info.json").write_text(record)
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "_build_info.json").write_text(record)
     with pytest.warns(RuntimeWarning, match=".*".join(words)) as caught:
         assert not ops.load_ops()
         assert ops.jacobian_row_norms([tf.ones([1, 1, 1, 1])], [tf.ones([1, 1, 1, 1, 1])]) == 1
@@ -104,9 +107,10 @@ def test_a_library_cut_off_is_not_opened(size, tmp_path, monkeypatch):
     """It could kill the process, by reading past the end of the file."""
     monkeypatch.setattr(_library, "NATIVE_DIR", tmp_path)
     monkeypatch.setattr(_library, "_loaded", None)
-    (tmp_path / "libtfjac.so").write_bytes(bytes(size))
+    (tmp_path / MINOR).mkdir()
+    (tmp_path / MINOR / "libtfjac.so").write_bytes(bytes(size))
     record = {"reason": "", "tensorflow": tf.__version__, "bytes": {"libtfjac.so": 5001}}
-    (tmp_path / "_build_info.json").write_text(json.dumps(record))
+    (tmp_path / MINOR / "_build_info.json").write_text(json.dumps(record))
     with pytest.warns(RuntimeWarning, match=f"libtfjac.so has {size} bytes, and 5001 were built"):
         assert not ops.load_ops()
 

@@ -44,6 +44,11 @@ def hook(layer: keras.Layer, backward: Handler | None = None, forward: Callable[
     Cost: that of the handler. Putting on and removing traces the functions of the models around again.
     """
     if not isinstance(layer, keras.Layer):
+        if any(kind.__module__.startswith("tf_keras.") for kind in type(layer).__mro__):
+            raise TypeError(
+                "A hook is put on a layer of Keras 3, and this one is of tf_keras, which is Keras 2: edit what it "
+                f"returns by tfjac.intercept(model, edits={{layer.name: …}}). Received: {layer!r}"
+            )
         raise TypeError(f"A hook is put on a Keras layer. Received: {layer!r} of type {type(layer).__name__}")
     if not layer.built:
         raise ValueError(

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfjac.ops import _environment, _gpu
 
-NATIVE_DIR = pathlib.Path(__file__).parent / "_native"
-CUDA_LIBRARY = NATIVE_DIR / "libtfjac_cuda.so"
+NATIVE_DIR = pathlib.Path(__file__).parent / "_native"  # a folder for each minor version of TensorFlow
+INFO = "_build_info.json"
 OP_NAMES = (
     "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
     "schur_complement",
@@ -164,7 +164,8 @@ def _gpu_reason(library: _Library) -> str:
     """Say why the native ops do not run on the GPUs that TensorFlow sees; found out once."""
     if library.gpu_reason is None:
         architectures = tuple(library.built.get("cuda_architectures", ()))
-        why = "" if library.reason else _gpu.why_not(CUDA_LIBRARY, architectures, library.built.get("cuda_reason", ""))
+        cuda, none = native_folder() / "libtfjac_cuda.so", library.built.get("cuda_reason", "")
+        why = "" if library.reason else _gpu.why_not(cuda, architectures, none)
         library.gpu_reason = why
     return library.gpu_reason
 
@@ -201,23 +202,40 @@ def _check_environment() -> None:
         warnings.warn(misspelt, RuntimeWarning, stacklevel=4)
 
 
+def native_folder() -> pathlib.Path:
+    """Give the folder of the libraries for this TensorFlow, be they there or not: "2.21" for 2.21.0.
+
+    TensorFlow keeps to its binary interface within a minor version.
+    """
+    return NATIVE_DIR / _minor(tf.__version__)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
 def _load() -> _Library:
     built = _build_info()
     reason = _why_not(built)
     module = None
     if not reason:
         try:
-            module = tf.load_op_library(str(NATIVE_DIR / "libtfjac.so"))
-            tf.load_library(str(NATIVE_DIR / "libtfjac_xla.so"))
+            module = tf.load_op_library(str(native_folder() / "libtfjac.so"))
+            tf.load_library(str(native_folder() / "libtfjac_xla.so"))
             if built.get("cuda_architectures"):
-                _gpu.tell_folders(CUDA_LIBRARY)
+                _gpu.tell_folders(native_folder() / "libtfjac_cuda.so")
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
     return _Library(module, built, reason)
 
 
 def _build_info() -> dict:
-    path = NATIVE_DIR / "_build_info.json"
+    others = sorted(path.parent.name for path in NATIVE_DIR.glob(f"*/{INFO}"))
+    path = native_folder() / INFO
+    if not path.is_file():
+        if others:
+            return {"reason": f"they were compiled for TensorFlow {', '.join(others)}, and this is {tf.__version__}"}
+        path = NATIVE_DIR / INFO  # of a build that led to none
     try:
         record = json.loads(path.read_text())
         return record if record["reason"] else {**record, "tensorflow": record["tensorflow"]}
@@ -230,7 +248,7 @@ def _build_info() -> dict:
 def _why_not(built: dict) -> str:
     if built["reason"]:
         return built["reason"]
-    if built["tensorflow"] != tf.__version__:
+    if _minor(built["tensorflow"]) != _minor(tf.__version__):
         return f"they were compiled for TensorFlow {built['tensorflow']}, and this is TensorFlow {tf.__version__}"
     return _cut_off(built.get("bytes", {})) or _another_copy()
 
@@ -238,7 +256,7 @@ def _why_not(built: dict) -> str:
 def _cut_off(sizes: dict) -> str:
     """Say which library is not as long as when it was built: to open such a one can kill the process."""
     for name, expected in sizes.items():
-        path = NATIVE_DIR / name
+        path = native_folder() / name
         size = path.stat().st_size if path.is_file() else 0
         if size != expected:
             return f"{path} has {size} bytes, and {expected} were built"
@@ -249,11 +267,11 @@ def _another_copy() -> str:
     """Say where a library of another copy of this package is loaded: TensorFlow takes every op and kernel once."""
     maps = pathlib.Path("/proc/self/maps")
     paths = re.findall(r"/\S.*/libtfjac\.so$", maps.read_text(), re.MULTILINE) if maps.is_file() else ()
-    others = [path for path in paths if path != str((NATIVE_DIR / "libtfjac.so").resolve())]
+    others = [path for path in paths if path != str((native_folder() / "libtfjac.so").resolve())]
     return f"this process has those of another copy of tfjac, {others[0]}" if others else ""
 
 
 def _instruction_set() -> str:
-    function = ctypes.CDLL(str(NATIVE_DIR / "libtfjac.so")).tfjac_instruction_set
+    function = ctypes.CDLL(str(native_folder() / "libtfjac.so")).tfjac_instruction_set
     function.restype = ctypes.c_char_p
     return function().decode()

@@ -11,6 +11,16 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::thread::ThreadPool;
 
+// One worker after the other. TensorFlow 2.20 has a function for it, and deprecates the constructor.
+template <typename Params>
+auto OneByOne(int) -> decltype(Params::Fixed(1)) {
+  return Params::Fixed(1);
+}
+template <typename Params>
+Params OneByOne(long) {
+  return Params(ThreadPool::SchedulingStrategy::kFixedBlockSize, /*cost_per_unit=*/std::nullopt, /*block_size=*/1);
+}
+
 }  // namespace
 
 template <typename T>
@@ -55,7 +65,7 @@ OpRuntime::OpRuntime(OpKernelContext* context) : context_(context) {
 
 void OpRuntime::Run(void* self, int64_t workers, void (*body)(void*, int64_t), void* state) {
   ThreadPool* const pool = static_cast<OpRuntime*>(self)->context_->device()->tensorflow_cpu_worker_threads()->workers;
-  pool->ParallelFor(workers, ThreadPool::SchedulingParams::Fixed(1), [body, state](int64_t begin, int64_t end) {
+  pool->ParallelFor(workers, OneByOne<ThreadPool::SchedulingParams>(0), [body, state](int64_t begin, int64_t end) {
     for (int64_t worker = begin; worker < end; ++worker) body(state, worker);
   });
 }

@@ -1,10 +1,10 @@
 #include "custom_ops/common/xla/call.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 #include <string>
+
+#include "absl/synchronization/blocking_counter.h"
 
 namespace tfjac {
 namespace {
@@ -13,27 +13,26 @@ constexpr std::align_val_t kAlignment{64};
 
 // The workers of one CallRuntime::Run. Threads of the pool take workers from it, and so does the caller, until none is left;
 // so it is done even where the pool never gets to its tasks, as when the caller occupies its only thread.
-struct Team {
-  const int64_t workers;
-  void (*const body)(void*, int64_t);
-  void* const state;
-  std::atomic<int64_t> next{0};
-  std::mutex mutex;
-  std::condition_variable all_done;
-  int64_t done = 0;
+class Team {
+ public:
+  Team(int64_t workers, void (*body)(void*, int64_t), void* state)
+      : workers_(workers), body_(body), state_(state), undone_(static_cast<int>(workers)) {}
 
   void Work() {
     int64_t worker;
-    while ((worker = next.fetch_add(1)) < workers) {
-      body(state, worker);
-      std::lock_guard<std::mutex> lock(mutex);
-      if (++done == workers) all_done.notify_one();
+    while ((worker = next_.fetch_add(1)) < workers_) {
+      body_(state_, worker);
+      undone_.DecrementCount();
     }
   }
-  void Wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    all_done.wait(lock, [this] { return done == workers; });
-  }
+  void Wait() { undone_.Wait(); }
+
+ private:
+  const int64_t workers_;
+  void (*const body_)(void*, int64_t);
+  void* const state_;
+  std::atomic<int64_t> next_{0};
+  absl::BlockingCounter undone_;
 };
 
 }  // namespace
@@ -45,7 +44,7 @@ CallRuntime::CallRuntime(xla::ffi::ThreadPool pool) : pool_(pool) {
 
 void CallRuntime::Run(void* self, int64_t workers, void (*body)(void*, int64_t), void* state) {
   // Shared with tasks that may run after this function has returned, and find nothing left to do.
-  const std::shared_ptr<Team> team(new Team{workers, body, state});
+  const std::shared_ptr<Team> team(new Team(workers, body, state));
   for (int64_t helper = 1; helper < workers; ++helper) {
     static_cast<CallRuntime*>(self)->pool_.Schedule([team] { team->Work(); });
   }

@@ -9,14 +9,17 @@
 
 #include "absl/strings/string_view.h"
 #include "custom_ops/common/op/checks.h"
+#include "custom_ops/common/xla/builder.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+
+#if TFJAC_HAS_XLA_CALLS
 #include "xla/ffi/api/ffi.h"
-#include "xla/hlo/builder/xla_builder.h"
 
 namespace xla::ffi {
 const XLA_FFI_Api* GetXlaFfiApi();  // of libtensorflow_framework; the header that declares it is not in the wheel
 }
+#endif
 
 namespace tfjac {
 
@@ -72,11 +75,13 @@ absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::Xl
 // The a of all factors, then the d of all.
 std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors);
 
+#if TFJAC_HAS_XLA_CALLS
 // Registers the handlers tfjac_<name>_f32 and tfjac_<name>_f64 for a platform of XLA; none where they are null.
 class XlaCallRegistrar {
  public:
   XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single, XLA_FFI_Handler* twice);
 };
+#endif
 
 // Registers an XLA kernel in a process that has compiled with XLA before this library was loaded: TensorFlow copies the
 // kernels that REGISTER_XLA_OP names to the devices of the compiler once, at the first compilation.
@@ -93,10 +98,14 @@ class LateXlaRegistrar {
       op, [](tensorflow::OpKernelConstruction* context) -> tensorflow::OpKernel* { return new Kernel(context); })
 
 // Register the handlers of one op's kernels, which libtfjac.so defines: for the CPU, and for CUDA if it was built with that.
+#if TFJAC_HAS_XLA_CALLS
 #define TFJAC_REGISTER_XLA_CALL(name)                                                                       \
   extern "C" XLA_FFI_Handler tfjac_##name##_f32, tfjac_##name##_f64;                                         \
   extern "C" __attribute__((weak)) XLA_FFI_Handler tfjac_##name##_cuda_f32, tfjac_##name##_cuda_f64;         \
   static const ::tfjac::XlaCallRegistrar host_##name("Host", #name, tfjac_##name##_f32, tfjac_##name##_f64); \
   static const ::tfjac::XlaCallRegistrar cuda_##name("CUDA", #name, tfjac_##name##_cuda_f32, tfjac_##name##_cuda_f64)
+#else
+#define TFJAC_REGISTER_XLA_CALL(name) static_assert(true)
+#endif
 
 #endif  // TFJAC_CUSTOM_OPS_COMMON_XLA_SUPPORT_H_

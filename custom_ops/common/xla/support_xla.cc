@@ -8,9 +8,6 @@
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
-#include "xla/hlo/builder/lib/arithmetic.h"
-#include "xla/hlo/builder/lib/constants.h"
-#include "xla/hlo/builder/lib/matrix.h"
 
 namespace tfjac {
 namespace {
@@ -144,6 +141,7 @@ std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors) {
   return operands;
 }
 
+#if TFJAC_HAS_XLA_CALLS
 XlaCallRegistrar::XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single,
                                    XLA_FFI_Handler* twice) {
   if (single == nullptr || twice == nullptr) return;
@@ -153,6 +151,7 @@ XlaCallRegistrar::XlaCallRegistrar(const char* platform, const char* name, XLA_F
   xla::ffi::Ffi::RegisterStaticHandler(api, target + "_f64", platform, twice);
   Callable().emplace(platform, name);
 }
+#endif
 
 LateXlaRegistrar::LateXlaRegistrar(const char* op,
                                    tensorflow::OpKernel* (*create)(tensorflow::OpKernelConstruction*)) {

@@ -1,0 +1,74 @@
+"""Install what is in dist/ beside a TensorFlow that is there already, and try its features: `python -m
+build_tools.try_wheels`.
+
+For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
+leave every package as it is. `smoke.py` runs there, outside of the checkout. Its words are written to
+benchmarks/results/wheels.log, too. Each environment is removed before the next one is made.
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from build_tools.settings import ROOT
+from build_tools.wheels import DIST, MINORS
+
+LOG = ROOT / "benchmarks" / "results" / "wheels.log"
+SMOKE = ROOT / "build_tools" / "smoke.py"
+KINDS = {  # of what is installed: its file, and what the ops then run on
+    "wheel": ("tfjac-*manylinux*.whl", "native"),
+    "pure": ("tfjac-*-none-any.whl", "twin"),
+    "sdist": ("tfjac-*.tar.gz", "native"),
+}
+
+
+def main() -> int:
+    """Try each TensorFlow; give how many did not pass."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minors", nargs="+", default=MINORS, help="minor versions of TensorFlow, as in 2.18 2.20")
+    parser.add_argument("--kind", choices=KINDS, default="wheel", help="what to install")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the environments")
+    parser.add_argument("--with", dest="others", nargs="*", default=[], help="more requirements, as in numpy==1.26.*")
+    parser.add_argument("--append", action="store_true", help="to the log, rather than beginning a new one")
+    options = parser.parse_args()
+    pattern, wanted = KINDS[options.kind]
+    (package,) = DIST.glob(pattern)
+    failures = 0
+    with open(LOG, "a" if options.append else "w") as log:
+        for minor in options.minors:
+            said, passed = _try(package, wanted, minor, options)
+            for stream in (log, sys.stdout):
+                stream.write(f"== TensorFlow {minor}, {package.name}\n{said}\n")
+                stream.flush()
+            failures += not passed
+    return failures
+
+
+def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Namespace) -> tuple:
+    """Give what was said, and whether all passed."""
+    with tempfile.TemporaryDirectory(prefix="tfjac-wheel-") as place:
+        folder = pathlib.Path(place)
+        subprocess.run([options.python, "-m", "venv", folder / "env"], check=True)
+        python = folder / "env" / "bin" / "python"
+        _pip(python, "install", f"tensorflow=={minor}.*", *options.others)
+        before = _pip(python, "freeze", "--exclude", "keras")
+        _pip(python, "install", str(package))
+        after = _pip(python, "freeze", "--exclude", "keras")
+        exchanged = sorted(set(before.splitlines()) - set(after.splitlines()))
+        shutil.copy2(SMOKE, folder)
+        ran = subprocess.run([python, "-W", "ignore", "smoke.py", wanted], cwd=folder, capture_output=True, text=True)
+        said = ran.stdout if ran.stdout.rstrip().endswith("failures") else ran.stdout + ran.stderr[-3000:]
+        kept = "pip left every package as it was" if not exchanged else f"FAILED: pip exchanged {', '.join(exchanged)}"
+        return f"{kept}\n{said}", not (ran.returncode or exchanged)
+
+
+def _pip(python, *arguments) -> str:
+    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
