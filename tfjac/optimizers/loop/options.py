@@ -50,7 +50,7 @@ class Options:
     loss: LossLike | Sequence[LossLike] = None
     loss_scale: float | Sequence[float | None] | None = None
     damping: DampingLike | None = None
-    scaling: ScalingLike = "more"
+    scaling: ScalingLike | None = None
     solver: SolverLike = "auto"
     max_attempts: int = 30
     min_gain: float = 1e-3
@@ -94,10 +94,10 @@ class Options:
 
     def method(self, num_parameters):
         """Return the `Method` for so many parameters."""
-        damping = self.damping  # by default the sturdiest where solves cost nothing, else one solve per attempt
-        if damping is None:
-            damping = "trust_region" if num_parameters <= SMALL else "nielsen"
-        parts = (damping, self.scaling, self.solver)
+        few = num_parameters <= SMALL  # where solves cost nothing, the sturdiest, else one solve per attempt
+        damping = ("trust_region" if few else "radius") if self.damping is None else self.damping
+        scaling = ("more" if few else "auto") if self.scaling is None else self.scaling
+        parts = (damping, scaling, self.solver)
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
 
 
