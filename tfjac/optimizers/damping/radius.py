@@ -82,7 +82,8 @@ class RadiusDamping(Damping):
         poor, good = verdict.ratio <= 0.25, verdict.ratio >= 0.75
         whole = tf.maximum(radius, tf.where(good, 2 * length, length))
         factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
-        radius = tf.minimum(tf.where(poor, shrink * length, whole), np.finfo(radius.dtype.as_numpy_dtype).max)
+        limits = np.finfo(radius.dtype.as_numpy_dtype)
+        radius = tf.clip_by_value(tf.where(poor, shrink * length, whole), limits.tiny, limits.max)
         return radius, self.clip(proposal.damping * factor, curvature)
 
     def get_config(self) -> Config:

@@ -47,8 +47,8 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike | None = None,
-    scaling: ScalingLike | None = None,
+    damping: DampingLike = "radius",
+    scaling: ScalingLike = "auto",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -92,8 +92,8 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike | None = None,
-    scaling: ScalingLike | None = None,
+    damping: DampingLike = "radius",
+    scaling: ScalingLike = "auto",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -155,9 +155,9 @@ def least_squares(
             squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
-        damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
-            parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
-        scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
+        damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.
+        scaling: `"auto"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D. `"auto"` tries D = I and
+            D of Moré's kind, and goes on with the one that lowers the cost by more; see `docs/damping.md`.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, `"sparse"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.

@@ -12,7 +12,6 @@ from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
-from tfjac.optimizers.solvers.auto import SMALL
 from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike
 
 _ELSEWHERE = {
@@ -49,8 +48,8 @@ class Options:
     devices: Sequence[str] | None = None
     loss: LossLike | Sequence[LossLike] = None
     loss_scale: float | Sequence[float | None] | None = None
-    damping: DampingLike | None = None
-    scaling: ScalingLike | None = None
+    damping: DampingLike = "radius"
+    scaling: ScalingLike = "auto"
     solver: SolverLike = "auto"
     max_attempts: int = 30
     min_gain: float = 1e-3
@@ -92,12 +91,9 @@ class Options:
         """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
-    def method(self, num_parameters):
-        """Return the `Method` for so many parameters."""
-        few = num_parameters <= SMALL  # where solves cost nothing, the sturdiest, else one solve per attempt
-        damping = ("trust_region" if few else "radius") if self.damping is None else self.damping
-        scaling = ("more" if few else "auto") if self.scaling is None else self.scaling
-        parts = (damping, scaling, self.solver)
+    def method(self):
+        """Return the `Method`."""
+        parts = (self.damping, self.scaling, self.solver)
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
 
 
@@ -127,21 +123,20 @@ class Settings(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, options, variables, conditions=None, num_parameters=None):
+    def of(cls, options, variables, conditions=None):
         """Check `Options`, and return what they amount to.
 
         Args:
             options: `Options`.
             variables: list of the variables.
             conditions: `GivenConditions`, or None for none.
-            num_parameters: how many parameters are solved for at once; all elements of the variables where left out.
 
         Raises:
             ValueError, TypeError: for bad ones.
         """
         dtype = as_tf_variable(variables[0]).dtype
         limits = tolerances(options.ftol, options.xtol, options.gtol, dtype)
-        method = options.method(num_parameters or Columns(variables).total)
+        method = options.method()
         losses = get_losses(options.loss, options.loss_scale)
         manifolds = [None] * len(variables) if conditions is None else conditions.manifolds
         rest = (
