@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple
 
 from tfjac.arguments import positive_integer, suggestion
 from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
