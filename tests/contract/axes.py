@@ -5,8 +5,8 @@ from typing import NamedTuple
 AXES = {
     "problem": ("wide", "tall", "tables", "rotations", "many"),
     "solver": ("auto", "cholesky", "kernel", "qr", "svd", "cg", "lsmr", "schur", "schur_cg", "sparse"),
-    "damping": ("nielsen", "multiplicative", "trust_region"),
-    "scaling": ("identity", "marquardt", "more"),
+    "damping": ("nielsen", "multiplicative", "trust_region", "radius"),
+    "scaling": ("identity", "marquardt", "more", "auto"),
     "acceleration": ("none", "geodesic"),
     "loss": ("squares", "convex", "robust"),
     "condition": ("none", "bounds", "fixed", "prior", "equality", "manifold"),

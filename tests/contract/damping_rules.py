@@ -12,6 +12,7 @@ class Verdict(NamedTuple):
     ratio: float
     slope: float
     reduction: float
+    cost: float
 
 
 def limits(curvature):
@@ -88,12 +89,95 @@ class TrustRegion:
         self.value = float(np.clip(damping * factor, *limits(curvature)))
 
 
-DAMPINGS = {"nielsen": Nielsen, "multiplicative": Multiplicative, "trust_region": TrustRegion}
+class Radius(Multiplicative):
+    """‖D^½ p‖ within a factor of 1.5 of Δ, by λ times (‖D^½ p‖/Δ)^1.5 in a bracket."""
+
+    def start(self, curvature, length):
+        super().start(curvature, length)
+        self.radius = 0.0
+
+    def propose(self, solve, curvature):
+        lower, upper = low, high = limits(curvature)
+        trial, count = solve(float(np.clip(self.value, low, high))), 1
+        while count < 6 and self.radius > 0:
+            if trial[2] > 1.5 * self.radius and trial[1] < high:
+                lower = trial[1]
+            elif trial[2] * 1.5 < self.radius and trial[1] > low:
+                upper = trial[1]
+            else:
+                break
+            guess = trial[1] * np.clip(trial[2] / self.radius, 0.01, 100) ** 1.5
+            trial, count = solve(guess if lower < guess < upper else np.sqrt(lower) * np.sqrt(upper)), count + 1
+        return trial
+
+    def update(self, proposal, verdict, curvature):
+        _, damping, length = proposal
+        shrink = 0.5
+        if verdict.reduction < 0:
+            shrink = max(0.5 * verdict.slope / (verdict.slope + verdict.reduction), 0.1)
+        if verdict.ratio <= 0.25:
+            self.radius, factor = shrink * length, 1 / shrink
+        elif verdict.ratio >= 0.75:
+            self.radius, factor = max(self.radius, 2 * length), 0.5
+        else:
+            self.radius, factor = max(self.radius, length), 1.0
+        self.value = float(np.clip(damping * factor, *limits(curvature)))
+
+
+DAMPINGS = {"nielsen": Nielsen, "multiplicative": Multiplicative, "trust_region": TrustRegion, "radius": Radius}
+
+
+class Alone:
+    """A damping, for steps that the D of the scaling measures."""
+
+    def __init__(self, kind):
+        self.kinds, self.rules, self.used = kind, {}, "scaling"
+
+    def metric(self, scaling):
+        return scaling
+
+    def resume(self, curvature, length):
+        if self.used not in self.rules:
+            self.rules[self.used] = self.kinds()
+            self.rules[self.used].start(curvature, length)
+
+    def propose(self, solve, curvature):
+        return self.rules[self.used].propose(solve, curvature)
+
+    def update(self, proposal, verdict, curvature):
+        self.rules[self.used].update(proposal, verdict, curvature)
+
+
+class Competition(Alone):
+    """D = I, until a step with the other D, on trial after 1, 1, 2, 4, … steps, has divided the cost by much more."""
+
+    def __init__(self, kind):
+        super().__init__(kind)
+        self.used = self.favourite = "identity"
+        self.gain = self.steps = self.lost = 0
+
+    def metric(self, scaling):
+        return scaling if self.used == "scaling" else np.ones_like(scaling)
+
+    def update(self, proposal, verdict, curvature):
+        super().update(proposal, verdict, curvature)
+        if not verdict.accepted:
+            return
+        gained = -np.log(1 - np.clip(verdict.reduction / abs(verdict.cost), 0, 1 - 1e-7))
+        if self.used == self.favourite:
+            self.gain, self.steps = gained, self.steps + 1
+        elif gained > self.gain * (2 if self.used == "scaling" else 0.5):
+            self.favourite, self.gain, self.lost, self.steps = self.used, gained, 0, 0
+        else:
+            self.lost, self.steps = self.lost + 1, 0
+        other = "identity" if self.favourite == "scaling" else "scaling"
+        self.used = other if self.steps >= min(2**self.lost, 32) else self.favourite
 
 
 def scaled(kind, previous, diagonal):
     """Return D from the last one and diag J̃ᵀJ̃."""
     if kind == "identity":
         return np.ones_like(diagonal)
-    found = np.maximum(previous, diagonal) if kind == "more" else diagonal
+    remembered = {"marquardt": 0.0, "more": 1.0, "auto": 0.25}[kind]
+    found = np.maximum(remembered * previous, diagonal)
     return np.where(found > 0, found, 1.0)

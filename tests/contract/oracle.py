@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.contract.damping_rules import DAMPINGS, EPS, Verdict, scaled
+from tests.contract.damping_rules import DAMPINGS, EPS, Alone, Competition, Verdict, scaled
 
 
 class Run(NamedTuple):
@@ -205,7 +205,8 @@ class Options(NamedTuple):
 
 def minimise(terms, where, position, options):
     """Take so many steps, and return a `Run`."""
-    damping = DAMPINGS[options.damping]()
+    rule = Competition if options.scaling == "auto" else Alone
+    damping = rule(DAMPINGS[options.damping])
     if where.normals is not None:
         position = where.project(position)
     first_cost = cost = terms.cost(position)
@@ -217,11 +218,11 @@ def minimise(terms, where, position, options):
             break
         data = model.diagonal + (model.precision * model.free if terms.prior_is_data else 0)
         before = np.zeros_like(data) if previous is None else previous
-        scaling = scaled(options.scaling, before, data)
+        of_scaling = scaled(options.scaling, before, data)
+        scaling = damping.metric(of_scaling)
         curvature = (data / scaling).max()
-        if previous is None:
-            damping.start(curvature, _length(terms.problem.coordinates(position), scaling, where))
-        previous = np.where(model.free, scaling, before)
+        damping.resume(curvature, _length(terms.problem.coordinates(position), scaling, where))
+        previous = np.where(model.free, of_scaling, before)
         for _ in range(options.max_attempts):
             taken = _attempt(terms, where, position, cost, model, scaling, curvature, damping, options)
             attempts += 1
@@ -263,6 +264,6 @@ def _attempt(terms, where, position, cost, model, scaling, curvature, damping, o
         end = where.project(end)
     after = terms.cost(end)
     ratio = (cost - after) / predicted if predicted > 0 and np.isfinite(after) else -np.inf
-    verdict = Verdict(ratio > 1e-3, ratio, model.gradient @ step, cost - after)
+    verdict = Verdict(ratio > 1e-3, ratio, model.gradient @ step, cost - after, cost)
     damping.update(proposal, verdict, curvature)
     return (end, after) if verdict.accepted else None

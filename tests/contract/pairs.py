@@ -41,7 +41,7 @@ def by_day():
 
 def is_long(case):
     """Return whether a case takes seconds: XLA compiles for as long, and `wide` is factored for as long."""
-    searching = case.has(damping="trust_region") and not case.has(solver=("auto", "kernel", "svd"))
+    searching = case.has(damping=("trust_region", "radius")) and not case.has(solver=("auto", "kernel", "svd"))
     return case.execution == "xla" or (case.has(problem="wide") and (searching or case.solver == "qr"))
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies
 from tests.optimizers import more_garbow_hillstrom as mgh
 from tests.optimizers import nist
 from tfjac.optimizers import (
+    AutoScaling,
     IdentityScaling,
     LeastSquaresProblem,
     LevenbergMarquardt,
@@ -16,10 +17,11 @@ from tfjac.optimizers import (
     MoreScaling,
     MultiplicativeDamping,
     NielsenDamping,
+    RadiusDamping,
     TrustRegionDamping,
     least_squares,
 )
-from tfjac.optimizers.damping import Proposal, Verdict, get_damping
+from tfjac.optimizers.damping import Competition, Proposal, Verdict, get_damping
 from tfjac.optimizers.damping.scaling import get_scaling
 
 EPS = np.finfo(np.float64).eps
@@ -32,9 +34,9 @@ def proposal(damping, length=1.0):
     )
 
 
-def verdict(ratio, slope=-1.0, reduction=None):
+def verdict(ratio, slope=-1.0, reduction=None, cost=4.0):
     reduction = ratio if reduction is None else reduction
-    numbers = (tf.constant(value, tf.float64) for value in (ratio, slope, reduction))
+    numbers = (tf.constant(value, tf.float64) for value in (ratio, slope, reduction, cost))
     return Verdict(tf.constant(ratio > 1e-3), *numbers)
 
 
@@ -66,7 +68,7 @@ def test_multiplicative_by_the_formula():
 
 @hypothesis.given(
     ratios=strategies.lists(strategies.sampled_from([-np.inf, -1.0, 0.0, 0.3, 1.0, 100.0]), min_size=80, max_size=80),
-    damping=strategies.sampled_from([NielsenDamping(), MultiplicativeDamping(), TrustRegionDamping()]),
+    damping=strategies.sampled_from([NielsenDamping(), MultiplicativeDamping(), TrustRegionDamping(), RadiusDamping()]),
     curvature=strategies.sampled_from([1e-20, 1.0, 1e20]),
 )
 @hypothesis.settings(max_examples=10)
@@ -115,7 +117,62 @@ def test_trust_region_radius_by_the_formula():
     np.testing.assert_allclose(after(-np.inf, -1.0, -np.inf), [0.2, 10.0])
 
 
-@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region"])
+@pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("guess", [1e-3, 1e3])
+def test_a_radius_is_met_within_its_slack(radius, guess):
+    state = (tf.constant(radius, tf.float64), tf.constant(guess, tf.float64))
+    found = RadiusDamping().propose(state, solve, tf.constant(20.0, tf.float64))
+    assert radius / 1.5 <= float(found.length) <= 1.5 * radius
+    np.testing.assert_allclose(found.step, solve(found.damping).step)
+
+
+def test_a_step_that_fits_is_solved_for_once():
+    solved = []
+
+    def counted(damping):
+        solved.append(float(damping))
+        return solve(damping)
+
+    length = float(solve(ONE).length)
+    curvature = tf.constant(20.0, tf.float64)
+    RadiusDamping().propose((tf.constant(1.2 * length, tf.float64), ONE), counted, curvature)
+    RadiusDamping().propose((0 * ONE, ONE), counted, curvature)  # there is no radius at first
+    assert solved == [1.0, 1.0]
+
+
+def test_radius_by_the_formula():
+    damping, state = RadiusDamping(), (ONE * 2, ONE)
+    after = lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))  # noqa: E731
+    np.testing.assert_allclose(after(0.9), [3.8, 0.5])
+    np.testing.assert_allclose(after(0.5), [2.0, 1.0])
+    np.testing.assert_allclose(after(0.1), [0.95, 2.0])
+    shrink = 0.5 * -1.0 / (-1.0 - 3.0)
+    np.testing.assert_allclose(after(-2.0, -1.0, -3.0), [1.9 * shrink, 1 / shrink])
+
+
+def test_a_competition_is_won_by_what_lowers_the_cost_more():
+    """F is divided by 2 with D = I and by 8 with the other D; then, as that is in use, by 1.01."""
+    rule, curvature, scaling = Competition(NielsenDamping()), ONE, tf.constant([3.0])
+    state, used = (tf.zeros([], tf.float64),) * len(rule.state_names), []
+    for _ in range(14):
+        metric = float(rule.metric(state, scaling)[0])
+        used.append(metric)
+        part = 0.5 if metric == 1 else 7 / 8 if len(used) < 6 else 0.01
+        state = rule.resume(state, curvature, ONE)
+        state = rule.update(state, proposal(float(state[0])), verdict(0.5, -1.0, 4 * part), curvature)
+    assert used == [1, 3, 3, 1, 3, 3, 3, 1, 1, 3, 1, 1, 3, 1]
+
+
+def test_rejected_steps_change_no_metric():
+    rule, curvature = Competition(NielsenDamping()), ONE
+    state = rule.resume((tf.zeros([], tf.float64),) * len(rule.state_names), curvature, ONE)
+    for attempt in range(3):
+        state = rule.update(state, proposal(float(state[0])), verdict(-1.0), curvature)
+        assert numbers(state)[2:4] == [0, 0] and numbers(state)[4:] == [0] * 5
+        np.testing.assert_allclose(float(state[0]), 1e-3 * 2 ** ((attempt + 1) * (attempt + 2) / 2))
+
+
+@pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region", "radius"])
 def test_the_units_of_the_residuals_do_not_matter(damping):
     rate, x = tf.Variable(0.5, dtype=tf.float64), np.linspace(0, 3, 20)
     residuals = lambda scale: scale * (tf.exp(-x / rate) - np.exp(-x / 1.3))  # noqa: E731
@@ -132,6 +189,7 @@ def test_scalings():
     np.testing.assert_array_equal(IdentityScaling().update(earlier, tf.constant(diagonal)), [1, 1, 1])
     np.testing.assert_array_equal(MarquardtScaling().update(earlier, tf.constant(diagonal)), [4, 1, 1])
     np.testing.assert_array_equal(MoreScaling().update(earlier, tf.constant(diagonal)), [4, 1, 9])
+    np.testing.assert_array_equal(AutoScaling().update(earlier, tf.constant(diagonal)), [4, 1, 9 / 4])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +199,10 @@ def test_scalings():
         (lambda: NielsenDamping(minimum=2, maximum=1), "minimum must be below maximum"),
         (lambda: MultiplicativeDamping(decrease=2), "decrease must be a number between 0 and 1. Received: decrease=2"),
         (lambda: MultiplicativeDamping(increase=0.5), "increase must be larger than 1"),
-        (lambda: get_damping("newton"), "Unknown damping; choose one of 'nielsen', 'multiplicative', 'trust_region'"),
+        (
+            lambda: get_damping("newton"),
+            "Unknown damping; choose one of 'radius', 'trust_region', 'nielsen', 'mult",
+        ),
         (lambda: get_scaling("unit"), "Unknown scaling; .*Received: scaling='unit'"),
     ],
 )
@@ -171,20 +232,19 @@ def test_the_default_finds_certified_parameters_from_far(name):
     np.testing.assert_allclose(result.x, certified, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("size", "rule"), [(256, "trust_region"), (257, "nielsen")])
-def test_the_default_rule_goes_by_the_number_of_parameters(size, rule):
+@pytest.mark.parametrize("size", [10, 300])
+def test_the_default_is_one_rule_for_all_sizes(size):
     x, scale = tf.Variable(np.zeros(size)), np.linspace(1, 2, size)
 
     def history(**options):
         x.assign(np.zeros(size))
         return least_squares(lambda: tf.exp(scale * x) - 3.0, x, max_steps=4, **options).history
 
-    np.testing.assert_array_equal(history().damping, history(damping=rule).damping)
-    other = {"nielsen": "trust_region", "trust_region": "nielsen"}[rule]
-    assert not np.array_equal(history().damping, history(damping=other).damping)
+    np.testing.assert_array_equal(history().damping, history(damping="radius", scaling="auto").damping)
+    assert not np.array_equal(history().damping, history(damping="nielsen").damping)
 
 
-@pytest.mark.parametrize("rule", ["nielsen", "multiplicative"])
+@pytest.mark.parametrize("rule", ["radius", "nielsen", "multiplicative"])
 def test_the_first_damping_is_an_argument(rule):
     """One step of λ₀ = τ·max diag JᵀJ from the normal equations, in NumPy, and none of its successors."""
     design, target = np.vander(np.linspace(0, 1, 9), 3), np.linspace(2, 3, 9) ** 2
@@ -208,7 +268,7 @@ def test_what_others_call_the_first_damping_suggests_ours(name, call):
 
 
 def test_the_first_damping_does_not_go_with_everything():
-    with pytest.raises(ValueError, match=r"begins with a radius.*'nielsen'.*Received: initial_damping=0.1"):
+    with pytest.raises(ValueError, match=r"begins with a radius.*'radius'.*Received: initial_damping=0.1"):
         LevenbergMarquardt("trust_region", initial_damping=0.1)
     with pytest.raises(ValueError, match=r"NielsenDamping\(initial=.*Received: initial_damping=0.1"):
         LevenbergMarquardt(NielsenDamping(), initial_damping=0.1)

@@ -1,7 +1,7 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
-from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
-from tfjac.optimizers.damping.scaling import IdentityScaling, MarquardtScaling, MoreScaling, Scaling
+from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, RadiusDamping, TrustRegionDamping
+from tfjac.optimizers.damping.scaling import AutoScaling, IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 from tfjac.optimizers.fitting.by_parts import least_squares_by_parts
 from tfjac.optimizers.fitting.curve_fit import curve_fit
 from tfjac.optimizers.fitting.least_squares import LeastSquaresProblem, least_squares
@@ -38,6 +38,7 @@ from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.statuses import Status
 
 __all__ = [
+    "AutoScaling",
     "AutoSolver",
     "CholeskySolver",
     "ConjugateGradientSolver",
@@ -69,6 +70,7 @@ __all__ = [
     "Report",
     "RobustError",
     "RobustLoss",
+    "RadiusDamping",
     "SVDSolver",
     "Scaling",
     "SeparableTerm",

@@ -2,15 +2,19 @@
 
 from tfjac.arguments import positive, resolve
 from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.optimizers.damping.competition import Competition
 from tfjac.optimizers.damping.multiplicative import MultiplicativeDamping
 from tfjac.optimizers.damping.nielsen import NielsenDamping
+from tfjac.optimizers.damping.radius import RadiusDamping
 from tfjac.optimizers.damping.trust_region import TrustRegionDamping
 
 __all__ = [
+    "Competition",
     "Damping",
     "MultiplicativeDamping",
     "NielsenDamping",
     "Proposal",
+    "RadiusDamping",
     "TrustRegionDamping",
     "Verdict",
     "INITIAL_DAMPING_ELSEWHERE",
@@ -23,11 +27,16 @@ INITIAL_DAMPING_ELSEWHERE = dict.fromkeys(
 )
 """What others call the first damping."""
 
-DAMPINGS = {"nielsen": NielsenDamping, "multiplicative": MultiplicativeDamping, "trust_region": TrustRegionDamping}
+DAMPINGS = {
+    "radius": RadiusDamping,
+    "trust_region": TrustRegionDamping,
+    "nielsen": NielsenDamping,
+    "multiplicative": MultiplicativeDamping,
+}
 
 
 def get_damping(damping, initial=None):
-    """Return the `Damping` named `"nielsen"`, `"multiplicative"` or `"trust_region"`, or the object itself.
+    """Return the `Damping` of that name (`"radius"`, `"nielsen"`, …), or the object itself.
 
     Args:
         damping: a name, or a `Damping`.
@@ -39,8 +48,8 @@ def get_damping(damping, initial=None):
     """
     if isinstance(damping, (bool, int, float)):
         raise TypeError(
-            "damping is the rule by which λ changes: 'nielsen', 'multiplicative', 'trust_region', or an object of that "
-            "kind. A number is the first λ: initial_damping=…; there is no learning rate. "
+            "damping is the rule by which λ changes: 'radius', 'trust_region', 'nielsen', 'multiplicative', or an object "
+            "of that kind. A number is the first λ: initial_damping=…; there is no learning rate. "
             f"Received: damping={damping!r} of type {type(damping).__name__}"
         )
     found = resolve("damping", damping, DAMPINGS)
@@ -53,7 +62,7 @@ def get_damping(damping, initial=None):
         )
     if not hasattr(found, "initial"):
         raise ValueError(
-            f"damping={damping!r} begins with a radius, not with a λ: use damping='nielsen' or 'multiplicative' with "
+            f"damping={damping!r} begins with a radius, not with a λ: use damping='radius' or 'nielsen' with "
             f"initial_damping, or TrustRegionDamping(factor=…). Received: initial_damping={initial!r}"
         )
     return type(found)(initial=positive("initial_damping", initial))

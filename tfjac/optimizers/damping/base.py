@@ -43,12 +43,14 @@ class Verdict(NamedTuple):
         ratio: ρ, actual over predicted reduction; −∞ where anything was not finite.
         slope: gᵀp, the directional derivative of the cost along the step.
         reduction: F − F(w + p); −∞ where not finite.
+        cost: F before.
     """
 
     accepted: tf.Tensor
     ratio: tf.Tensor
     slope: tf.Tensor
     reduction: tf.Tensor
+    cost: tf.Tensor
 
 
 class Damping(abc.ABC):
@@ -81,6 +83,10 @@ class Damping(abc.ABC):
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
     ) -> tuple[Tensor, ...]:
         """Return the state after `verdict` on `proposal`."""
+
+    def metric(self, state: tuple[Tensor, ...], scaling: Tensor) -> Tensor:
+        """Return the D `[p]` that steps are measured with, of the D of the scaling."""
+        return scaling
 
     def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return `state`, or the first one where it is all zeros."""

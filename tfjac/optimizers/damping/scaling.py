@@ -27,6 +27,9 @@ class Scaling(abc.ABC):
     remembers = False
     """Whether D depends on earlier steps, so that it must be kept as state."""
 
+    competes = False
+    """Whether D = I is tried, too."""
+
     @abc.abstractmethod
     def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
         """Return D `[p]`, positive, from the last D `[p]` (zeros at first) and diag(JᵀJ) `[p]`."""
@@ -80,9 +83,25 @@ def _away_from_zero(diagonal):
     return tf.where(diagonal > 0, diagonal, tf.ones_like(diagonal))
 
 
-SCALINGS = {"identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
+@keras.saving.register_keras_serializable("tfjac")
+class AutoScaling(MoreScaling):
+    """D = I or the largest diag(JᵀJ) of late, whichever lowers the cost by more: see `Competition`.
+
+    Of late: each step counts a quarter as much as the next, so that a column that was large once, as that of a camera
+    that a point came close to, does not hold its parameter for good.
+    """
+
+    competes = True
+    memory = 0.25
+
+    def update(self, previous: Tensor, diagonal: Tensor) -> Tensor:
+        """Return the elementwise maximum of a part of D so far and diag(JᵀJ), kept away from zero."""
+        return super().update(self.memory * previous, diagonal)
+
+
+SCALINGS = {"auto": AutoScaling, "identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
 
 
 def get_scaling(scaling):
-    """Return the `Scaling` named `"identity"`, `"marquardt"` or `"more"`, or the object itself."""
+    """Return the `Scaling` of that name (`"auto"`, `"identity"`, …), or the object itself."""
     return resolve("scaling", scaling, SCALINGS)

@@ -46,9 +46,9 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike | None = None,
+    damping: DampingLike = "radius",
     initial_damping: float | None = None,
-    scaling: ScalingLike = "more",
+    scaling: ScalingLike = "auto",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -92,9 +92,9 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike | None = None,
+    damping: DampingLike = "radius",
     initial_damping: float | None = None,
-    scaling: ScalingLike = "more",
+    scaling: ScalingLike = "auto",
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -156,11 +156,10 @@ def least_squares(
             squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
-        damping: `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`. Default: the first for up to 256
-            parameters, where it is the sturdiest, the second for more, as it takes one factorisation per attempt.
-        initial_damping: the first λ of `"nielsen"` or `"multiplicative"`, a multiple of the largest diagonal element of
-            JᵀJ over that of D; default 1e-3. With it, `"nielsen"` is the default.
-        scaling: `"more"`, `"marquardt"`, `"identity"`, or a `Scaling`.
+        damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.
+        initial_damping: the first λ, a multiple of the largest diagonal element of JᵀJ over that of D; default 1e-3.
+        scaling: `"auto"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D. `"auto"` tries D = I and
+            D of Moré's kind, and goes on with the one that lowers the cost by more; see `docs/damping.md`.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, `"sparse"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.

@@ -49,13 +49,15 @@ def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, h
     columns = diagonal if prior is None else diagonal + prior.precision
     data = columns if prior is not None and prior.is_data else diagonal
     scaling = method.scaling.update(state.scaling, data)
-    curvature = tf.reduce_max(data / scaling, axis=-1)
+    metric = method.damping.metric(state.damping, scaling)
+    curvature = tf.reduce_max(data / metric, axis=-1)
     # A regulariser alone, of a batch without weight, would take all weights to its own minimum, in one step.
     counts = has_residuals or (prior is not None and prior.is_data)
     return Point(
         scaling=scaling,
+        metric=metric,
         curvature=curvature,
-        length=scaled_norm(position, scaling),
+        length=scaled_norm(position, metric),
         columns=columns,
         finite=_all_finite(cost, curvature, gradient, position),
         stationary=_all_zero(gradient) | (_all_zero(data) if counts else tf.zeros_like(cost, tf.bool)),
@@ -88,7 +90,7 @@ def propose(solve, reduction, damping_state, point, method):
 
     def proposal(damping):
         step, solved = solve(damping)
-        length = scaled_norm(step, point.scaling)
+        length = scaled_norm(step, point.metric)
         return Proposal(step, solved & tf.math.is_finite(length), damping, length)
 
     chosen = method.damping.propose(damping_state, proposal, point.curvature)
@@ -127,7 +129,7 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
     """
     (before, after, reduction), proposal = costs, candidate.proposal
     slope = tf.reduce_sum(gradient * candidate.step, axis=-1)
-    alone = _verdict(reduction, candidate.predicted, slope, proposal.solved, method.min_gain)
+    alone = _verdict(before, reduction, candidate.predicted, slope, proposal.solved, method.min_gain)
     verdict = alone if leeway is None else _lenient(alone, candidate.predicted, leeway, method.min_gain)
     return Attempt(
         attempts=last.attempts + 1,
@@ -144,13 +146,13 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
     )
 
 
-def _verdict(reduction, predicted, slope, solved, min_gain):
+def _verdict(cost, reduction, predicted, slope, solved, min_gain):
     """Compare the actual with the predicted reduction; anything not finite is as bad as can be."""
     infinity = tf.constant(float("inf"), reduction.dtype)
     reduction = tf.where(tf.math.is_finite(reduction), reduction, -infinity)
     sound = solved & (predicted > 0) & tf.math.is_finite(predicted) & (reduction > -infinity)
     ratio = tf.where(sound, reduction / predicted, -infinity)
-    return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction)
+    return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction, cost=cost)
 
 
 def _lenient(verdict, predicted, leeway, min_gain):

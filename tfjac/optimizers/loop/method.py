@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
-from tfjac.optimizers.damping import Damping, get_damping
+from tfjac.optimizers.damping import Competition, Damping, get_damping
 from tfjac.optimizers.damping.scaling import Scaling, get_scaling
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceleration
 from tfjac.optimizers.solvers import Solver, get_solver
@@ -44,10 +44,10 @@ class Method(NamedTuple):
         Raises:
             ValueError, TypeError: for an unknown name, or a number out of range.
         """
-        solver = get_solver(solver)
+        damping, scaling, solver = get_damping(damping), get_scaling(scaling), get_solver(solver)
         return cls(
-            get_damping(damping),
-            get_scaling(scaling),
+            Competition(damping) if scaling.competes else damping,
+            scaling,
             solver.factoring() if evidence else solver,
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
@@ -59,7 +59,8 @@ class Method(NamedTuple):
     @property
     def parts(self):
         """The objects that it is made of, without those that are None."""
-        return [part for part in (self.damping, self.scaling, self.solver, self.acceleration) if part is not None]
+        damping = self.damping.inner if isinstance(self.damping, Competition) else self.damping
+        return [part for part in (damping, self.scaling, self.solver, self.acceleration) if part is not None]
 
 
 def recipe(parts, *others):

@@ -115,7 +115,8 @@ class Point(NamedTuple):
     """Where a step starts.
 
     Attributes:
-        scaling: `[p]`, D.
+        scaling: `[p]`, D of the scaling.
+        metric: `[p]`, D that steps are measured with: that, or I.
         curvature: scalar, κ = max diag(D⁻¹ JᵀJ).
         length: scalar, ‖D^½ w‖.
         columns: `[p]`, diag(JᵀJ + Λ).
@@ -125,6 +126,7 @@ class Point(NamedTuple):
     """
 
     scaling: tf.Tensor
+    metric: tf.Tensor
     curvature: tf.Tensor
     length: tf.Tensor
     columns: tf.Tensor

@@ -97,8 +97,8 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     position = objective.position(values)
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
-    solve = _in_free(system.solver(point.scaling), model)
-    bend = _bend(method.acceleration, objective, solve, point.scaling)
+    solve = _in_free(system.solver(point.metric), model)
+    bend = _bend(method.acceleration, objective, solve, point.metric)
 
     def attempt(last):
         """Solve, predict, evaluate, judge, keep or restore."""

@@ -51,7 +51,7 @@ class AutoSolver(Solver):
     - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
     - p > 2048, tables alone that are read by index, at most 16 numbers of J for each of their elements and residual of
-      an example, and not under XLA: `"sparse"`;
+      an example, and not under XLA: `"sparse"`, unless the elimination leaves less than half of the parameters;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`;
     - wherever this leads to `"cg"`, and a variable can be eliminated: `"schur_cg"`.
 
@@ -144,7 +144,8 @@ class AutoSolver(Solver):
             exact, ranks["schur"] = _where(usable, least, exact), _where(usable, -1, 4)
         if "sparse" in costs:
             read = sum((n * k for n, _, k in sizes.touched()), start=0.0)
-            ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if "schur" in costs else -3, 5)
+            shrinks = "schur" in costs and 2 * sizes.elimination.remaining < sizes.parameters
+            ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if shrinks else -3, 5)
         for name in {"cg", "schur_cg"} & set(costs):
             ranks[name] = _where(PAYS * iterative_effort(costs[name]) <= exact, -2, 2)
         listed = [ranks[solver.name] for solver in solvers]

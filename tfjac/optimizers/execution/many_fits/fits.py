@@ -137,7 +137,7 @@ def _proposed(fits, here, point, damping, method):
     """Return where the steps of fits lead, within the bounds, and the `Candidate` of each."""
 
     def solve(damping):
-        return damped_solve(here.gram, -here.gradient, point.scaling, damping)
+        return damped_solve(here.gram, -here.gradient, point.metric, damping)
 
     candidate = propose(solve, here.reduction, damping, point, method)
     if not fits.box:

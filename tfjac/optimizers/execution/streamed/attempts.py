@@ -62,7 +62,7 @@ def propose(start, state, method, rejected, promised):
     """
     system, point = start.system_and_point(state, method)
     damping = method.damping.resume(state.damping, point.curvature, point.length)
-    proposal = attempt.propose(system.solver(point.scaling), system.reduction, damping, point, method).proposal
+    proposal = attempt.propose(system.solver(point.metric), system.reduction, damping, point, method).proposal
     none = Attempt.none_yet(start.cost, state.damping)
     report = attempt.report_of(none, point, start.cost, start.position, system.gradient)
     awaited = AwaitedStep(
@@ -85,7 +85,7 @@ def judged(start, awaited, state, method, cost, reduction):
         The `State` after it, its `Report`, and what the model promised for the first attempt from there.
     """
     system, point = start.system_and_point(state, method)
-    length = scaled_norm(awaited.step, point.scaling)
+    length = scaled_norm(awaited.step, point.metric)
     proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length)
     promise = system.reduction(awaited.step)
     candidate = attempt.Candidate(proposal, awaited.step, promise, promise)

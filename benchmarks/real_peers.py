@@ -1,0 +1,96 @@
+"""GTSAM on the problems of `benchmarks.real_problems`; run by the Python of an environment that has it.
+
+PEERS/bin/python benchmarks/real_peers.py      # pip install gtsam numpy
+
+Prints a JSON object a line: `{problem: {peer: [cost, iterations, seconds, cost at the start]}}`. The objectives are the same:
+so are the costs at the start.
+"""
+
+import gzip
+import json
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+
+def gtsam_solve(graph, values):
+    """Return cost, iterations, seconds of GTSAM's Levenberg–Marquardt with its defaults, and the cost at the start."""
+    import gtsam
+
+    start = time.perf_counter()
+    optimizer = gtsam.LevenbergMarquardtOptimizer(graph, values, gtsam.LevenbergMarquardtParams())
+    optimizer.optimize()
+    seconds = time.perf_counter() - start
+    return optimizer.error(), optimizer.iterations(), seconds, graph.error(values)
+
+
+def unpacked(name):
+    """Return the path of a file of the data without compression."""
+    path = pathlib.Path(tempfile.mkdtemp()) / name
+    path.write_bytes(gzip.decompress((DATA / "posegraph" / f"{name}.gz").read_bytes()))
+    return str(path)
+
+
+def victoria():
+    """Return what GTSAM makes of Victoria Park, the first pose held."""
+    import gtsam
+
+    graph, values = gtsam.load2D(unpacked("victoria_park.txt"))
+    graph.add(gtsam.NonlinearEqualityPose2(0, values.atPose2(0)))
+    return {"GTSAM": gtsam_solve(graph, values)}
+
+
+def sphere():
+    """Return what GTSAM makes of sphere2500, from odometry, the first pose held."""
+    import gtsam
+
+    graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
+    noise = gtsam.noiseModel.Diagonal.Precisions(np.array([100.0, 100.0, 25.0, 10.0, 10.0, 10.0]))
+    values.insert(0, gtsam.Pose3())
+    table = np.loadtxt(DATA / "posegraph/sphere2500.txt.gz", usecols=range(1, 9))
+    for one, other, *numbers in table:
+        move = gtsam.Pose3(gtsam.Rot3.RzRyRx(*numbers[3:]), numbers[:3])
+        graph.add(gtsam.BetweenFactorPose3(int(one), int(other), move, noise))
+        if other == one + 1:
+            values.insert(int(other), values.atPose3(int(one)).compose(move))
+    graph.add(gtsam.NonlinearEqualityPose3(0, gtsam.Pose3()))
+    return {"GTSAM": gtsam_solve(graph, values)}
+
+
+def plaza(robust):
+    """Return what GTSAM makes of Plaza 2, the first pose held."""
+    import gtsam
+
+    drive, heard = (np.loadtxt(DATA / f"posegraph/Plaza2_{kind}.txt.gz") for kind in ("DR", "TD"))
+    graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
+    pose = gtsam.Pose2(-34.2086489999201, 45.3007639991120, -2.02108900000000)
+    values.insert(0, pose)
+    graph.add(gtsam.NonlinearEqualityPose2(0, pose))
+    odometry = gtsam.noiseModel.Diagonal.Sigmas(np.array([0.05, 0.01, 0.2]))
+    for row, (_, distance, turn) in enumerate(drive):
+        move = gtsam.Pose2(distance, 0.0, turn)
+        graph.add(gtsam.BetweenFactorPose2(row, row + 1, move, odometry))
+        pose = pose.compose(move)
+        values.insert(row + 1, pose)
+    at = {1: (-68.9265, 18.3778), 6: (-37.5805, 69.2278), 0: (-33.6205, 26.9678), 5: (1.7095, -5.8122)}
+    for name, place in at.items():
+        values.insert(gtsam.symbol("l", name), gtsam.Point2(*place))
+    noise = gtsam.noiseModel.Isotropic.Sigma(1, 15.0 if robust else 100.0)
+    if robust:
+        noise = gtsam.noiseModel.Robust.Create(gtsam.noiseModel.mEstimator.Tukey.Create(1.0), noise)
+    where = np.minimum(np.searchsorted(drive[:, 0], heard[:, 0]), len(drive))
+    for row, (_, _, name, distance) in zip(where, heard):
+        graph.add(gtsam.RangeFactor2D(int(row), gtsam.symbol("l", int(name)), distance, noise))
+    return {"GTSAM": gtsam_solve(graph, values)}
+
+
+MAKERS = {"victoria_park": victoria, "sphere2500": sphere}
+MAKERS |= {"plaza2": lambda: plaza(False), "plaza2, Tukey": lambda: plaza(True)}
+
+if __name__ == "__main__":
+    for name, make in MAKERS.items():
+        print(json.dumps({name: {peer: list(map(float, run)) for peer, run in make().items()}}), flush=True)

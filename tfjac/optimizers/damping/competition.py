@@ -1,0 +1,86 @@
+"""Two ways to measure the length of a step compete: D = I, and the D of a scaling.
+
+No diagonal suits every problem. Cameras and points have units that differ by powers of ten: with D = I they take
+hundreds of steps. The path of a robot with landmarks has one unit: with D = diag(JᵀJ) the few residuals that see a
+landmark move it to where wrong poses want it, and the poses hardly move. So the rule measures how much steps gain.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.types import Tensor
+
+
+class Competition(Damping):
+    """A damping for each of two *metrics*: one measures steps with D = I, the other with the D of the scaling.
+
+    One metric is the favourite, D = I at first. The other is tried for one step: after the first step, then after 1, 2,
+    4, … 32 more as it keeps losing. It becomes the favourite if its step divided the cost by more than the last step of
+    the favourite did. D of the scaling must be twice as good, in the logarithm: on networks it gains fast, and then its
+    parameters are where further steps gain little.
+
+    The state is that of the damping of the metric in use, that of the other, and what is remembered of their steps.
+
+    Args:
+        inner: a `Damping`.
+    """
+
+    margin = 2.0
+    most_steps = 32.0
+
+    def __init__(self, inner: Damping) -> None:
+        super().__init__(inner.minimum, inner.maximum)
+        self.inner = inner
+        names = inner.state_names
+        record = ("metric", "favourite", "gain", "steps", "lost")
+        self.state_names = (*names, *(f"other_{name}" for name in names), *record)
+        self._size = len(names)
+
+    def metric(self, state: tuple[Tensor, ...], scaling: Tensor) -> Tensor:
+        """Return ones, or D where the scaling's metric is in use."""
+        return tf.where((state[2 * self._size] > 0)[..., None], scaling, tf.ones_like(scaling))
+
+    def bounds(self, curvature: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds of the damping that is used twice."""
+        return self.inner.bounds(curvature)
+
+    def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
+        """Return the first state of the metric in use; zeros for all else."""
+        rest = len(self.state_names) - self._size
+        return (*self.inner.start(curvature, length), *(tf.zeros_like(curvature),) * rest)
+
+    def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
+        """Return `state`, with the first one of the damping in use where that was not used before."""
+        return (*self.inner.resume(state[: self._size], curvature, length), *state[self._size :])
+
+    def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
+        """Return what the damping in use proposes."""
+        return self.inner.propose(state[: self._size], solve, curvature)
+
+    def update(
+        self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Update the damping in use; after a step that is kept, say which metric the next one is measured with."""
+        used = self.inner.update(state[: self._size], proposal, verdict, curvature)
+        other, record = state[self._size : 2 * self._size], state[2 * self._size :]
+        after = tuple(tf.where(verdict.accepted, new, old) for new, old in zip(self._record(record, verdict), record))
+        same = tf.equal(after[0], record[0])
+        pairs = [(tf.where(same, one, two), tf.where(same, two, one)) for one, two in zip(used, other)]
+        return (*(one for one, _ in pairs), *(two for _, two in pairs), *after)
+
+    def _record(self, record, verdict):
+        """Return what is remembered after a step that was kept."""
+        metric, favourite, gain, steps, lost = record
+        none, one = tf.zeros_like(gain), tf.ones_like(gain)
+        part = tf.clip_by_value(tf.math.divide_no_nan(verdict.reduction, tf.abs(verdict.cost)), 0, 1 - 1e-7)
+        gained = -tf.math.log1p(-part)
+        on_trial = tf.not_equal(metric, favourite)
+        won = on_trial & (gained > gain * tf.where(metric > 0, self.margin * one, one / self.margin))
+        favourite = tf.where(won, metric, favourite)
+        gain = tf.where(on_trial & ~won, gain, gained)
+        lost = tf.where(on_trial, tf.where(won, none, lost + 1), lost)
+        steps = tf.where(on_trial, none, steps + 1)
+        next_trial = steps >= tf.minimum(2**lost, self.most_steps)
+        return tf.where(next_trial, 1 - favourite, favourite), favourite, gain, steps, lost

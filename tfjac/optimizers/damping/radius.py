@@ -1,0 +1,91 @@
+"""Radius damping: a trust region for which one solve a step mostly suffices."""
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive
+from tfjac.graph import while_loop
+from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.types import Config, Tensor
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class RadiusDamping(Damping):
+    """λ is kept where the step is about as long as a radius Δ: ‖D^½ p(λ)‖ between Δ/1.5 and 1.5·Δ.
+
+    The step is solved for with the λ that the last step leads to expect. Mostly its length will do. Otherwise it is
+    solved for again, with λ·(‖D^½ p‖/Δ)^1.5 inside a bracket. If λ is controlled by ρ alone, as in Nielsen's rule, it
+    stays where it is while ρ is near ½, and steps become shorter with the gradient; with a radius λ falls with it.
+    The first step has no radius: λ is `initial`·κ, and Δ is the length of that step.
+
+    The radius shrinks by interpolation if ρ ≤ ¼, and doubles if ρ ≥ ¾ (Moré 1978; Conn, Gould & Toint 2000, ch. 6).
+
+    Args:
+        initial: the first λ as a multiple of the curvature κ.
+        minimum, maximum: see `Damping`.
+    """
+
+    state_names = ("radius", "damping")
+    slack = 1.5
+    max_solves = 6
+
+    def __init__(self, initial: float = 1e-3, minimum: float | None = None, maximum: float | None = None) -> None:
+        super().__init__(minimum, maximum)
+        self.initial = positive("initial", initial)
+
+    def start(self, curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
+        """Return Δ = 0, which stands for none, and λ = initial·κ."""
+        return tf.zeros_like(curvature), self.clip(self.initial * curvature, curvature)
+
+    def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
+        """Return the step that the λ of the state gives where its length will do, else one that fits the radius."""
+        radius, damping = state
+        low, high = self.bounds(curvature)
+
+        def misfit(proposal):
+            """Whether a step is too long, and whether it is too short."""
+            long = ~proposal.solved | (proposal.length > self.slack * radius)
+            short = proposal.solved & (proposal.length * self.slack < radius)
+            return long & (radius > 0) & (proposal.damping < high), short & (proposal.damping > low)
+
+        def unfinished(count, lower, upper, proposal):
+            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*misfit(proposal)))
+
+        def again(count, lower, upper, proposal):
+            long, short = misfit(proposal)
+            lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
+            trial = solve(tf.where(long | short, self._next(radius, lower, upper, proposal), proposal.damping))
+            return count + 1, lower, upper, trial
+
+        first = solve(self.clip(damping, curvature))
+        return Proposal(*while_loop(unfinished, again, (tf.constant(1), low, high, first))[-1])
+
+    @staticmethod
+    def _next(radius, lower, upper, proposal):
+        """Return λ·(‖D^½ p‖/Δ)^1.5; the geometric mean of the bracket where that leaves it."""
+        ratio = tf.where(proposal.solved, proposal.length / radius, tf.constant(np.inf, radius.dtype))
+        guess = proposal.damping * tf.clip_by_value(ratio, 0.01, 100) ** 1.5
+        inside = (guess > lower) & (guess < upper)
+        return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
+
+    def update(
+        self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
+        radius, _ = state
+        length = tf.where(proposal.solved, proposal.length, radius)
+        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
+        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(shrink, 0.1))
+        poor, good = verdict.ratio <= 0.25, verdict.ratio >= 0.75
+        whole = tf.maximum(radius, tf.where(good, 2 * length, length))
+        factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
+        limits = np.finfo(radius.dtype.as_numpy_dtype)
+        radius = tf.clip_by_value(tf.where(poor, shrink * length, whole), limits.tiny, limits.max)
+        return radius, self.clip(proposal.damping * factor, curvature)
+
+    def get_config(self) -> Config:
+        """Return the arguments of the constructor."""
+        return {"initial": self.initial, **super().get_config()}
