@@ -2,8 +2,8 @@
 
 PEERS/bin/python benchmarks/real_peers.py      # pip install gtsam numpy
 
-Prints a JSON object a line: `{problem: {peer: [cost, iterations, seconds, cost at the start]}}`. The objectives are the same:
-so are the costs at the start.
+Prints a JSON object a line: `{problem: {peer: [cost, iterations, seconds, cost at the start]}}`. The objectives are
+those of the problems: the costs at the start agree.
 """
 
 import gzip

@@ -48,8 +48,8 @@ def get_damping(damping, initial=None):
     """
     if isinstance(damping, (bool, int, float)):
         raise TypeError(
-            "damping is the rule by which λ changes: 'radius', 'trust_region', 'nielsen', 'multiplicative', or an object "
-            "of that kind. A number is the first λ: initial_damping=…; there is no learning rate. "
+            "damping is the rule by which λ changes: 'radius', 'trust_region', 'nielsen', 'multiplicative', or an "
+            "object of that kind. A number is the first λ: initial_damping=…; there is no learning rate. "
             f"Received: damping={damping!r} of type {type(damping).__name__}"
         )
     found = resolve("damping", damping, DAMPINGS)
