@@ -33,12 +33,18 @@ def test_snippet_runs(code, tmp_path, monkeypatch):
         pytest.skip(str(missing))
 
 
+MADE_WITH_THE_SITE = [ROOT / "docs" / name for name in ("gallery", "reference/api", "reference/repository")]
+"""Folders that `make docs` writes, and follows the links into."""
+
+
 def test_relative_links_lead_somewhere():
     targets = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
     missing = [
         f"{page.relative_to(ROOT)}: {target}"
         for page, target in targets
-        if not target.startswith("http") and not (page.parent / target).exists()
+        if not target.startswith("http")
+        and not (page.parent / target).exists()
+        and not any((page.parent / target).is_relative_to(folder) for folder in MADE_WITH_THE_SITE)
     ]
     assert not missing, "\n".join(missing)
 

@@ -157,7 +157,7 @@ def native_function(name: str):
     """Give the C function `tfjac_<name>`, or None where the twin is to be used, as in a library from before it."""
     if getattr(_chosen, "name", None) == "twin" or not load_ops():
         return None
-    return getattr(ctypes.CDLL(str(NATIVE_DIR / "libtfjac.so")), f"tfjac_{name}", None)
+    return getattr(ctypes.CDLL(str(native_folder() / "libtfjac.so")), f"tfjac_{name}", None)
 
 
 def _gpu_reason(library: _Library) -> str:

@@ -8,15 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import (
-    ancestors,
-    as_tf_variable,
-    eager_creation,
-    replay,
-    verification_wanted,
-    what_was_said_first,
-    while_loop,
-)
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -33,7 +25,7 @@ from tfjac.optimizers.keras.arguments import (
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
-from tfjac.optimizers.keras.pitfalls import Pitfalls
+from tfjac.optimizers.keras.pitfalls import Pitfalls, draws_at_random
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
@@ -215,7 +207,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         check_tracing()
         check_strategy()
         loss = self._loss_of_trace.take()
-        self._is_random = any("Random" in op.type for op in ancestors([loss]))  # one batch has several losses then
+        self._is_random = draws_at_random(loss)  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]

@@ -2,7 +2,13 @@
 
 import warnings
 
+from tfjac.graph import ancestors
 from tfjac.optimizers.statuses import Status
+
+
+def draws_at_random(loss):
+    """Return whether a loss of the graph being traced is another each time that it is computed."""
+    return any("Random" in op.type for op in ancestors([loss]))
 
 
 class Pitfalls:
