@@ -5,6 +5,7 @@ files, and where they come from, are in `benchmarks/data`.
 """
 
 import functools
+import gzip
 import pathlib
 from typing import Any, NamedTuple
 
@@ -28,6 +29,11 @@ class Problem(NamedTuple):
     residuals: Any
     variables: list
     options: dict
+
+
+def text_of(name):
+    """Return what is in a file of the data."""
+    return gzip.decompress((DATA / name).read_bytes()).decode()
 
 
 def wrap(angle):
@@ -55,7 +61,7 @@ def moves_between(poses, before, after, measured, deviations):
 def victoria():
     """Return Victoria Park: 6,969 poses of a car and 151 trees, seen 3,640 times by bearing and range."""
     odometry, seen, path, trees = [], [], {0: np.zeros(3)}, {}
-    for words in map(str.split, np.loadtxt(DATA / "posegraph/victoria_park.txt.gz", str, delimiter="\n")):
+    for words in map(str.split, text_of("posegraph/victoria_park.txt.gz").splitlines()):
         kind, (one, other), numbers = words[0], map(int, words[1:3]), np.array(words[3:6], float)
         if kind == "ODOMETRY":
             odometry.append((one, other, *numbers))
@@ -90,7 +96,7 @@ def first_of(variable):
 
 def ladybug():
     """Return the first 30 cameras of a bundle with the 5,226 points that two of them see."""
-    numbers = np.array(" ".join(np.loadtxt(DATA / "bal/ladybug-30.txt.gz", str, delimiter="\n")).split(), float)
+    numbers = np.array(text_of("bal/ladybug-30.txt.gz").split(), float)
     num_cameras, num_points, seen = numbers[:3].astype(int)
     table, values = numbers[3 : 3 + 4 * seen].reshape(-1, 4), numbers[3 + 4 * seen :]
     cameras = tf.Variable(values[: 9 * num_cameras].reshape(-1, 9))

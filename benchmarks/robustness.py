@@ -29,13 +29,16 @@ STEPS, TOLERANCE = 1000, 1e-15
 RESULTS = pathlib.Path(__file__).parent / "results" / "robustness.json"
 
 OPTIONS = {
-    "nielsen": {"damping": "nielsen"},
-    "multiplicative": {"damping": "multiplicative"},
-    "trust_region": {"damping": "trust_region"},
-    "trust_region, factor 100": {"damping": TrustRegionDamping(factor=100.0)},
-    "nielsen, geodesic": {"damping": "nielsen", "acceleration": "geodesic"},
-    "trust_region, geodesic": {"damping": "trust_region", "acceleration": "geodesic"},
-    "trust_region, window 5": {"damping": "trust_region", "window": 5},
+    "radius, auto": {},
+    "radius, auto, geodesic": {"acceleration": "geodesic"},
+    "radius, more": {"damping": "radius", "scaling": "more"},
+    "nielsen, more": {"damping": "nielsen", "scaling": "more"},
+    "multiplicative, more": {"damping": "multiplicative", "scaling": "more"},
+    "trust_region, more": {"damping": "trust_region", "scaling": "more"},
+    "trust_region, more, factor 100": {"damping": TrustRegionDamping(factor=100.0), "scaling": "more"},
+    "nielsen, more, geodesic": {"damping": "nielsen", "scaling": "more", "acceleration": "geodesic"},
+    "trust_region, more, geodesic": {"damping": "trust_region", "scaling": "more", "acceleration": "geodesic"},
+    "trust_region, more, window 5": {"damping": "trust_region", "scaling": "more", "window": 5},
 }
 PEERS = {"SciPy trf": "trf", "SciPy dogbox": "dogbox", "MINPACK lm": "lm"}
 

@@ -157,7 +157,7 @@ def test_small_batches_are_warned_of_once():
         {"gram_decay": 0.9},
         {"batch_size": 90, "regularization": "bayesian"},
     ],
-    ids=str,
+    ids=lambda options: "-".join(options),
 )
 def test_what_is_right_is_not_warned_of(options):
     assert trained(**options)[0] == []

@@ -65,7 +65,7 @@ def curve_fit(
         nan_policy: with `"omit"` places where xdata or ydata are NaN are left out; `"raise"` refuses them, but not
             infinities.
         **options: of `least_squares`, such as `max_steps` and `ftol`. SciPy's `maxfev` and `max_nfev` are its
-            `max_steps`, `f_scale` its `loss_scale`, `x_scale="jac"` its default.
+            `max_steps`, `f_scale` its `loss_scale`, `x_scale="jac"` its `scaling="more"`.
 
     Returns:
         A `CurveFitResult`, which unpacks to `popt` `[p]` and `pcov` `[p, p]`. Where the data do not determine all
