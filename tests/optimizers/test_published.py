@@ -1,7 +1,7 @@
 """Published problems, by the defaults: the costs that Ceres and GTSAM are known for, from the published starts.
 
-Ceres is at 5,247.4 after 17 iterations on the bundle and ends at 5,246.89. GTSAM ends at 364.49 on the sphere and, after
-58 iterations, at 0.2329 on Plaza 2; on Victoria Park, as first measured, at 2.543e5 after 110.
+Ceres is at 5,247.4 after 17 iterations on the bundle and ends at 5,246.89. GTSAM ends at 364.49 on the sphere and,
+after 58 iterations, at 0.2329 on Plaza 2; on Victoria Park, as first measured, at 2.543e5 after 110.
 """
 
 import numpy as np
