@@ -130,6 +130,8 @@ DAMPINGS = {"nielsen": Nielsen, "multiplicative": Multiplicative, "trust_region"
 class Alone:
     """A damping, for steps that the D of the scaling measures."""
 
+    remeasured = False
+
     def __init__(self, kind):
         self.kinds, self.rules, self.used = kind, {}, "scaling"
 
@@ -154,15 +156,24 @@ class Competition(Alone):
     def __init__(self, kind):
         super().__init__(kind)
         self.used = self.favourite = "identity"
-        self.gain = self.steps = self.lost = 0
+        self.gain = self.steps = self.lost = self.rejected = 0
+        self.gave_up = self.remeasured = False
 
     def metric(self, scaling):
         return scaling if self.used == "scaling" else np.ones_like(scaling)
 
     def update(self, proposal, verdict, curvature):
         super().update(proposal, verdict, curvature)
+        other = "identity" if self.used == "scaling" else "scaling"
+        self.remeasured = False
         if not verdict.accepted:
+            self.rejected += 1
+            if (self.rejected >= 8 or proposal[1] >= limits(curvature)[1]) and not self.gave_up:
+                self.used = self.favourite = other
+                self.gain = self.steps = self.lost = self.rejected = 0
+                self.gave_up = self.remeasured = True
             return
+        self.rejected, self.gave_up = 0, False
         gained = -np.log(1 - np.clip(verdict.reduction / abs(verdict.cost), 0, 1 - 1e-7))
         if self.used == self.favourite:
             self.gain, self.steps = gained, self.steps + 1

@@ -229,6 +229,7 @@ def minimise(terms, where, position, options):
             if taken is not None:
                 position, cost = taken
                 accepted += 1
+            if taken is not None or damping.remeasured:
                 break
     return Run(cost, position, attempts, accepted, first_cost)
 

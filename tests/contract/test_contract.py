@@ -11,10 +11,10 @@ from tests.contract.problems import problem
 from tests.contract.refusals import pairs_of, possible_pairs
 from tests.contract.running import run
 
-TOLERANCES = {"float64": (1e-7, 1e-6), "iterative": (1e-6, 1e-4), "float32": (1e-2, 2e-2)}
+TOLERANCES = {"float64": (1e-7, 1e-6), "iterative": (1e-6, 1e-4), "float32": (2e-2, 2e-2)}
 """Of the cost, as a part of what the steps gain, and of the parameters, as a part of how far they go: in float64 what
 central differences along the step leave, what solvers leave that iterate to 1e-11, and in float32 rounding times
-condition."""
+condition, and what rounding decides about a radius that is met within a tenth."""
 
 
 def _marked(case):

@@ -160,16 +160,21 @@ def test_a_competition_is_won_by_what_lowers_the_cost_more():
         part = 0.5 if metric == 1 else 7 / 8 if len(used) < 6 else 0.01
         state = rule.resume(state, curvature, ONE)
         state = rule.update(state, proposal(float(state[0])), verdict(0.5, -1.0, 4 * part), curvature)
-    assert used == [1, 3, 3, 1, 3, 3, 3, 1, 1, 3, 1, 1, 3, 1]
+    assert used == [1, 3, 3, 1, 3, 3, 1, 1, 3, 1, 1, 3, 1, 1]
 
 
-def test_rejected_steps_change_no_metric():
-    rule, curvature = Competition(NielsenDamping()), ONE
-    state = rule.resume((tf.zeros([], tf.float64),) * len(rule.state_names), curvature, ONE)
-    for attempt in range(3):
-        state = rule.update(state, proposal(float(state[0])), verdict(-1.0), curvature)
-        assert numbers(state)[2:4] == [0, 0] and numbers(state)[4:] == [0] * 5
-        np.testing.assert_allclose(float(state[0]), 1e-3 * 2 ** ((attempt + 1) * (attempt + 2) / 2))
+def test_a_metric_is_given_up_after_eight_rejected_attempts_in_a_row():
+    """λ is doubled by each, and by twice as much by the next; the other metric begins with its own, and is not left."""
+    rule, scaling, metrics = Competition(NielsenDamping()), tf.constant([3.0]), []
+    state = (tf.zeros([], tf.float64),) * len(rule.state_names)
+    for attempt in range(20):
+        state = rule.resume(state, ONE, ONE)
+        metrics.append(float(rule.metric(state, scaling)[0]))
+        before, state = state, rule.update(state, proposal(float(state[0])), verdict(-1.0), ONE)
+        assert bool(rule.remeasures(before, state)) == (attempt == 7)
+        if attempt < 7:
+            np.testing.assert_allclose(float(state[0]), 1e-3 * 2 ** ((attempt + 1) * (attempt + 2) / 2))
+    assert metrics == [1] * 8 + [3] * 12
 
 
 @pytest.mark.parametrize("damping", ["nielsen", "multiplicative", "trust_region", "radius"])
@@ -232,16 +237,18 @@ def test_the_default_finds_certified_parameters_from_far(name):
     np.testing.assert_allclose(result.x, certified, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [10, 300])
-def test_the_default_is_one_rule_for_all_sizes(size):
+@pytest.mark.parametrize(("size", "rules"), [(256, ("trust_region", "more")), (257, ("radius", "auto"))])
+def test_the_default_rules_go_by_the_number_of_parameters(size, rules):
     x, scale = tf.Variable(np.zeros(size)), np.linspace(1, 2, size)
 
-    def history(**options):
+    def history(*rules):
         x.assign(np.zeros(size))
+        options = dict(zip(("damping", "scaling"), rules))
         return least_squares(lambda: tf.exp(scale * x) - 3.0, x, max_steps=4, **options).history
 
-    np.testing.assert_array_equal(history().damping, history(damping="radius", scaling="auto").damping)
-    assert not np.array_equal(history().damping, history(damping="nielsen").damping)
+    np.testing.assert_array_equal(history().damping, history(*rules).damping)
+    for other in (("radius", "more"), ("trust_region", "auto")):
+        assert not np.array_equal(history().damping, history(*other).damping)
 
 
 @pytest.mark.parametrize("rule", ["radius", "nielsen", "multiplicative"])

@@ -60,6 +60,9 @@ class Status(enum.IntEnum):
     STOPPED = 12
     """The callback asked to stop; the variables are at the best point found."""
 
+    REMEASURED = 13
+    """No attempt of the last step lowered the cost; the next one is tried with another D. `least_squares` goes on."""
+
     def __str__(self):
         return self.name
 
@@ -80,6 +83,7 @@ class Status(enum.IntEnum):
 
 _MESSAGES = {
     Status.RUNNING: "The last step was accepted.",
+    Status.REMEASURED: "Every attempt was rejected; the next step is tried with another D.",
     Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
     Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables (or a weight is negative).",
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",

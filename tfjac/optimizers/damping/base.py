@@ -88,6 +88,10 @@ class Damping(abc.ABC):
         """Return the D `[p]` that steps are measured with, of the D of the scaling."""
         return scaling
 
+    def remeasures(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> Tensor:
+        """Return whether a rejected attempt, by the states before and after it, is not to be repeated with this D."""
+        return tf.zeros_like(after[0], tf.bool)
+
     def resume(self, state: tuple[Tensor, ...], curvature: Tensor, length: Tensor) -> tuple[Tensor, ...]:
         """Return `state`, or the first one where it is all zeros."""
         fresh = tf.reduce_all([tf.equal(value, 0) for value in state], axis=0)

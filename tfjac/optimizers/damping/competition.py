@@ -21,6 +21,9 @@ class Competition(Damping):
     the favourite did. D of the scaling must be twice as good, in the logarithm: on networks it gains fast, and then its
     parameters are where further steps gain little.
 
+    If eight attempts in a row are rejected with one metric, or λ is as large as can be, the other is the favourite:
+    where units differ, no step with D = I may be short enough to follow a curved valley.
+
     The state is that of the damping of the metric in use, that of the other, and what is remembered of their steps.
 
     Args:
@@ -29,12 +32,13 @@ class Competition(Damping):
 
     margin = 2.0
     most_steps = 32.0
+    patience = 8.0
 
     def __init__(self, inner: Damping) -> None:
         super().__init__(inner.minimum, inner.maximum)
         self.inner = inner
         names = inner.state_names
-        record = ("metric", "favourite", "gain", "steps", "lost")
+        record = ("metric", "favourite", "gain", "steps", "lost", "rejected", "gave_up")
         self.state_names = (*names, *(f"other_{name}" for name in names), *record)
         self._size = len(names)
 
@@ -62,15 +66,30 @@ class Competition(Damping):
     def update(
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
     ) -> tuple[Tensor, ...]:
-        """Update the damping in use; after a step that is kept, say which metric the next one is measured with."""
+        """Update the damping in use, and say which metric the next step is measured with."""
         used = self.inner.update(state[: self._size], proposal, verdict, curvature)
         other, record = state[self._size : 2 * self._size], state[2 * self._size :]
-        after = tuple(tf.where(verdict.accepted, new, old) for new, old in zip(self._record(record, verdict), record))
+        kept, rejected = self._kept(record[:5], verdict), self._rejected(record, proposal, curvature)
+        after = tuple(tf.where(verdict.accepted, one, other) for one, other in zip(kept, rejected))
         same = tf.equal(after[0], record[0])
         pairs = [(tf.where(same, one, two), tf.where(same, two, one)) for one, two in zip(used, other)]
         return (*(one for one, _ in pairs), *(two for _, two in pairs), *after)
 
-    def _record(self, record, verdict):
+    def remeasures(self, before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> Tensor:
+        """Return whether the metric is another one after a rejected attempt."""
+        return tf.not_equal(before[2 * self._size], after[2 * self._size])
+
+    def _rejected(self, record, proposal, curvature):
+        """Return what is remembered after an attempt that was rejected; only one metric is given up in a row."""
+        metric, favourite, gain, steps, lost, rejected, gave_up = record
+        none = tf.zeros_like(gain)
+        ended = (rejected + 1 >= self.patience) | (proposal.damping >= self.bounds(curvature)[1])
+        ended &= tf.equal(gave_up, 0)
+        changed = 1 - metric, 1 - metric, none, none, none, none, none + 1
+        same = metric, favourite, gain, steps, lost, rejected + 1, gave_up
+        return tuple(tf.where(ended, one, other) for one, other in zip(changed, same))
+
+    def _kept(self, record, verdict):
         """Return what is remembered after a step that was kept."""
         metric, favourite, gain, steps, lost = record
         none, one = tf.zeros_like(gain), tf.ones_like(gain)
@@ -83,4 +102,4 @@ class Competition(Damping):
         lost = tf.where(on_trial, tf.where(won, none, lost + 1), lost)
         steps = tf.where(on_trial, none, steps + 1)
         next_trial = steps >= tf.minimum(2**lost, self.most_steps)
-        return tf.where(next_trial, 1 - favourite, favourite), favourite, gain, steps, lost
+        return tf.where(next_trial, 1 - favourite, favourite), favourite, gain, steps, lost, none, none

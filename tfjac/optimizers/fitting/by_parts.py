@@ -25,8 +25,8 @@ def least_squares_by_parts(
     ftol: float | None = None,
     xtol: float | None = None,
     gtol: float | None = None,
-    damping: DampingLike = "radius",
-    scaling: ScalingLike = "auto",
+    damping: DampingLike = "nielsen",
+    scaling: ScalingLike = "more",
     min_gain: float = 1e-3,
     callback: Callable[[int, Array, float], Any] | None = None,
 ) -> Outcome:

@@ -46,9 +46,9 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike = "radius",
+    damping: DampingLike | None = None,
     initial_damping: float | None = None,
-    scaling: ScalingLike = "auto",
+    scaling: ScalingLike | None = None,
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -92,9 +92,9 @@ def least_squares(
     devices: Sequence[str] | None = None,
     loss: LossLike | Sequence[LossLike] = None,
     loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike = "radius",
+    damping: DampingLike | None = None,
     initial_damping: float | None = None,
-    scaling: ScalingLike = "auto",
+    scaling: ScalingLike | None = None,
     solver: SolverLike = "auto",
     max_attempts: int = 30,
     min_gain: float = 1e-3,
@@ -157,9 +157,12 @@ def least_squares(
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.
+            Default: `"trust_region"` up to 256 parameters, where solves cost nothing, and `"radius"` for more.
         initial_damping: the first λ, a multiple of the largest diagonal element of JᵀJ over that of D; default 1e-3.
+            With it, `"radius"` is the default.
         scaling: `"auto"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D. `"auto"` tries D = I and
-            D of Moré's kind, and goes on with the one that lowers the cost by more; see `docs/damping.md`.
+            D of Moré's kind, and goes on with the one that lowers the cost by more; see `docs/damping.md`. Default:
+            `"more"` up to 256 parameters, `"auto"` for more.
         solver: `"auto"`, `"qr"`, `"svd"`, `"cholesky"`, `"kernel"`, `"cg"`, `"lsmr"`, `"schur"`,
             `"schur_cg"`, `"sparse"`, or a `Solver`.
         max_attempts: at most so many attempts with growing damping within a step; after that the status is STALLED.

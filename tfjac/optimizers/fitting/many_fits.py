@@ -51,7 +51,7 @@ def batched_least_squares(residuals, variables, args, options):
     _refuse(options)
     args, bounds = as_data(args, flat), Bounds(variables, options.bounds, options.fixed)
     batch = BatchedResiduals(residuals, variables, args)
-    settings = Settings.of(options, flat)
+    settings = Settings.of(options, flat, num_parameters=batch.columns.total)
     max_steps = positive_integer("max_steps", options.max_steps)
     chunk_size = None if options.chunk_size is None else positive_integer("chunk_size", options.chunk_size)
     devices = checked_devices(options.devices)

@@ -41,7 +41,7 @@ from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
 from tfjac.optimizers.variables import checked_variables, variable_name
 from tfjac.types import Config, Data, GramDType, Residuals, Tensor, Variable
 
-_GOING_ON = (Status.RUNNING, Status.REJECTED)
+_GOING_ON = (Status.RUNNING, Status.REJECTED, Status.REMEASURED)
 """After these, another step on the same loss may lower it."""
 
 

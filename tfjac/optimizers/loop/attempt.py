@@ -131,6 +131,7 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
     slope = tf.reduce_sum(gradient * candidate.step, axis=-1)
     alone = _verdict(before, reduction, candidate.predicted, slope, proposal.solved, method.min_gain)
     verdict = alone if leeway is None else _lenient(alone, candidate.predicted, leeway, method.min_gain)
+    state = method.damping.update(last.state, proposal, verdict, point.curvature)
     return Attempt(
         attempts=last.attempts + 1,
         accepted=verdict.accepted,
@@ -142,7 +143,8 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
         held=proposal.damping * tf.square(proposal.length),
         step_length=scaled_norm(proposal.step, point.columns),
         damping=proposal.damping,
-        state=method.damping.update(last.state, proposal, verdict, point.curvature),
+        remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
+        state=state,
     )
 
 
@@ -168,7 +170,7 @@ def _lenient(verdict, predicted, leeway, min_gain):
 def is_decided(attempt, point, method):
     """Return whether a step is over after an `Attempt`: accepted, nowhere to go, or tried often enough."""
     hopeless = (attempt.attempts > 0) & (attempt.damping >= point.highest)
-    return ~point.usable | attempt.accepted | hopeless | (attempt.attempts >= method.max_attempts)
+    return ~point.usable | attempt.accepted | attempt.remeasured | hopeless | (attempt.attempts >= method.max_attempts)
 
 
 def report_of(last, point, cost, position, gradient, solver=0, effective=None):
@@ -205,6 +207,7 @@ def report_of(last, point, cost, position, gradient, solver=0, effective=None):
 
 def _status(last, point):
     rejected = tf.where(last.damping >= point.highest, int(Status.STALLED), int(Status.REJECTED))
+    rejected = tf.where(last.remeasured, int(Status.REMEASURED), rejected)
     status = tf.where(last.accepted, int(Status.RUNNING), rejected)
     status = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), status)
     return tf.where(point.finite, status, int(Status.NOT_FINITE))

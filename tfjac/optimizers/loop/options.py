@@ -6,12 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 from tfjac.arguments import positive_integer, suggestion
 from tfjac.graph import as_tf_variable, verification_wanted
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions, GivenConditions
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE, get_damping
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
+from tfjac.optimizers.solvers.auto import SMALL
 from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike
 
 _ELSEWHERE = {
@@ -54,9 +56,9 @@ class Options:
     devices: Sequence[str] | None = None
     loss: LossLike | Sequence[LossLike] = None
     loss_scale: float | Sequence[float | None] | None = None
-    damping: DampingLike = "radius"
+    damping: DampingLike | None = None
     initial_damping: float | None = None
-    scaling: ScalingLike = "auto"
+    scaling: ScalingLike | None = None
     solver: SolverLike = "auto"
     max_attempts: int = 30
     min_gain: float = 1e-3
@@ -100,9 +102,12 @@ class Options:
         """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
-    def method(self):
-        """Return the `Method`."""
-        parts = (get_damping(self.damping, self.initial_damping), self.scaling, self.solver)
+    def method(self, num_parameters):
+        """Return the `Method` for so many parameters: the sturdiest if solves cost nothing, else mostly one solve."""
+        few = num_parameters <= SMALL
+        damping = self.damping or ("trust_region" if few and self.initial_damping is None else "radius")
+        scaling = self.scaling or ("more" if few else "auto")
+        parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
 
 
@@ -132,20 +137,21 @@ class Settings(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, options, variables, conditions=None):
+    def of(cls, options, variables, conditions=None, num_parameters=None):
         """Check `Options`, and return what they amount to.
 
         Args:
             options: `Options`.
             variables: list of the variables.
             conditions: `GivenConditions`, or None for none.
+            num_parameters: how many parameters are solved for at once; all elements of the variables if left out.
 
         Raises:
             ValueError, TypeError: for bad ones.
         """
         dtype = as_tf_variable(variables[0]).dtype
         limits = tolerances(options.ftol, options.xtol, options.gtol, dtype)
-        method = options.method()
+        method = options.method(num_parameters or Columns(variables).total)
         losses = get_losses(options.loss, options.loss_scale)
         manifolds = [None] * len(variables) if conditions is None else conditions.manifolds
         rest = (

@@ -141,7 +141,10 @@ class Point(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One attempt within a step, and the damping's state after it; see `Report` for the names."""
+    """One attempt within a step, and the damping's state after it; see `Report` for the names.
+
+    `remeasured` says that it was rejected, and that the damping goes on with another D, from the next step.
+    """
 
     attempts: tf.Tensor
     accepted: tf.Tensor
@@ -153,14 +156,15 @@ class Attempt(NamedTuple):
     held: tf.Tensor
     step_length: tf.Tensor
     damping: tf.Tensor
+    remeasured: tf.Tensor
     state: tuple
 
     @classmethod
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
         none = tf.zeros_like(cost)
-        nothing = (none,) * 7
-        return cls._make([tf.cast(none, tf.int32), tf.cast(none, tf.bool), cost, *nothing, state])
+        nothing, no = (none,) * 7, tf.cast(none, tf.bool)
+        return cls._make([tf.cast(none, tf.int32), no, cost, *nothing, no, state])
 
 
 def chosen(condition, record, other):

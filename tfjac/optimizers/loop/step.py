@@ -82,7 +82,8 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
-    steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
+    second = None if method.acceleration is None else objective.second_derivative()  # not within a branch
+    steps = [partial(_step, objective, model, second, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
         state, report = steps[0]()
     else:
@@ -90,7 +91,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     return Step(state, report, sizes, model.num_rows)
 
 
-def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
+def _step(objective: Objective, model: LinearModel, second, solver, state, method, restrictions):
     """Take the step with one solver, and return the `State` and the `Report`."""
     system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
@@ -98,7 +99,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
     solve = _in_free(system.solver(point.metric), model)
-    bend = _bend(method.acceleration, objective, solve, point.metric)
+    bend = second and partial(_bend, method.acceleration, solve, second, point.metric)
 
     def attempt(last):
         """Solve, predict, evaluate, judge, keep or restore."""
@@ -167,9 +168,6 @@ def _move(objective: Objective, values, position, candidate, system, bend, restr
     return candidate
 
 
-def _bend(acceleration, objective, solve, scaling):
-    """Return the function from a `Candidate` to what is added to its step; None without acceleration."""
-    if acceleration is None:
-        return None
-    second = objective.second_derivative()
-    return lambda candidate: acceleration.bend(candidate.proposal, solve, second, scaling)
+def _bend(acceleration, solve, second, metric, candidate):
+    """Return what acceleration adds to the step of a `Candidate`."""
+    return acceleration.bend(candidate.proposal, solve, second, metric)
