@@ -16,15 +16,13 @@ import weakref
 import tensorflow as tf
 
 from tfjac.graph._private import compiled_by_xla, function_bodies, outer_graph, set_text_attribute
+from tfjac.graph.facts import is_branching, is_call
 
 SMALL = 2**20
 """Numbers: 8 MB, where a program may hold many times as many before the rewriting begins."""
 
 _settled = weakref.WeakSet()
 """Graphs whose loops, and those in these, stay where they are."""
-
-_CALLS = {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase"}
-"""Ops that run the functions that they name at most once."""
 
 
 def while_loop(cond, body, loop_vars, small=False, **options):
@@ -56,7 +54,7 @@ def numbers_in(graph):
 
 def _numbers_of(op):
     named = [attribute.name for attribute in op.op_def.attr if attribute.type in ("func", "list(func)")]
-    if named and op.type not in _CALLS:
+    if named and not (is_call(op) or is_branching(op)):  # others may run the functions that they name many times
         return float("inf")
     sizes = [output.shape.num_elements() for output in op.outputs if output.dtype not in (tf.resource, tf.variant)]
     if None in sizes:

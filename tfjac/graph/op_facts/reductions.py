@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.graph.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import Gradient, differentiated_as
-from tfjac.graph.op_facts.sizes import BROADCAST_AXES, SHAPE
+from tfjac.graph.op_facts.sizes import BROADCAST_AXES, RESHAPE, SHAPE
 from tfjac.graph.static_values import of_inputs, static_value
 from tfjac.graph.symbolic_sizes import product
 from tfjac.graph.vectorising import by_known_lists
@@ -37,7 +37,7 @@ def _shape_summed_to(op):
 
 
 def _reshapes_to(op, shape):
-    if op.type != "Reshape":
+    if op.type != RESHAPE:
         return False
     given = op.inputs[1]
     return given is shape or (given.op.type == shape.op.type == SHAPE and given.op.inputs[0] is shape.op.inputs[0])

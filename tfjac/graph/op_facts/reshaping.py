@@ -6,7 +6,7 @@ from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, know
 from tfjac.graph.facts import declare
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
-from tfjac.graph.op_facts.sizes import SHAPE
+from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
 from tfjac.graph.static_values import static_value
 from tfjac.graph.symbolic_sizes import Size, of_first, product
 from tfjac.graph.vectorising import by_known_lists
@@ -167,7 +167,7 @@ def _reshaped_as_swapped(known, transpose):
     """Whether all that reads the elements are reshapes to the shape of the input, its first two sizes swapped."""
     first, second, *others = known.sizes(transpose.inputs[0])
     readers = [reader for reader in transpose.outputs[0].consumers() if reader.type != SHAPE]
-    shapes = [reader.type == "Reshape" and known.entries(reader.inputs[1]) for reader in readers]
+    shapes = [reader.type == RESHAPE and known.entries(reader.inputs[1]) for reader in readers]
     return shapes != [] and all(shape == [second, first, *others] for shape in shapes)
 
 
@@ -187,7 +187,7 @@ def _expanded_sizes(known, output, given):
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 declare(
-    "Reshape",
+    RESHAPE,
     elements="in order",
     columns="the same",
     linear="in the first",

@@ -7,7 +7,7 @@ from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.static_values import of_inputs, static_value
 from tfjac.graph.symbolic_sizes import product
 
-SHAPE, SHAPES, RANGE = "Shape", "ShapeN", "Range"
+SHAPE, SHAPES, RANGE, RESHAPE = "Shape", "ShapeN", "Range", "Reshape"
 BROADCAST_AXES = "BroadcastGradientArgs"
 """Types of ops that rules of other families look for."""
 

@@ -25,7 +25,7 @@ from tfjac.optimizers.keras.arguments import (
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
-from tfjac.optimizers.keras.pitfalls import Pitfalls, draws_at_random
+from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
@@ -207,7 +207,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         check_tracing()
         check_strategy()
         loss = self._loss_of_trace.take()
-        self._is_random = draws_at_random(loss)  # one batch has several losses then
+        self._is_random = may_differ(loss)  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]

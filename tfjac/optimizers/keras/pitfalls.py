@@ -6,9 +6,9 @@ from tfjac.graph import ancestors
 from tfjac.optimizers.statuses import Status
 
 
-def draws_at_random(loss):
-    """Return whether a loss of the graph being traced is another each time that it is computed."""
-    return any("Random" in op.type for op in ancestors([loss]))
+def may_differ(loss):
+    """Return whether a loss of the graph being traced may be another each time that it is computed."""
+    return any("Random" in op.type or "PyFunc" in op.type for op in ancestors([loss]))
 
 
 class Pitfalls:
