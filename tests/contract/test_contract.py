@@ -11,10 +11,15 @@ from tests.contract.problems import problem
 from tests.contract.refusals import pairs_of, possible_pairs
 from tests.contract.running import run
 
-TOLERANCES = {"float64": (1e-7, 1e-6), "iterative": (1e-6, 1e-4), "float32": (2e-2, 2e-2)}
+TOLERANCES = {
+    "float64": (1e-7, 1e-6),
+    "iterative": (1e-6, 1e-4),
+    "float32": (1e-2, 2e-2),
+    "within a tenth": (5e-2, 5e-2),
+}
 """Of the cost, as a part of what the steps gain, and of the parameters, as a part of how far they go: in float64 what
 central differences along the step leave, what solvers leave that iterate to 1e-11, and in float32 rounding times
-condition, and what rounding decides about a radius that is met within a tenth."""
+condition. A trust region is met within a tenth: in float32, rounding decides whether λ is solved for once more."""
 
 
 def _marked(case):
@@ -44,7 +49,8 @@ def test_a_combination_takes_the_steps_of_the_oracle(case, replicas):
 
 def _check_one(case, cost, position, start, want):
     exact = case.dtype == "float32" or not case.has(solver=("cg", "lsmr", "schur_cg"))
-    of_cost, of_position = TOLERANCES[case.dtype if exact else "iterative"]
+    searching = case.has(damping="trust_region", dtype="float32")
+    of_cost, of_position = TOLERANCES["within a tenth" if searching else case.dtype if exact else "iterative"]
     assert want.accepted > 0, "the case shows nothing: no step of the oracle is accepted"
     assert abs(cost - want.cost) <= of_cost * (want.first_cost - want.cost)
     if not case.has(scaling="marquardt", dtype="float32"):  # there, rounding takes parameters of no influence anywhere
