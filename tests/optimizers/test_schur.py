@@ -184,8 +184,6 @@ def test_products_alone_lead_to_where_the_factorisation_ends(rng):
         "fixed": [held, None, None],
         "bounds": (None, [None, 1.2, None]),
         "ftol": 1e-12,
-        "damping": "nielsen",
-        "scaling": "more",
     }
     bundle, ends = Bundle(rng), []
     for solver in ("schur_cg", "cholesky"):
