@@ -14,6 +14,13 @@ class Verdict(NamedTuple):
     reduction: float
     cost: float
 
+    @property
+    def shrink(self):
+        """By which factor the radius shrinks if ρ is poor."""
+        if self.reduction >= 0:
+            return 0.5
+        return max(0.5 * self.slope / (self.slope + self.reduction), 0.1)
+
 
 def limits(curvature):
     """Return the smallest and the largest λ."""
@@ -76,9 +83,7 @@ class TrustRegion:
 
     def update(self, proposal, verdict, curvature):
         _, damping, length = proposal
-        shrink = 0.5
-        if verdict.reduction < 0:
-            shrink = max(0.5 * verdict.slope / (verdict.slope + verdict.reduction), 0.1)
+        shrink = verdict.shrink
         poor = verdict.ratio <= 0.25
         good = verdict.ratio >= 0.75 or damping <= limits(curvature)[0]
         if poor:
@@ -112,9 +117,7 @@ class Radius(Multiplicative):
 
     def update(self, proposal, verdict, curvature):
         _, damping, length = proposal
-        shrink = 0.5
-        if verdict.reduction < 0:
-            shrink = max(0.5 * verdict.slope / (verdict.slope + verdict.reduction), 0.1)
+        shrink = verdict.shrink
         if verdict.ratio <= 0.25:
             self.radius, factor = shrink * length, 1 / shrink
         elif verdict.ratio >= 0.75:

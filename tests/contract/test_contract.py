@@ -49,7 +49,7 @@ def test_a_combination_takes_the_steps_of_the_oracle(case, replicas):
 
 def _check_one(case, cost, position, start, want):
     exact = case.dtype == "float32" or not case.has(solver=("cg", "lsmr", "schur_cg"))
-    searching = case.has(damping="trust_region", dtype="float32")
+    searching = case.has(damping="trust_region", scaling="auto", dtype="float32")
     of_cost, of_position = TOLERANCES["within a tenth" if searching else case.dtype if exact else "iterative"]
     assert want.accepted > 0, "the case shows nothing: no step of the oracle is accepted"
     assert abs(cost - want.cost) <= of_cost * (want.first_cost - want.cost)

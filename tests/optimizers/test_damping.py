@@ -106,9 +106,13 @@ def test_trust_region_takes_the_gauss_newton_step_where_it_fits():
     np.testing.assert_allclose(found.step, -GRADIENT / SPECTRUM, rtol=1e-9)
 
 
+def updated_by(damping):
+    """Return the function from a verdict on a step of length 1.9 to the radius, 2 before, and λ, 1 before."""
+    return lambda *args: numbers(damping.update((ONE * 2, ONE), proposal(1.0, length=1.9), verdict(*args), ONE))
+
+
 def test_trust_region_radius_by_the_formula():
-    damping, state = TrustRegionDamping(), (ONE * 2, ONE)
-    after = lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))  # noqa: E731
+    after = updated_by(TrustRegionDamping())
     np.testing.assert_allclose(after(0.9), [3.8, 0.5])
     np.testing.assert_allclose(after(0.5), [2.0, 1.0])
     np.testing.assert_allclose(after(0.1), [1.0, 2.0])
@@ -141,8 +145,7 @@ def test_a_step_that_fits_is_solved_for_once():
 
 
 def test_radius_by_the_formula():
-    damping, state = RadiusDamping(), (ONE * 2, ONE)
-    after = lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))  # noqa: E731
+    after = updated_by(RadiusDamping())
     np.testing.assert_allclose(after(0.9), [3.8, 0.5])
     np.testing.assert_allclose(after(0.5), [2.0, 1.0])
     np.testing.assert_allclose(after(0.1), [0.95, 2.0])

@@ -53,6 +53,29 @@ class Verdict(NamedTuple):
     cost: tf.Tensor
 
 
+class RegionChange(NamedTuple):
+    """What a verdict does to a trust region; scalars.
+
+    Attributes:
+        poor: bool, whether ρ ≤ ¼, so that the region shrinks.
+        shrink: by which factor it shrinks then, from ⅒ to ½, by interpolation of the cost along the step.
+        damping: by which factor λ changes: 1/shrink, ½ where the region grows, or 1.
+    """
+
+    poor: tf.Tensor
+    shrink: tf.Tensor
+    damping: tf.Tensor
+
+    @classmethod
+    def after(cls, verdict, good):
+        """Return the change after a `Verdict`, where the region grows if `good`, a scalar bool (Moré 1978)."""
+        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
+        half = tf.constant(0.5, shrink.dtype)
+        shrink = tf.where(verdict.reduction >= 0, half, tf.maximum(shrink, 0.1))
+        poor = verdict.ratio <= 0.25
+        return cls(poor, shrink, tf.where(poor, 1 / shrink, tf.where(good, half, tf.ones_like(shrink))))
+
+
 class Damping(abc.ABC):
     """How λ is chosen, lowered after success and raised after failure.
 

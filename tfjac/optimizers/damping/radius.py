@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.graph import while_loop
-from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict
 from tfjac.types import Config, Tensor
 
 
@@ -77,14 +77,12 @@ class RadiusDamping(Damping):
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _ = state
         length = tf.where(proposal.solved, proposal.length, radius)
-        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
-        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(shrink, 0.1))
-        poor, good = verdict.ratio <= 0.25, verdict.ratio >= 0.75
+        good = verdict.ratio >= 0.75
+        change = RegionChange.after(verdict, good)
         whole = tf.maximum(radius, tf.where(good, 2 * length, length))
-        factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
         limits = np.finfo(radius.dtype.as_numpy_dtype)
-        radius = tf.clip_by_value(tf.where(poor, shrink * length, whole), limits.tiny, limits.max)
-        return radius, self.clip(proposal.damping * factor, curvature)
+        radius = tf.clip_by_value(tf.where(change.poor, change.shrink * length, whole), limits.tiny, limits.max)
+        return radius, self.clip(proposal.damping * change.damping, curvature)
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

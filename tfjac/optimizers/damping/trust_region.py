@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.graph import while_loop
-from tfjac.optimizers.damping.base import Damping, Proposal, Verdict
+from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict
 from tfjac.types import Config, Tensor
 
 
@@ -88,16 +88,15 @@ class TrustRegionDamping(Damping):
     ) -> tuple[Tensor, ...]:
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _ = state
-        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
-        shrink = tf.where(verdict.reduction >= 0, tf.constant(0.5, shrink.dtype), tf.maximum(shrink, 0.1))
         newton = proposal.damping <= self.bounds(curvature)[0]
-        poor, good = verdict.ratio <= 0.25, (verdict.ratio >= 0.75) | newton
+        good = (verdict.ratio >= 0.75) | newton
+        change = RegionChange.after(verdict, good)
         length = tf.where(proposal.solved, proposal.length, radius)
-        radius = tf.where(poor, shrink * tf.minimum(radius, 10 * length), tf.where(good, 2 * length, radius))
-        factor = tf.where(poor, 1 / shrink, tf.where(good, tf.constant(0.5, shrink.dtype), tf.ones_like(shrink)))
+        shrunk, whole = change.shrink * tf.minimum(radius, 10 * length), tf.where(good, 2 * length, radius)
+        radius = tf.where(change.poor, shrunk, whole)
         limits = np.finfo(radius.dtype.as_numpy_dtype)
         radius = tf.clip_by_value(radius, limits.tiny, limits.max)
-        return radius, self.clip(proposal.damping * factor, curvature)
+        return radius, self.clip(proposal.damping * change.damping, curvature)
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
