@@ -14,14 +14,11 @@ from tfjac.ops._library import register_gradient
 _COPIED_LOOP, _UNTRACED = "TfjacCopiedLoop", "TfjacUntracedGradient"
 """Gradients of copies: of loops, and of ops whose custom gradient cannot be traced."""
 
-_SMALL = 16
-"""Elements of constants that stand for shapes, axes and the like."""
-
 custom_gradients.OWN.add(_COPIED_LOOP)
 
 
 _SMALL = 128
-"""Elements of a constant that is copied rather than captured."""
+"""Elements of a constant that is copied rather than captured: one that may stand for shapes, axes and the like."""
 
 
 def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
