@@ -13,6 +13,7 @@ LAYERS = {
     "interception": 3,
     "black_box": 3,
     "optimizers": 3,
+    "privacy": 3,
     "laplace": 4,
 }
 PRIVATE = "graph/_private.py"

@@ -56,6 +56,7 @@ from tfjac.graph.row_rules import moves_rows
 from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.runtime_errors import what_was_said_first
 from tfjac.graph.scratch import Scratch
+from tfjac.graph.seen_loss import SeenLoss
 from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
 from tfjac.graph.static_values import static_value
 from tfjac.graph.symbolic_sizes import SymbolicSizes, axes
@@ -78,6 +79,7 @@ __all__ = [
     "Inherited",
     "LostPath",
     "Scratch",
+    "SeenLoss",
     "SourceLine",
     "SymbolicSizes",
     "after_effects",

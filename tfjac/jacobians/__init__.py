@@ -5,7 +5,7 @@ from tfjac.jacobians.batch import batch_jacobian
 from tfjac.jacobians.chaining import chain
 from tfjac.jacobians.curvature import ggnvp, hvp
 from tfjac.jacobians.full import jacobian
-from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms, weighted_gradients
+from tfjac.jacobians.norms import clipped_gradients, per_example_gradient_norms, scaled_gradients, weighted_gradients
 from tfjac.jacobians.operator import JacobianOperator, jacobian_operator
 from tfjac.jacobians.per_example import per_example_gradients, per_example_jacobian
 from tfjac.jacobians.per_segment import per_segment_gradients, per_segment_jacobian, segment_operator
@@ -29,6 +29,7 @@ __all__ = [
     "per_example_jacobian",
     "per_segment_gradients",
     "per_segment_jacobian",
+    "scaled_gradients",
     "segment_operator",
     "sparse_jacobian",
     "sparsity",

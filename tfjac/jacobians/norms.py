@@ -1,5 +1,7 @@
 """Norms of per-example gradients, and sums of them with a factor for each, without forming any of them."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
@@ -87,18 +89,46 @@ def clipped_gradients(
         >>> print(clipped.numpy()[:, 0])
         [0.6 1.8]
     """
+
+    def factors(norms, losses):
+        bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
+        return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+
+    gradients, norms = scaled_gradients(losses, variables, factors, verify)
+    return (gradients, norms) if return_norms else gradients
+
+
+def scaled_gradients(
+    losses: Tensors,
+    variables: Sources,
+    factors: Callable[[Tensor, Tensor], Tensor],
+    verify: bool | None = None,
+) -> tuple[NestLike, Tensor]:
+    """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
+
+        Σ_n f(‖∂L[n]/∂v‖) · ∂L[n]/∂v                   the norm over all variables together
+
+    Args:
+        losses, variables, verify: as in `clipped_gradients`.
+        factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
+
+    Returns:
+        A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them.
+
+    Raises:
+        ExamplesMix, ValueError, TypeError: as `per_example_gradient_norms`.
+
+    Cost: as `clipped_gradients`.
+    """
     check_variables(variables)
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
-        bound = _one_for_each("clip_norm", clip_norm, of_rank_one(y), scalar_too=True)
-        factors = factorize([y], flat, verify=verify)
-        norms = _norms(factors, y.dtype)
-        bound = tf.cast(bound, norms.dtype)
-        weights = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
-        gradients = [_weighted_sum(factor, weights, v) for factor, v in zip(factors, flat)]
-        gradients = tf.nest.pack_sequence_as(variables, gradients)
-        return (gradients, tf.cast(norms, y.dtype)) if return_norms else gradients
+        rows = factorize([of_rank_one(y)], flat, verify=verify)
+        norms = _norms(rows, y.dtype)
+        weights = factors(norms, y)
+        gradients = [_weighted_sum(row, weights, v) for row, v in zip(rows, flat)]
+        return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 
     return in_graph(compute, losses, xs=variables)
 

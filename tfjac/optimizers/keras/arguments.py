@@ -1,7 +1,6 @@
 """Arguments of the optimizer: which it refuses and why, and how Keras writes them into a configuration."""
 
 import keras
-import tensorflow as tf
 
 from tfjac.arguments import suggestion
 from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE
@@ -57,14 +56,8 @@ def refuse_learning_rate(value):
     )
 
 
-def check_tracing():
-    """Raise ValueError in eager execution, where there is no graph to read residuals off."""
-    if tf.executing_eagerly():
-        raise ValueError(
-            "LevenbergMarquardt reads the residuals off the graph of the loss, and eager execution has none. Compile "
-            "the model with run_eagerly=False, or call optimizer.minimize(residuals, variables) with a callable. "
-            "Received: eager execution"
-        )
+MINIMIZE_INSTEAD = "call optimizer.minimize(residuals, variables) with a callable"
+"""What serves where there is no graph of a loss."""
 
 
 def check_trainable(variables):

@@ -8,13 +8,21 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
+from tfjac.graph import (
+    SeenLoss,
+    as_tf_variable,
+    eager_creation,
+    replay,
+    verification_wanted,
+    what_was_said_first,
+    while_loop,
+)
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
-    check_tracing,
+    MINIMIZE_INSTEAD,
     check_trainable,
     deserialized,
     refuse_constraints,
@@ -37,7 +45,7 @@ from tfjac.optimizers.solvers.plan import Plan, plan_of
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
-from tfjac.optimizers.tracing.traces import LossOfTrace, TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import checked_variables, variable_name
 from tfjac.types import Config, Data, GramDType, Residuals, Tensor, Variable
 
@@ -146,7 +154,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
-        self._loss_of_trace, self._sizes = LossOfTrace(), None
+        self._seen_loss, self._sizes = SeenLoss("LevenbergMarquardt", MINIMIZE_INSTEAD), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
         self._pitfalls, self._is_random = Pitfalls(), False
@@ -176,8 +184,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
     def scale_loss(self, loss: Tensor) -> Tensor:
         """Return `loss` as it is, and remember it: the residuals of the step are read off its graph."""
-        check_tracing()
-        self._loss_of_trace.keep(loss)
+        self._seen_loss.keep(loss)
         return loss
 
     def begin_epoch(self, steps: int | None) -> None:
@@ -204,9 +211,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         Raises:
             ValueError: outside of a graph, without `scale_loss` before, or for a loss that is refused.
         """
-        check_tracing()
+        loss = self._seen_loss.take()
         check_strategy()
-        loss = self._loss_of_trace.take()
         self._is_random = may_differ(loss)  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}

@@ -1,40 +1,10 @@
-"""What is remembered of graphs: the loss of the trace under way, and what was derived from residuals traced before."""
+"""What is remembered of graphs: what was derived from residuals traced before."""
 
 import collections
 import threading
 import weakref
 
-import tensorflow as tf
-
 from tfjac.graph import as_tf_variable
-
-
-class LossOfTrace:
-    """The loss seen by `scale_loss`, until `apply` asks for it; one for each thread that traces."""
-
-    def __init__(self):
-        self._losses = {}
-
-    def keep(self, loss):
-        """Remember the loss of this trace."""
-        self._losses[threading.get_ident()] = loss
-
-    def take(self):
-        """Return the loss of this trace, and forget it.
-
-        Raises:
-            ValueError: where there is none, or it is of another graph.
-        """
-        loss = self._losses.pop(threading.get_ident(), None)
-        if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
-            raise ValueError(
-                "LevenbergMarquardt has not seen the loss of this training step. In a train_step of your own, call "
-                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), in the same graph. "
-                "With mixed_float16, Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use "
-                "float32. "
-                f"Received: {'no loss' if loss is None else 'a loss of another graph'}"
-            )
-        return loss
 
 
 class TraceCache:

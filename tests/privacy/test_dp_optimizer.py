@@ -1,0 +1,311 @@
+"""What one step of `DPOptimizer` does to the weights, against one tape for each example."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+import tfjac
+from tfjac import privacy
+
+N, CLIP = 12, 0.05
+CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+LAYERS = keras.layers
+
+
+def _dense():
+    inputs = keras.Input((6,))
+    hidden = LAYERS.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.1))(inputs)
+    return (
+        keras.Model(inputs, LAYERS.Dense(3)(hidden)),
+        {},
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+
+
+def _convolution():
+    inputs = keras.Input((8, 8, 2))
+    x = LAYERS.Conv2D(4, 3, strides=2, activation="relu")(inputs)
+    x = LAYERS.GroupNormalization(2)(x)
+    x = LAYERS.DepthwiseConv2D(2, padding="same", activation="tanh")(x)
+    x = LAYERS.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, LAYERS.Dense(3)(x)), {}, CROSS_ENTROPY
+
+
+def _recurrent():
+    inputs = keras.Input((5,), dtype="int32")
+    x = LAYERS.Embedding(7, 4)(inputs)
+    x = LAYERS.LSTM(5)(x)
+    return keras.Model(inputs, LAYERS.Dense(3)(x)), {}, CROSS_ENTROPY
+
+
+def _attention():
+    inputs = keras.Input((5,), dtype="int32")
+    x = LAYERS.Embedding(7, 8)(inputs)
+    x = LAYERS.LayerNormalization()(x + LAYERS.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True))
+    return keras.Model(inputs, LAYERS.Dense(7)(x)), {}, CROSS_ENTROPY
+
+
+def _two_outputs():
+    first, second = keras.Input((6,), name="first"), keras.Input((4,), name="second")
+    x = LAYERS.Dense(5, "tanh", activity_regularizer=keras.regularizers.L2(0.3))(first)
+    y = LAYERS.Dense(5, "gelu")(LAYERS.Concatenate()([x, second]))
+    outputs = {"a": LAYERS.Dense(1, name="a")(y), "b": LAYERS.Dense(2, name="b", activation="sigmoid")(x)}
+    model = keras.Model([first, second], outputs)
+    return model, {"loss_weights": {"a": 2.0, "b": 0.5}}, {"a": "mae", "b": "binary_crossentropy"}
+
+
+MODELS = {
+    "dense": _dense,
+    "convolution": _convolution,
+    "recurrent": _recurrent,
+    "attention": _attention,
+    "two outputs": _two_outputs,
+}
+
+
+def data_of(model, rng):
+    """Return inputs and targets for a model of `MODELS`, N examples."""
+
+    def inputs(tensor):
+        shape = (N, *tensor.shape[1:])
+        return rng.integers(0, 7, shape) if "int" in tensor.dtype else rng.normal(size=shape).astype("float32")
+
+    x = [inputs(tensor) for tensor in model.inputs]
+    if isinstance(model.output, dict):
+        y = {"a": rng.normal(size=(N, 1)).astype("float32"), "b": rng.integers(0, 2, (N, 2)).astype("float32")}
+    else:
+        y = rng.integers(0, model.output.shape[-1], (N, *model.output.shape[1:-1]))
+    return x if len(x) > 1 else x[0], y
+
+
+def gradients_of_examples(model, x, y, weights=None):
+    """Return the gradient of each example's loss, without regularisers of weights, and of these regularisers."""
+    variables, rows = model.trainable_variables, []
+    for i in range(N):
+        one = tf.nest.map_structure(lambda array, i=i: array[i : i + 1], (x, y))
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(y=one[1], y_pred=model(one[0], training=True), x=one[0])
+            loss -= sum(_of_weights(model))
+        scale = 1.0 if weights is None else weights[i]
+        rows.append([scale * tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)])
+    with tf.GradientTape() as tape:
+        loss = tf.add_n([tf.constant(0.0), *_of_weights(model)])
+    return rows, [0.0 if g is None else g.numpy() for g in tape.gradient(loss, variables)]
+
+
+def _of_weights(model):
+    return [
+        layer.kernel_regularizer(layer.kernel)
+        for layer in model.layers
+        if getattr(layer, "kernel_regularizer", None) is not None
+    ]
+
+
+def clipped_mean(rows, clip, factor=None):
+    """Return Σ min(1, clip / norm) g / N, and the norms."""
+    norms = np.array([np.sqrt(sum(np.sum(np.float64(g) ** 2) for g in row)) for row in rows])
+    factors = np.minimum(1, clip / norms) if factor is None else factor(norms)
+    return [sum(f * g for f, g in zip(factors, column)) / N for column in zip(*rows)], norms
+
+
+def weights_of(model):
+    return [variable.numpy() for variable in model.trainable_variables]
+
+
+def compiled(name, seed=0, *, inner=None, clip=CLIP, noise=0.0, compile_options=(), **options):
+    """Return a model that one step of SGD with the rate 1 changes by minus the private gradient."""
+    keras.utils.set_random_seed(seed)
+    model, given, loss = MODELS[name]()
+    optimizer = privacy.DPOptimizer(inner or keras.optimizers.SGD(1.0), clip, noise, **options)
+    model.compile(optimizer, loss=loss, **given, **dict(compile_options))
+    return model
+
+
+def one_step(model, x, y, batch_size=N, **fit):
+    """Return what one epoch subtracts from the weights."""
+    before = weights_of(model)
+    model.fit(x, y, batch_size=batch_size, epochs=1, shuffle=False, verbose=0, **fit)
+    return [a - b for a, b in zip(before, weights_of(model))]
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_is_the_mean_of_the_clipped_gradients(name, jit_compile):
+    model = compiled(name, compile_options={"jit_compile": jit_compile})
+    x, y = data_of(model, np.random.default_rng(1))
+    rows, of_weights = gradients_of_examples(model, x, y)
+    expected, norms = clipped_mean(rows, CLIP)
+    assert np.mean(norms > CLIP) > 0.5
+    found = one_step(model, x, y)
+    for got, clipped, plain in zip(found, expected, of_weights):
+        np.testing.assert_allclose(got, clipped + plain, rtol=2e-4, atol=2e-6)
+
+
+def test_sample_weights_scale_the_loss_of_their_example():
+    model = compiled("dense", clip=0.4)
+    rng = np.random.default_rng(2)
+    x, y = data_of(model, rng)
+    weights = rng.uniform(size=N).astype("float32")
+    rows, of_weights = gradients_of_examples(model, x, y, weights)
+    expected, norms = clipped_mean(rows, 0.4)
+    assert 0 < np.mean(norms > 0.4) < 1
+    for got, clipped, plain in zip(one_step(model, x, y, sample_weight=weights), expected, of_weights):
+        np.testing.assert_allclose(got, clipped + plain, rtol=1e-4, atol=1e-6)
+
+
+def test_automatic_clipping_normalises():
+    model = compiled("convolution", clipping="automatic")
+    x, y = data_of(model, np.random.default_rng(3))
+    rows, _ = gradients_of_examples(model, x, y)
+    expected, _ = clipped_mean(rows, CLIP, lambda norms: CLIP / (norms + 0.01))
+    for got, clipped in zip(one_step(model, x, y), expected):
+        np.testing.assert_allclose(got, clipped, rtol=1e-4, atol=1e-6)
+
+
+def test_adaptive_clipping_finds_the_median_of_the_norms():
+    clipping = privacy.AdaptiveClipping(count_noise=1e-3)
+    model = compiled("dense", inner=keras.optimizers.SGD(0.0), clip=30.0, clipping=clipping, batch_size=N)
+    x, y = data_of(model, np.random.default_rng(4))
+    _, norms = clipped_mean(gradients_of_examples(model, x, y)[0], 1.0)
+    model.fit(x, y, batch_size=N, epochs=120, verbose=0)
+    lower, upper = np.sort(norms)[[N // 2 - 2, N // 2 + 1]]
+    assert lower < float(model.optimizer.clipping.bound()) < upper
+
+
+@pytest.mark.parametrize("accumulated", [1, 3])
+@pytest.mark.parametrize("batch_size", [None, 40])
+def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
+    """With a learning rate of 1 a step subtracts gradient and noise; another seed leaves the noise alone."""
+    clip, sigma, size = 0.5, 3.0, N if batch_size is None else batch_size
+    inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=accumulated if accumulated > 1 else None)
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6,))
+    model = keras.Model(inputs, LAYERS.Dense(4000, use_bias=False, kernel_initializer="zeros")(inputs))
+    model.compile(privacy.DPOptimizer(inner, clip, sigma, batch_size=batch_size), loss="mse")
+    x, y = np.zeros((N, 6), "float32"), np.zeros((N, 4000), "float32")
+    (noise,) = one_step(model, x, y, batch_size=N // accumulated)
+    assert abs(noise.mean()) < 5 * clip * sigma / size / np.sqrt(noise.size)
+    assert np.std(noise) == pytest.approx(clip * sigma / size, rel=0.02)
+    assert stats.kstest(noise.ravel() / np.std(noise), "norm").pvalue > 1e-4
+    (again,) = one_step(model, x, y, batch_size=N // accumulated)
+    assert abs(np.corrcoef(noise.ravel(), again.ravel())[0, 1]) < 0.04
+    rows = noise.reshape(6, 4000)
+    assert np.abs(np.corrcoef(rows) - np.eye(6)).max() < 0.1
+
+
+def test_accumulated_batches_are_one_batch():
+    inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=3)
+    model, whole = compiled("dense", inner=inner), compiled("dense")
+    x, y = data_of(model, np.random.default_rng(5))
+    for got, expected in zip(one_step(model, x, y, batch_size=N // 3), one_step(whole, x, y)):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    assert model.optimizer.steps == whole.optimizer.steps == 1
+
+
+def test_padding_adds_nothing():
+    model, padded = (compiled("dense", batch_size=N) for _ in range(2))
+    x, y = data_of(model, np.random.default_rng(6))
+    mask = np.concatenate([np.ones(N), np.zeros(8)]).astype("float32")
+    more = np.concatenate([x, np.zeros((8, 6), "float32")]), np.concatenate([y, np.zeros(8, y.dtype)])
+    expected = one_step(model, x, y)
+    for got, each in zip(one_step(padded, *more, batch_size=N + 8, sample_weight=mask), expected):
+        np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_per_execution_and_data_sets():
+    model, plain = compiled("dense", compile_options={"steps_per_execution": 3}), compiled("dense")
+    x, y = data_of(model, np.random.default_rng(8))
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
+    before = weights_of(model)
+    model.fit(data, epochs=1, verbose=0)
+    moved = [a - b for a, b in zip(before, weights_of(model))]
+    for got, expected in zip(moved, one_step(plain, x, y, batch_size=4)):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def _normalised_by_the_batch(layer):
+    inputs = keras.Input((6,))
+    return keras.Model(inputs, LAYERS.Dense(3)(layer(LAYERS.Dense(4)(inputs))))
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "message"),
+    [
+        (
+            lambda: _normalised_by_the_batch(LAYERS.BatchNormalization()),
+            "mse",
+            "GroupNormalization",
+        ),
+        (
+            lambda: _normalised_by_the_batch(LAYERS.Lambda(lambda t: t - keras.ops.mean(t, axis=0))),
+            "mse",
+            "examples mix at op",
+        ),
+        (
+            lambda: _normalised_by_the_batch(LAYERS.Identity()),
+            keras.losses.MeanSquaredError(reduction="mean_with_sample_weight"),
+            "a number that the data of the batch decide",
+        ),
+        (lambda: _normalised_by_the_batch(LAYERS.Identity()), lambda y, p: tf.norm(y - p), "examples mix at op"),
+    ],
+)
+def test_losses_and_layers_that_mix_examples_are_refused(model, loss, message):
+    model = model()
+    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 1.0), loss=loss)
+    with pytest.raises(privacy.NotApart, match=message):
+        model.fit(np.zeros((8, 6), "float32"), np.zeros((8, 3), "float32"), verbose=0, sample_weight=np.ones(8))
+
+
+def test_data_that_mix_before_the_first_weight_are_refused():
+    """No gradient passes there, so per-example gradients alone would not tell."""
+    inputs = keras.Input((6,))
+    centred = LAYERS.Lambda(lambda t: t - keras.ops.mean(t, axis=0))(inputs)
+    model = keras.Model(inputs, LAYERS.Dense(3)(centred))
+    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 1.0), loss="mse")
+    with pytest.raises(privacy.NotApart, match="examples mix at op"):
+        model.fit(np.zeros((8, 6), "float32"), np.zeros((8, 3), "float32"), verbose=0)
+
+
+def test_a_saved_model_goes_on_without_the_seed(tmp_path):
+    model = compiled("dense", noise=1.0, seed=3, inner=keras.optimizers.Adam(0.1), clipping="automatic")
+    x, y = data_of(model, np.random.default_rng(9))
+    model.fit(x, y, batch_size=N, epochs=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.optimizer.steps == 2 and again.optimizer.clip_norm == CLIP
+    assert "seed" not in again.optimizer.get_config()
+    again.fit(x, y, batch_size=N, epochs=1, verbose=0)
+    assert again.optimizer.steps == 3
+
+
+def test_schedules_set_the_inner_rate():
+    model = compiled("dense")
+    x, y = data_of(model, np.random.default_rng(10))
+    model.fit(x, y, verbose=0, callbacks=[keras.callbacks.LearningRateScheduler(lambda epoch: 0.125)])
+    assert float(model.optimizer.inner_optimizer.learning_rate) == 0.125
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"inner_optimizer": 0.1}, TypeError, "must be a Keras optimizer.*Received: 0.1 of type float"),
+        ({"clip_norm": 0}, ValueError, "clip_norm"),
+        ({"noise_multiplier": -1}, ValueError, "noise_multiplier must be zero or positive. Received: -1"),
+        ({"clipping": "adaptiv"}, ValueError, "Did you mean 'adaptive'"),
+        ({"clipping": "adaptive"}, ValueError, "needs batch_size"),
+    ],
+)
+def test_arguments(arguments, error, message):
+    given = {"inner_optimizer": keras.optimizers.SGD(), "clip_norm": 1.0, "noise_multiplier": 1.0, **arguments}
+    with pytest.raises(error, match=message):
+        privacy.DPOptimizer(**given)
+
+
+def test_eager_execution_is_refused():
+    model = compiled("dense", compile_options={"run_eagerly": True})
+    x, y = data_of(model, np.random.default_rng(11))
+    with pytest.raises(ValueError, match=r"DPOptimizer reads the graph of the loss.*run_eagerly=False"):
+        model.fit(x, y, verbose=0)
+    assert tfjac.privacy is privacy

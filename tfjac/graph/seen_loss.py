@@ -1,0 +1,52 @@
+"""The loss of a training step that Keras traces: seen by `scale_loss` of an optimizer, used by its `apply`."""
+
+import threading
+
+import tensorflow as tf
+
+
+class SeenLoss:
+    """The loss seen by `scale_loss`, until `apply` asks for it; one for each thread that traces.
+
+    Args:
+        owner: name of the optimizer, for errors.
+        otherwise: what to do where there is no graph, for errors.
+    """
+
+    def __init__(self, owner, otherwise):
+        self._owner, self._otherwise, self._losses = owner, otherwise, {}
+
+    def keep(self, loss):
+        """Remember the loss of this trace.
+
+        Raises:
+            ValueError: in eager execution.
+        """
+        self.check_tracing()
+        self._losses[threading.get_ident()] = loss
+
+    def take(self):
+        """Return the loss of this trace, and forget it.
+
+        Raises:
+            ValueError: where there is none, or it is of another graph; in eager execution.
+        """
+        self.check_tracing()
+        loss = self._losses.pop(threading.get_ident(), None)
+        if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
+            raise ValueError(
+                f"{self._owner} has not seen the loss of this training step. In a train_step of your own, call "
+                "loss = optimizer.scale_loss(loss) before optimizer.apply(gradients, variables), in the same graph. "
+                "With mixed_float16, Keras wraps the optimizer in a LossScaleOptimizer, which hides the loss: use "
+                "float32. "
+                f"Received: {'no loss' if loss is None else 'a loss of another graph'}"
+            )
+        return loss
+
+    def check_tracing(self):
+        """Raise ValueError in eager execution, where a loss has no graph that could be read."""
+        if tf.executing_eagerly():
+            raise ValueError(
+                f"{self._owner} reads the graph of the loss, and eager execution has none. Compile the model with "
+                f"run_eagerly=False, or {self._otherwise}. Received: eager execution"
+            )

@@ -1,0 +1,20 @@
+"""Differentially private training of Keras models: clipping by example, noise, sampling and accounting."""
+
+from tfjac.privacy.accounting import PrivacyBudget, epsilon, noise_for
+from tfjac.privacy.clipping import AdaptiveClipping, AutomaticClipping, FixedClipping
+from tfjac.privacy.example_losses import NotApart
+from tfjac.privacy.optimizer import DPOptimizer
+from tfjac.privacy.sampling import batches_per_step, poisson_batches
+
+__all__ = [
+    "AdaptiveClipping",
+    "AutomaticClipping",
+    "DPOptimizer",
+    "FixedClipping",
+    "NotApart",
+    "PrivacyBudget",
+    "batches_per_step",
+    "epsilon",
+    "noise_for",
+    "poisson_batches",
+]

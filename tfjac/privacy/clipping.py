@@ -1,0 +1,139 @@
+"""Which factor an example's gradient gets, from its norm, so that no example adds more than a bound to the sum."""
+
+import abc
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from tfjac.arguments import positive
+from tfjac.types import Config, Tensor, TensorLike
+
+Release: TypeAlias = Callable[[Tensor, float], Tensor]
+
+
+class Clipping(abc.ABC):
+    """A rule for the factors. With every rule the sum of the scaled gradients has the sensitivity `bound()`.
+
+    Attributes:
+        publishes: whether the rule publishes something of every batch.
+    """
+
+    publishes = False
+
+    def get_config(self) -> Config:
+        """Return the arguments of the constructor, for saved models."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def build(self, add_variable: Callable[..., Any], clip_norm: float) -> None:
+        """Be told the clip norm C, and create the variables that the rule needs."""
+        self._clip_norm: TensorLike = clip_norm
+
+    def bound(self) -> TensorLike:
+        """Return C as it is now, a number or a scalar tensor."""
+        return self._clip_norm
+
+    @abc.abstractmethod
+    def factors(self, norms: Tensor) -> Tensor:
+        """Return the factors `[n]` for gradients with these norms `[n]`."""
+
+    def gradient_noise(self, noise_multiplier: float, batch_size: float | None) -> float:
+        """Return σ for the sum of gradients, so that all that a step publishes costs what `noise_multiplier` says."""
+        return noise_multiplier
+
+    def update(self, norms: Tensor, release: Release, batch_size: float | None) -> None:  # noqa: B027  most adapt nothing
+        """Adapt the bound after a step.
+
+        Args:
+            norms: `[n]`, before clipping, those of this replica and this part of the batch.
+            release: function `(sum, standard deviation)` that returns the noisy sum over all replicas.
+            batch_size: the expected number of examples of a step, on all replicas.
+        """
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class FixedClipping(Clipping):
+    """min(1, C / norm), the rule of Abadi et al. (2016), "Deep learning with differential privacy"."""
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """Return min(1, C / norm)."""
+        bound = tf.cast(self.bound(), norms.dtype)
+        return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class AutomaticClipping(Clipping):
+    """C / (norm + γ): every gradient is normalised, and C becomes a part of the learning rate.
+
+    Bu, Wang, Zha & Karypis (2023), "Automatic clipping: differentially private deep learning made easier and stronger".
+
+    Args:
+        stability: γ, positive.
+    """
+
+    def __init__(self, stability: float = 0.01) -> None:
+        self.stability = positive("stability", stability)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """Return C / (norm + γ)."""
+        return tf.cast(self.bound(), norms.dtype) / (norms + tf.cast(self.stability, norms.dtype))
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class AdaptiveClipping(FixedClipping):
+    """min(1, C / norm), with a C that follows a quantile of the norms, found privately.
+
+    Each step publishes the noisy number of examples above C, and changes C by exp(η (above − (1 − quantile))). The
+    noise on the gradients grows so that both together cost what `noise_multiplier` says. Andrew, Thakkar, McMahan &
+    Ramaswamy (2021), "Differentially private learning with adaptive clipping".
+
+    Args:
+        quantile: share of the examples that are to lie below C, between 0 and 1.
+        learning_rate: η, positive.
+        count_noise: standard deviation of the noise on the number of examples above C; `batch_size / 20` if None.
+    """
+
+    publishes = True
+
+    def __init__(self, quantile: float = 0.5, learning_rate: float = 0.2, count_noise: float | None = None) -> None:
+        if not 0 < quantile < 1:
+            raise ValueError(f"quantile must lie between 0 and 1. Received: quantile={quantile!r}")
+        self.quantile, self.learning_rate = quantile, positive("learning_rate", learning_rate)
+        self.count_noise = None if count_noise is None else positive("count_noise", count_noise)
+
+    def build(self, add_variable: Callable[..., Any], clip_norm: float) -> None:
+        """Create the variable that holds C."""
+        self._variable = add_variable("clip_norm", clip_norm)
+
+    def bound(self) -> TensorLike:
+        """Return C as it is now."""
+        return tf.convert_to_tensor(self._variable)
+
+    def _count_noise(self, batch_size):
+        if batch_size is None:
+            raise ValueError(
+                "clipping='adaptive' needs batch_size, the expected number of examples of a step. "
+                "Received: batch_size=None"
+            )
+        return batch_size / 20 if self.count_noise is None else self.count_noise
+
+    def gradient_noise(self, noise_multiplier: float, batch_size: float | None) -> float:
+        """Return (σ⁻² − (2 σ_count)⁻²)^(−½)."""
+        count_noise = self._count_noise(batch_size)
+        if noise_multiplier >= 2 * count_noise:
+            raise ValueError(
+                f"The noise on the count is too small: 2 · count_noise must exceed noise_multiplier. Use a larger "
+                f"count_noise or batch_size. Received: count_noise={count_noise}, noise_multiplier={noise_multiplier}"
+            )
+        return noise_multiplier and (noise_multiplier**-2 - (2 * count_noise) ** -2) ** -0.5
+
+    def update(self, norms: Tensor, release: Release, batch_size: float | None) -> None:
+        """Move C towards the quantile; rows of padding have the norm zero, and are never above."""
+        above = tf.reduce_sum(tf.cast(norms > tf.cast(self.bound(), norms.dtype), tf.float32))
+        share = release(above, self._count_noise(batch_size)) / batch_size
+        self._variable.assign(self.bound() * tf.exp(-self.learning_rate * (1 - self.quantile - share)))
+
+
+CLIPPINGS = {"fixed": FixedClipping, "automatic": AutomaticClipping, "adaptive": AdaptiveClipping}

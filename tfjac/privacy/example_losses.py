@@ -1,0 +1,171 @@
+"""From the scalar loss that Keras minimises back to the loss of each example, and proof that no other example is in it.
+
+A loss is a mean over the examples plus terms without data, such as regularisers. The walk goes back from it, through
+ops that are linear, to the tensors in which the examples are still apart. Two things are then shown by the graph: each
+row depends on its own row of the data alone, and the weight of a row does not depend on the values of any data.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.graph import (
+    SHARED,
+    Dependence,
+    ExampleAxis,
+    ExamplesMix,
+    analyse_examples,
+    ancestors,
+    as_tf_variable,
+    captures_of,
+    inline_calls,
+    replay,
+    source_in,
+)
+from tfjac.graph.facts import is_constant
+from tfjac.graph.op_types import LINEAR_IN_ALL, LINEAR_IN_FIRST, PRODUCTS
+from tfjac.jacobians.shapes import after, check_when_run
+
+
+class ExampleLosses(NamedTuple):
+    """loss = mean(losses) + shared.
+
+    Attributes:
+        losses: tensor `[n]`, the loss of each example.
+        shared: list of scalar tensors, the terms without data.
+        connected: for each variable, whether the losses of the examples depend on it.
+    """
+
+    losses: tf.Tensor
+    shared: list
+    connected: list
+
+
+class NotApart(ValueError):
+    """The loss of one example depends on other examples, or may."""
+
+
+def example_losses(loss, variables):
+    """Find the loss of each example in `loss`, a scalar tensor of the graph that is traced.
+
+    Raises:
+        NotApart: if examples mix, naming the op, or if the loss depends on no data.
+    """
+    sources = [source_in(loss.graph, as_tf_variable(variable)) for variable in variables]
+    (loss,) = inline_calls([loss], depends_on=[source for source in sources if source is not None])
+    data = Dependence(_data_of(loss), by_value=True)
+    dependence = Dependence(sources)
+    heads, shared = _parts(loss, dependence, data)
+    if not heads:
+        raise NotApart(
+            "The loss depends on no data of this training step, so there are no examples whose gradients could be "
+            "clipped. Pass the data as arguments of the step, as Keras does. Received: a loss without data"
+        )
+    placed = [tf.identity(head) for head in heads]  # one head may be computed from another
+    weights = tf.gradients(replay([loss], list(zip(heads, placed))), placed)
+    for weight in weights:
+        if data.reaches(weight):
+            raise NotApart(
+                "The loss is divided or multiplied by a number that the data of the batch decide, as a sum of sample "
+                "weights or of a mask. So each example changes the weight of the others. Use the reduction "
+                f"'sum_over_batch_size', without masks. Received: op {weight.op.name!r} of type {weight.op.type}"
+            )
+    count = tf.shape(heads[0])[0]
+    rows = [_row_sums(head * tf.convert_to_tensor(weight)) for head, weight in zip(heads, weights)]
+    losses = tf.add_n(rows) * tf.cast(count, rows[0].dtype)
+    reached = dependence.sources_of_any(heads)
+    connected = [index in reached for index in range(len(variables))]
+    return ExampleLosses(after(_checks(heads, data, count), [losses])[0], shared, connected)
+
+
+def _row_sums(tensor):
+    return tf.reduce_sum(tensor, axis=list(range(1, tensor.shape.rank)))
+
+
+def _data_of(loss):
+    """List the tensors that data enter the graph of `loss` by: parameters of the function, and what reads a pipeline.
+
+    Values that the function captured are constants, if they were eager.
+    """
+    eager = tf.__internal__.EagerTensor
+    constant = {inner.ref() for outer, inner in captures_of(loss.graph) if isinstance(outer, eager)}
+    found = []
+    for op in ancestors([loss]):
+        reads_only_resources = all(x.dtype in (tf.resource, tf.variant) for x in op.inputs)
+        if not reads_only_resources or is_constant(op) or op.type in _NO_DATA:
+            continue
+        found += [x for x in op.outputs if x.dtype not in (tf.resource, tf.variant) and x.ref() not in constant]
+    return found
+
+
+_NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
+
+
+def _parts(loss, dependence, data):
+    """Return the tensors that `loss` is linear in with the examples apart, and its terms without data."""
+    heads, shared, pending, seen = [], [], [loss], set()
+    while pending:
+        tensor = pending.pop()
+        if tensor.ref() in seen or not dependence.reaches(tensor):
+            continue
+        seen.add(tensor.ref())
+        if not data.reaches(tensor):
+            shared.append(tensor)
+            continue
+        mixing = _mixing(tensor, data)
+        if mixing is None:
+            heads.append(tensor)
+            continue
+        below = _linear_inputs(tensor.op, dependence)
+        if below is None:
+            raise _not_apart(tensor, mixing)
+        pending += below
+    return heads, shared
+
+
+def _not_apart(tensor, mixing):
+    op = tensor.op if mixing.op is None else mixing.op
+    return NotApart(
+        "Differential privacy needs a loss that is a mean over the examples, each with a loss that depends on no other "
+        f"example. Here examples mix at op {op.name!r} of type {op.type}: {mixing.reason}. Use layers that treat "
+        "examples independently, such as GroupNormalization or LayerNormalization in place of BatchNormalization, and "
+        f"losses without masks. Received: a loss of shape {tensor.shape}"
+    )
+
+
+def _mixing(tensor, data):
+    """Return the error where rows of `tensor` are not the examples of the data; None where they are."""
+    if tensor.shape.rank in (0, None):
+        error = ExamplesMix()
+        error.reason = "a scalar is computed from all of them by what is not linear"
+        return error
+    try:
+        analysis = analyse_examples(data, [tensor])
+    except ExamplesMix as mix:
+        return mix
+    for source in data.sources:
+        axis = analysis.axis(source)
+        is_shared = axis is SHARED and source.shape.rank != 0
+        if is_shared or (isinstance(axis, ExampleAxis) and axis != ExampleAxis(0, inner=axis.inner)):
+            error = ExamplesMix()
+            error.op, error.reason = source.op, "all examples use these data, which are not the rows of the batch"
+            return error
+    return None
+
+
+def _checks(heads, data, count):
+    checks = []
+    for head in heads:
+        checks += check_when_run(analyse_examples(data, [head]).assumed, count)
+    return checks
+
+
+def _linear_inputs(op, dependence):
+    """Return the inputs through which variables enter `op`, if it is linear in them together; else None."""
+    alive = [index for index, x in enumerate(op.inputs) if dependence.reaches(x)]
+    linear = (
+        op.type in LINEAR_IN_ALL
+        or (op.type in LINEAR_IN_FIRST and alive == [0])
+        or (op.type in PRODUCTS and len(alive) == 1)
+    )
+    return [op.inputs[index] for index in alive] if linear else None

@@ -1,0 +1,249 @@
+"""Differentially private training with any Keras optimizer, in `compile` of an unmodified model."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from tfjac.arguments import positive, resolve
+from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
+from tfjac.jacobians import scaled_gradients
+from tfjac.privacy.clipping import CLIPPINGS, Clipping
+from tfjac.privacy.example_losses import example_losses
+from tfjac.types import Config, Tensor, Variable
+
+ClippingLike: TypeAlias = Literal["fixed", "automatic", "adaptive"] | Clipping
+
+
+@keras.saving.register_keras_serializable("tfjac")
+class DPOptimizer(keras.optimizers.Optimizer):
+    """Any Keras optimizer, made differentially private: clipped per-example gradients, their sum, and noise.
+
+        optimizer = tfjac.privacy.DPOptimizer(keras.optimizers.Adam(1e-3), clip_norm=1.0, noise_multiplier=1.1)
+        model.compile(optimizer, loss="sparse_categorical_crossentropy")
+        model.fit(x, y, batch_size=256)
+
+    The inner optimizer gets, in place of the gradient,
+
+        (Σ_n f(‖g_n‖) g_n + σ C z) / batch + ∇ of what depends on no data
+
+    with the gradient g_n of the loss of example n, the factor f of the clipping rule, and a standard normal z. No g_n
+    is formed (`tfjac.clipped_gradients`). The loss of each example is read off the graph of the loss, for any layers,
+    several outputs and sample weights. Terms without data, such as L2 regularisers, are neither clipped nor noised.
+    A loss or layer that mixes examples is refused by the name of the op, also if only the values of the data mix.
+
+    For large batches, give the inner optimizer `gradient_accumulation_steps`: the noise is that of the whole batch.
+    Under a `tf.distribute` strategy the noise is that of the batch of all replicas.
+
+    Args:
+        inner_optimizer: a Keras optimizer, that nothing else uses.
+        clip_norm: C, positive: no example adds more than this norm to the sum.
+        noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
+        batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
+            `poisson_batches`. The number of rows of the batch if None.
+        clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
+            the norms; or a `FixedClipping`, `AutomaticClipping` or `AdaptiveClipping`.
+        seed: integer, for tests alone: who knows it can subtract the noise. From the operating system if None. It is
+            not saved with the model.
+        name: of the optimizer.
+
+    Raises:
+        TypeError, ValueError: for arguments that do not fit; in `fit`, for a loss that mixes examples, for a loss that
+            depends on no data, and in eager execution.
+
+    Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
+    Reference: Abadi et al. (2016), "Deep learning with differential privacy".
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: keras.optimizers.Optimizer,
+        clip_norm: float,
+        noise_multiplier: float,
+        batch_size: int | None = None,
+        clipping: ClippingLike = "fixed",
+        seed: int | None = None,
+        name: str = "dp_optimizer",
+    ) -> None:
+        if isinstance(inner_optimizer, str):
+            inner_optimizer = keras.optimizers.get(inner_optimizer)
+        if not isinstance(inner_optimizer, keras.optimizers.Optimizer):
+            raise TypeError(
+                "inner_optimizer must be a Keras optimizer, such as keras.optimizers.Adam(1e-3). "
+                f"Received: {inner_optimizer!r} of type {type(inner_optimizer).__name__}"
+            )
+        if inner_optimizer.built:
+            raise ValueError(
+                "inner_optimizer must be new: another model, or another DPOptimizer, trains with this one. "
+                f"Received: {type(inner_optimizer).__name__} with state"
+            )
+        super().__init__(learning_rate=0.0, name=name)
+        self.inner_optimizer = inner_optimizer
+        self.clip_norm = positive("clip_norm", clip_norm)
+        self.noise_multiplier = float(noise_multiplier)
+        if not 0 <= self.noise_multiplier < float("inf"):
+            raise ValueError(f"noise_multiplier must be zero or positive. Received: {noise_multiplier!r}")
+        self.batch_size = None if batch_size is None else positive("batch_size", batch_size)
+        self._given_clipping, self.clipping = clipping, resolve("clipping", clipping, CLIPPINGS)
+        self._gradient_noise = self.clipping.gradient_noise(self.noise_multiplier, self.batch_size)
+        if self.clipping.publishes and self._parts > 1:
+            raise ValueError(
+                "clipping='adaptive' adapts after every batch, so a step must be one batch. Use a larger batch, or "
+                f"another clipping. Received: gradient_accumulation_steps={self._parts}"
+            )
+        self._seed = secrets.randbits(62) if seed is None else int(seed)
+        self._seen_loss = SeenLoss("DPOptimizer", "call a train_step of your own within a tf.function")
+
+    @property
+    def _parts(self) -> int:
+        """How many batches the inner optimizer sums up for one step."""
+        return self.inner_optimizer.gradient_accumulation_steps or 1
+
+    # -------------------------------------------------------------- state
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Create the state of the inner optimizer, and of the clipping."""
+        if self.built:
+            return
+
+        def add_variable(name, value):
+            initial = keras.initializers.Constant(value)
+            return self.add_variable((), initial, "float32", "only_first_replica", name=name)
+
+        self.clipping.build(add_variable, self.clip_norm)
+        self.inner_optimizer.build(variables)
+        super().build(variables)
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """The state of this optimizer and of the inner one."""
+        return self._variables + self.inner_optimizer.variables
+
+    @property
+    def iterations(self) -> keras.Variable:
+        """Number of batches so far."""
+        return self._iterations
+
+    @property
+    def steps(self) -> int:
+        """Number of noisy sums published so far, which is what the privacy accounting counts."""
+        return -(-int(self._iterations.numpy()) // self._parts)
+
+    @property
+    def step_is_complete(self) -> bool:
+        """Whether the last batch ended a step of the inner optimizer."""
+        return int(self._iterations.numpy()) % self._parts == 0
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the inner optimizer."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    # -------------------------------------------------------------- a step
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        """Return `loss` as it is, and remember it: the losses of the examples are read off its graph."""
+        self._seen_loss.keep(loss)
+        return loss
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
+        """Take a private step on the loss that `scale_loss` saw in this trace; `grads` are not used.
+
+        Raises:
+            ValueError: if examples mix, without `scale_loss` before, or in eager execution.
+        """
+        loss = self._seen_loss.take()
+        if self._parts > 1 and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ValueError(
+                "Keras sums up batches in a branch, which replicas cannot synchronise in. Leave out "
+                "gradient_accumulation_steps under a strategy of several replicas. "
+                f"Received: gradient_accumulation_steps={self._parts}"
+            )
+        if not self.built:
+            with keras.name_scope(self.name), eager_creation():
+                self.build(list(trainable_variables or ()))
+        variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+        with keras.name_scope(self.name):
+            gradients = self._private_gradients(loss, variables)
+        self.inner_optimizer.apply(gradients, variables)
+        self._iterations.assign_add(1)
+
+    def _private_gradients(self, loss, variables):
+        """Return a gradient for each variable, None for one that the loss does not depend on."""
+        found = example_losses(loss, variables)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divides the loss of each by their number
+        losses = found.losses * tf.cast(replicas, found.losses.dtype)
+        reached = [v for v, connected in zip(variables, found.connected) if connected]
+        sums, norms = scaled_gradients(losses, reached, lambda norms, _: self.clipping.factors(norms))
+        given = self.batch_size and self.batch_size / self._parts
+        count = tf.cast(tf.size(norms) * replicas, tf.float32) if given is None else given
+        noise = self._noise(replicas)
+        deviation = self._gradient_noise * tf.cast(self.clipping.bound(), tf.float32) / self._parts**0.5
+        noisy = {id(v): (g + noise(g, deviation)) / tf.cast(count, g.dtype) for v, g in zip(reached, sums)}
+
+        def release(value, deviation):
+            noised = value + noise(value, deviation)
+            context = tf.distribute.get_replica_context()
+            return noised if replicas == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, noised)
+
+        self.clipping.update(norms, release, self.batch_size)
+        plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
+        return [_sum(noisy.get(id(v)), gradient) for v, gradient in zip(variables, plain)]
+
+    def _noise(self, replicas):
+        """Return a function `(tensor, standard deviation)` that draws noise for the sum over the replicas.
+
+        Each call in a trace, each batch and each replica has numbers that no other has.
+        """
+        drawn, step = [], tf.cast(tf.convert_to_tensor(self._iterations), tf.int64)
+        replica = 0 if replicas == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group
+        batch = step * replicas + tf.cast(replica, tf.int64)
+
+        def noise(tensor, deviation):
+            drawn.append(tensor)
+            key = tf.constant(self._seed + len(drawn), tf.int64)
+            dtype = tf.float64 if tensor.dtype == tf.float64 else tf.float32
+            normal = tf.random.stateless_normal(tf.shape(tensor), tf.stack([key, batch]), dtype=dtype)
+            return tf.cast(normal * tf.cast(deviation, dtype) / replicas**0.5, tensor.dtype)
+
+        return noise
+
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
+        """Do at the end of `fit` what the inner optimizer does."""
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    # -------------------------------------------------------------- configuration
+
+    def get_config(self) -> Config:
+        """Return the arguments of the constructor, without the seed."""
+        clipping = self._given_clipping
+        return {
+            "name": self.name,
+            "inner_optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            "clip_norm": self.clip_norm,
+            "noise_multiplier": self.noise_multiplier,
+            "batch_size": self.batch_size,
+            "clipping": clipping if isinstance(clipping, str) else keras.saving.serialize_keras_object(clipping),
+        }
+
+    @classmethod
+    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "DPOptimizer":
+        """Rebuild from `get_config()`, without state."""
+        made = {
+            key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+            for key, value in config.items()
+            if isinstance(value, dict)
+        }
+        return cls(**{**config, **made})
+
+
+def _sum(*gradients):
+    """Return the sum of those that are not None, which are dense or sparse; None if there are none."""
+    present = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+    return tf.add_n(present) if present else None

@@ -1,0 +1,100 @@
+"""Batches as the accounting assumes them: Poisson samples, padded to one size, with a mask as sample weights."""
+
+import secrets
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.types import Nest
+
+
+def poisson_batches(
+    x: Nest[Any],
+    y: Nest[Any],
+    batch_size: int,
+    steps: int,
+    rows: int | None = None,
+    seed: int | None = None,
+) -> tf.data.Dataset:
+    """Return a data set of Poisson samples: each example is in each batch with the probability batch_size / n.
+
+    Every batch has the same number of rows: those of the sample, and padding, rows of zeros whose sample weight is
+    zero. Padding adds nothing to the clipped sum. Give `DPOptimizer` the same `batch_size`, so that it divides by the
+    expected size, as private training must.
+
+        data = tfjac.privacy.poisson_batches(x, y, batch_size=256, steps=1000)
+        model.fit(data, epochs=10, steps_per_epoch=100)
+
+    Args:
+        x, y: arrays `[n, ...]`, or nests of them. A nest of `y` is for a model of several outputs.
+        batch_size: the expected number of examples of a sample, at most n.
+        steps: number of samples.
+        rows: rows of a batch. With fewer rows than a sample may need, a sample is spread over as many batches as the
+            largest needs: give the inner optimizer `gradient_accumulation_steps=batches_per_step(...)`. If None, a
+            sample is one batch.
+        seed: integer, for tests alone; from the operating system if None.
+
+    Returns:
+        A `tf.data.Dataset` of `(x, y, sample_weight)`, of steps · batches_per_step batches.
+
+    Raises:
+        ValueError: for arrays of different lengths, or for sizes that do not fit.
+
+    A sample larger than what fits is cut. Its probability is below 10⁻¹² a step.
+    """
+    arrays = [np.asarray(array) for array in tf.nest.flatten((x, y))]
+    lengths = {len(array) for array in arrays}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"x and y must be arrays with the same number of examples. Received: lengths {sorted(lengths)}"
+        )
+    (n,) = lengths
+    largest = largest_sample(n, batch_size)
+    rows = largest if rows is None else positive_integer("rows", rows)
+    parts = -(-largest // rows)
+    steps = positive_integer("steps", steps)
+
+    def batches():
+        random = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
+        for _ in range(steps):
+            chosen = np.flatnonzero(random.random(n) < batch_size / n)[:largest]
+            for part in range(parts):
+                yield tuple(_padded(chosen[part * rows : (part + 1) * rows], rows))
+
+    def _padded(chosen, rows):
+        for array in arrays:
+            batch = np.zeros((rows, *array.shape[1:]), array.dtype)
+            batch[: len(chosen)] = array[chosen]
+            yield batch
+        yield (np.arange(rows) < len(chosen)).astype(np.float32)
+
+    specs = [tf.TensorSpec([rows, *array.shape[1:]], array.dtype) for array in arrays]
+    flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([rows], tf.float32)))
+
+    def packed(*tensors):
+        given, wanted = tf.nest.pack_sequence_as((x, y), tensors[:-1])
+        return given, wanted, tf.nest.map_structure(lambda _: tensors[-1], wanted)
+
+    data = flat.map(packed).apply(tf.data.experimental.assert_cardinality(steps * parts))
+    return data.prefetch(1)
+
+
+def batches_per_step(num_examples: int, batch_size: int, rows: int) -> int:
+    """Return over how many batches of `rows` rows `poisson_batches` spreads a sample."""
+    return -(-largest_sample(num_examples, batch_size) // positive_integer("rows", rows))
+
+
+def largest_sample(num_examples: int, batch_size: int) -> int:
+    """Return a size that a Poisson sample exceeds with a probability below 10⁻¹²."""
+    if not 0 < batch_size <= num_examples:
+        raise ValueError(
+            "batch_size must be at most the number of examples. "
+            f"Received: batch_size={batch_size!r} of {num_examples} examples"
+        )
+    # Bernstein's bound: P(size − mean ≥ t) ≤ exp(−t² / (2 (variance + t/3))), solved for t.
+    mean, exponent = batch_size, 12 * np.log(10)
+    variance = mean * (1 - batch_size / num_examples)
+    excess = exponent / 3 + np.sqrt((exponent / 3) ** 2 + 2 * exponent * variance)
+    return int(min(num_examples, np.ceil(mean + excess)))
