@@ -3,6 +3,7 @@
 import keras
 
 from tfjac.arguments import suggestion
+from tfjac.graph import SeenLoss
 from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE
 from tfjac.optimizers.variables import variable_name
 
@@ -56,8 +57,9 @@ def refuse_learning_rate(value):
     )
 
 
-MINIMIZE_INSTEAD = "call optimizer.minimize(residuals, variables) with a callable"
-"""What serves where there is no graph of a loss."""
+def seen_loss():
+    """Return where the loss of a step is kept between `scale_loss` and `apply`."""
+    return SeenLoss("LevenbergMarquardt", "call optimizer.minimize(residuals, variables) with a callable")
 
 
 def check_trainable(variables):

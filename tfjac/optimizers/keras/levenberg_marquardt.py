@@ -8,26 +8,18 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, positive_integer
-from tfjac.graph import (
-    SeenLoss,
-    as_tf_variable,
-    eager_creation,
-    replay,
-    verification_wanted,
-    what_was_said_first,
-    while_loop,
-)
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
-    MINIMIZE_INSTEAD,
     check_trainable,
     deserialized,
     refuse_constraints,
     refuse_learning_rate,
     refuse_options,
+    seen_loss,
     serialized,
 )
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
@@ -154,7 +146,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
-        self._seen_loss, self._sizes = SeenLoss("LevenbergMarquardt", MINIMIZE_INSTEAD), None
+        self._seen_loss, self._sizes = seen_loss(), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
         self._pitfalls, self._is_random = Pitfalls(), False
