@@ -87,7 +87,7 @@ class Training:
 
         return train
 
-    def adam(self, target: float, rate: float = 3e-3, batch: int | None = None, seconds: float = math.inf):
+    def adam(self, target: float = -math.inf, rate: float = 3e-3, batch: int | None = None, seconds: float = math.inf):
         """One pass through the examples in batches, or steps on all of them."""
         optimizer = keras.optimizers.Adam(rate)
         optimizer.build(self._variables)
@@ -106,7 +106,7 @@ class Training:
 
         return self._repeated(tf.function(epoch), optimizer, target, seconds)
 
-    def lbfgs(self, target: float, seconds: float = math.inf):
+    def lbfgs(self, target: float = -math.inf, seconds: float = math.inf):
         """SciPy's, with TensorFlow's loss and gradient."""
         from scipy.optimize import minimize
 
