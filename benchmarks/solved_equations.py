@@ -71,6 +71,15 @@ def error_at(curve: list, seconds: float) -> float:
     return curve[max(bisect.bisect(curve, (seconds, float("inf"))) - 1, 0)][1]
 
 
+def thinned(curve: list) -> list:
+    """Return rows of a curve, (seconds, error), of which each is a fiftieth later than the one before, and the last."""
+    kept = curve[:1]
+    for row in curve[1:]:
+        if row[0] >= 1.02 * kept[-1][0] or row is curve[-1]:
+            kept.append(row)
+    return [[float(f"{number:.4g}") for number in row] for row in kept]
+
+
 def markdown(table: dict) -> str:
     """Return a table of what each had reached when tfjac ended, and later."""
     titles = ("equation", "first call, s", "steps", "s", "error", "to L-BFGS's best, s", "L-BFGS then, later", "Adam")
@@ -122,6 +131,9 @@ def main(arguments: list[str] | None = None) -> int:
     print(markdown(table))
     if not asked.quick and asked.equation == list(PROBLEMS):
         runs = [{"equation": name, "unit_seconds": units[name], **runs} for name, runs in table.items()]
+        for run in runs:
+            for solver in table[run["equation"]]:
+                run[solver] = run[solver] | {"curve": thinned(run[solver]["curve"])}
         path = report.save_runs("solved_equations", "Error against time of networks that solve equations.", runs)
         draw(table, path.with_suffix(".png"))
         print("written:", path)

@@ -55,6 +55,9 @@ def test_curves_are_read():
     curve = [(1.0, 0.5), (2.0, 0.1), (3.0, 0.2)]
     assert solved_equations.seconds_to(curve, 0.15) == 2.0 and solved_equations.seconds_to(curve, 0.05) is None
     assert [solved_equations.error_at(curve, seconds) for seconds in (0.5, 1.0, 2.9, 9.0)] == [0.5, 0.5, 0.1, 0.2]
+    dense = [(1 + k / 1000, 1 / (1 + k)) for k in range(100)]
+    thin = solved_equations.thinned(dense)
+    assert len(thin) == 6 and thin[0] == [1.0, 1.0] and thin[-1] == [1.099, 0.01]
 
 
 def test_the_quick_mode_runs(capsys, monkeypatch):
