@@ -1,4 +1,8 @@
-"""A whole training, from one start to a target: tfjac against Adam and SciPy's L-BFGS."""
+"""A whole training from one start: tfjac against Adam and SciPy's L-BFGS, to a target or for so many seconds."""
+
+import math
+import sys
+import time
 
 import keras
 import numpy as np
@@ -10,6 +14,35 @@ LIMIT = 20_000
 """Steps after which a candidate counts as failing."""
 
 
+class Watch:
+    """Looks at the score now and then, while the clock stands still, and says when a training is over.
+
+    Args:
+        score: function without arguments to the number that is to fall.
+        every: so many steps are taken between two looks.
+        target: the training ends once the score is as low.
+        seconds: the training ends after so many.
+
+    Attributes:
+        curve: list of (seconds, score), one for each look.
+    """
+
+    def __init__(self, score, every=1, target=-math.inf, seconds=math.inf):
+        self.curve, self._score, self._every = [], score, every
+        self._target, self._limit, self._steps, self._start = target, seconds, 0, time.perf_counter()
+
+    def __call__(self, *_) -> bool:
+        """Count a step; return whether it was the last one."""
+        self._steps += 1
+        if self._steps % self._every:
+            return False
+        now = time.perf_counter()
+        seconds, score = now - self._start, float(self._score())
+        self.curve.append((seconds, score))
+        self._start += time.perf_counter() - now
+        return score <= self._target or seconds >= self._limit
+
+
 class Training:
     """Weights, where they start, and what of them is to fall.
 
@@ -19,12 +52,18 @@ class Training:
         examples: how many there are.
         score: function without arguments to the number that is to fall to a target; the whole loss where left out.
         every: so many steps are taken between two looks at the score.
+        residuals: function without arguments to tensors, half the sum of whose squares is a multiple of the loss.
+
+    The methods return functions that train from the start. These return the score reached.
+
+    Attributes:
+        curve: list of (seconds, score) of the last training.
     """
 
-    def __init__(self, variables, loss, examples, score=None, every=1):
+    def __init__(self, variables, loss, examples, score=None, every=1, residuals=None):
         self._variables, self._loss, self._examples, self._every = variables, loss, examples, every
-        self._score = tf.function(score or (lambda: loss(None)))
-        self._weights = [variable.value for variable in variables]
+        self._score, self._residuals, self.curve = tf.function(score or (lambda: loss(None))), residuals, []
+        self._weights = [getattr(variable, "value", variable) for variable in variables]
         self._start = [weight.numpy() for weight in self._weights]
 
     def levenberg_marquardt(self, target: float, jit_compile: bool = False, **options):
@@ -38,7 +77,17 @@ class Training:
 
         return self._repeated(tf.function(step, jit_compile=jit_compile), optimizer, target)
 
-    def adam(self, target: float, rate: float = 3e-3, batch: int | None = None):
+    def least_squares(self, seconds: float = math.inf, **options):
+        """`tfjac.least_squares`; its function returns a `LeastSquaresResult`."""
+
+        def train():
+            _assign(zip(self._weights, self._start, strict=True))
+            watch = self._watch(every=1, seconds=seconds)
+            return tfjac.least_squares(self._residuals, self._variables, callback=watch, **options)
+
+        return train
+
+    def adam(self, target: float = -math.inf, rate: float = 3e-3, batch: int | None = None, seconds: float = math.inf):
         """One pass through the examples in batches, or steps on all of them."""
         optimizer = keras.optimizers.Adam(rate)
         optimizer.build(self._variables)
@@ -55,9 +104,9 @@ class Training:
             for begin in tf.range(0, self._examples - batch + 1, batch):
                 step(order[begin : begin + batch])
 
-        return self._repeated(tf.function(epoch), optimizer, target)
+        return self._repeated(tf.function(epoch), optimizer, target, seconds)
 
-    def lbfgs(self, target: float):
+    def lbfgs(self, target: float = -math.inf, seconds: float = math.inf):
         """SciPy's, with TensorFlow's loss and gradient."""
         from scipy.optimize import minimize
 
@@ -76,11 +125,10 @@ class Training:
             return float(value), gradient.numpy().astype(float)
 
         def train():
-            steps, flat = [0], np.concatenate([value.ravel() for value in self._start])
+            flat, watch = np.concatenate([value.ravel() for value in self._start]), self._watch(target, seconds)
 
             def stop(flat):
-                steps[0] += 1
-                if steps[0] % self._every == 0 and float(self._score()) <= target:
+                if watch():
                     raise StopIteration
 
             options = {"maxiter": LIMIT, "maxfun": LIMIT, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
@@ -89,15 +137,21 @@ class Training:
 
         return train
 
-    def _repeated(self, step, optimizer, target):
+    def _watch(self, target=-math.inf, seconds=math.inf, every=None):
+        watch = Watch(self._score, every or self._every, target, seconds)
+        self.curve = watch.curve
+        return watch
+
+    def _repeated(self, step, optimizer, target, seconds=math.inf):
         """A function that starts anew and steps until the target is met."""
         state = [(v.value, v.value.numpy()) for v in optimizer.variables]
 
         def train():
             _assign([*zip(self._weights, self._start, strict=True), *state])
-            for count in range(1, LIMIT + 1):
+            watch = self._watch(target, seconds)
+            for _ in range(LIMIT if seconds == math.inf else sys.maxsize):
                 step()
-                if count % self._every == 0 and float(self._score()) <= target:
+                if watch():
                     break
             return self._checked(target)
 
@@ -105,7 +159,7 @@ class Training:
 
     def _checked(self, target):
         reached = float(self._score())
-        if not reached <= target:
+        if not reached <= target and target > -math.inf:
             raise RuntimeError(f"the target was not reached. Received: {reached} after {LIMIT} steps, target {target}")
         return reached
 
