@@ -39,7 +39,7 @@ NIGHTLY = {
         "test_triples_work": none,
     },
     "geometry/test_tensorflow_graphics": {
-        "test_jacobians": one_in(3), "test_least_squares": one_in(8), "test_many_fits": one_in(8),
+        "test_jacobians": one_in(3), "test_least_squares": one_in(8), "test_many_fits": none,
         "test_the_moves_from_their_minimize": none,
     },
     "gpu/test_damped_solve": {
@@ -112,6 +112,9 @@ NIGHTLY = {
     "jacobians/test_random_programs": {
         "test_random_program": one_in(4),
     },
+    "jacobians/test_real_models": {
+        "test_rows_by_rules_alone": one_in(3),
+    },
     "jacobians/test_recurrent": {
         "test_differentiates_again": none, "test_every_layer": one_in(3), "test_fixed_batch": none,
         "test_in_chunks_and_of_nothing": none, "test_under_xla_in_single_precision": one_in(2),
@@ -145,7 +148,7 @@ NIGHTLY = {
         "test_values": values, "test_values_in_plain_hlo": one_in(2),
     },
     "ops/test_cuda_calls": {
-        "test_fit": none, "test_no_memory_is_an_error": none,
+        "test_fit": none, "test_no_memory_is_an_error": none, "test_values": none,
     },
     "ops/test_cuda_library": {
         "test_compiles_without_warnings": none,
@@ -164,6 +167,9 @@ NIGHTLY = {
     },
     "ops/test_loading": {
         "test_imported_again_and_from_a_second_copy": none, "test_saved_models_and_xla_in_a_fresh_process": none,
+    },
+    "ops/test_memory": {
+        "test_gram_takes_less_than_a_twentieth_of_the_jacobian": none,
     },
     "ops/test_processes": {
         "test_lesser_instruction_sets": none, "test_same_bits_for_any_number_of_threads": none,
@@ -225,7 +231,7 @@ NIGHTLY = {
         "test_bounded_whatever_happens": none, "test_the_default_rules_go_by_the_number_of_parameters": one_in(2),
     },
     "optimizers/test_distributed_solvers": {
-        "test_as_on_one_device": none,
+        "test_as_on_one_device": none, "test_kernel_of_two_blocks_is_that_of_all_rows": none,
     },
     "optimizers/test_equality": {
         "test_in_a_graph_with_derivatives_and_contradictions": none,
@@ -339,6 +345,8 @@ NIGHTLY = {
     },
     "optimizers/test_sharded_fits": {
         "test_as_on_one_device": none, "test_residuals_of_all_fits_only_are_refused": none,
+        "test_as_by_scipy": none, "test_each_loop_is_where_its_share_was_put": none,
+        "test_no_part_waits_for_another": none,
     },
     "optimizers/test_solvers": {
         "test_prior_on_both_variables_compiled_by_xla": one_in(2),
@@ -368,7 +376,7 @@ NIGHTLY = {
         "test_the_best_weights_by_validation_are_restored": none, "test_what_is_right_is_not_warned_of": one_in(2),
     },
     "optimizers/test_tolerance_of_iterative_solvers": {
-        "test_share_of_what_an_exact_step_gains": values,
+        "test_share_of_what_an_exact_step_gains": one_in(4),
     },
     "optimizers/test_traces": {
         "test_a_problem_inside_of_a_function": none,
@@ -384,7 +392,8 @@ NIGHTLY = {
         "test_in_a_graph": none,
     },
     "optimizers/test_workers": {
-        "test_as_in_one_process_after_a_worker_died": none,
+        "test_as_in_one_process_after_a_worker_died": none, "test_the_others_fail_where_a_worker_dies": none,
+        "test_solvers_that_need_all_rows_are_refused": none,
     },
     "optimizers/test_workflows": {
         "test_a_second_compile_goes_on_with_the_optimizer_and_a_second_model_cannot_have_it": none,
