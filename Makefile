@@ -50,7 +50,7 @@ VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped
   $(addprefix tests/optimizers/test_,randomness.py recurrent.py step.py verification.py)
 
 verify: native  ## tests of Jacobians and optimizers again, every result compared with TensorFlow's gradient when it runs
-	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -k "not jit and not xla" $(VERIFIED)
+	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m "" -k "not jit and not xla" $(VERIFIED)
 
 mutate: native  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
 	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py

@@ -48,6 +48,16 @@ def _seeded(request):
         keras.utils.set_random_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
+@pytest.fixture(autouse=True)
+def _single_precision():
+    """See that each test leaves Keras as it found it: layers of the next one would be made in another precision.
+
+    Keras takes its policy from floatx when it is asked for it first, and keeps it apart from then on.
+    """
+    yield
+    assert (keras.config.floatx(), keras.config.dtype_policy().name) == ("float32", "float32")
+
+
 @pytest.fixture(params=["native", "twin"])
 def implementation(request):
     """Run the test with the native ops and again with their twins."""

@@ -1,6 +1,6 @@
 """Combinations that do not do what they should: each is expected to fail, strictly, until it is mended."""
 
-from tests.contract.axes import AXES
+from tests.contract.axes import AXES, Case
 
 
 def _without(axis, *values):
@@ -13,7 +13,7 @@ FINDINGS = [
             "problem": "wide",
             "damping": "trust_region",
             "solver": ("cholesky", "cg", "lsmr"),
-            "condition": _without("condition", "prior"),
+            "condition": _without("condition", "prior", "fixed"),  # of what is free, J sees all
         },
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
@@ -22,11 +22,18 @@ FINDINGS = [
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (
-        {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex"},
+        {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex", "condition": ("none", "bounds")},
         "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
+    ),
+    (
+        {"damping": "radius", "scaling": "auto", "loss": "convex", "execution": "gram_batches"},
+        "after a window whose step is rejected, with D chosen by competition, the radius is not that of the oracle",
     ),
 ]
 """Pairs of values of axes and what is wrong."""
+
+EXAMPLES = (Case("wide", "cg", "nielsen", "marquardt", "none", "convex", "none", "fit", "open", "float64"),)
+"""Of what no case of the suite meets."""
 
 
 def reason_of(case):

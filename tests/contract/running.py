@@ -11,6 +11,7 @@ import tensorflow as tf
 import tfjac
 from tests.contract.axes import IN_FIT
 from tests.contract.problems import problem
+from tests.precision import floating
 
 STEPS = 2
 """In each case; resumed ones go on from the first."""
@@ -132,14 +133,8 @@ def _many_fits(case, conditions):
 
 
 def _in_fit(case, conditions):
-    import keras
-
-    before = keras.config.floatx()
-    keras.config.set_floatx(case.dtype)
-    try:
+    with floating(case.dtype):
         return _fitted(case, conditions)
-    finally:
-        keras.config.set_floatx(before)
 
 
 def _fitted(case, conditions):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.contract.axes import IN_FIT, Case
 from tests.contract.conditions import conditions_of, expected
-from tests.contract.findings import reason_of
+from tests.contract.findings import EXAMPLES, reason_of
 from tests.contract.pairs import by_day, cases
 from tests.contract.problems import problem
 from tests.contract.refusals import pairs_of, possible_pairs
@@ -32,7 +32,7 @@ def _marked(case):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", [_marked(case) for case in cases()])
+@pytest.mark.parametrize("case", [_marked(case) for case in (*cases(), *EXAMPLES)])
 def test_a_combination_takes_the_steps_of_the_oracle(case, replicas):
     conditions = conditions_of(case)
     found = replicas.run(case) if case.execution == "replicas" else run(case, conditions)

@@ -80,7 +80,6 @@ def test_pairs_work(case):
     assert_agrees(case)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("case", working_triples(), ids=str)
 def test_triples_work(case):
     assert_agrees(case)

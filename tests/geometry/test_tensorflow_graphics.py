@@ -106,17 +106,7 @@ FUNCTIONS = {  # name: number of parameters, function of parameters [..., k]
         lambda x: quadratic_radial_distortion.distortion_factor(x[..., :1, None] ** 2, x[..., 1])[0],
     ),
 }
-OFTEN = (
-    "quaternion.rotate",
-    "axis_angle.rotate",
-    "euler.from_quaternion",
-    "perspective.project",
-    "look_at.right_handed",
-)
 CASES = pytest.mark.parametrize("name", FUNCTIONS)
-FITS = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.nightly) for name in FUNCTIONS]
-)
 
 
 def start(name, rows=ROWS):
@@ -151,7 +141,7 @@ def test_jacobians(name):
     np.testing.assert_allclose(found, differences(function, x), atol=1e-8)
 
 
-@FITS
+@CASES
 def test_least_squares(name):
     """The minimum is found, and the Jacobian there is the right one."""
     x, function = start(name, rows=1), flat(name)
@@ -162,7 +152,7 @@ def test_least_squares(name):
     np.testing.assert_allclose(result.jacobian(), differences(function, result.x)[0], atol=1e-7)
 
 
-@FITS
+@CASES
 def test_many_fits(name):
     """Each fit of a batch reaches its own data."""
     x, function = start(name), flat(name)

@@ -23,7 +23,7 @@ FILES = [f"tests/ops/test_{name}.py" for name in ("values", "blocks", "damped_so
 SUITE = """
 import ctypes, sys
 import pytest
-failed = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[1:]])
+failed = pytest.main(["-q", "-m", "", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[1:]])
 counts = ctypes.CDLL(None)
 print(counts.tfjac_test_calls(), "calls,", counts.tfjac_test_allocated(), "workspaces left")
 sys.exit(failed)
