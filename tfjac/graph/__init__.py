@@ -33,7 +33,7 @@ from tfjac.graph.example_axis import (
 )
 from tfjac.graph.facts import registering
 from tfjac.graph.fingerprints import fingerprint
-from tfjac.graph.functions import call_converted, eager_creation, quiet_function
+from tfjac.graph.functions import call_converted, eager_creation, quiet_function, refusing_values
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
@@ -145,6 +145,7 @@ __all__ = [
     "read_graph",
     "references",
     "registering",
+    "refusing_values",
     "replay",
     "resolution_of",
     "run_side_by_side",

@@ -111,7 +111,7 @@ def _selected(nodes, selector):
         return [node for node in nodes if _returned_by(node, selector)] or _in_scope_of(nodes, selector)
     if tf.is_tensor(selector):
         return [node for node in nodes if node.tensor is selector][:1]
-    if callable(selector):
+    if callable(selector) and not isinstance(selector, type):
         found = [node for node in nodes if selector(node)]
         if not found and isinstance(selector, LayerCall):
             found = [node for node in _in_scope_of(nodes, selector.layer) if node.call == selector.call]
