@@ -226,3 +226,10 @@ def test_a_handler_may_return_a_tensor_from_outside():
         y = edited(x)
     np.testing.assert_allclose(tape.gradient(y, x), np.array([[5.0, 6.0]]) @ np.array([[1.0, 3.0], [2.0, 4.0]]))
     np.testing.assert_allclose(tfjac.vjp(lambda: edited(x), x), [[17.0, 39.0]])
+
+
+@pytest.mark.parametrize("make", [handlers.clip_by_norm, handlers.clip_by_global_norm])
+def test_a_negative_norm_would_turn_gradients_around(make):
+    with pytest.raises(ValueError, match=r"must not be negative. Received: clip_norm=-1.0"):
+        make(-1.0)
+    assert callable(make(tf.constant(1.0))) and callable(make(tf.Variable(1.0)))

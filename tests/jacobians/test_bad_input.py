@@ -61,6 +61,11 @@ def test_tangents_of_the_wrong_nest_are_not_printed():
         tfjac.jvp(product, W, [tf.ones([2])])
 
 
+def test_what_to_do_where_the_examples_of_a_batch_jacobian_mix():
+    with pytest.raises(tfjac.ExamplesMix, match=r"training=False\), or tfjac.jacobian"):
+        tfjac.batch_jacobian(lambda: tf.nn.softmax(X, axis=0), X)
+
+
 @pytest.mark.parametrize("name", OF_YS)
 class TestYs:
     def test_eager_tensor(self, name):
