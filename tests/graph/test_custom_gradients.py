@@ -470,3 +470,16 @@ def test_sums_that_may_be_over_examples_are_refused(rng):
     of_sums = lambda x, y: tfjac.per_example_jacobian(product_over_all(x @ w, y), w)  # noqa: E731
     with pytest.raises(tfjac.ExamplesMix, match="custom gradient"):
         tf.function(of_sums, input_signature=signature)(x, x)
+
+
+def test_a_backward_that_reads_an_eager_tensor_and_nothing_of_the_graph():
+    kept = tf.constant([[5.0, 6.0]])
+
+    @tf.custom_gradient
+    def scaled(z):
+        return tf.identity(z), lambda gradient: gradient * kept
+
+    x = tf.constant([[0.5, -1.0], [1.0, 2.0]])
+    edited = tf.function(lambda x: scaled(x) ** 2)
+    found = tfjac.vjp(lambda: edited(x), x)
+    np.testing.assert_allclose(found, 2 * x.numpy() * [[5.0, 6.0]])

@@ -215,3 +215,21 @@ def test_the_first_node_that_is_not_finite():
     message = "The gradient at tap 'low' of type Identity is not finite"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         tfjac.vjp(lambda: halting(x), x, np.float32([np.inf]))
+
+
+def test_a_handler_may_return_a_tensor_from_outside():
+    weights, given = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([[5.0, 6.0]])
+    x = tf.constant([[0.5, -1.0]])
+    edited = tfjac.intercept(lambda x: tfjac.tap(x @ weights, "here") ** 3, {"here": lambda gradient: given})
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = edited(x)
+    np.testing.assert_allclose(tape.gradient(y, x), np.array([[5.0, 6.0]]) @ np.array([[1.0, 3.0], [2.0, 4.0]]))
+    np.testing.assert_allclose(tfjac.vjp(lambda: edited(x), x), [[17.0, 39.0]])
+
+
+@pytest.mark.parametrize("make", [handlers.clip_by_norm, handlers.clip_by_global_norm])
+def test_a_negative_norm_would_turn_gradients_around(make):
+    with pytest.raises(ValueError, match=r"must not be negative. Received: clip_norm=-1.0"):
+        make(-1.0)
+    assert callable(make(tf.constant(1.0))) and callable(make(tf.Variable(1.0)))

@@ -149,6 +149,11 @@ def test_selectors_that_select_nothing_or_too_much():
         selected(model, tfjac.op_type("Relu6"))
     with pytest.raises(ValueError, match=r"called once. Use tfjac.layer_call\(layer, "):
         selected(model, model.get_layer("second").input)
+    with pytest.raises(TypeError, match=r"A node is selected by a name.*Received: <class .*Dense'> of type"):
+        selected(model, keras.layers.Dense)
+    of_keras_2 = type("Dense", (), {"__module__": "tf_keras.layers", "name": "second", "__call__": print})()
+    with pytest.raises(TypeError, match=r"tf_keras, which is Keras 2, is selected by its name.*pass 'second'"):
+        selected(model, of_keras_2)
     with pytest.raises(TypeError, match=r"A node is selected by a name.*Received: 3 of type int"):
         selected(model, 3)
     twice = keras.Sequential([keras.Input((5,)), *(keras.Sequential([keras.layers.Dense(5, name="d")]) for _ in "ab")])

@@ -35,7 +35,35 @@ OF_YS = {
     "hvp": lambda ys: tfjac.hvp(ys, W, tf.ones_like(W)),
     "ggnvp": lambda ys: tfjac.ggnvp(ys, tf.square, W, tf.ones_like(W)),
 }
+OF_ONE = ["per_example_jacobian", "per_example_gradients", "per_example_gradient_norms", "clipped_gradients"]
 OF_LOSSES = ["per_example_gradients", "per_example_gradient_norms", "clipped_gradients", "weighted_gradients"]
+
+
+def dense():
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_several_ys_where_there_must_be_one(name):
+    with pytest.raises(TypeError, match=r"one tensor here: .*tf.concat.*Received: a list of 2"):
+        OF_YS[name](lambda: [losses(), losses()])
+
+
+def test_none_in_the_place_of_variables():
+    with pytest.raises(TypeError, match="Received: None of type NoneType"):
+        tfjac.per_example_jacobian(product, None)
+    with pytest.raises(TypeError, match="Received: None of type NoneType"):
+        tfjac.explain_gradient(product, None)
+
+
+def test_tangents_of_the_wrong_nest_are_not_printed():
+    with pytest.raises(ValueError, match=r"Received: \[.\(2,\).\] for \(3, 2\)"):
+        tfjac.jvp(product, W, [tf.ones([2])])
+
+
+def test_what_to_do_where_the_examples_of_a_batch_jacobian_mix():
+    with pytest.raises(tfjac.ExamplesMix, match=r"training=False\), or tfjac.jacobian"):
+        tfjac.batch_jacobian(lambda: tf.nn.softmax(X, axis=0), X)
 
 
 @pytest.mark.parametrize("name", OF_YS)
@@ -53,6 +81,20 @@ class TestYs:
     def test_integers(self, name):
         with pytest.raises(TypeError, match=r"floating-point dtype.*Received: .*int32"):
             OF_YS[name](lambda: tf.cast(product(), tf.int32))
+
+    def test_functions_of_something(self, name):
+        for function in (dense(), lambda z: tf.matmul(z, W)):
+            with pytest.raises(TypeError, match=r"without arguments: pass lambda: model\(x\).*Received: <"):
+                OF_YS[name](function)
+
+    def test_values_that_are_asked_for(self, name):
+        for function in (lambda: product().numpy(), lambda: np.exp(product())):
+            with pytest.raises(TypeError, match=r"ys must compute with TensorFlow throughout.*explain_gradient"):
+                OF_YS[name](function)
+
+    def test_variables(self, name):
+        with pytest.raises(TypeError, match=r"come before them.*Received: .*in the place of ys"):
+            OF_YS[name](W)
 
     def test_no_tensor(self, name):
         with pytest.raises(TypeError, match=r"ys must be a tensor.*Received: 3.0 of type float"):

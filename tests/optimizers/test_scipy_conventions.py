@@ -226,6 +226,12 @@ def test_bands_of_a_model_that_takes_arrays():
     np.testing.assert_allclose((upper - lower) / spread, 2 * scipy.stats.t.ppf(0.975, 48))
 
 
+def test_columns_of_objects():
+    columns = X.astype(object), Y.astype(object)
+    theirs, _ = scipy.optimize.curve_fit(line, *columns)
+    np.testing.assert_allclose(tfjac.curve_fit(line, *columns).popt, theirs, rtol=1e-6)
+
+
 REFUSED = {
     "no data": (lambda: tfjac.curve_fit(line, [], []), ValueError, "nothing to fit"),
     "no parameters": (lambda: tfjac.curve_fit(lambda x: x, [1, 2], [3, 4]), ValueError, "pass p0"),
@@ -243,6 +249,11 @@ REFUSED = {
         lambda: tfjac.curve_fit(decay, X, Y, bounds=[(0, 5)] * 3), ValueError, r"a pair \(lower, upper\).*zip",
     ),
     "bounds of others": (lambda: tfjac.curve_fit(line, X, Y, bounds=([0] * 3, [1] * 3)), ValueError, "one for each"),
+    "a pair for each of two, crossed": (
+        lambda: tfjac.curve_fit(line, X, Y, bounds=[(0, 5), (0, 1)]), ValueError, r"a pair \(lower, upper\).*zip",
+    ),
+    "a misspelt argument": (lambda: tfjac.curve_fit(line, X, Y, absolut_sigma=1), TypeError, "mean 'absolute_sigma'"),
+    "a misspelt option": (lambda: tfjac.curve_fit(line, X, Y, max_step=1), TypeError, "mean 'max_steps'"),
     "few numbers in p0": (lambda: tfjac.curve_fit(decay, X, Y, [1, 1]), ValueError, r"decay\(x, a, b, c\), p0 of 2"),
     "many numbers in p0": (lambda: tfjac.curve_fit(decay, X, Y, [1] * 4), ValueError, r"decay\(x, a, b, c\), p0 of 4"),
     "NumPy of parameters": (

@@ -121,11 +121,37 @@ def test_memory_decides_between_one_batch_and_sums():
         (lambda m: (m.compile("adam", "mse"), tfjac.fit(m, X, Y)), r"or not at all.*compiled with Adam"),
         (lambda m: (m.compile(tfjac.LevenbergMarquardt(), "mse"), tfjac.fit(m, X, Y, loss="mae")), "leave loss out"),
         (lambda m: (m.compile(tfjac.LevenbergMarquardt(), "mse"), tfjac.fit(m, X, Y, batch_size=9)), "does not sum up"),
+        (lambda m: tfjac.fit(X, Y, m), r"trains a Keras model.*Received: a ndarray"),
+        (lambda m: tfjac.fit(m, X, Y, epochs=3), r"no argument 'epochs': .*max_steps.*Received: epochs, 3 of type int"),
+        (lambda m: tfjac.fit(m, X, Y, max_step=3), r"'max_step'. Did you mean 'max_steps'"),
+        (lambda m: tfjac.fit(m, X.tolist(), Y.tolist()), r"np.asarray.*Received: x of type list"),
+        (lambda m: tfjac.fit(m, X[:0], Y[:0]), "0 examples"),
+        (lambda m: tfjac.fit(m, tf.data.Dataset.from_tensor_slices((X, Y))), r"batch\(size\).*\(4,\), \(1,\)"),
+        (lambda m: tfjac.fit(m, tf.data.Dataset.from_tensor_slices((X, Y[:, 0]))), r"batch\(size\)"),
+        (lambda m: tfjac.fit(m, tf.data.Dataset.from_tensors((X, Y)).repeat()), r"leave repeat\(\) out"),
+        (lambda m: tfjac.fit(m, tf.data.Dataset.from_tensors(X)), r"must hold batches \(x, y\)"),
     ],
 )
 def test_refusals(change, words):
     with pytest.raises((ValueError, TypeError), match=words):
         change(mlp())
+
+
+def test_class_weights_are_the_weights_of_the_examples_and_one_callback_needs_no_list():
+    labels, weights = (Y[:, 0] > 0).astype(int), {0: 1.0, 1: 5.0}
+    models = mlp(), mlp()
+    for model in models:
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        model.compile(tfjac.LevenbergMarquardt(), loss)
+    seen = []
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
+    first = tfjac.fit(models[0], X, labels, class_weight=weights, max_steps=4, callbacks=callback)
+    second = tfjac.fit(models[1], X, labels, sample_weight=np.where(labels, 5.0, 1.0), max_steps=4, callbacks=None)
+    np.testing.assert_allclose(first.history["loss"], second.history["loss"], rtol=1e-5)
+    assert seen == [0, 1, 2, 3]
+    logits = models[0].predict(X, verbose=0)[:, 0]
+    each = np.where(labels, 5 * np.logaddexp(0, -logits), np.logaddexp(0, logits))
+    np.testing.assert_allclose(first.history["loss"][-1], each.mean(), rtol=1e-4)
 
 
 # ------------------------------------------------------------------------------------------------ plain fit

@@ -89,6 +89,7 @@ class _Made:
 
     def __init__(self, function):
         self._function, self.variables, self.failure = function, [], None
+        self.__wrapped__ = function  # what it takes, for messages
 
     def __call__(self):
         given = iter(list(self.variables))

@@ -33,7 +33,7 @@ from tfjac.graph.example_axis import (
 )
 from tfjac.graph.facts import registering
 from tfjac.graph.fingerprints import fingerprint
-from tfjac.graph.functions import call_converted, eager_creation, quiet_function
+from tfjac.graph.functions import call_converted, eager_creation, quiet_function, refusing_values
 from tfjac.graph.gradients import mend as mend_gradients
 from tfjac.graph.gradients import warn_of_loops_under_a_tape
 from tfjac.graph.inlining import inline_calls
@@ -64,7 +64,7 @@ from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_variable, source_in
+from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_of_keras_2, is_variable, source_in
 from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted, verified
 
@@ -129,6 +129,7 @@ __all__ = [
     "inline_calls",
     "input_gradients",
     "is_taped",
+    "is_of_keras_2",
     "is_variable",
     "largest_of",
     "keep_with",
@@ -147,6 +148,7 @@ __all__ = [
     "read_graph",
     "references",
     "registering",
+    "refusing_values",
     "replay",
     "resolution_of",
     "run_side_by_side",

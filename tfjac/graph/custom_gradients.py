@@ -112,7 +112,10 @@ def inputs_read(op):
     """Return what `op` reads, forwards or backwards, of its own graph."""
     if not is_open(op):
         return op.inputs
-    return [*op.inputs, *(tensor for tensor in captured(op) if tensor.graph is op.graph)]
+    return [
+        *op.inputs,
+        *(tensor for tensor in captured(op) if tf.is_symbolic_tensor(tensor) and tensor.graph is op.graph),
+    ]
 
 
 def captured(op):

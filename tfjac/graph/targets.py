@@ -1,17 +1,23 @@
 """What may stand for `ys`: a tensor of the surrounding `tf.function`, or a callable that returns one."""
 
 import contextlib
+import inspect
 
+import keras
 import tensorflow as tf
 
 from tfjac.arguments import described_value
 from tfjac.graph import _private
-from tfjac.graph.functions import call_converted, quiet_function
+from tfjac.graph.functions import call_converted, quiet_function, refusing_values
 from tfjac.graph.inlining import inline_calls
 from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
+from tfjac.graph.variables import is_variable
+
+_NONE = object()
+"""In the place of xs where there are none; None is what somebody may have passed for them."""
 
 
-def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
+def in_graph(compute, ys, may_be_complex=False, xs=_NONE, tapped=False, is_one=False):
     """Return `compute(tensors)` with `ys` as tensors of the current graph.
 
     Args:
@@ -23,16 +29,17 @@ def in_graph(compute, ys, may_be_complex=False, xs=None, tapped=False):
         xs: nest of what is differentiated with respect to, where it may hold selectors of nodes. `compute` is given it,
             too, with tensors in their place; what Keras layers return is tapped while a callable is traced for it.
         tapped: whether what Keras layers return is tapped then, anyhow.
+        is_one: whether ys must be one tensor, and no nest.
 
     Raises:
         ValueError: for a tensor that is not of the graph being traced.
         TypeError: for what is neither callable nor a floating-point tensor.
     """
-    traced = _tracing(compute, ys, may_be_complex, xs, tapped)
+    traced = _tracing(compute, ys, may_be_complex, xs, tapped, is_one)
     return quiet_function(traced)() if callable(ys) and tf.executing_eagerly() else traced()
 
 
-def read_graph(read, ys, xs=None):
+def read_graph(read, ys, xs=_NONE):
     """Return what `read(tensors)` says of `ys`, tensors of the current graph then; any value of Python's. Runs nothing.
 
     Args:
@@ -50,16 +57,21 @@ def read_graph(read, ys, xs=None):
     return said[-1]
 
 
-def _tracing(compute, ys, may_be_complex, xs=None, tapped=False):
+def _tracing(compute, ys, may_be_complex, xs=_NONE, tapped=False, is_one=False):
     """The function without arguments that checks ys, or what they return, and hands them to `compute`."""
 
     def checked(tensors):
+        if is_one and tf.nest.is_nested(tensors):
+            raise TypeError(
+                "ys must be one tensor here: call this for each, or join them by tf.concat along an axis of outputs. "
+                f"Received: a {type(tensors).__name__} of {len(tf.nest.flatten(tensors))}"
+            )
         return tf.nest.map_structure(lambda tensor: _checked(tensor, may_be_complex), tensors)
 
-    selecting = any(map(is_selector, tf.nest.flatten(xs)))
+    selecting = xs is not _NONE and any(map(is_selector, tf.nest.flatten(xs)))
 
     def computed(tensors):
-        if xs is None:
+        if xs is _NONE:
             return compute(tensors)
         sources, tensors = with_tensors(xs, tensors) if selecting else (xs, tensors)
         return compute(tensors, sources)
@@ -67,11 +79,38 @@ def _tracing(compute, ys, may_be_complex, xs=None, tapped=False):
     def traced():
         if not callable(ys):
             return computed(checked(ys))
-        with layers_tapped() if selecting or tapped else contextlib.nullcontext():
+        with layers_tapped() if selecting or tapped else contextlib.nullcontext(), _explained(ys):
             tensors = call_converted(ys)
         return computed(_unseen(checked(tensors)))
 
     return traced
+
+
+@contextlib.contextmanager
+def _explained(ys):
+    """Say of a callable that asks for arguments, or for values, what to pass in its place."""
+    try:
+        with refusing_values("ys", "tfjac.explain_gradient, called eagerly, names the line"):
+            yield
+    except TypeError as error:
+        if _takes_no_arguments(inspect.unwrap(ys)):
+            raise
+        raise TypeError(
+            "ys must be a callable without arguments: pass lambda: model(x) in the place of a model, lambda: f(x) in "
+            f"that of a function f. Received: {described_value(inspect.unwrap(ys))}"
+        ) from error
+
+
+def _takes_no_arguments(function):
+    try:
+        signature = inspect.signature(function.call if isinstance(function, keras.Layer) else function)
+    except (TypeError, ValueError):  # builtins tell nothing
+        return True
+    try:
+        signature.bind()
+    except TypeError:
+        return False
+    return True
 
 
 def _unseen(tensors):
@@ -84,6 +123,11 @@ def _checked(tensor, may_be_complex):
         raise TypeError(
             "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "
             f"Received: {described_value(tensor)}"
+        )
+    if is_variable(tensor):
+        raise TypeError(
+            "ys must be computed from the variables, and come before them in the arguments. "
+            f"Received: {described_value(tensor)} in the place of ys"
         )
     if not tf.is_symbolic_tensor(tensor):
         raise ValueError(

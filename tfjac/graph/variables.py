@@ -17,7 +17,7 @@ def as_tf_variable(variable):
     """
     value = variable.value if isinstance(variable, keras.Variable) else variable
     if not isinstance(value, tf.Variable):
-        if isinstance(variable, keras.Layer):
+        if isinstance(variable, keras.Layer) or is_of_keras_2(variable):
             raise TypeError(
                 "A model or layer is not a variable: pass its weights, model.trainable_variables. "
                 f"Received: {variable!r} of type {type(variable).__name__}"
@@ -27,6 +27,11 @@ def as_tf_variable(variable):
             f"Received: {described_value(variable)}"
         )
     return value
+
+
+def is_of_keras_2(x):
+    """Return whether x is an object of tf_keras, which is Keras 2, such as a layer or model."""
+    return any(kind.__module__.startswith("tf_keras.") for kind in type(x).__mro__) and not isinstance(x, tf.Variable)
 
 
 def is_variable(x):

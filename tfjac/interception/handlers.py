@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import compiled_by_xla, custom_gradient
+from tfjac.graph import compiled_by_xla, custom_gradient, is_variable
 from tfjac.interception.edits import Edit, handled
 from tfjac.interception.hooks import needs_python
 from tfjac.types import Handler, Scalar, Tensor, TensorLike, Variable
@@ -64,7 +64,11 @@ def clip_by_norm(clip_norm: Scalar, per_example: bool = True) -> Handler:
     Args:
         clip_norm: positive number or scalar tensor.
         per_example: whether each example, along axis 0, has a norm of its own.
+
+    Raises:
+        ValueError: for a negative number.
     """
+    _check_norm(clip_norm)
 
     def clip(gradient):
         axes = list(range(1, gradient.shape.rank)) if per_example else None
@@ -74,8 +78,19 @@ def clip_by_norm(clip_norm: Scalar, per_example: bool = True) -> Handler:
 
 
 def clip_by_global_norm(clip_norm: Scalar) -> Handler:
-    """Return a handler that scales the gradient, of all examples together, to a norm of at most `clip_norm`."""
+    """Return a handler that scales the gradient, of all examples together, to a norm of at most `clip_norm`.
+
+    Raises:
+        ValueError: for a negative number.
+    """
+    _check_norm(clip_norm)
     return lambda gradient: _clipped(gradient, clip_norm, None)
+
+
+def _check_norm(clip_norm):
+    """Raise ValueError for a negative number, which would turn gradients around; what is a tensor is not known yet."""
+    if not tf.is_tensor(clip_norm) and not is_variable(clip_norm) and clip_norm < 0:
+        raise ValueError(f"clip_norm must not be negative. Received: clip_norm={clip_norm!r}")
 
 
 def _clipped(gradient, clip_norm, axes):

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfjac.graph import is_of_keras_2
 from tfjac.graph.nodes import node_of_layer, with_mask_of
 from tfjac.interception.edits import Edit, edited
 from tfjac.types import Handler, Tensor
@@ -44,7 +45,7 @@ def hook(layer: keras.Layer, backward: Handler | None = None, forward: Callable[
     Cost: that of the handler. Putting on and removing traces the functions of the models around again.
     """
     if not isinstance(layer, keras.Layer):
-        if any(kind.__module__.startswith("tf_keras.") for kind in type(layer).__mro__):
+        if is_of_keras_2(layer):
             raise TypeError(
                 "A hook is put on a layer of Keras 3, and this one is of tf_keras, which is Keras 2: edit what it "
                 f"returns by tfjac.intercept(model, edits={{layer.name: …}}). Received: {layer!r}"

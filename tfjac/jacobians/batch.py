@@ -2,7 +2,17 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph, inline_calls
+from tfjac.graph import (
+    SHARED,
+    Dependence,
+    ExampleAxis,
+    ExamplesMix,
+    analyse_examples,
+    axes,
+    examples_mix_at,
+    in_graph,
+    inline_calls,
+)
 from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
@@ -102,9 +112,13 @@ def example_blocks(y, sources, limits):
     alone = all(tensor.shape[0] == 1 for tensor in [y, *sources])  # one example has none to mix with
     try:
         analysis = analyse_examples(sources, [y])
-    except ExamplesMix:
+    except ExamplesMix as mix:
         if not alone:
-            raise
+            raise examples_mix_at(
+                mix.op,
+                mix.reason + ". Use layers that treat examples independently (batch normalisation with "
+                "training=False), or tfjac.jacobian, which has all examples with all",
+            ) from None
         analysis = None
     if alone and (analysis is None or any(analysis.axis(source) is SHARED for source in sources)):
         return _examples_first(over_basis(pull_back([y], sources), y, sources, y, at_once), y, sources)

@@ -51,7 +51,7 @@ def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool
         factors = factorize([of_rank_one(y)], tf.nest.flatten(variables), verify=verify)
         return tf.cast(_norms(factors, y.dtype), y.dtype)
 
-    return in_graph(compute, losses, xs=variables)
+    return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def clipped_gradients(
@@ -130,7 +130,7 @@ def scaled_gradients(
         gradients = [_weighted_sum(row, weights, v) for row, v in zip(rows, flat)]
         return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 
-    return in_graph(compute, losses, xs=variables)
+    return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike) -> NestLike:
@@ -169,7 +169,7 @@ def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike)
         sums = [_weighted_sum(rows, factor, v) for rows, v in zip(factorize(ys, flat, examples_mix="full"), flat)]
         return tf.nest.pack_sequence_as(variables, sums)
 
-    return in_graph(compute, losses, xs=variables)
+    return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def _norms(factors, dtype):

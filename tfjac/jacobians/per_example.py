@@ -59,7 +59,7 @@ def per_example_jacobian(
         factors = factorize([y], flat, examples_mix, at_once, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
-    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables, is_one=True))
 
 
 def per_example_gradients(
@@ -90,7 +90,7 @@ def per_example_gradients(
     def compute(y, variables):
         return per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify)
 
-    return in_graph(compute, losses, xs=variables)
+    return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def of_rank_one(losses):

@@ -51,7 +51,7 @@ def per_segment_jacobian(
         factors = factorize_segments([y], flat, max_rows, verify)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
-    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables))
+    return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables, is_one=True))
 
 
 def per_segment_gradients(
@@ -78,7 +78,7 @@ def per_segment_gradients(
     def compute(y, variables):
         return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify)
 
-    return in_graph(compute, losses, xs=variables)
+    return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def segment_operator(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfjac.graph.nodes.globs import glob_pattern, is_glob
 from tfjac.graph.origins import layer_scope
-from tfjac.graph.variables import handle_in, is_variable, name_of_variable
+from tfjac.graph.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
 
 _WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
 
@@ -111,7 +111,12 @@ def _selected(nodes, selector):
         return [node for node in nodes if _returned_by(node, selector)] or _in_scope_of(nodes, selector)
     if tf.is_tensor(selector):
         return [node for node in nodes if node.tensor is selector][:1]
-    if callable(selector):
+    if is_of_keras_2(selector):
+        raise TypeError(
+            "A layer of tf_keras, which is Keras 2, is selected by its name, or the end of its path. "
+            f"Received: {selector!r}; pass {getattr(selector, 'name', 'its name')!r}"
+        )
+    if callable(selector) and not isinstance(selector, type):
         found = [node for node in nodes if selector(node)]
         if not found and isinstance(selector, LayerCall):
             found = [node for node in _in_scope_of(nodes, selector.layer) if node.call == selector.call]

@@ -148,9 +148,15 @@ def matching(name, values, structure, references, what):
         tf.nest.assert_same_structure(structure, values)
     except (ValueError, TypeError) as difference:
         raise ValueError(
-            f"{name} must be a nest like {what}, one tensor for each. Received: {values!r} for {structure!r}"
+            f"{name} must be a nest like {what}, one tensor for each. Received: {_outline(values)} for "
+            f"{_outline(structure)}"
         ) from difference
     return [_matching(name, value, like(x), what) for value, x in zip(tf.nest.flatten(values), references)]
+
+
+def _outline(nest):
+    """What to call a nest in a message: of arrays the shapes, without their elements."""
+    return tf.nest.map_structure(lambda x: str(getattr(x, "shape", type(x).__name__)), nest)
 
 
 def _matching(name, value, reference, what):

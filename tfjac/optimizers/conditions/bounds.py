@@ -116,6 +116,7 @@ def _check_order(lower, upper, variables):
     if (lower > upper).any():
         index = int(np.argmax(lower > upper))
         raise ValueError(
-            "A lower bound must not be above the upper one; equal ones fix a parameter. "
+            "A lower bound must not be above the upper one; equal ones fix a parameter. Bounds are a pair (lower, "
+            "upper); of a pair for each parameter, zip(*bounds) makes the two. "
             f"Received: bounds {lower[index]} and {upper[index]} for {parameter_name(variables, index)}"
         )

@@ -1,12 +1,14 @@
 """The arguments of `curve_fit`, those of SciPy among them: what they amount to here, or why there is no such thing."""
 
+import dataclasses
 import inspect
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import choice
+from tfjac.arguments import choice, suggestion
 from tfjac.optimizers.conditions.bounds import Bounds
+from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.results.curve_fit_result import Deviations, arrays_of
 
 _RENAMED = {"f_scale": "loss_scale", "maxfev": "max_steps", "max_nfev": "max_steps"}
@@ -28,6 +30,11 @@ _REFUSED = {
 """What SciPy takes and what to do instead."""
 
 
+_OPTIONS = [field.name for field in dataclasses.fields(Options)]
+_OWN = ("p0", "sigma", "absolute_sigma", "check_finite", "bounds", "method", "jac", "full_output", "nan_policy")
+"""Arguments that are no options of `least_squares`, for suggestions."""
+
+
 # ------------------------------------------------------------------ options
 
 
@@ -44,6 +51,10 @@ def options_of(options, bounds, method, jac):
     for name, instead in _REFUSED.items():
         if name in options:
             raise TypeError(f"curve_fit has no {name}: {instead}. Received: {name}={options[name]!r}")
+    for name, value in options.items():
+        near = "" if name in _OPTIONS or name in _RENAMED else suggestion(name, _OWN)
+        if near:
+            raise TypeError(f"There is no such option.{near} Received: {name}={value!r}")
     options = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
     choice("method", method, (None, "lm", "trf", "dogbox"))
     if jac not in (None, "2-point", "3-point", "cs"):

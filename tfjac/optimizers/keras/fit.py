@@ -1,14 +1,15 @@
 """One call that trains a Keras model by the Levenberg-Marquardt method, and is right without further thought."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import described_value, positive_integer, suggestion
 from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
@@ -28,6 +29,7 @@ def fit(
     y: Nest[TensorLike] | None = None,
     *,
     sample_weight: Nest[TensorLike] | None = None,
+    class_weight: Mapping[int, float] | None = None,
     validation_data: tuple[Any, ...] | tf.data.Dataset | None = None,
     validation_split: float = 0.0,
     loss: Any = "mse",
@@ -38,8 +40,9 @@ def fit(
     gtol: float | None = None,
     batch_size: int | None = None,
     memory_budget: int = 2**30,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
     verbose: Any = 0,
+    **others: Any,
 ) -> keras.callbacks.History:
     """Train a Keras model by the Levenberg-Marquardt method until the validation loss or a tolerance says to stop.
 
@@ -58,6 +61,7 @@ def fit(
         model: a Keras model.
         x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` of
             batches, each of which is one part of the sums. A data set of one batch is taken as it is.
+        class_weight: as in `model.fit`, a dict from the number of a class to its weight; it is for the training data.
         validation_data: `(x, y)` or `(x, y, sample_weight)`, or a `tf.data.Dataset` of batches.
         validation_split: the last so many of the examples, a fraction between 0 and 1, are validation data; for arrays.
         loss: what a model that is not compiled is compiled with.
@@ -68,8 +72,9 @@ def fit(
             many as do.
         memory_budget: bytes that the Jacobian of one batch may take, as factors. This is an estimate by the sizes of
             the tensors in the model.
-        callbacks: further callbacks for `model.fit`.
+        callbacks: further callbacks for `model.fit`, one or several.
         verbose: as in `model.fit`.
+        **others: none; other arguments of `model.fit` are refused, each with the one to take instead.
 
     Returns:
         The `keras.callbacks.History` of `model.fit`. `loss` in it is the loss after the steps of an epoch, and there is
@@ -79,14 +84,15 @@ def fit(
     Raises:
         ValueError: for a model that is compiled with another optimizer, or with what contradicts the arguments; for
             data that do not go together.
-        TypeError: for what is no Keras model, or no arrays.
+        TypeError: for what is no Keras model, or no arrays; for an argument that there is not.
     """
+    _refuse_arguments(others)
+    _check_model(model, loss)
     data = FittingData.of(x, y, sample_weight, validation_split)
     if validation_data is not None and data.validation is not None:
         raise ValueError(
             "validation_data and validation_split are two ways to say the same: leave one of them out. Received: both"
         )
-    _check_model(model, loss)
     data.build(model)
     check_trainable(model.trainable_variables)
     validation = data.validation if validation_data is None else validation_data
@@ -94,7 +100,7 @@ def fit(
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
-    watching = [convergence, _LossAfterSteps(), *callbacks]
+    watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]
     if validation is not None:
         watching.append(_best_weights(positive_integer("patience", patience)))
     history = model.fit(
@@ -102,11 +108,37 @@ def fit(
         epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
         validation_data=None if validation is None else validation_dataset(validation),
         callbacks=watching,
+        class_weight=class_weight,
         shuffle=False,
         verbose=verbose,
     )
     history.status = convergence.status
     return history
+
+
+_STEPS = "every step sees all examples, and max_steps says how many steps there are at most"
+
+_ELSEWHERE = {
+    "epochs": _STEPS,
+    "initial_epoch": _STEPS,
+    "steps_per_epoch": _STEPS,
+    "shuffle": "every step sees all examples, so their order does not matter: leave it out",
+    "validation_batch_size": "it has no effect on the validation loss: leave it out",
+    "validation_steps": "validation is on all of validation_data: leave it out",
+    "validation_freq": "with validation data there is a validation after every step: leave it out",
+    "optimizer": "compile the model with tfjac.LevenbergMarquardt(...) before",
+    "metrics": "compile the model with tfjac.LevenbergMarquardt() and with the metrics before",
+}
+"""Arguments of `model.fit` and `model.compile` that are not taken, and what to do."""
+
+
+def _refuse_arguments(others):
+    """Raise TypeError for every argument that there is not, saying what to do."""
+    known = [name for name in inspect.signature(fit).parameters if name != "others"]
+    for name, value in others.items():
+        todo = f" {_ELSEWHERE[name]}." if name in _ELSEWHERE else suggestion(name, known)
+        joint = ":" if name in _ELSEWHERE else "."
+        raise TypeError(f"tfjac.fit has no argument {name!r}{joint}{todo} Received: {name}, {described_value(value)}")
 
 
 def _check_model(model, loss):
@@ -138,8 +170,9 @@ def _compile_or_check(model, loss, is_summed, is_validated, steps):
     elif is_summed and model.optimizer.gram_batches is None:
         raise ValueError(
             "The examples come as several batches, which the optimizer of the model does not sum up: compile the model "
-            "with LevenbergMarquardt(gram_batches='epoch'), or not at all; or leave batch_size out, or raise "
-            "memory_budget, for all examples as one batch. Received: a model compiled without gram_batches"
+            "with LevenbergMarquardt(gram_batches='epoch'), or not at all. Or have all examples in one batch: with "
+            "arrays, leave batch_size out, or raise memory_budget; with a tf.data.Dataset, batch(number of examples). "
+            "Received: a model compiled without gram_batches"
         )
 
 

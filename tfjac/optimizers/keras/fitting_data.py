@@ -37,16 +37,18 @@ class FittingData(NamedTuple):
                     "A tf.data.Dataset holds targets and weights itself, and is not split: leave y, sample_weight and "
                     "validation_split out. Received: one of them beside a Dataset"
                 )
-            return cls(x, None)
+            return cls(_checked_dataset(x), None)
         if y is None:
             raise TypeError(
                 "tfjac.fit takes arrays x and y, or a tf.data.Dataset of batches of both as x. "
                 f"Received: x of type {type(x).__name__} without y"
             )
         parts = examples(x, y, sample_weight)
+        number = _number_of(parts)
+        if not number:
+            raise ValueError("There must be examples to train on. Received: x and y of 0 examples")
         if not validation_split:
             return cls(parts, None)
-        number = _number_of(parts)
         first = int(number * (1 - validation_split))
         if not 0 < first < number:
             raise ValueError(
@@ -107,6 +109,26 @@ class FittingData(NamedTuple):
             return read_graph(lambda ys: sum(map(size, tf.nest.flatten(ys))), lambda: model(inputs))
 
         return int(taken(2) - taken(1))
+
+
+def _checked_dataset(data):
+    """Return a `tf.data.Dataset`; raise where its elements are not batches of x and y, or where they never end."""
+    spec = data.element_spec
+    if not isinstance(spec, tuple) or not 2 <= len(spec) <= 3:
+        raise TypeError(f"A tf.data.Dataset must hold batches (x, y) or (x, y, sample_weight). Received: {spec}")
+    shapes = [part.shape for part in tf.nest.flatten(spec) if isinstance(part, tf.TensorSpec)]
+    sizes = {shape[0] if shape.rank else 0 for shape in shapes if shape.rank is not None} - {None}
+    if sizes == {0} or len(sizes) > 1:
+        raise ValueError(
+            "A tf.data.Dataset must hold batches, whose first axis counts examples: call its method batch(size). "
+            f"Received: elements of shapes {', '.join(map(str, shapes))}"
+        )
+    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "Every step sees all batches of the tf.data.Dataset, so it must end: leave repeat() out, or call "
+            "take(number of batches). Received: an infinite Dataset"
+        )
+    return data
 
 
 def validation_dataset(data):

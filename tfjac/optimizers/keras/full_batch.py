@@ -32,7 +32,7 @@ def full_batch(
         A `tf.data.Dataset` for `model.fit`, of known cardinality. The examples are held in memory once.
 
     Raises:
-        ValueError: if the numbers of examples differ, or `steps` is no positive integer.
+        ValueError: if the numbers of examples differ, a part is a list of numbers, or `steps` is no positive integer.
     """
     return tf.data.Dataset.from_tensors(examples(x, y, sample_weight)).repeat(positive_integer("steps", steps))
 
@@ -41,12 +41,17 @@ def examples(x, y=None, sample_weight=None):
     """Return the tuple of what `full_batch` is given, without what is None at the end, as tensors.
 
     Raises:
-        ValueError: if the numbers of examples differ.
+        ValueError: if the numbers of examples differ, or a part is a list of numbers.
     """
     parts = [x, y, sample_weight]
     while parts[-1] is None:
         parts.pop()
     parts = tf.nest.map_structure(_tensor, tuple(parts))
+    if any(part is not None and part.shape.rank == 0 for part in tf.nest.flatten(parts)):
+        raise ValueError(
+            "Every part must be an array whose first axis counts examples; a list is taken for several inputs. Convert "
+            f"lists by np.asarray. Received: x of type {type(x).__name__} with numbers in it"
+        )
     sizes = {len(part) for part in tf.nest.flatten(parts) if part is not None}
     if len(sizes) != 1:
         raise ValueError(f"All parts must have the same number of examples. Received: {sorted(sizes)}")

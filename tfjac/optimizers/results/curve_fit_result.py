@@ -115,6 +115,8 @@ def _as_float64(item):
         return tf.cast(item, tf.float64) if item.dtype.is_floating else item
     try:
         values = np.asarray(item)
+        if values.dtype.kind == "O" and values.ndim:  # of numbers, as a column of a table of mixed types is
+            values = values.astype(np.float64)
     except (TypeError, ValueError):  # of other lengths, or of no numbers at all
         return item
     return values.astype(np.float64) if values.dtype.kind in "biuf" else item

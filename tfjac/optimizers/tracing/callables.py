@@ -1,6 +1,5 @@
 """Functions of the user's that compute residuals: what they are called with, and what they may return."""
 
-import contextlib
 import inspect
 import warnings
 
@@ -8,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_converted
+from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.optimizers.columns import Columns
 
 
@@ -86,24 +85,9 @@ def check_residuals(function, args):
         )
 
 
-@contextlib.contextmanager
 def explained():
-    """Say of a function that asks for the values of tensors, while it is called, that there are none yet.
-
-    Raises:
-        TypeError: instead of what TensorFlow and Keras say.
-    """
-    try:
-        yield
-    except (AttributeError, NotImplementedError) as error:
-        if "numpy" not in str(error):
-            raise
-        raise TypeError(
-            "residuals must compute with TensorFlow throughout: it is called once, with tensors that have no values "
-            "yet, for a graph to be made. Call model(x) rather than model.predict(x), tf.sin rather than np.sin, and "
-            "no .numpy(); a tf.py_function may stand in for what TensorFlow cannot compute. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
+    """Say of residuals that ask for the values of tensors, while they are called, that there are none yet."""
+    return refusing_values("residuals", "a tf.py_function may stand in for what TensorFlow cannot compute")
 
 
 def as_data(args, variables):
