@@ -43,8 +43,11 @@ class Objective(Protocol):
         """`values` in the coordinates of J, `[p]`; tangents of manifolds are zero. For lengths and bounds."""
 
     @abc.abstractmethod
-    def linearise(self) -> "LinearModel":
-        """r to first order where the graph computed F. Called once in a step."""
+    def linearise(self, by_products: bool = False) -> "LinearModel":
+        """r to first order where the graph computed F. Called once in a step.
+
+        `by_products`: whether a J with products alone will do, where that is the cheaper way.
+        """
 
     @abc.abstractmethod
     def second_derivative(self) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -7,13 +7,14 @@ import tensorflow as tf
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
 from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.linear_model.product_rows import product_rows
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
-def stacked_jacobian(rows, variables, columns, dtype):
+def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
     """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
 
     Args:
@@ -22,6 +23,7 @@ def stacked_jacobian(rows, variables, columns, dtype):
         variables: list of variables, or of tensors, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
+        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
 
     Returns:
         `(StackedJacobian, r)` with r `[rows]`.
@@ -29,7 +31,8 @@ def stacked_jacobian(rows, variables, columns, dtype):
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     groups = _grouped(rows, sources)
     dependence = Dependence(sources)
-    operators = [_operator([tensor for tensor, _ in group], variables, columns, dependence) for group in groups]
+    tensors = [[tensor for tensor, _ in group] for group in groups]
+    operators = [_operator(group, variables, columns, dependence, by_products) for group in tensors]
     parts = [_flattened([residual for _, residual in group]) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
     return jacobian, jacobian.stack(parts)
@@ -46,16 +49,23 @@ def stacked_rows(rows, variables):
     return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
 
 
-def _operator(group, variables, columns, dependence) -> JacobianBlock:
+def _operator(group, variables, columns, dependence, by_products) -> JacobianBlock:
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
         return ZeroRows(_size(_flattened(group)), columns, group[0].dtype)
+    own = [variables[index] for index in present]
+    operator = product_rows(group, own) if by_products else None
+    operator = _with_factors(group, own) if operator is None else operator
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
+
+
+def _with_factors(group, variables):
+    """Return the `JacobianOperator` of a group of tensors."""
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
             warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
-        operator = jacobian_operator(group, [variables[index] for index in present], examples_mix="full")
-    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
+        return jacobian_operator(group, variables, examples_mix="full")
 
 
 def _flattened(group):

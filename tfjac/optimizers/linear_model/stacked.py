@@ -8,6 +8,7 @@ from tfjac.jacobians.factors.blocks import kernel_of_blocks
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.weighted_kernel import weighted_kernel
 from tfjac.optimizers.contracts import JacobianBlock, JacobianRows
+from tfjac.optimizers.linear_model.product_rows import num_probes
 
 
 class StackedJacobian(JacobianRows):
@@ -135,6 +136,11 @@ class SomeColumns(JacobianBlock):
     def factors(self):
         """The factors, one per variable; None for those that are missing."""
         return self._spread(self.operator.factors)
+
+    @property
+    def num_probes(self):
+        """As of the operator."""
+        return num_probes(self.operator)
 
     @property
     def examples_and_outputs(self):

@@ -57,6 +57,11 @@ class Method(NamedTuple):
         )
 
     @property
+    def takes_products(self):
+        """Whether the solver makes do with products, and no scaling wants diag(JᵀJ) but for how large λ is."""
+        return self.solver.takes_products and self.scaling.is_one_number
+
+    @property
     def parts(self):
         """The objects that it is made of, without those that are None."""
         damping = self.damping.inner if isinstance(self.damping, Competition) else self.damping

@@ -75,7 +75,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
         stays as it was.
     """
     restrictions = restrictions or Restrictions()
-    model: LinearModel = objective.linearise()
+    model: LinearModel = objective.linearise(method.takes_products)
     if restrictions.box is not None:
         position = objective.position(objective.values())
         model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))

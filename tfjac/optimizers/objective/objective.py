@@ -53,9 +53,9 @@ class LocalObjective(SummedObjective):
         """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
         return self.columns.flatten(values)
 
-    def linearise(self) -> LinearModel:
+    def linearise(self, by_products=False) -> LinearModel:
         """Return the `Linearisation` of r at the values that the graph computed F from."""
-        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype)
+        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype, by_products)
         if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"

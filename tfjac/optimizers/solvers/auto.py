@@ -45,6 +45,7 @@ ATTEMPTS = 1.5
 class AutoSolver(Solver):
     """Chooses by the number of residuals nm, of parameters p, the dtype, costs, and a memory budget.
 
+    - an example has 512 residuals or more, whose cotangents would take as many passes, p > 256, and D = I: `"cg"`;
     - float64, p ≤ 256, nm known and ≥ p, J of at most 2²² elements: `"qr"`;
     - p ≤ nm, or p ≤ 256: `"cholesky"`;
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
@@ -82,6 +83,7 @@ class AutoSolver(Solver):
 
     def __init__(self, memory_budget: int = 4 * 2**30, iterative: bool = True) -> None:
         self.memory_budget, self.iterative = positive("memory_budget", memory_budget), bool(iterative)
+        self.takes_products = self.iterative
 
     def factoring(self) -> Solver:
         """Return the same without conjugate gradients, which do not know the effective number of parameters."""
@@ -89,6 +91,8 @@ class AutoSolver(Solver):
 
     def choose(self, sizes: ProblemSizes) -> Choice:
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
+        if sizes.has_products_alone:
+            return ConjugateGradientSolver().choose(sizes)
         if sizes.is_shared:
             solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
             return solver.choose(sizes)

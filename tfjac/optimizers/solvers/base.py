@@ -94,6 +94,9 @@ class Solver(abc.ABC):
     takes_sums = False
     """Whether JᵀJ, its products and Jᵀr are all that it works with, which add up over processes, and never rows."""
 
+    takes_products = False
+    """Whether products with J, and an estimate of diag(JᵀJ), are enough where they are the cheaper way."""
+
     @abc.abstractmethod
     def prepare(self, linearisation: LinearModel) -> System:
         """Return the `System` of a `Linearisation`."""

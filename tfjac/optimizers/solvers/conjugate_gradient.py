@@ -41,6 +41,7 @@ class ConjugateGradientSolver(Solver):
 
     name = "cg"
     takes_sums = True
+    takes_products = True
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class ConjugateGradientSolver(Solver):
         """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers, whichever have them."""
         layers = [layer for block in sizes.layers() for layer in block]
         sides = [layer.g * (layer.i**2 + layer.o**2) for layer in layers]
-        formed = [layer.n * layer.t * layer.g * (layer.i**2 + layer.m * layer.o**2) for layer in layers]
+        formed = [layer.n * layer.t * layer.g * (layer.i**2 + layer.estimated * layer.o**2) for layer in layers]
         inverted = [layer.g * (layer.i**3 + layer.o**3) for layer in layers]
         applied = [layer.g * layer.i * layer.o * (layer.i + layer.o) for layer in layers]
         iteration = 2 * sizes.product() + sum(applied)

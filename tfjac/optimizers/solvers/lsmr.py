@@ -36,6 +36,7 @@ class LSMRSolver(Solver):
     """
 
     name = "lsmr"
+    takes_products = True
 
     def __init__(self, tolerance: float = 0.03, max_iterations: int = 500) -> None:
         self.tolerance = positive("tolerance", tolerance, below=1)

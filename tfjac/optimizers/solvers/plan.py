@@ -103,6 +103,8 @@ def _asked_or_only(solver):
 def _reason(auto, chosen, sizes):
     """Return why `"auto"` chose a solver."""
     rows, columns = int(sizes.rows), sizes.parameters
+    if sizes.has_products_alone:
+        return "an example has many residuals: passes for each of them would take several times as long"
     if chosen.name == "qr":
         return "few parameters in float64: J is factored rather than squared"
     if chosen.name == "schur":

@@ -8,13 +8,14 @@ from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.linear_model import Elimination
+from tfjac.optimizers.linear_model import Elimination, num_probes
 
 
 class LayerSizes(NamedTuple):
     """Sizes of one factor: n examples, m outputs, t positions, g groups, i and o features.
 
     n and m are integers, or None where the graph leaves them open. Of a table that is read by index there are `rows`.
+    Where J is there as products alone, `probes` rows stand for the m of an example in estimates.
     """
 
     n: Any
@@ -24,11 +25,22 @@ class LayerSizes(NamedTuple):
     i: Any
     o: Any
     rows: Any = None
+    probes: Any = None
 
     @property
     def touched(self):
         """How many columns an example touches."""
         return self.g * self.i * self.o if self.rows is None else self.t * self.o
+
+    @property
+    def product(self):
+        """The multiply-adds of J·v, by factors or by a pass through the linearised graph."""
+        return self.n * self.t * self.g * self.o * (self.i + (self.m if self.probes is None else self.i))
+
+    @property
+    def estimated(self):
+        """How many residuals of an example estimates of JᵀJ are made of."""
+        return self.m if self.probes is None else self.probes
 
     def kernel_of_two_examples(self):
         """Return the multiply-adds of what two examples have in J·Jᵀ, in the cheaper form."""
@@ -50,14 +62,20 @@ class LayerSizes(NamedTuple):
         return 2 * both if self.is_weighed_as_it_is else both
 
     @classmethod
-    def of(cls, factor):
-        """Return the sizes of a factor; axes that its kind has not count as of size one."""
+    def of(cls, factor, outputs=None):
+        """Return the sizes of a factor; axes that its kind has not count as of size one.
+
+        Args:
+            factor: a `Factor`.
+            outputs: m, where the factor is that of an estimate; or None.
+        """
         known: dict = {}
         for sizes in factor.sizes_of_tensors():
             known.update((name, size) for name, size in sizes.items() if known.get(name) is None)
         t, g, i = (known.get(name, 1) for name in "tgi")
         rows = factor.rows if isinstance(factor, GatherFactor) else None
-        return cls(known["n"], known["m"], t, g, i, known["q" if "q" in known else "o"], rows)
+        m, probes = (known["m"], None) if outputs is None else (outputs, known["m"])
+        return cls(known["n"], m, t, g, i, known["q" if "q" in known else "o"], rows, probes)
 
 
 class ProblemSizes(NamedTuple):
@@ -91,15 +109,16 @@ class ProblemSizes(NamedTuple):
     def of(cls, linearisation: LinearModel, gram_dtype=None, one_scale=True):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
-        factors = [operator.factors for operator in linearisation.jacobian.operators]
+        blocks = tuple(_layers_of(operator) for operator in linearisation.jacobian.operators)
+        apart = not any(layer.probes for layers in blocks for layer in layers)
         return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
-            blocks=tuple(tuple(LayerSizes.of(each) for each in block if each is not None) for block in factors),
+            blocks=blocks,
             itemsize=dtype.size,
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
             is_double=dtype == tf.float64,
-            elimination=Elimination.of(linearisation.jacobian),
+            elimination=Elimination.of(linearisation.jacobian) if apart else None,
             is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
             one_scale=one_scale,
@@ -123,6 +142,11 @@ class ProblemSizes(NamedTuple):
             )
         return self._replace(blocks=blocks, rows=rows)
 
+    @property
+    def has_products_alone(self):
+        """Whether there are blocks of J that products are had of, and nothing else."""
+        return any(layer.probes for layers in self.blocks for layer in layers)
+
     def without_tables(self):
         """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
         blocks = tuple(tuple(layer._replace(rows=None) for layer in block) for block in self.blocks)
@@ -139,7 +163,7 @@ class ProblemSizes(NamedTuple):
 
     def product(self):
         """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
-        return _sum(each.n * each.t * each.g * each.o * (each.i + each.m) for block in self.layers() for each in block)
+        return _sum(each.product for block in self.layers() for each in block)
 
     def gram(self):
         """Return the multiply-adds of JᵀJ."""
@@ -163,10 +187,17 @@ class ProblemSizes(NamedTuple):
         return _sum(each.n * each.m * each.g * each.i * each.o for each in layers)
 
 
+def _layers_of(operator):
+    """Return the `LayerSizes` of the variables that a block of residuals depends on."""
+    outputs = None if num_probes(operator) is None else operator.examples_and_outputs[1]
+    return tuple(LayerSizes.of(each, outputs) for each in operator.factors if each is not None)
+
+
 def _filled(layer, rows):
     m = 1 if layer.m is None else layer.m
     n = rows / m if None in (layer.n, layer.m) else layer.n
-    return LayerSizes._make([n, m, *(1 if size is None else size for size in layer[2:-1]), layer.rows])
+    sizes = [1 if size is None else size for size in layer[2:6]]
+    return LayerSizes._make([n, m, *sizes, layer.rows, layer.probes])
 
 
 def _sum(numbers):

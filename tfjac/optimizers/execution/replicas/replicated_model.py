@@ -6,7 +6,7 @@ from tfjac.jacobians.factors.forms import concatenated
 from tfjac.optimizers.conditions.prior import total
 from tfjac.optimizers.contracts import JacobianBlock, LinearModel
 from tfjac.optimizers.execution.replicas.gathering import on_each
-from tfjac.optimizers.linear_model import Linearisation, StackedJacobian
+from tfjac.optimizers.linear_model import Linearisation, StackedJacobian, num_probes
 
 
 class ReplicatedLinearisation(Linearisation):
@@ -91,6 +91,10 @@ class _Placed(JacobianBlock):
     @property
     def factors(self):
         return self._operator.factors
+
+    @property
+    def num_probes(self):
+        return num_probes(self._operator)
 
     def cast(self, dtype):
         return _Placed(self._on_device(self._operator.cast, dtype), self._replica)

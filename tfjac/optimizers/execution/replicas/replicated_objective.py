@@ -73,9 +73,10 @@ class ReplicatedObjective(LocalObjective):
         """Return what the variables hold now, as a list of tensors."""
         return self._objectives[0].values()
 
-    def linearise(self):
+    def linearise(self, by_products=False):
         """Return the `Linearisation` of all residuals."""
-        return ReplicatedLinearisation(self._on_each(lambda objective: objective.linearise()), self._replicas)
+        parts = self._on_each(lambda objective: objective.linearise(by_products))
+        return ReplicatedLinearisation(parts, self._replicas)
 
     def second_derivative(self):
         """Return the function from a direction to the second derivative of all residuals along it."""

@@ -31,9 +31,9 @@ class WorkersObjective(LocalObjective):
         """Return what the variables hold now, as a list of tensors."""
         return self._own.values()
 
-    def linearise(self):
+    def linearise(self, by_products=False):
         """Return the `Linearisation` of all residuals, of which the rows of other workers are theirs."""
-        return _SharedLinearisation(self._own.linearise())
+        return _SharedLinearisation(self._own.linearise(by_products))
 
     def second_derivative(self):
         """Return the function from a direction to the second derivative of the residuals of this worker along it."""

@@ -93,7 +93,7 @@ class RecallingObjective(Objective):
         """Return the place where the variables hold `values`, `[p]`."""
         return self._objective.position(values)
 
-    def linearise(self):
+    def linearise(self, by_products=False):
         """Return the `Linearisation` of both."""
         return self.linearisation
 

@@ -1,0 +1,153 @@
+"""The Jacobian of residuals of which an example has very many, as products alone.
+
+Factors ask for one backward pass for each residual of an example. A language model has as many of them as its text has
+positions times its vocabulary: thousands of passes, where a step of conjugate gradients takes a few dozen.
+"""
+
+import copy
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, ExamplesMix, axes, inline_calls, source_in
+from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.passes.chunks import mapped
+from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, pull_back, push_forward
+from tfjac.jacobians.shapes import product
+from tfjac.optimizers.contracts import JacobianBlock
+
+MANY = 512
+"""Residuals of an example from which products are the cheaper way: a step takes 20 to 100 of the passes they save."""
+
+FEW_PARAMETERS = 256
+"""Parameters up to which J is formed nevertheless: exact steps pay then."""
+
+PROBES = 4
+"""Random combinations of the residuals of an example that stand for all of them in estimates."""
+
+
+class ProductRows(JacobianBlock):
+    """J of one block by J·v and Jᵀ·u, each a pass through the linearised graph; J is never kept.
+
+    JᵀJ has an unbiased estimate in the Jacobian S of a few random combinations of the residuals of each example,
+    √(1/s) Σ_m ±r[n,m]: the mean of SᵀS over the signs is JᵀJ. `factors` and `column_norms` are those of S: what
+    preconditioners and the first λ are made of. The signs are the same in every step. Products are exact.
+
+    Args:
+        forward, backward: `LinearMap` of the tangents of the variables, and of the cotangents of the residuals.
+        sketch: `JacobianOperator`, S.
+        shapes: list of the shapes `[n, ...]` of the tensors of residuals, of integers or scalar tensors.
+        dtype: of the products.
+    """
+
+    def __init__(self, forward: LinearMap, backward: LinearMap, sketch: JacobianOperator, shapes, dtype):
+        self._forward, self._backward, self._sketch = forward, backward, sketch
+        self._shapes, self.dtype = shapes, dtype
+
+    @property
+    def factors(self):
+        """The factors of S, one per variable."""
+        return self._sketch.factors
+
+    @property
+    def num_probes(self):
+        """How many rows of S stand for the residuals of an example."""
+        return self._sketch.examples_and_outputs[1]
+
+    @property
+    def examples_and_outputs(self):
+        """(n, m): integers where they are known while tracing, else scalar tensors."""
+        return self._shapes[0][0], sum(product(shape[1:]) for shape in self._shapes)
+
+    def cast(self, dtype):
+        """Return the same with products in another dtype; the passes are in that of the graph."""
+        other = copy.copy(self)
+        other._sketch, other.dtype = self._sketch.cast(dtype), dtype
+        return other
+
+    def column_norms(self):
+        """Return the norms of the columns of S, `[p]`, estimates of those of J."""
+        return self._sketch.column_norms()
+
+    def matvec(self, x, adjoint=False):
+        """Return J v `[n·m]`, or Jᵀu `[p]`."""
+        if not adjoint:
+            parts = zip(self._sketch.split(x), self._forward.seeds)
+            return self._rows(self._forward(*(tf.cast(part, seed.dtype) for part, seed in parts)))
+        n, m = self.examples_and_outputs
+        parts = tf.split(tf.reshape(x, [n, m]), [product(shape[1:]) for shape in self._shapes], axis=1)
+        given = zip(parts, self._shapes, self._backward.seeds)
+        results = self._backward(*(tf.cast(tf.reshape(part, shape), seed.dtype) for part, shape, seed in given))
+        return tf.concat([tf.reshape(tf.cast(result, self.dtype), [-1]) for result in results], axis=0)
+
+    def _rows(self, results):
+        """Return what was computed for each tensor of residuals in the order of the rows, `[n·m]`."""
+        n, _ = self.examples_and_outputs
+        flat = [tf.reshape(tf.cast(result, self.dtype), [n, -1]) for result in results]
+        return tf.reshape(tf.concat(flat, axis=1), [-1])
+
+    def to_dense(self):
+        """Return J, `[n·m, p]`: p products."""
+        basis = tf.eye(self._sketch.num_parameters, dtype=self.dtype)
+        n, m = self.examples_and_outputs
+        rows = n * m if isinstance(n, int) and isinstance(m, int) else None
+        spec = tf.TensorSpec([rows], self.dtype)
+        (columns,) = mapped(lambda vector: [self.matvec(vector)], [basis], [spec], self._forward.vectorises())
+        return tf.transpose(columns)
+
+    def gram_and_gradient(self, residual):
+        """Return JᵀJ `[p, p]` and Jᵀr `[p]`; J is formed."""
+        rows = self.to_dense()
+        return tf.matmul(rows, rows, transpose_a=True), self.matvec(residual, adjoint=True)
+
+    def kernel(self, scales):
+        """Return Σ_v scales[v]·J_v J_vᵀ, `[n·m, n·m]`; J is formed."""
+        sizes = [factor.num_columns for factor in self.factors]
+        rows = self.to_dense() * tf.sqrt(tf.repeat(scales, sizes))
+        return tf.matmul(rows, rows, transpose_b=True)
+
+    def scaled_factors(self, scales):
+        """Refuse: J has no factors, and those of S are not in its place."""
+        raise NotImplementedError(f"{type(self).__name__} has products alone. Received: a solver that asks for factors")
+
+
+def product_rows(tensors, variables):
+    """Return the `ProductRows` of tensors `[n, ...]`, or None where factors are the better or the only way.
+
+    They are the better way for fewer than 512 residuals of an example, or up to 256 parameters, and the only one where
+    examples mix, or ops on the way have no forward mode.
+
+    Args:
+        tensors: list of tensors of the graph being traced, with the same n.
+        variables: list of variables, or tensors, each of which some of them depends on.
+    """
+    sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
+    graph = tf.compat.v1.get_default_graph()
+    sources = [source_in(graph, variable) for variable in variables]
+    parameters = sum(variable.shape.num_elements() or 0 for variable in variables)
+    if None in sizes or sum(sizes) < MANY or parameters <= FEW_PARAMETERS:
+        return None
+    tensors = inline_calls(tensors, depends_on=sources)
+    dependence = Dependence(sources)
+    if any(len(dependence.sources_of(tensor)) == 0 for tensor in tensors):
+        return None
+    try:
+        sketch = jacobian_operator(_probed(tensors), variables)
+        forward, backward = push_forward(tensors, sources), pull_back(tensors, sources)
+    except (ExamplesMix, NoForwardMode):
+        return None
+    forward, backward = forward.with_zeros(tensors), backward.with_zeros(sources)
+    return ProductRows(forward, backward, sketch, [axes(tensor) for tensor in tensors], sketch.dtype)
+
+
+def num_probes(block: JacobianBlock):
+    """Return how many rows stand for the residuals of an example of a block in its factors; None for all of them."""
+    return getattr(block, "num_probes", None)
+
+
+def _probed(tensors):
+    """Return the random combinations `[n, probes]` of the elements of each example of tensors `[n, ...]`."""
+    flat = [tf.reshape(tensor, [axes(tensor)[0], product(axes(tensor)[1:])]) for tensor in tensors]
+    rows = flat[0] if len(flat) == 1 else tf.concat(flat, axis=1)
+    bits = tf.random.stateless_uniform(tf.shape(rows), seed=[0, 0], minval=0, maxval=2**PROBES, dtype=tf.int32)
+    signs = [tf.cast(2 * (tf.bitwise.right_shift(bits, k) & 1) - 1, rows.dtype) for k in range(PROBES)]
+    return tf.stack([tf.reduce_sum(rows * each, axis=1) for each in signs], axis=1) / PROBES**0.5
