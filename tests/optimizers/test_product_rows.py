@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt
+from tfjac.optimizers.linear_model import product_rows
 from tfjac.optimizers.linear_model.product_rows import ProductRows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 
@@ -27,6 +28,12 @@ def language_model(mixer):
     tokens = keras.Input((LENGTH,), dtype="int32")
     hidden = MIXERS[mixer](keras.layers.Embedding(VOCABULARY, 4, embeddings_initializer="normal")(tokens))
     return keras.Model(tokens, keras.layers.Dense(VOCABULARY)(hidden))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Take products for a J of any size."""
+    monkeypatch.setattr(product_rows, "NUMBERS", 0)
 
 
 @functools.cache
@@ -71,7 +78,8 @@ def step_of_fit(mixer, **options):
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("solver, tolerance", [("auto", 0.1), (ConjugateGradientSolver(1e-7, 2000), 1e-4)])
+@pytest.mark.parametrize("solver, tolerance", [("auto", 0.5), (ConjugateGradientSolver(1e-7, 2000), 1e-4)])
+@pytest.mark.usefixtures("small")
 def test_a_step_of_a_language_model(mixer, solver, tolerance):
     optimizer, step = step_of_fit(mixer, solver=solver)
     gradient, gram = gauss_newton(mixer)
@@ -84,6 +92,7 @@ def test_a_step_of_a_language_model(mixer, solver, tolerance):
     assert error @ damped @ error <= tolerance**2 * (exact @ damped @ exact)
 
 
+@pytest.mark.usefixtures("small")
 def test_what_is_chosen():
     optimizer, _ = step_of_fit("attending")
     plan = optimizer.plan(batch_size=TEXTS)
@@ -93,9 +102,12 @@ def test_what_is_chosen():
     assert marquardt.solver_used == "cholesky"
 
 
-@pytest.mark.parametrize("outputs, parameters, expected", [(511, 400, False), (512, 256, False), (512, 257, True)])
+@pytest.mark.parametrize(
+    "outputs, parameters, expected",
+    [(511, 2053, False), (512, 2047, False), (512, 2048, True), (4097, 256, False), (4097, 257, True)],
+)
 def test_where_products_are_the_cheaper_way(outputs, parameters, expected):
-    w, x = tf.Variable(RNG.normal(size=parameters)), RNG.normal(size=[3, parameters, outputs])
+    w, x = tf.Variable(RNG.normal(size=parameters)), RNG.normal(size=[2, parameters, outputs])
     found = []
 
     @tf.function(autograph=False)
@@ -109,6 +121,7 @@ def test_where_products_are_the_cheaper_way(outputs, parameters, expected):
     assert found == [expected]
 
 
+@pytest.mark.usefixtures("small")
 def test_products_and_what_is_made_of_them():
     """A block of two tensors, the second of which depends on one of the variables alone."""
     a, b = tf.Variable(RNG.normal(size=[12, 30])), tf.Variable(RNG.normal(size=[5, 4]))
@@ -140,6 +153,7 @@ def test_products_and_what_is_made_of_them():
         np.testing.assert_allclose(given, wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.usefixtures("small")
 def test_estimates_are_of_the_right_size():
     w, x = tf.Variable(RNG.normal(size=300)), RNG.normal(size=[50, 300, 600])
 
@@ -151,6 +165,7 @@ def test_estimates_are_of_the_right_size():
     assert abs(ratio.mean() - 1) < 0.02 and 0.05 < ratio.std() < 0.15  # √(2 / (50 examples · 4 probes)) = 0.1
 
 
+@pytest.mark.usefixtures("small")
 def test_mixed_examples_have_their_rows():
     w, x = tf.Variable(RNG.normal(size=[20, 20])), RNG.normal(size=[2, 30, 20])
 

@@ -18,6 +18,9 @@ from tfjac.optimizers.contracts import JacobianBlock
 MANY = 512
 """Residuals of an example from which products are the cheaper way: a step takes 20 to 100 of the passes they save."""
 
+NUMBERS = 2**20
+"""Numbers of J of one example from which they are: exact steps get further, where one can have them for less."""
+
 FEW_PARAMETERS = 256
 """Parameters up to which J is formed nevertheless: exact steps pay then."""
 
@@ -113,8 +116,8 @@ class ProductRows(JacobianBlock):
 def product_rows(tensors, variables):
     """Return the `ProductRows` of tensors `[n, ...]`, or None where factors are the better or the only way.
 
-    They are the better way for fewer than 512 residuals of an example, or up to 256 parameters, and the only one where
-    examples mix, or ops on the way have no forward mode.
+    They are the better way for fewer than 512 residuals of an example, up to 256 parameters, or a J of an example with
+    fewer than 2²⁰ numbers; and the only one where examples mix, or ops on the way have no forward mode.
 
     Args:
         tensors: list of tensors of the graph being traced, with the same n.
@@ -124,7 +127,7 @@ def product_rows(tensors, variables):
     graph = tf.compat.v1.get_default_graph()
     sources = [source_in(graph, variable) for variable in variables]
     parameters = sum(variable.shape.num_elements() or 0 for variable in variables)
-    if None in sizes or sum(sizes) < MANY or parameters <= FEW_PARAMETERS:
+    if None in sizes or sum(sizes) < MANY or parameters <= FEW_PARAMETERS or sum(sizes) * parameters < NUMBERS:
         return None
     tensors = inline_calls(tensors, depends_on=sources)
     dependence = Dependence(sources)

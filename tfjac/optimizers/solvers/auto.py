@@ -40,12 +40,16 @@ ITERATION = 1e8
 ATTEMPTS = 1.5
 """For each step, on average."""
 
+OF_PRODUCTS_ALONE = (0.1, 25)
+"""Tolerance and iterations of `"cg"` where J is products alone: a text is learnt by many steps that cost little."""
+
 
 @keras.saving.register_keras_serializable("tfjac")
 class AutoSolver(Solver):
     """Chooses by the number of residuals nm, of parameters p, the dtype, costs, and a memory budget.
 
-    - an example has 512 residuals or more, whose cotangents would take as many passes, p > 256, and D = I: `"cg"`;
+    - an example has 512 residuals or more, whose cotangents would take as many passes, and 2²⁰ numbers of J or more,
+      p > 256, and D = I: `"cg"`;
     - float64, p ≤ 256, nm known and ≥ p, J of at most 2²² elements: `"qr"`;
     - p ≤ nm, or p ≤ 256: `"cholesky"`;
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
@@ -92,7 +96,7 @@ class AutoSolver(Solver):
     def choose(self, sizes: ProblemSizes) -> Choice:
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
         if sizes.has_products_alone:
-            return ConjugateGradientSolver().choose(sizes)
+            return ConjugateGradientSolver(*OF_PRODUCTS_ALONE).choose(sizes)
         if sizes.is_shared:
             solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
             return solver.choose(sizes)
