@@ -24,7 +24,7 @@ class Spy(LevenbergMarquardt):
         self.values = [self.add_variable((), name=name) for name in ("loss", "half_square", "rows")]
 
     def apply(self, grads, trainable_variables=None):
-        loss = self._loss_of_trace.take()
+        loss = self._seen_loss.take()
         problem = objective_of_loss(loss, self._variables_of_step(trainable_variables))
         linearisation = problem.linearise()
         self.prior = problem.prior
