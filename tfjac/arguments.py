@@ -1,7 +1,12 @@
-"""Checks of arguments: options given by name or as an object, numbers, pairs; one lookup and one error for all."""
+"""Checks of arguments: options given by name or as an object, numbers, pairs; one lookup and one error for all.
+
+And how Keras writes them into a configuration.
+"""
 
 import difflib
 import numbers
+
+import keras
 
 
 def described_value(x):
@@ -85,3 +90,21 @@ def positive_integer(argument, value):
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
     return int(value)
+
+
+def serialized(options):
+    """Return a dict of names, or of objects serialised, from one of names and objects."""
+    return {
+        key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
+        for key, value in options.items()
+    }
+
+
+def deserialized(config, custom_objects=None):
+    """Return a configuration with the objects that `serialized` made dicts of."""
+    objects = {
+        key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
+        for key, value in config.items()
+        if isinstance(value, dict)
+    }
+    return {**config, **objects}

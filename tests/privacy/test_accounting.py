@@ -72,6 +72,19 @@ def test_the_budget_is_not_exceeded():
         model.fit(x, y, batch_size=size, verbose=0, callbacks=[budget])
 
 
+def test_several_steps_in_one_call_do_not_exceed_the_budget():
+    n, size = 200, 20
+    x, y = np.zeros((n, 3), "float32"), np.zeros((n, 1), "float32")
+    model = _model(1.0)
+    model.compile(model.optimizer, "mse", steps_per_execution=5)
+    budget = privacy.PrivacyBudget(n, 1e-4, size, max_epsilon=4.0, accountant="rdp")
+    model.fit(x, y, batch_size=size, epochs=50, verbose=0, callbacks=[budget])
+    steps = model.optimizer.steps
+    assert steps % 5 == 0
+    spent = [privacy.epsilon(1.0, size / n, count, 1e-4, accountant="rdp") for count in (steps, steps + 5)]
+    assert spent[0] <= 4.0 < spent[1]
+
+
 def test_the_budget_asks_for_what_it_needs():
     x, y = np.zeros((20, 3), "float32"), np.zeros((20, 1), "float32")
     with pytest.raises(ValueError, match="needs the expected number of examples"):

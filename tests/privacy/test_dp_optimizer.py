@@ -280,6 +280,17 @@ def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     assert again.optimizer.steps == 3
 
 
+def test_a_rule_of_clipping_is_saved_with_its_arguments():
+    clipping = privacy.AdaptiveClipping(0.7, count_noise=2.0)
+    optimizer = privacy.DPOptimizer(keras.optimizers.SGD(), 1.0, 1.0, batch_size=N, clipping=clipping)
+    again = privacy.DPOptimizer.from_config(optimizer.get_config()).clipping
+    assert type(again) is privacy.AdaptiveClipping
+    assert (again.quantile, again.learning_rate, again.count_noise) == (0.7, 0.2, 2.0)
+    assert type(again).__name__ in str(optimizer.get_config())
+    fixed = privacy.DPOptimizer(keras.optimizers.SGD(), 1.0, 1.0, clipping=privacy.FixedClipping())
+    assert type(privacy.DPOptimizer.from_config(fixed.get_config()).clipping) is privacy.FixedClipping
+
+
 def test_schedules_set_the_inner_rate():
     model = compiled("dense")
     x, y = data_of(model, np.random.default_rng(10))

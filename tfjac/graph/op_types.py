@@ -1,7 +1,8 @@
 """Sets of op types that have a fact in common, for the layers above; the facts stand in `op_facts`."""
 
 import tfjac.graph.op_facts  # noqa: F401 (it fills the records)
-from tfjac.graph.facts import types_where
+from tfjac.graph import custom_gradients
+from tfjac.graph.facts import is_identities, types_where
 
 CALLS = types_where(lambda facts: facts.kind == "call")
 LOOPS = types_where(lambda facts: facts.kind == "loop")
@@ -37,5 +38,28 @@ LINEAR_IN_ALL = types_where(lambda facts: facts.linear == "in all")
 PRODUCTS = types_where(lambda facts: facts.linear == "in each")
 """Linear in one input, the others fixed."""
 
+LINEAR_IN_ONE = PRODUCTS - {"BatchMatMulV3"}
+"""The same, with a gradient."""
+
 CONTRACTIONS = types_where(lambda facts: facts.linear == "in each" and facts.elementwise is None)
 """Sums of products of elements of their inputs."""
+
+
+def linear_inputs(tensor, reaches):
+    """Return the indices of the inputs that `tensor` is linear in together; None where it is not, or may not be.
+
+    Args:
+        tensor: an output of the op.
+        reaches: function from a tensor to whether it counts; the other inputs are taken as they are.
+    """
+    op = tensor.op
+    if custom_gradients.is_custom(op):
+        return None
+    if is_identities(op):
+        return [tensor.value_index]
+    if op.type in LINEAR_IN_ALL:
+        return [index for index, below in enumerate(op.inputs) if below.dtype == tensor.dtype]
+    alive = [index for index, below in enumerate(op.inputs) if reaches(below)]
+    through_first = op.type in LINEAR_IN_FIRST and alive == [0]
+    through_one = op.type in LINEAR_IN_ONE and len(alive) == 1
+    return alive if through_first or through_one else None

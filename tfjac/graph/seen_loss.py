@@ -22,7 +22,7 @@ class SeenLoss:
         Raises:
             ValueError: in eager execution.
         """
-        self.check_tracing()
+        self._check_tracing()
         self._losses[threading.get_ident()] = loss
 
     def take(self):
@@ -31,7 +31,7 @@ class SeenLoss:
         Raises:
             ValueError: where there is none, or it is of another graph; in eager execution.
         """
-        self.check_tracing()
+        self._check_tracing()
         loss = self._losses.pop(threading.get_ident(), None)
         if loss is None or loss.graph is not tf.compat.v1.get_default_graph():
             raise ValueError(
@@ -43,7 +43,7 @@ class SeenLoss:
             )
         return loss
 
-    def check_tracing(self):
+    def _check_tracing(self):
         """Raise ValueError in eager execution, where a loss has no graph that could be read."""
         if tf.executing_eagerly():
             raise ValueError(

@@ -92,10 +92,15 @@ def clipped_gradients(
 
     def factors(norms, losses):
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
-        return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+        return clipping_factors(norms, bound)
 
     gradients, norms = scaled_gradients(losses, variables, factors, verify)
     return (gradients, norms) if return_norms else gradients
+
+
+def clipping_factors(norms: Tensor, bound: Tensor) -> Tensor:
+    """Return min(1, bound / norm) for norms `[n]` and a bound `[]` or `[n]` of the same dtype; 1 for a norm of zero."""
+    return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
 
 
 def scaled_gradients(

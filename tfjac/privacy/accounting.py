@@ -3,6 +3,7 @@
 The mathematics is that of the package dp-accounting (`pip install tfjac[privacy]`).
 """
 
+import bisect
 import functools
 import math
 from typing import Any, Literal, TypeAlias
@@ -150,31 +151,30 @@ class PrivacyBudget(keras.callbacks.Callback):
                 "PrivacyBudget needs the expected number of examples of a step: pass batch_size here or to the "
                 "DPOptimizer. Received: batch_size=None"
             )
-        spent = functools.partial(
-            epsilon,
-            optimizer.noise_multiplier,
-            batch_size / self.num_examples,
-            delta=self.delta,
-            accountant=self.accountant,
-        )
-        self.spent = functools.cache(lambda steps: spent(steps))
+        rate, options = batch_size / self.num_examples, {"delta": self.delta, "accountant": self.accountant}
+        self._spent = functools.cache(functools.partial(epsilon, optimizer.noise_multiplier, rate, **options))
         if self.max_epsilon is not None:
-            self._max_steps = _most_steps(self.spent, self.max_epsilon)
-            if optimizer.steps >= self._max_steps:
+            self._max_steps = _most_steps(self._spent, self.max_epsilon)
+            if self._would_exceed():
                 raise ValueError(
-                    f"The budget does not allow a step: one costs ε = {self.spent(optimizer.steps + 1):.4g}. Use more "
-                    f"noise or smaller batches. Received: max_epsilon={self.max_epsilon}, {optimizer.steps} steps taken"
+                    f"The budget does not allow a step: one costs ε = {self._spent(optimizer.steps + 1):.4g}. Use more "
+                    f"noise, smaller batches, or fewer steps_per_execution. Received: max_epsilon={self.max_epsilon}, "
+                    f"{optimizer.steps} steps taken"
                 )
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Stop where the next step would exceed the budget."""
-        if self.model.optimizer.steps >= self._max_steps and self.model.optimizer.step_is_complete:
+        if self._would_exceed():
             self.model.stop_training = True
+
+    def _would_exceed(self):
+        """Return whether the steps of the batches that Keras takes in its next call are more than the budget allows."""
+        return self.model.optimizer.steps_after(self.model.steps_per_execution) > self._max_steps
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add ε to the logs."""
         if logs is not None:
-            logs["epsilon"] = self.spent(self.model.optimizer.steps)
+            logs["epsilon"] = self._spent(self.model.optimizer.steps)
 
 
 def _most_steps(spent, budget):
@@ -182,13 +182,9 @@ def _most_steps(spent, budget):
     high = 1
     while high < _MOST and spent(high) <= budget:
         high *= 4
-    low = high // 4
     if high >= _MOST:
         return _MOST
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if spent(middle) <= budget else (low, middle)
-    return low
+    return bisect.bisect_right(range(high), budget, lo=high // 4, key=spent) - 1
 
 
 _MOST = 4**12

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.jacobians.norms import clipping_factors
 from tfjac.types import Config, Tensor, TensorLike
 
 Release: TypeAlias = Callable[[Tensor, float], Tensor]
@@ -26,6 +27,11 @@ class Clipping(abc.ABC):
     def get_config(self) -> Config:
         """Return the arguments of the constructor, for saved models."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @classmethod
+    def from_config(cls, config: Config) -> "Clipping":
+        """Rebuild from `get_config()`."""
+        return cls(**config)
 
     def build(self, add_variable: Callable[..., Any], clip_norm: float) -> None:
         """Be told the clip norm C, and create the variables that the rule needs."""
@@ -59,8 +65,7 @@ class FixedClipping(Clipping):
 
     def factors(self, norms: Tensor) -> Tensor:
         """Return min(1, C / norm)."""
-        bound = tf.cast(self.bound(), norms.dtype)
-        return tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+        return clipping_factors(norms, tf.cast(self.bound(), norms.dtype))
 
 
 @keras.saving.register_keras_serializable("tfjac")

@@ -18,12 +18,13 @@ from tfjac.graph import (
     ancestors,
     as_tf_variable,
     captures_of,
+    examples_mix_at,
     inline_calls,
     replay,
     source_in,
 )
 from tfjac.graph.facts import is_constant
-from tfjac.graph.op_types import LINEAR_IN_ALL, LINEAR_IN_FIRST, PRODUCTS
+from tfjac.graph.op_types import linear_inputs
 from tfjac.jacobians.shapes import after, check_when_run
 
 
@@ -55,7 +56,7 @@ def example_losses(loss, variables):
     (loss,) = inline_calls([loss], depends_on=[source for source in sources if source is not None])
     data = Dependence(_data_of(loss), by_value=True)
     dependence = Dependence(sources)
-    heads, shared = _parts(loss, dependence, data)
+    heads, shared, assumed = _parts(loss, dependence, data)
     if not heads:
         raise NotApart(
             "The loss depends on no data of this training step, so there are no examples whose gradients could be "
@@ -75,7 +76,7 @@ def example_losses(loss, variables):
     losses = tf.add_n(rows) * tf.cast(count, rows[0].dtype)
     reached = dependence.sources_of_any(heads)
     connected = [index in reached for index in range(len(variables))]
-    return ExampleLosses(after(_checks(heads, data, count), [losses])[0], shared, connected)
+    return ExampleLosses(after(check_when_run(assumed, count), [losses])[0], shared, connected)
 
 
 def _row_sums(tensor):
@@ -102,8 +103,11 @@ _NO_DATA = {"ReadVariableOp", "ResourceGather", "VariableShape", "NoOp"}
 
 
 def _parts(loss, dependence, data):
-    """Return the tensors that `loss` is linear in with the examples apart, and its terms without data."""
-    heads, shared, pending, seen = [], [], [loss], set()
+    """Return the tensors that `loss` is linear in with the examples apart, its terms without data, and what is assumed.
+
+    What is assumed of sizes that the trace leaves open is as in `ExampleAnalysis`.
+    """
+    heads, shared, assumed, pending, seen = [], [], [], [loss], set()
     while pending:
         tensor = pending.pop()
         if tensor.ref() in seen or not dependence.reaches(tensor):
@@ -112,60 +116,30 @@ def _parts(loss, dependence, data):
         if not data.reaches(tensor):
             shared.append(tensor)
             continue
-        mixing = _mixing(tensor, data)
-        if mixing is None:
+        try:
+            assumed += _analysed(tensor, data).assumed
             heads.append(tensor)
-            continue
-        below = _linear_inputs(tensor.op, dependence)
-        if below is None:
-            raise _not_apart(tensor, mixing)
-        pending += below
-    return heads, shared
+        except ExamplesMix as mix:
+            below = linear_inputs(tensor, dependence.reaches)
+            if below is None:
+                raise NotApart(
+                    "Differential privacy needs a loss that is a mean over the examples, each with a loss that depends "
+                    f"on no other example. Here {mix}. Use layers that treat examples independently, such as "
+                    "GroupNormalization or LayerNormalization in place of BatchNormalization, and losses without "
+                    f"masks. Received: a loss of shape {tensor.shape}"
+                ) from None
+            pending += [tensor.op.inputs[index] for index in below]
+    return heads, shared, assumed
 
 
-def _not_apart(tensor, mixing):
-    op = tensor.op if mixing.op is None else mixing.op
-    return NotApart(
-        "Differential privacy needs a loss that is a mean over the examples, each with a loss that depends on no other "
-        f"example. Here examples mix at op {op.name!r} of type {op.type}: {mixing.reason}. Use layers that treat "
-        "examples independently, such as GroupNormalization or LayerNormalization in place of BatchNormalization, and "
-        f"losses without masks. Received: a loss of shape {tensor.shape}"
-    )
-
-
-def _mixing(tensor, data):
-    """Return the error where rows of `tensor` are not the examples of the data; None where they are."""
+def _analysed(tensor, data):
+    """Return the `ExampleAnalysis` from the data to a tensor; raise ExamplesMix unless its rows are the examples."""
     if tensor.shape.rank in (0, None):
-        error = ExamplesMix()
-        error.reason = "a scalar is computed from all of them by what is not linear"
-        return error
-    try:
-        analysis = analyse_examples(data, [tensor])
-    except ExamplesMix as mix:
-        return mix
+        raise examples_mix_at(tensor.op, "a scalar is computed from all of them by what is not linear")
+    analysis = analyse_examples(data, [tensor])
     for source in data.sources:
         axis = analysis.axis(source)
         is_shared = axis is SHARED and source.shape.rank != 0
         if is_shared or (isinstance(axis, ExampleAxis) and axis != ExampleAxis(0, inner=axis.inner)):
-            error = ExamplesMix()
-            error.op, error.reason = source.op, "all examples use these data, which are not the rows of the batch"
-            return error
-    return None
-
-
-def _checks(heads, data, count):
-    checks = []
-    for head in heads:
-        checks += check_when_run(analyse_examples(data, [head]).assumed, count)
-    return checks
-
-
-def _linear_inputs(op, dependence):
-    """Return the inputs through which variables enter `op`, if it is linear in them together; else None."""
-    alive = [index for index, x in enumerate(op.inputs) if dependence.reaches(x)]
-    linear = (
-        op.type in LINEAR_IN_ALL
-        or (op.type in LINEAR_IN_FIRST and alive == [0])
-        or (op.type in PRODUCTS and len(alive) == 1)
-    )
-    return [op.inputs[index] for index in alive] if linear else None
+            raise examples_mix_at(source.op, "all examples use these data, which are not the rows of the batch")
+    return analysis

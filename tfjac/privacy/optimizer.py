@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import keras
 import tensorflow as tf
 
-from tfjac.arguments import positive, resolve
+from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
 from tfjac.jacobians import scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, Clipping
@@ -122,19 +122,13 @@ class DPOptimizer(keras.optimizers.Optimizer):
         return self._variables + self.inner_optimizer.variables
 
     @property
-    def iterations(self) -> keras.Variable:
-        """Number of batches so far."""
-        return self._iterations
-
-    @property
     def steps(self) -> int:
         """Number of noisy sums published so far, which is what the privacy accounting counts."""
-        return -(-int(self._iterations.numpy()) // self._parts)
+        return self.steps_after(0)
 
-    @property
-    def step_is_complete(self) -> bool:
-        """Whether the last batch ended a step of the inner optimizer."""
-        return int(self._iterations.numpy()) % self._parts == 0
+    def steps_after(self, batches: int) -> int:
+        """Return what `steps` is after so many more batches."""
+        return -(-(int(self._iterations.numpy()) + batches) // self._parts)
 
     @property
     def learning_rate(self) -> Any:
@@ -222,25 +216,18 @@ class DPOptimizer(keras.optimizers.Optimizer):
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor, without the seed."""
-        clipping = self._given_clipping
         return {
             "name": self.name,
-            "inner_optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
+            **serialized({"inner_optimizer": self.inner_optimizer, "clipping": self._given_clipping}),
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "batch_size": self.batch_size,
-            "clipping": clipping if isinstance(clipping, str) else keras.saving.serialize_keras_object(clipping),
         }
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "DPOptimizer":
         """Rebuild from `get_config()`, without state."""
-        made = {
-            key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
-            for key, value in config.items()
-            if isinstance(value, dict)
-        }
-        return cls(**{**config, **made})
+        return cls(**deserialized(config, custom_objects))
 
 
 def _sum(*gradients):

@@ -53,7 +53,7 @@ def poisson_batches(
     (n,) = lengths
     largest = largest_sample(n, batch_size)
     rows = largest if rows is None else positive_integer("rows", rows)
-    parts = -(-largest // rows)
+    parts = batches_per_step(n, batch_size, rows)
     steps = positive_integer("steps", steps)
 
     def batches():

@@ -1,4 +1,4 @@
-"""Arguments of the optimizer: which it refuses and why, and how Keras writes them into a configuration."""
+"""Arguments of the optimizer: which it refuses and why."""
 
 import keras
 
@@ -85,21 +85,3 @@ def refuse_constraints(variables, why):
                 f"{why}: leave one of them out. Received: {type(variable.constraint).__name__} of "
                 f"{variable_name(variable)!r}"
             )
-
-
-def serialized(options):
-    """Return a dict of names, or of objects serialised, from one of names and objects."""
-    return {
-        key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
-        for key, value in options.items()
-    }
-
-
-def deserialized(config, custom_objects=None):
-    """Return a configuration with the objects that `serialized` made dicts of."""
-    objects = {
-        key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)
-        for key, value in config.items()
-        if isinstance(value, dict)
-    }
-    return {**config, **objects}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from tfjac.arguments import choice, positive_integer
+from tfjac.arguments import choice, deserialized, positive_integer, serialized
 from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
@@ -15,12 +15,10 @@ from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
     check_trainable,
-    deserialized,
     refuse_constraints,
     refuse_learning_rate,
     refuse_options,
     seen_loss,
-    serialized,
 )
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics

@@ -19,16 +19,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient, references
-from tfjac.graph.op_types import LINEAR_IN_ALL, LINEAR_IN_FIRST, PRODUCTS
+from tfjac.graph.op_types import LINEAR_IN_FIRST, LINEAR_IN_ONE, linear_inputs
 from tfjac.optimizers.objective.cross_entropy import cross_entropy
 from tfjac.optimizers.objective.declared import declared_function
 from tfjac.optimizers.objective.reached_variables import warn_of_lost
 from tfjac.optimizers.objective.separable import separable_function
 from tfjac.optimizers.objective.squares import has_sum_inside, is_power, norm_in_loop, square_root, undisguised
 from tfjac.optimizers.objective.terms import SquaredTerm
-
-ONE_INPUT = PRODUCTS - {"BatchMatMulV3"}  # which has no gradient
-"""Linear in one input where the others do not depend on the variables."""
 
 KNOWN_FROM = {
     "Abs": "an absolute value, as in 'mae', L1, L1L2 and orthogonal regularisers, which has no curvature",
@@ -256,20 +253,14 @@ class _Walk:
         op = tensor.op
         if tensor.dtype.is_complex:
             raise NotASumOfSquares(op, "complex numbers were met, not as |z|²")
-        alive = [index for index, below in enumerate(op.inputs) if self.dependence.reaches(below)]
         if has_custom_gradient(op):
             raise NotASumOfSquares(op, "a custom gradient stands between the squares and the loss")
-        if op.type == "IdentityN":
-            return [(op.inputs[tensor.value_index], 1)]
-        through_first = op.type in LINEAR_IN_FIRST and alive == [0]
-        through_one = op.type in ONE_INPUT and len(alive) == 1
-        if op.type in LINEAR_IN_ALL:
-            alive = [index for index, below in enumerate(op.inputs) if below.dtype == tensor.dtype]
-        if op.type in LINEAR_IN_ALL or through_first or through_one:
-            return [(op.inputs[index], _sign(op, index)) for index in alive]
+        indices = linear_inputs(tensor, self.dependence.reaches)
+        if indices is not None:
+            return [(op.inputs[index], _sign(op, index)) for index in indices]
         if op.type in LINEAR_IN_FIRST:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
-        if op.type in ONE_INPUT:
+        if op.type in LINEAR_IN_ONE:
             raise NotASumOfSquares(
                 op, "two tensors that both depend on the variables are multiplied, not one by itself elementwise"
             )
