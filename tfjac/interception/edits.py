@@ -104,10 +104,8 @@ def _checked(result, like, who):
             f"{who} must return a tensor of the shape and dtype that it was given: {like.shape}, {like.dtype.name}. "
             f"Received: {getattr(given, 'shape', given)}, {result.dtype.name}"
         )
-    if tf.is_symbolic_tensor(like) and not tf.is_symbolic_tensor(
-        result
-    ):  # known from outside: TensorFlow asks its name
-        result = tf.identity(result)
+    if tf.is_symbolic_tensor(like) and not tf.is_symbolic_tensor(result):
+        result = tf.identity(result)  # TensorFlow asks its name, which a tensor from outside has not
     return result if result.shape.is_fully_defined() else tf.ensure_shape(result, like.shape)
 
 

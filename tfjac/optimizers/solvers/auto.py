@@ -40,7 +40,7 @@ ITERATION = 1e8
 ATTEMPTS = 1.5
 """For each step, on average."""
 
-OF_PRODUCTS_ALONE = (0.1, 25)
+LOOSE, FEW = 0.1, 25
 """Tolerance and iterations of `"cg"` where J is products alone: a text is learnt by many steps that cost little."""
 
 
@@ -96,7 +96,7 @@ class AutoSolver(Solver):
     def choose(self, sizes: ProblemSizes) -> Choice:
         """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
         if sizes.has_products_alone:
-            return ConjugateGradientSolver(*OF_PRODUCTS_ALONE).choose(sizes)
+            return ConjugateGradientSolver(tolerance=LOOSE, max_iterations=FEW).choose(sizes)
         if sizes.is_shared:
             solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
             return solver.choose(sizes)
