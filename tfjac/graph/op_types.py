@@ -1,7 +1,7 @@
 """Sets of op types that have a fact in common, for the layers above; the facts stand in `op_facts`."""
 
 import tfjac.graph.op_facts  # noqa: F401 (it fills the records)
-from tfjac.graph import custom_gradients
+from tfjac.graph import _private, custom_gradients
 from tfjac.graph.facts import is_identities, types_where
 
 CALLS = types_where(lambda facts: facts.kind == "call")
@@ -38,9 +38,6 @@ LINEAR_IN_ALL = types_where(lambda facts: facts.linear == "in all")
 PRODUCTS = types_where(lambda facts: facts.linear == "in each")
 """Linear in one input, the others fixed."""
 
-LINEAR_IN_ONE = PRODUCTS - {"BatchMatMulV3"}
-"""The same, with a gradient."""
-
 CONTRACTIONS = types_where(lambda facts: facts.linear == "in each" and facts.elementwise is None)
 """Sums of products of elements of their inputs."""
 
@@ -61,5 +58,5 @@ def linear_inputs(tensor, reaches):
         return [index for index, below in enumerate(op.inputs) if below.dtype == tensor.dtype]
     alive = [index for index, below in enumerate(op.inputs) if reaches(below)]
     through_first = op.type in LINEAR_IN_FIRST and alive == [0]
-    through_one = op.type in LINEAR_IN_ONE and len(alive) == 1
+    through_one = op.type in PRODUCTS and len(alive) == 1 and _private.has_gradient(op)
     return alive if through_first or through_one else None

@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient, references
-from tfjac.graph.op_types import LINEAR_IN_FIRST, LINEAR_IN_ONE, linear_inputs
+from tfjac.graph.op_types import LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.optimizers.objective.cross_entropy import cross_entropy
 from tfjac.optimizers.objective.declared import declared_function
 from tfjac.optimizers.objective.reached_variables import warn_of_lost
@@ -260,7 +260,7 @@ class _Walk:
             return [(op.inputs[index], _sign(op, index)) for index in indices]
         if op.type in LINEAR_IN_FIRST:
             raise NotASumOfSquares(op, "a divisor, an index or a shape depends on the variables")
-        if op.type in LINEAR_IN_ONE:
+        if op.type in PRODUCTS and sum(map(self.dependence.reaches, op.inputs)) > 1:
             raise NotASumOfSquares(
                 op, "two tensors that both depend on the variables are multiplied, not one by itself elementwise"
             )
