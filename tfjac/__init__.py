@@ -64,6 +64,7 @@ from tfjac.optimizers import (
     plot_fit,
     register_curvature,
 )
+from tfjac.parameters import Parameters
 
 __version__ = "0.1.0"
 
@@ -85,6 +86,7 @@ __all__ = [
     "MeasurementFailed",
     "Nodes",
     "NormalEquations",
+    "Parameters",
     "RobustError",
     "SparsityPattern",
     "Status",

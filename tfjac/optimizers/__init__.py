@@ -5,6 +5,7 @@ from tfjac.optimizers.damping.scaling import AutoScaling, IdentityScaling, Marqu
 from tfjac.optimizers.fitting.by_parts import least_squares_by_parts
 from tfjac.optimizers.fitting.curve_fit import curve_fit
 from tfjac.optimizers.fitting.least_squares import LeastSquaresProblem, least_squares
+from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.normal_equations import DampedStep, NormalEquations, normal_equations
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
@@ -61,6 +62,7 @@ __all__ = [
     "MarquardtScaling",
     "MoreScaling",
     "MultiplicativeDamping",
+    "NamedParameters",
     "NielsenDamping",
     "NormalEquations",
     "NotASumOfSquares",

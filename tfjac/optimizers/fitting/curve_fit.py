@@ -3,7 +3,7 @@
 import collections
 import threading
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ from tfjac.optimizers.fitting.curve_arguments import (
     parameter_names,
     start_within,
 )
+from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
@@ -23,6 +24,9 @@ from tfjac.optimizers.tracing.constants import Constants
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 
+@overload
+def curve_fit(f: Function, xdata: Nest[TensorLike], ydata: TensorLike, p0: NamedParameters, **options: Any) -> Any: ...
+@overload
 def curve_fit(
     f: Function,
     xdata: Nest[TensorLike],
@@ -38,7 +42,23 @@ def curve_fit(
     full_output: bool = False,
     nan_policy: Literal["raise", "omit"] | None = None,
     **options: Any,
-) -> CurveFitResult:
+) -> CurveFitResult: ...
+def curve_fit(
+    f: Function,
+    xdata: Nest[TensorLike],
+    ydata: TensorLike,
+    p0: TensorLike | NamedParameters | None = None,
+    sigma: TensorLike | None = None,
+    absolute_sigma: bool = False,
+    check_finite: bool | None = None,
+    bounds: Pair | None = None,
+    method: Literal["lm", "trf", "dogbox"] | None = None,
+    jac: Literal["2-point", "3-point", "cs"] | None = None,
+    *,
+    full_output: bool = False,
+    nan_policy: Literal["raise", "omit"] | None = None,
+    **options: Any,
+) -> CurveFitResult | Any:
     """Fit f(xdata, *parameters) to ydata by least squares: `popt, pcov = curve_fit(f, x, y)`, as in SciPy.
 
     All is computed in float64, and derivatives are exact. Called again with the same function and data of the same
@@ -51,7 +71,8 @@ def curve_fit(
         xdata: what `f` is called with first: an array, or a nest of them, in which numbers become float64.
         ydata: array of any shape; a single number is the same for all values of `f`.
         p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
-            single bound, and else one.
+            single bound, and else one. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
+            name (`docs/named_parameters.md`).
         sigma: the standard deviations of ydata, of its shape or one number, or their covariance matrix
             `[values, values]`; ones where left out.
         absolute_sigma: whether `sigma` is meant as it is. If not, only the ratios of its elements count, and pcov is
@@ -81,6 +102,10 @@ def curve_fit(
         >>> np.round(fit.popt, 6).tolist()
         [2.5, 1.3]
     """
+    if isinstance(p0, NamedParameters):
+        given = {"sigma": sigma, "absolute_sigma": absolute_sigma, "check_finite": check_finite, "bounds": bounds}
+        given |= {"method": method, "jac": jac, "full_output": full_output, "nan_policy": nan_policy, **options}
+        return p0.fit_curve(f, xdata, ydata, **given)
     options = options_of(options, bounds, method, jac)
     names = parameter_names(f, p0)
     x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)

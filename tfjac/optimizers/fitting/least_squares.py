@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.fitting.many_fits import batched_least_squares
+from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.prepared import Limits, Prepared, checked
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.fitting.traced import TracedMinimisation
@@ -118,7 +119,8 @@ def least_squares(
             the call takes milliseconds. A `tf.function` is called by its own rules: not where it was called before.
             What it draws at random, or takes from an iterator, it does once in a call, and it assigns once. Where the
             leading axis is that of independent examples, the Jacobian is found far cheaper.
-        variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
+        variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64; or a `tfjac.Parameters`:
+            `residuals` is given a dict of tensors by name then, and the result is by name.
         max_steps: at most so many steps.
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
             `tfjac.optimizers.loop.converge`); default √ε of the dtype, zero to switch one off.
@@ -188,6 +190,8 @@ def least_squares(
     the last step. The first call traces, which takes longer than most minimisations.
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
     """
+    if isinstance(variables, NamedParameters):
+        return variables.fit_residuals(residuals, args, **Options.of(locals(), {}).given(), **unknown)
     options = Options.of(locals(), unknown)
     if choice("batch_dims", options.batch_dims, (0, 1)):
         return batched_least_squares(residuals, variables, args, options)

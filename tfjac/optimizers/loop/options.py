@@ -98,6 +98,10 @@ class Options:
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
         return value is not None and not (isinstance(value, (bool, int, str)) and value == default)
 
+    def given(self):
+        """Return a dict of the options that were given."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if self.is_given(each.name)}
+
     def conditions(self, variables):
         """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)

@@ -1,0 +1,85 @@
+"""How functions of users are given parameters by name, and what does not fit them."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfjac.arguments import suggestion
+from tfjac.parameters.layout import Layout
+
+
+class NamedValues(dict):
+    """Tensors by the names of parameters; another name is refused with the one that may be meant."""
+
+    def __missing__(self, name):
+        near = suggestion(name, list(self)) if isinstance(name, str) else ""
+        raise KeyError(f"There is no such parameter.{near} Received: {name!r}, parameters {', '.join(self)}")
+
+
+def names_taken(f: Callable, layout: Layout) -> tuple[str, ...]:
+    """Return the names of the parameters that f(x, **parameters) is called with.
+
+    Raises:
+        TypeError, ValueError: where f needs a parameter that there is not, or takes none of a name that only f can use.
+    """
+    if not callable(f):
+        raise TypeError(f"f must be a function f(x, a, b, …) of the data and of parameters by name. Received: f={f!r}")
+    signature = inspect.signature(f)
+    _, *listed = signature.parameters.values()
+    by_name = [each for each in listed if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    accepted = [each.name for each in by_name]
+    shown = f"{getattr(f, '__name__', type(f).__name__)}{signature}, parameters {', '.join(layout.names)}"
+    for each in by_name:
+        if each.default is each.empty and each.name not in layout.names:
+            unused = [name for name in layout.names if name not in accepted]
+            near = suggestion(each.name, unused)
+            raise ValueError(
+                f"f takes {each.name!r}, and there is no such parameter: params.add({each.name!r}, value).{near} "
+                f"Received: {shown}"
+            )
+    if any(each.kind is each.VAR_KEYWORD for each in listed):
+        return layout.names
+    for name in layout.independent:
+        if name not in accepted and name not in layout.read:
+            near = suggestion(name, accepted)
+            raise ValueError(
+                f"f takes no {name!r}, and no tie reads it: del params[{name!r}], or give it to f.{near} "
+                f"Received: {shown}"
+            )
+    return tuple(name for name in layout.names if name in accepted)
+
+
+def curve_of(f: Callable, layout: Layout) -> Callable:
+    """Return f as a function of the data and of each independent parameter, as `curve_fit` calls it.
+
+    It holds functions, names and numbers alone, so that `curve_fit` can tell whether it is the same as before.
+    """
+    named, taken = layout.named, names_taken(f, layout)
+    function = getattr(f, "function", f)  # what a model computes by: a plain function
+
+    def curve(x, *values):
+        known = named(values)
+        return function(x, **{name: known[name] for name in taken})
+
+    return curve
+
+
+def residuals_of(residuals: Any, layout: Layout) -> Callable:
+    """Return residuals(parameters, *args), or a list of such functions, as a function of `[k]` and a tuple of data."""
+    functions = residuals if isinstance(residuals, (list, tuple)) else [residuals]
+    for each in functions:
+        if not callable(each):
+            raise TypeError(
+                "With Parameters, residuals is a function that is given them by name, and args after that: "
+                f"lambda p, x, y: p['a'] * x - y. Received: residuals={each!r}"
+            )
+    functions, named = tuple(functions), layout.named
+
+    def by_name(values, data):
+        known = NamedValues(named(tf.unstack(values)))
+        found = [function(known, *data) for function in functions]
+        return found if len(found) > 1 else found[0]
+
+    return by_name

@@ -1,0 +1,120 @@
+"""`curve_fit` and `least_squares` for parameters that have names."""
+
+import dataclasses
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import positive_integer
+from tfjac.optimizers import curve_fit, least_squares
+from tfjac.parameters.calling import curve_of, residuals_of
+from tfjac.parameters.named_fit import NamedFit
+from tfjac.parameters.refits import Refits, curve_residuals
+from tfjac.parameters.starts import MultiStart
+
+_INSTEAD = {
+    "bounds": "give each parameter its min and max",
+    "fixed": "set vary=False for a parameter",
+    "prior": "give each parameter its prior=(mean, standard deviation)",
+    "equality": "tie one parameter to the others by expr=",
+    "manifolds": "pass variables instead of Parameters",
+    "batch_dims": "many fits at once are for variables [fits, p]; several data sets with shared parameters for "
+    "tfjac.parameters.fit_together",
+    "chunk_size": "it is for batch_dims=1",
+    "devices": "it is for batch_dims=1",
+    "full_output": "all of it is in the result",
+}
+"""Options that have no meaning where parameters have names."""
+
+
+def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any):
+    """Return the `NamedFit` of f(xdata, **parameters) to ydata; the arguments are those of `curve_fit`."""
+    _refuse(options)
+    layout = parameters.layout()
+    curve = curve_of(f, layout)
+    given = _conditions(layout) | options
+
+    def fitted(start):
+        found = curve_fit(curve, xdata, ydata, p0=start, **given)
+        return dataclasses.replace(found, names=layout.independent)
+
+    def refits(found):
+        data = found.xdata, found.ydata, found.sigma.scale
+        return Refits(layout, curve_residuals(curve, found.sigma.correlated), data, options, found.sigma.correlated)
+
+    return _best(parameters, layout, fitted, refits, n_starts, seed, f)
+
+
+def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **options: Any):
+    """Return the `NamedFit` that minimises ½‖residuals(parameters, *args)‖²; arguments as of `least_squares`."""
+    _refuse(options)
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(f"args must be a tuple of what residuals is called with. Received: args={args!r}")
+    layout = parameters.layout()
+    function = residuals_of(residuals, layout)
+    given = _conditions(layout) | options
+
+    def fitted(start):
+        variable = _kept.variable(layout.size)
+        variable.assign(start)
+        found = least_squares(function, variable, args=(tuple(args),), **given)
+        return dataclasses.replace(found, names=tuple(layout.independent))
+
+    def refits(found):
+        return Refits(layout, function, tuple(args), options)
+
+    return _best(parameters, layout, fitted, refits, n_starts, seed)
+
+
+def _conditions(layout):
+    """Return the bounds, fixed parameters and priors as options of `least_squares`."""
+    given = {"bounds": layout.bounds, "prior": layout.prior, "fixed": layout.fixed if layout.fixed.any() else None}
+    return {name: each for name, each in given.items() if each is not None}
+
+
+def _best(parameters, layout, fitted, refits, n_starts, seed, f=None):
+    """Return the fit from the values given, or the best of those from `n_starts` starts, drawn within bounds.
+
+    Args:
+        fitted: function from values `[k]` to a result.
+        refits: function from a result to its `Refits`.
+    """
+    if n_starts is None:
+        found = fitted(layout.start)
+        return NamedFit(parameters, layout, found, refits(found), f)
+    count = positive_integer("n_starts", n_starts)
+    with warnings.catch_warnings():  # it is not the last word
+        warnings.simplefilter("ignore")
+        first = fitted(layout.start)
+    several = MultiStart.of(refits(first), count, seed)
+    found = first if several.best is None else fitted(np.clip(several.best, layout.lower, layout.upper))
+    if not found.cost <= first.cost:
+        found = first
+    return NamedFit(parameters, layout, found, refits(found), f, several)
+
+
+def _refuse(options):
+    for name, instead in _INSTEAD.items():
+        value = options.pop(name, None)
+        if value is not None and value is not False and not (isinstance(value, int) and value == 0):
+            raise TypeError(f"With Parameters, there is no {name}: {instead}. Received: {name}={value!r}")
+
+
+class _OfThread(threading.local):
+    """Variables kept from one call to the next, so that graphs traced before are used again."""
+
+    def __init__(self):
+        self._variables = {}
+
+    def variable(self, count):
+        """Return a variable `[count]`. What it holds afterwards is nobody's business."""
+        if count not in self._variables:
+            with tf.init_scope():
+                self._variables[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
+        return self._variables[count]
+
+
+_kept = _OfThread()

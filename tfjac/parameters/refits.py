@@ -1,0 +1,99 @@
+"""A fit done again many times at once: from other starts, with parameters held, with other data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.optimizers import least_squares
+from tfjac.parameters.layout import Layout
+
+_PASSED_ON = (
+    "max_steps", "ftol", "xtol", "gtol", "loss", "loss_scale", "damping", "initial_damping", "scaling", "max_attempts",
+    "min_gain", "jit_compile", "maxfev", "max_nfev", "f_scale",
+)  # fmt: skip
+_RENAMED = {"maxfev": "max_steps", "max_nfev": "max_steps", "f_scale": "loss_scale"}
+
+
+def curve_residuals(curve: Callable, correlated: bool) -> Callable:
+    """Return (curve − y)/σ as a function of the parameters `[k]` and of (x, y, scale)."""
+
+    def residuals(values, data):
+        x, y, scale = data
+        left = tf.cast(curve(x, *tf.unstack(values)), tf.float64) - y
+        if correlated:
+            return tf.linalg.triangular_solve(scale, tf.reshape(left, [-1, 1]))[:, 0]
+        return left / scale
+
+    return residuals
+
+
+class Refits:
+    """A problem in the form in which all of its fits are one call of `least_squares` with `batch_dims=1`.
+
+    Args:
+        layout: `Layout`.
+        residuals: function of `[k]` and a nest of data to a tensor, or a nest of them.
+        data: nest of arrays.
+        options: dict of those that the fit was given.
+        correlated: whether the residuals are mixed from those of all data, by a covariance matrix.
+    """
+
+    def __init__(
+        self, layout: Layout, residuals: Callable, data: Any, options: dict[str, Any], correlated: bool = False
+    ) -> None:
+        self.layout, self._residuals, self._data, self.correlated = layout, residuals, data, correlated
+        self._options = {
+            _RENAMED.get(name, name): options[name] for name in _PASSED_ON if options.get(name) is not None
+        }
+        if self._options.get("loss") == "linear":
+            del self._options["loss"]
+        self.is_robust = self._options.get("loss") is not None
+        self.absolute = bool(options.get("absolute_sigma"))
+
+    def run(self, starts, fixed=None, weights=None, offsets=None):
+        """Fit from each of `starts`; return a `BatchedLeastSquaresResult`, of which `x` is `[fits, k]`.
+
+        Args:
+            starts: `[fits, k]`.
+            fixed: `[fits, k]`, bool; those of the layout where left out.
+            weights, offsets: `[fits, rows]`: each fit minimises weights·r + offsets; or None.
+        """
+        layout, changes = self.layout, {"weights": weights, "offsets": offsets}
+        changes = {name: np.asarray(each, np.float64) for name, each in changes.items() if each is not None}
+        variable = tf.Variable(np.clip(starts, layout.lower, layout.upper))
+        fixed = layout.fixed if fixed is None else fixed
+        options = dict(self._options)
+        if layout.prior is not None and self.is_robust and not isinstance(options["loss"], (list, tuple)):
+            options["loss"] = [options["loss"]] * self._count() + [None]
+        given = {"bounds": layout.bounds, "fixed": np.asarray(fixed) if np.any(fixed) else None} | options
+        given = {name: each for name, each in given.items() if each is not None}
+        return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
+
+    def _count(self):
+        """How many tensors the residuals are."""
+        found = tf.function(self._residuals, autograph=False).get_concrete_function(
+            tf.constant(self.layout.start), tf.nest.map_structure(tf.convert_to_tensor, self._data)
+        )
+        return len(tf.nest.flatten(found.structured_outputs))
+
+    def _batched(self, values, changes, data):
+        """The residuals of each fit, with those of the prior below."""
+
+        def one(given):
+            values, changes = given
+            tensors = [tf.reshape(each, [-1]) for each in tf.nest.flatten(self._residuals(values, data))]
+            sizes = [tensor.shape[0] for tensor in tensors]
+            for name, change in (("weights", tf.multiply), ("offsets", tf.add)):
+                if name in changes:
+                    tensors = [change(*pair) for pair in zip(tensors, tf.split(changes[name], sizes))]
+            return [*tensors, *self._of_prior(values)]
+
+        return tf.vectorized_map(one, (values, changes))
+
+    def _of_prior(self, values):
+        known = np.flatnonzero(np.isfinite(self.layout.deviation))
+        if not known.size:
+            return []
+        return [(tf.gather(values, known) - self.layout.mean[known]) / self.layout.deviation[known]]

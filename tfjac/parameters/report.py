@@ -1,0 +1,68 @@
+"""The report of a fit of named parameters."""
+
+import itertools
+
+import numpy as np
+
+from tfjac.parameters.tables import table
+
+MOST_CORRELATIONS = 12
+"""So many correlations are listed, the strongest first."""
+
+
+def summary_of(fit, min_correlation):
+    """Return the report of a `NamedFit`, several lines of text."""
+    lines = [fit.message, f"status {fit.status.name}, cost {fit.cost:.10g}, {fit.fit.steps} steps"]
+    if fit.starts is not None:
+        lines.append(f"the best of {fit.starts.costs.size} starts, {fit.starts.basins().max() + 1} basins")
+    return "\n".join([*lines, *_of_fit(fit), *_of_parameters(fit), *_of_correlations(fit, min_correlation)])
+
+
+def _of_fit(fit):
+    try:
+        counts = [f"{fit.num_residuals} residuals", f"{len(fit.free_names())} free parameters"]
+        lines = [", ".join([*counts, f"{fit.degrees_of_freedom:.6g} degrees of freedom"])]
+        if fit.degrees_of_freedom > 0:
+            lines.append(f"chi-square {fit.chi_square:.6g}, reduced chi-square {fit.reduced_chi_square:.6g}")
+        last = f"AIC {fit.aic:.6g}, BIC {fit.bic:.6g}"
+        return [*lines, last if fit._f is None else f"{last}, R² {fit.r_squared():.8g}"]
+    except (ValueError, np.linalg.LinAlgError):
+        return ["the residuals or their derivatives are not finite"]
+
+
+def _of_parameters(fit):
+    rows = [["parameter", "value", "unit", "standard error", "", "start", "remark"]]
+    held = dict(zip(fit._layout.independent, fit.fit.held()))
+    try:
+        undetermined = dict(zip(fit._layout.independent, fit.fit.undetermined))
+    except (ValueError, np.linalg.LinAlgError):
+        undetermined = {}
+    for name, each in fit.params.items():
+        value, error = fit.values[name], each.stderr
+        known = error is not None and error > 0
+        shown = f"{error:.4g}" if known else "not determined" if undetermined.get(name) else ""
+        relative = f"({error / abs(value):.2%})" if known and value else ""
+        start = "" if each.init_value is None else f"{each.init_value:.6g}"
+        rows.append([name, f"{value:.8g}", each.unit, shown, relative, start, _remark(each, held.get(name, ""))])
+    return table(rows)
+
+
+def _remark(parameter, held):
+    """What to say of a parameter: its tie, or what holds it, or its prior."""
+    if parameter.expr is not None:
+        return f"= {parameter.expr}" if isinstance(parameter.expr, str) else "tied by a function"
+    return held or ("" if parameter.prior is None else "prior {:.6g} ± {:.6g}".format(*parameter.prior))
+
+
+def _of_correlations(fit, least):
+    try:
+        found = fit.correlations()
+    except (ValueError, np.linalg.LinAlgError):
+        return []
+    pairs = [(found[one][other], one, other) for one, other in itertools.combinations(found, 2)]
+    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= least), key=lambda pair: -abs(pair[0]))
+    if not pairs:
+        return []
+    rest = f" (and {len(pairs) - MOST_CORRELATIONS} weaker)" if len(pairs) > MOST_CORRELATIONS else ""
+    rows = [["", ""], *([f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:MOST_CORRELATIONS])]
+    return [f"correlations{rest}", *table(rows)[1:]]
