@@ -1,6 +1,6 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
-from tfjac import _keras_backend, callbacks, manifolds, privacy  # noqa: F401  the first refuses other backends
+from tfjac import _keras_backend, callbacks, manifolds, models, parameters, privacy  # noqa: F401  the first refuses other backends
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
@@ -115,11 +115,13 @@ __all__ = [
     "least_squares_by_parts",
     "load_ops",
     "manifolds",
+    "models",
     "node_gradients",
     "nodes",
     "normal_equations",
     "op_type",
     "ops_info",
+    "parameters",
     "per_example_gradient_norms",
     "per_example_gradients",
     "per_example_jacobian",

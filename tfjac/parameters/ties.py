@@ -38,9 +38,14 @@ def function_of(expr: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 def _by_name(function, names):
     def called(values):
-        return tf.cast(function(**{name: values[name] for name in names}), tf.float64)
+        return as_float64(function(**{name: values[name] for name in names}))
 
     return called
+
+
+def as_float64(value):
+    """Return a tensor or a number as a tensor of float64; a number keeps its digits, which `tf.cast` would round."""
+    return tf.cast(value, tf.float64) if tf.is_tensor(value) else tf.constant(value, tf.float64)
 
 
 def ordered(ties: Mapping[str, Any], known: Sequence[str]) -> list[str]:
