@@ -107,9 +107,7 @@ class BaseModel:
         parts = self.parts()
         titles = [part.prefix or part.name for part in parts]
         titles = [f"{title}{k}" if titles.count(title) > 1 else title for k, title in enumerate(titles)]
-        curves = [
-            part.function(x, **{name: as_float64(values[name]) for name in part.names}) for part in parts
-        ]
+        curves = [part.function(x, **{name: as_float64(values[name]) for name in part.names}) for part in parts]
         return {title: np.asarray(curve) for title, curve in zip(titles, curves)}
 
     def parts(self) -> list["Model"]:

@@ -78,14 +78,16 @@ def profiled(fit, refits, names, sigmas, max_steps):
 
 
 def _checked(fit, names):
-    free = fit.free_names()
+    """Return the names of parameters that have profiles: of those that are free, and that no bound holds."""
+    held = dict(zip(fit.fit.names, fit.fit.held()))
+    free = [name for name in fit.free_names() if not held[name]]
     names = free if names is None else [names] if isinstance(names, str) else list(names)
     for name in names:
         if name not in free:
-            near = suggestion(name, free)
+            reason = f" ({held[name]})" if held.get(name) else ""
             raise ValueError(
-                f"Only free parameters have profiles: not tied, fixed or unknown ones.{near} "
-                f"Received: {name!r}, free parameters {', '.join(free)}"
+                "Only free parameters have profiles: none that are tied, fixed, held by a bound, or unknown."
+                f"{suggestion(name, free)} Received: {name!r}{reason}, free parameters {', '.join(free)}"
             )
     return names
 
