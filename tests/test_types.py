@@ -44,7 +44,7 @@ from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS
 ROOT = pathlib.Path(tfjac.__file__).resolve().parent
 MODULES = (
     tfjac, tfjac.optimizers, tfjac.callbacks, tfjac.manifolds, tfjac.handlers, tfjac.rules, estimators, tfjac.testing,
-    tfjac.ops,
+    tfjac.ops, tfjac.models, tfjac.parameters,
 )  # fmt: skip
 RETURNED = (Deviations, GradientPath, Hook, Intercepted, Node, OpsInfo, Prediction, Statistics)
 """Classes that are not exported, and that users meet all the same."""

@@ -25,6 +25,7 @@ GROUPS = {
         "curve_fit", "CurveFitResult", "plot_fit", "manifolds", "Manifold", "normal_equations", "NormalEquations",
         "least_squares_by_parts",
     ],
+    "Named parameters": ["Parameters", "models", "parameters"],
     "Private training": ["privacy"],
     "Gradients inside of a model": [
         "nodes", "Nodes", "node_gradients", "values_at", "intercept", "Edit", "hook", "handlers", "rules", "tap",
