@@ -210,3 +210,16 @@ def test_cameras_are_off_by_their_errors(load, tmp_path):
     expected, count = 0.9488, scores.size
     assert abs(np.mean(np.abs(scores) < 2) - expected) < 3 * np.sqrt(expected * (1 - expected) / count)
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+
+
+def test_named_parameters_reach_certified_values_and_other_basins(load, tmp_path, capsys):
+    plot = tmp_path / "peaks.png"
+    found = load("18_named_parameters").main(["--fits", "100", "--plot", str(plot)])
+    assert found["peaks"] < 1e-6
+    linear, profile, bootstrap = found["ends"]
+    assert profile[0] < linear[0] and profile[1] < linear[1]  # lopsided, to the same side
+    assert abs(bootstrap[0] - profile[0]) < 1.0 and abs(bootstrap[1] - profile[1]) < 0.7
+    one, best = found["costs"]
+    assert best < one / 50
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+    assert "40 starts, 40 converged" in capsys.readouterr().out
