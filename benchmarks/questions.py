@@ -29,6 +29,7 @@ THEMES = (
     "interception",
     "least_squares",
     "many_fits",
+    "named_parameters",
     "bundle",
     "classification",
     "physics",
