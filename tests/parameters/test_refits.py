@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import tfjac
 from tfjac.parameters import fit_together
+from tfjac.parameters.starts import drawn
 
 X = np.linspace(0.0, 4.0, 30)
 Y = 2.5 * np.exp(-1.3 * X) + 0.5 + np.random.default_rng(0).normal(scale=0.05, size=30)
@@ -204,8 +205,10 @@ def test_starts_need_bounds_or_priors():
     with pytest.raises(ValueError, match=r"give the parameter min and max, or a prior. Received: 'frequency'"):
         tfjac.curve_fit(wave, X, WAVES, p0=given, n_starts=5)
     given["frequency"].set(prior=(3.0, 1.0))
-    fit = tfjac.curve_fit(wave, X, WAVES, p0=given, n_starts=5)
-    assert np.all(fit.starts.starts[:, 2] == 0) and np.ptp(fit.starts.starts[:, 1]) > 0
+    starts = drawn(given.layout(), 500, np.random.default_rng(0))
+    assert np.array_equal(starts[0], [1, 1, 0]) and np.all(starts[:, 2] == 0)
+    assert starts[:, 0].min() >= 0 and starts[:, 0].max() <= 5 and abs(starts[:, 0].mean() - 2.5) < 0.2
+    assert abs(starts[:, 1].mean() - 3) < 0.2 and abs(starts[:, 1].std() - 1) < 0.1
     with pytest.raises(ValueError, match=r"n_starts must be an integer"):
         tfjac.curve_fit(wave, X, WAVES, p0=given, n_starts=0)
 

@@ -21,7 +21,9 @@ class MultiStart:
         free: `[names]`, bool: which parameters the fits could change.
     """
 
-    def __init__(self, names: Sequence[str], starts: Array, ends: Array, costs: Array, status: Array, free: Array):
+    def __init__(
+        self, names: Sequence[str], starts: Array, ends: Array, costs: Array, status: Array, free: Array
+    ) -> None:
         self.names, self.starts, self.ends = tuple(names), starts, ends
         self.costs, self.status, self.free = costs, status, free
 
@@ -35,7 +37,7 @@ class MultiStart:
             seed: of the draws.
         """
         layout = refits.layout
-        starts = _drawn(layout, count, np.random.default_rng(seed))
+        starts = drawn(layout, count, np.random.default_rng(seed))
         found = refits.run(starts)
         costs = np.where(np.isfinite(found.cost), found.cost, np.inf).astype(np.float64)
         return cls(layout.independent, starts, np.asarray(found.x), costs, found.status, ~layout.fixed)
@@ -138,7 +140,7 @@ class MultiStart:
         return self.names.index(names[0]), self.names.index(names[1])
 
 
-def _drawn(layout, count, rng):
+def drawn(layout, count, rng):
     """Return starts `[count, k]`: the values given, and draws within bounds or from priors."""
     starts = np.tile(layout.start, [count, 1])
     for k, name in enumerate(layout.independent):
