@@ -241,3 +241,48 @@ def test_no_convergence_warns_as_ever():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         json.dumps(fit.values)
+
+
+def test_a_function_that_takes_arrays_alone_and_one_with_a_branch():
+    bell = np.exp(-X)
+
+    def of_arrays(x, a, b):
+        return a * np.exp(-x) + b
+
+    def branching(x, a, b):
+        curve = a * x + b
+        if a > 0:  # the value of a tensor
+            curve = a * tf.exp(-x) + b
+        return curve
+
+    slopes = np.stack([bell, np.ones_like(X)], axis=1)
+    known = np.linalg.lstsq(slopes, Y, rcond=None)[0]
+    for f in (of_arrays, branching):
+        fit = tfjac.curve_fit(f, X, Y, p0=tfjac.Parameters(a=1.0, b=0.0))
+        np.testing.assert_allclose(list(fit.values.values()), known, rtol=1e-7)
+    fit = tfjac.curve_fit(of_arrays, X, Y, p0=tfjac.Parameters(a=1.0, b=0.0))
+    drawn = fit.bootstrap(4, "pairs", seed=0)
+    rows = np.random.default_rng(0).integers(X.size, size=[4, X.size])[2]
+    np.testing.assert_allclose(
+        drawn.values["a"][2], np.linalg.lstsq(slopes[rows], Y[rows], rcond=None)[0][0], rtol=1e-6
+    )
+
+
+def test_a_call_in_a_graph_is_refused():
+    @tf.function
+    def fit():
+        return tfjac.least_squares(lambda p: p["a"] * X - Y, tfjac.Parameters(a=1.0))
+
+    with pytest.raises(ValueError, match=r"outside of a tf.function: use variables there"):
+        fit()
+
+
+def test_several_data_and_a_grid():
+    """x of two arrays, y of two axes."""
+    u, v = np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 2, 7))
+    y = 2 * u - 3 * v + 1
+    fit = tfjac.curve_fit(lambda x, a, b, c: a * x[0] + b * x[1] + c, (u, v), y, p0=tfjac.Parameters(a=1, b=1, c=0))
+    np.testing.assert_allclose(list(fit.values.values()), [2, -3, 1], rtol=1e-8)
+    noisy = y + np.random.default_rng(0).normal(scale=0.1, size=y.shape)
+    fit = tfjac.curve_fit(lambda x, a, b, c: a * x[0] + b * x[1] + c, (u, v), noisy, p0=fit.params)
+    assert set(fit.bootstrap(5).values) == {"a", "b", "c"}

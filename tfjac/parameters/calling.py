@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
+from tfjac.graph import call_converted
 from tfjac.parameters.layout import Layout
 
 
@@ -61,7 +62,7 @@ def curve_of(f: Callable, layout: Layout) -> Callable:
 
     def curve(x, *values):
         known = named(values)
-        return function(x, **{name: known[name] for name in taken})
+        return call_converted(function, x, **{name: known[name] for name in taken})
 
     return curve
 
@@ -79,7 +80,7 @@ def residuals_of(residuals: Any, layout: Layout) -> Callable:
 
     def by_name(values, data):
         known = NamedValues(named(tf.unstack(values)))
-        found = [function(known, *data) for function in functions]
+        found = [call_converted(function, known, *data) for function in functions]
         return found if len(found) > 1 else found[0]
 
     return by_name

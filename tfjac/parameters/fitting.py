@@ -42,8 +42,10 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
         return dataclasses.replace(found, names=layout.independent)
 
     def refits(found):
-        data = found.xdata, found.ydata, found.sigma.scale
-        return Refits(layout, curve_residuals(curve, found.sigma.correlated), data, options, found.sigma.correlated)
+        correlated = found.sigma.correlated
+        data = None if found.takes_arrays else found.xdata, found.ydata, found.sigma.scale
+        function = curve_residuals(curve, correlated, found.xdata if found.takes_arrays else None)
+        return Refits(layout, function, tuple(each for each in data if each is not None), options, correlated)
 
     return _best(parameters, layout, fitted, refits, n_starts, seed, f)
 
@@ -53,6 +55,10 @@ def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **optio
     _refuse(options)
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"args must be a tuple of what residuals is called with. Received: args={args!r}")
+    if not tf.executing_eagerly():
+        raise ValueError(
+            "Parameters are for calls outside of a tf.function: use variables there. Received: a call in a graph"
+        )
     layout = parameters.layout()
     function = residuals_of(residuals, layout)
     given = _conditions(layout) | options

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
+from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues
 from tfjac.parameters.named_fit import NamedFit
@@ -271,7 +272,7 @@ def _prefixed(f, arguments, names):
     """Return f as a function of x and of parameters by their full names; a plain closure."""
 
     def function(x, **values):
-        return f(x, **{argument: values[name] for argument, name in zip(arguments, names)})
+        return call_converted(f, x, **{argument: values[name] for argument, name in zip(arguments, names)})
 
     return function
 

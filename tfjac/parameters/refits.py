@@ -16,11 +16,18 @@ _PASSED_ON = (
 _RENAMED = {"maxfev": "max_steps", "max_nfev": "max_steps", "f_scale": "loss_scale"}
 
 
-def curve_residuals(curve: Callable, correlated: bool) -> Callable:
-    """Return (curve − y)/σ as a function of the parameters `[k]` and of (x, y, scale)."""
+def curve_residuals(curve: Callable, correlated: bool, arrays: Any = None) -> Callable:
+    """Return (curve − y)/σ as a function of the parameters `[k]` and of (x, y, scale).
+
+    Args:
+        curve: function of x and of each parameter.
+        correlated: whether scale is a Cholesky factor.
+        arrays: x for a curve that takes NumPy's arrays alone, so that the data are (y, scale).
+    """
 
     def residuals(values, data):
-        x, y, scale = data
+        *given, y, scale = data
+        x = given[0] if given else arrays
         left = tf.cast(curve(x, *tf.unstack(values)), tf.float64) - y
         if correlated:
             return tf.linalg.triangular_solve(scale, tf.reshape(left, [-1, 1]))[:, 0]

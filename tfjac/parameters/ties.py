@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
+from tfjac.graph import call_converted
 from tfjac.parameters.expressions import CONSTANTS, parsed
 
 
@@ -38,7 +39,7 @@ def function_of(expr: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 def _by_name(function, names):
     def called(values):
-        return as_float64(function(**{name: values[name] for name in names}))
+        return as_float64(call_converted(function, **{name: values[name] for name in names}))
 
     return called
 
@@ -111,7 +112,7 @@ def renamed(expr: Any, new: Mapping[str, str]) -> Any:
     names = _arguments(expr)
 
     def called(**values):
-        return expr(**{name: values[new.get(name, name)] for name in names})
+        return call_converted(expr, **{name: values[new.get(name, name)] for name in names})
 
     kind = inspect.Parameter.KEYWORD_ONLY
     called.__signature__ = inspect.Signature([inspect.Parameter(new.get(name, name), kind) for name in names])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import call_converted
 from tfjac.parameters.calling import names_taken
 from tfjac.parameters.ties import renamed
 from tfjac.types import ArrayLike, Function
@@ -82,7 +83,7 @@ def fit_together(
         left = []
         for k in range(count):
             values = {name: p[name if name in shared else f"{name}_{k + 1}"] for name in taken}
-            left.append((tf.cast(function(x[k], **values), tf.float64) - y[k]) / scale[k])
+            left.append((tf.cast(call_converted(function, x[k], **values), tf.float64) - y[k]) / scale[k])
         return left
 
     data = [[np.asarray(each, np.float64) for each in listed] for listed in (xdata, ydata, sigma)]

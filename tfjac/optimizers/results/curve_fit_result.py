@@ -175,6 +175,11 @@ class CurveFitResult(LeastSquaresResult):
         """The function that was fitted."""
         return self._model.f
 
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether `f` was given the data as NumPy arrays, since it fails with tensors."""
+        return self._model.takes_arrays
+
     def parameter_names(self) -> list[str]:
         """Return a list of what `f` calls each parameter."""
         return list(self.names)

@@ -13,6 +13,8 @@ import types
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import call_converted
+
 _LIBRARIES = {"tensorflow", "numpy", "math", "operator"}
 """Modules whose functions compute from their arguments alone, but for what is in `_STATEFUL`."""
 
@@ -24,9 +26,9 @@ _STATEFUL = {
 
 _BUILTINS = (
     abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, map, max, min, pow, range,
-    reversed, round, set, slice, sorted, str, sum, tuple, zip, ValueError, TypeError,
+    reversed, round, set, slice, sorted, str, sum, tuple, zip, ValueError, TypeError, call_converted,
 )  # fmt: skip
-"""Functions of Python that compute from their arguments alone."""
+"""Functions of Python, and one of tfjac, that compute from their arguments alone."""
 
 _ACTS = {"IMPORT_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"}
 _LARGEST = 2**20
