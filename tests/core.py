@@ -81,6 +81,7 @@ CORE = {
         "test_upper_triangle_is_not_read",
         "test_many_systems",
     ),
+    "parameters/test_parameters": ALL,
     "optimizers/test_solvers": (
         "test_step_of_the_normal_equations",
         "test_failure_is_a_flag_and_zeros",

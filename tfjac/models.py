@@ -13,9 +13,10 @@ from tfjac.parameters.library import (
     sine,
     step,
 )
-from tfjac.parameters.model import CompositeModel, Model
+from tfjac.parameters.model import BaseModel, CompositeModel, Model
 
 __all__ = [
+    "BaseModel",
     "CompositeModel",
     "Model",
     "constant",

@@ -1,6 +1,7 @@
 """How functions of users are given parameters by name, and what does not fit them."""
 
 import inspect
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -84,3 +85,24 @@ def residuals_of(residuals: Any, layout: Layout) -> Callable:
         return found if len(found) > 1 else found[0]
 
     return by_name
+
+
+def arguments_of(f):
+    """Return a dict from the arguments of f that are parameters to their defaults, None where there are none."""
+    if not callable(f):
+        raise TypeError(f"A model is made of a function f(x, a, b, …). Received: {f!r}")
+    _, *listed = inspect.signature(f).parameters.values()
+    found = {}
+    for each in listed:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD, each.POSITIONAL_ONLY):
+            raise ValueError(
+                "The parameters of a model are the arguments of its function after x, each with a name. "
+                f"Received: {getattr(f, '__name__', f)}{inspect.signature(f)}"
+            )
+        if each.default is each.empty:
+            found[each.name] = None
+        elif isinstance(each.default, numbers.Real) and not isinstance(each.default, bool):
+            found[each.name] = float(each.default)
+    if not found:
+        raise ValueError(f"A model has at least one parameter. Received: {inspect.signature(f)}")
+    return found

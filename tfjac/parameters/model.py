@@ -1,7 +1,6 @@
 """Models: functions of data and of named parameters, which can be added, multiplied, guessed and fitted."""
 
 import inspect
-import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import tensorflow as tf
 from tfjac.arguments import suggestion
 from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
-from tfjac.parameters.calling import NamedValues
+from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
@@ -167,7 +166,7 @@ class Model(BaseModel):
         is_background: bool = False,
         arguments: Mapping[str, float | None] | None = None,
     ) -> None:
-        self._arguments = _arguments_of(f) if arguments is None else dict(arguments)
+        self._arguments = arguments_of(f) if arguments is None else dict(arguments)
         self.prefix, self.name = prefix, name or getattr(f, "__name__", type(f).__name__)
         self.names = tuple(prefix + each for each in self._arguments)
         self.function = _prefixed(f, tuple(self._arguments), self.names)
@@ -283,24 +282,3 @@ def _joined(operation, left, left_names, right, right_names):
         return operation(one, right(x, **{name: values[name] for name in right_names}))
 
     return function
-
-
-def _arguments_of(f):
-    """Return a dict from the arguments of f that are parameters to their defaults, None where there are none."""
-    if not callable(f):
-        raise TypeError(f"A model is made of a function f(x, a, b, …). Received: {f!r}")
-    _, *listed = inspect.signature(f).parameters.values()
-    found = {}
-    for each in listed:
-        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD, each.POSITIONAL_ONLY):
-            raise ValueError(
-                "The parameters of a model are the arguments of its function after x, each with a name. "
-                f"Received: {getattr(f, '__name__', f)}{inspect.signature(f)}"
-            )
-        if each.default is each.empty:
-            found[each.name] = None
-        elif isinstance(each.default, numbers.Real) and not isinstance(each.default, bool):
-            found[each.name] = float(each.default)
-    if not found:
-        raise ValueError(f"A model has at least one parameter. Received: {inspect.signature(f)}")
-    return found
