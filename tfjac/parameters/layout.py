@@ -1,13 +1,17 @@
 """Named parameters as the arrays and the function that a fit works with."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import quiet_function
 from tfjac.parameters.ties import evaluator, names_in
 from tfjac.types import Array
+
+_ZERO = tf.UnconnectedGradients.ZERO
 
 
 class Layout(NamedTuple):
@@ -18,6 +22,7 @@ class Layout(NamedTuple):
         independent: of those that are not tied, `k` of them. Arrays below are about these.
         ties: pairs of a name and a function from a dict of tensors to a tensor, in an order of evaluation.
         read: names that ties read.
+        is_text: whether all ties are expressions, rather than functions of Python.
         start, lower, upper: `[k]`.
         fixed: `[k]`, bool.
         mean, deviation: `[k]`, the priors; infinite deviations where nothing is known.
@@ -27,6 +32,7 @@ class Layout(NamedTuple):
     independent: tuple[str, ...]
     ties: tuple[tuple[str, Callable], ...]
     read: frozenset[str]
+    is_text: bool
     start: Array
     lower: Array
     upper: Array
@@ -44,7 +50,9 @@ class Layout(NamedTuple):
         arrays = [[getattr(each, name) for each in plain.values()] for name in ("value", "min", "max")]
         fixed = np.array([not each.is_free for each in plain.values()], bool)
         given = (np.array(each, np.float64) for each in arrays)
-        return cls(tuple(parameters), tuple(plain), tuple(ties), frozenset(read), *given, fixed, mean, deviation)
+        is_text = all(isinstance(each.expr, str) for each in parameters.values() if each.expr is not None)
+        said = tuple(parameters), tuple(plain), tuple(ties), frozenset(read), is_text
+        return cls(*said, *given, fixed, mean, deviation)
 
     @property
     def size(self) -> int:
@@ -75,11 +83,27 @@ class Layout(NamedTuple):
     def derivatives(self, vector: Array) -> Array:
         """Return the derivatives of all parameters with respect to the independent ones, `[parameters, k]`."""
         rows = dict(zip(self.independent, np.eye(self.size)))
-        with tf.GradientTape(persistent=True) as tape:
-            values = tf.constant(vector, tf.float64)
-            tape.watch(values)
-            found = self.named(tf.unstack(values))
-        for name, _ in self.ties:
-            slope = tape.gradient(found[name], values)
-            rows[name] = np.zeros(self.size) if slope is None else slope.numpy()
+        slopes = _slopes_kept if self.is_text else _slopes
+        if self.ties:
+            found = slopes(self.independent, self.ties)(tf.constant(vector, tf.float64))
+            rows |= {name: slope.numpy() for (name, _), slope in zip(self.ties, found)}
         return np.array([rows[name] for name in self.names])
+
+
+def _slopes(independent, ties):
+    """Return a function from the independent parameters `[k]` to a list with the derivatives of each tie `[k]`."""
+    named = evaluator(independent, ties)
+
+    def slopes(vector):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(vector)
+            found = named(tf.unstack(vector))
+        return [tape.gradient(found[name], vector, unconnected_gradients=_ZERO) for name, _ in ties]
+
+    return slopes
+
+
+@functools.lru_cache(maxsize=64)
+def _slopes_kept(independent, ties):
+    """Return `_slopes`, traced; kept, as ties that are text are the same functions each time."""
+    return quiet_function(_slopes(independent, ties))
