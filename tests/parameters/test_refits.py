@@ -79,6 +79,13 @@ def test_a_parameter_at_its_bound_has_no_profile():
         fit.conf_interval("offset")
 
 
+def test_a_better_fit_that_shows_on_the_way_is_told():
+    with pytest.warns(UserWarning, match="MAX_STEPS"):
+        fit = fitted(max_steps=2)
+    with pytest.warns(UserWarning, match=r"not the best fit.*use n_starts. Received: chi-square .* lower by"):
+        fit.conf_interval(["rate", "offset"], sigmas=[0.5, 2], max_steps=1)
+
+
 def test_one_parameter_alone_has_the_interval_of_the_linear_model():
     fit = tfjac.curve_fit(lambda x, a: a * x, X, Y, p0=tfjac.Parameters(a=1.0))
     found = fit.conf_interval(sigmas=[0.95])["a"][0]

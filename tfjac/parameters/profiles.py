@@ -6,6 +6,7 @@ is |v − best|/s. So each end is found by interpolation of the root in v, for a
 Reference: D. M. Bates, D. G. Watts, "Nonlinear Regression Analysis and Its Applications", 1988, section 6.1.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +27,8 @@ class ConfidenceIntervals:
         names: tuple of the parameters.
         levels: `[L]`, probabilities, increasing.
         best: `[names]`, the values found.
-        lower, upper: `[names, L]`, the ends; infinite where a bound of the parameter, or χ² without end, came first.
+        lower, upper: `[names, L]`, the ends; infinite where a bound of the parameter came first, NaN
+            where the search took too many rounds.
         fits: how many fits that took.
     """
 
@@ -71,6 +73,13 @@ def profiled(fit, refits, names, sigmas, max_steps):
     for _ in range(positive_integer("max_steps", max_steps)):
         if ends.step():
             break
+    if ends.lowest < -1e-6 * 2 * fit.cost:
+        warnings.warn(
+            "tfjac.conf_interval: with a parameter held elsewhere the others fit better, so that this is not the best "
+            "fit, and its intervals mean little: start from other values, or use n_starts. Received: chi-square "
+            f"{2 * fit.cost:.8g}, and lower by {-ends.lowest:.3g} elsewhere",
+            stacklevel=3,
+        )
     shape = [len(names), 2, levels.size]
     found = ends.found().reshape(shape)
     best = np.array([fit.values[name] for name in names])
@@ -121,7 +130,7 @@ class _Ends:
         self._outer, self._outer_root = np.full(count, np.inf), np.full(count, np.inf)
         self._reach = self._limited(self._quantile * error)
         self._done, self._end = np.zeros(count, bool), np.full(count, np.nan)
-        self._rounds = 0
+        self._rounds, self.lowest = 0, np.inf
 
     def _limited(self, reach):
         """Return distances from the best value, not past the bounds."""
@@ -170,6 +179,7 @@ class _Ends:
         found = self._refits.run(starts, fixed)
         self.fits += count
         more = 2 * np.asarray(found.cost, np.float64) - self._least
+        self.lowest = min(self.lowest, np.nanmin(more, initial=np.inf))
         if not self._refits.absolute:
             more = more / self._least * self._dof
         return np.where(np.isfinite(more), np.sqrt(np.maximum(more, 0)), np.inf)
