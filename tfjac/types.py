@@ -78,5 +78,5 @@ SolverName: TypeAlias = Literal["auto", "cholesky", "kernel", "qr", "svd", "cg",
 LossName: TypeAlias = Literal["huber", "soft_l1", "cauchy", "arctan", "tukey", "welsch", "geman_mcclure"]
 PreconditionerName: TypeAlias = Literal["kronecker", "block_diagonal", "diagonal"]
 BlocksName: TypeAlias = Literal["schur_jacobi", "block_jacobi"]
-AccelerationName: TypeAlias = Literal["geodesic"]
+AccelerationName: TypeAlias = Literal["auto", "geodesic"]
 GramDType: TypeAlias = Literal["float64"]

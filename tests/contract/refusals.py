@@ -75,7 +75,7 @@ REFUSALS = [
     ),
     Refusal(
         {"acceleration": ("geodesic",), "execution": ("gram_batches",)},
-        "Geodesic acceleration takes second derivatives of all residuals at once. Leave it out.",
+        "Geodesic acceleration needs the residuals of all examples at once. Leave it out.",
         "goes without acceleration",
     ),
     Refusal(

@@ -57,7 +57,7 @@ from tfjac.graph.row_segments import analyse_segments
 from tfjac.graph.runtime_errors import what_was_said_first
 from tfjac.graph.scratch import Scratch
 from tfjac.graph.seen_loss import SeenLoss
-from tfjac.graph.statefulness import check_not_assigned_since, culprit_in
+from tfjac.graph.statefulness import check_not_assigned_since, culprit_in, stays
 from tfjac.graph.static_values import static_value
 from tfjac.graph.symbolic_sizes import SymbolicSizes, axes
 from tfjac.graph.targets import in_graph, read_graph
@@ -158,6 +158,7 @@ __all__ = [
     "source_line",
     "static_trip_count",
     "static_value",
+    "stays",
     "stops_of",
     "sum_over_workers",
     "transplant",

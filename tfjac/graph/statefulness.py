@@ -15,6 +15,11 @@ def draws(op):
     return op.op_def.is_stateful and not functions_of_stateful(op) and not facts_of(op).repeatable
 
 
+def stays(op):
+    """Return whether what `op` gives counts as a constant: it is drawn from a state, or no gradient is to pass it."""
+    return draws(op) or facts_of(op).kind == "stop"
+
+
 def is_pure_python(op):
     """Return whether `op` calls a Python function that is taken to be a pure one: a `tf.py_function`."""
     return facts_of(op).kind == "python" and facts_of(op).repeatable

@@ -1,12 +1,11 @@
 """Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
 
-import functools
 from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
-from tfjac.jacobians.passes.linearise import bend_forward, dense, push_forward
+from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.types import Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
 
@@ -45,23 +44,6 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
         >>> tfjac.jvp(lambda: x**2, x, tf.constant([1.0, 10.0])).numpy().tolist()
         [2.0, 40.0]
     """
-    return _along(pushed, ys, xs, tangents, unconnected_gradients)
-
-
-def second_jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike]) -> NestLike:
-    """Return d²y/dt² as all xs move along t times their tangents: how the path of y bends. Zeros without dependence.
-
-    Args, Raises: as of `jvp`.
-
-    Returns:
-        A nest like ys, each entry with the shape and dtype of its y.
-
-    Cost: about four forward passes.
-    """
-    return _along(functools.partial(pushed, push_on=bend_forward), ys, xs, tangents, "zero")
-
-
-def _along(push, ys, xs, tangents, unconnected_gradients):
     unconnected = unconnected_choice(unconnected_gradients)
 
     def compute(ys, xs):
@@ -69,18 +51,18 @@ def _along(push, ys, xs, tangents, unconnected_gradients):
         sources = sources_of(xs, may_be_complex=True)
         present = [source for source in sources if source is not None]
         flat = inline_calls(tf.nest.flatten(ys), depends_on=present)
-        return packed(ys, push(flat, sources, vectors), flat, unconnected)
+        return packed(ys, pushed(flat, sources, vectors), flat, unconnected)
 
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
-def pushed(ys, sources, vectors, push_on=push_forward):
+def pushed(ys, sources, vectors):
     """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
     results: list[Any] = []
     dependence = Dependence(sources)
     for y in ys:  # one map for each: a y without a path must not look as if it had one
         connected = dependence.sources_of(y)
-        push = push_on([y], [sources[k] for k in connected]) if connected else None
+        push = push_forward([y], [sources[k] for k in connected]) if connected else None
         results += push(*(vectors[k] for k in connected)) if push else [None]
     return results
 

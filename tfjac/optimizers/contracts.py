@@ -31,6 +31,9 @@ class Objective(Protocol):
     variables: list
     """The variables, in the order of the columns."""
 
+    sums_squares: bool
+    """Whether F adds up the squares of what J is the Jacobian of, and no other function. For acceleration."""
+
     is_shared: bool
     """Whether other processes have rows of J as well, which this one never sees."""
 
@@ -50,8 +53,8 @@ class Objective(Protocol):
         """
 
     @abc.abstractmethod
-    def second_derivative(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """The function from v `[p]` to d²r(w + t·v)/dt² `[rows]`, in the order of J's rows. For acceleration."""
+    def change_of_rows(self) -> tf.Tensor:
+        """By how much what J is the Jacobian of is more than where the graph computed F, `[rows]`. For acceleration."""
 
     @abc.abstractmethod
     def move(self, start: list, step: tf.Tensor) -> None:

@@ -119,33 +119,6 @@ def push_forward(ys, sources):
     return LinearMap(tangents, _transposed(backward.results, tangents, backward.seeds, path))
 
 
-def bend_forward(ys, sources):
-    """Return v ↦ d²y(s + t·v)/dt², a `LinearMap` in form, though quadratic in v.
-
-    With ū for the seeds of the pull-back, it is ∂/∂ū of vᵀ∇(vᵀ∇ūᵀy): three backward passes, where a push-forward of a
-    push-forward is four. In each of them the body of a loop grows by a factor.
-
-    Args, Raises: as of `push_forward`.
-
-    Returns:
-        A `LinearMap` with one seed per source and one result per y.
-    """
-    path, backward = _pulled_back(ys, sources)
-    if first_not_linear(path) is not None:
-        raise NoForwardMode.because(_NOT_LINEAR)
-    tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
-    slopes = [pair for pair in zip(_computed(backward.results, backward.seeds), tangents) if pair[0] is not None]
-    if not slopes:
-        return LinearMap(tangents, [None] * len(ys))
-    along = tf.add_n([tf.reduce_sum(slope * tangent) for slope, tangent in slopes])
-    mend_gradients(between(sources, [along]))
-    try:
-        bends = _shaped(tf.gradients(along, sources), sources)
-    except (LookupError, NotImplementedError) as refusal:
-        raise NoForwardMode.because(refusal) from refusal
-    return LinearMap(tangents, _transposed(bends, tangents, backward.seeds, path))
-
-
 _NOT_LINEAR = "a custom gradient is not linear in what flows back"
 
 

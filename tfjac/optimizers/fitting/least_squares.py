@@ -54,7 +54,7 @@ def least_squares(
     max_attempts: int = 30,
     min_gain: float = 1e-3,
     gram_dtype: GramDType | None = None,
-    acceleration: AccelerationLike = None,
+    acceleration: AccelerationLike = "auto",
     window: int = 1,
     jit_compile: bool = False,
 ) -> LeastSquaresResult | Any: ...
@@ -100,7 +100,7 @@ def least_squares(
     max_attempts: int = 30,
     min_gain: float = 1e-3,
     gram_dtype: GramDType | None = None,
-    acceleration: AccelerationLike = None,
+    acceleration: AccelerationLike = "auto",
     window: int = 1,
     jit_compile: bool = False,
     **unknown: Any,
@@ -171,8 +171,9 @@ def least_squares(
         min_gain: a step is kept if the actual reduction of the cost exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
             loses, at twice the memory and time of that part; None for their own dtype.
-        acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
-            None for none.
+        acceleration: `"auto"`, `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the
+            residuals; None for none. `"auto"` takes them for sums of squares of more than 256 parameters, if the solver
+            factors a dense matrix.
         window: a step may raise the cost, if it stays below the highest of the last so many; 1 for never. At the end,
             the variables are put back to the best point.
         jit_compile: whether to compile the minimisation with XLA.

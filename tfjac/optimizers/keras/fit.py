@@ -14,6 +14,7 @@ from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.types import Nest, TensorLike
 
 STEPS_PER_CALL = 10
@@ -165,7 +166,8 @@ def _compile_or_check(model, loss, is_summed, is_validated, steps):
     """Compile a model that is not; else see that its optimizer takes the data as they are."""
     if not model.compiled:
         several = 1 if is_summed or is_validated else min(STEPS_PER_CALL, steps)
-        options = {"gram_batches": "epoch"} if is_summed else {"steps_per_batch": several}
+        alone = {"steps_per_batch": several, "acceleration": AutoAcceleration()}
+        options = {"gram_batches": "epoch"} if is_summed else alone
         model.compile(optimizer=LevenbergMarquardt(**options), loss=loss)
     elif is_summed and model.optimizer.gram_batches is None:
         raise ValueError(

@@ -11,6 +11,7 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.execution.streamed.recursion import Memory
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
+from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 EPOCH = "epoch"
@@ -65,8 +66,10 @@ class GramOptions(NamedTuple):
                 f"{option} keeps of the batches that were the sum of JᵀJ, which only solver='cholesky' works with. "
                 f"Received: {option} and solver={method.solver.name!r}"
             )
+        if isinstance(method.acceleration, AutoAcceleration):
+            method = method._replace(acceleration=None)
         for name, is_set, why in (
-            ("acceleration", method.acceleration is not None, "it takes second derivatives of all residuals at once"),
+            ("acceleration", method.acceleration is not None, "it needs the residuals of all examples at once"),
             ("regularization", method.evidence, "it estimates the noise from all residuals at once"),
             ("steps_per_batch", steps_per_batch > 1, "a batch is one part of what a step is solved with"),
         ):

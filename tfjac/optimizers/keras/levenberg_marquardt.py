@@ -25,6 +25,7 @@ from tfjac.optimizers.keras.diagnostics import StepDiagnostics
 from tfjac.optimizers.keras.gram_batches import GramOptions
 from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
+from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_step
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.loop.records import Report
@@ -69,8 +70,9 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         min_gain: a step is kept if the actual reduction of the loss exceeds this fraction of the predicted one.
         gram_dtype: `"float64"` to solve in float64 for variables in float32, which keeps the digits that squaring J
             loses, at twice the memory and time of that part; None for their own dtype.
-        acceleration: `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the residuals;
-            None for none.
+        acceleration: `"auto"`, `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the
+            residuals; None for none. `"auto"` takes them for sums of squares, if a batch has more residuals than there
+            are weights and the solver factors a matrix.
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
@@ -121,7 +123,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         max_attempts: int = 5,
         min_gain: float = 1e-3,
         gram_dtype: GramDType | None = None,
-        acceleration: AccelerationLike = None,
+        acceleration: AccelerationLike = "auto",
         steps_per_batch: int = 1,
         gram_batches: int | Literal["epoch"] | None = None,
         gram_decay: float | None = None,
@@ -136,8 +138,9 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
         evidence = self._regularization is not None
         damping = damping if initial_damping is None else get_damping(damping, initial_damping)
-        parts = (damping, scaling, solver)
-        self._method = Method.of(*parts, max_attempts, min_gain, gram_dtype, acceleration, evidence)
+        parts, limits = (damping, scaling, solver), (max_attempts, min_gain, gram_dtype)
+        bend = AutoAcceleration(wide=False) if acceleration == "auto" else acceleration  # a batch may be one of many
+        self._method = Method.of(*parts, *limits, bend, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._grams, self._summing, self._memory = GramOptions.of(gram_batches, gram_decay), None, None
         self._method = self._grams.method(self._method, self._steps_per_batch)

@@ -1,13 +1,13 @@
 """Second order along the step: geodesic acceleration."""
 
-from collections.abc import Callable
-
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
+from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.damping.base import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
+from tfjac.optimizers.solvers import Solver
 from tfjac.types import Config, Function, Tensor
 
 
@@ -17,38 +17,44 @@ class GeodesicAcceleration:
 
         (JᵀJ + λD + Λ) v = −g,    (JᵀJ + λD + Λ) a = −Jᵀ d²r(w + t·v)/dt²
 
-    with the second derivative along v by forward mode, twice. Where a is too long for the parabola to be trusted,
-    ‖D^½ a‖ > limit·‖D^½ v‖, or cannot be had, the step is v. The model that ρ compares with is that of v alone.
+    The second derivative along v is a difference, 2(r(w + hv) − r(w) − h·Jv)/h². It says what the first tenth of the
+    step is like, which a step as a whole does not. If a is too long for the parabola to be trusted, ‖D^½ a‖ >
+    limit·‖D^½ v‖, or cannot be had, the step is v. The model that ρ compares with is that of v alone.
 
     Args:
         limit: α.
+        difference: h, a part of v.
 
-    Cost: for each attempt, one more solve, and about four forward passes; tracing takes longer.
+    Cost: for each attempt, one more solve, one evaluation of the residuals, and one product with each of J and Jᵀ.
     Reference: M. K. Transtrum, J. P. Sethna, "Improvements to the Levenberg-Marquardt algorithm for nonlinear
     least-squares minimization", 2012.
     """
 
-    def __init__(self, limit: float = 0.75) -> None:
-        self.limit = positive("limit", limit)
+    def __init__(self, limit: float = 0.75, difference: float = 0.1) -> None:
+        self.limit, self.difference = positive("limit", limit), positive("difference", difference)
 
-    def bend(
-        self, proposal: Proposal, solve: Function, second_derivative: Callable[[Tensor], Tensor], scaling: Tensor
-    ) -> Tensor:
-        """Return ½a `[p]`, or zeros where it is too long.
+    def suits(self, solver: Solver, objective: Objective, model: LinearModel) -> bool | Tensor:
+        """Return whether to bend the steps of a `Solver`: a bool, or a scalar tensor where the batch decides."""
+        return True
+
+    def bend(self, proposal: Proposal, solve: Function, change: Tensor, linear: Tensor, scaling: Tensor) -> Tensor:
+        """Return ½a `[p]`, or zeros if it is too long.
 
         Args:
             proposal: the `Proposal` of v.
             solve: what the `solver` of a `System` returned.
-            second_derivative: function from v `[p]` to the second derivative of the residuals along it, `[rows]`.
+            change: r(w + hv) − r(w), `[rows]`.
+            linear: Jv, `[rows]`.
             scaling: `[p]`, D.
         """
-        acceleration, solved = solve(proposal.damping, second_derivative(proposal.step))
-        short = solved & (scaled_norm(acceleration, scaling) <= self.limit * proposal.length)
-        return tf.where(short, acceleration / 2, tf.zeros_like(acceleration))
+        half = (change / self.difference - linear) / self.difference
+        bend, solved = solve(proposal.damping, half)
+        short = solved & (2 * scaled_norm(bend, scaling) <= self.limit * proposal.length)
+        return tf.where(short, bend, tf.zeros_like(bend))
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
-        return {"limit": self.limit}
+        return {"limit": self.limit, "difference": self.difference}
 
     @classmethod
     def from_config(cls, config: Config) -> "GeodesicAcceleration":
@@ -56,8 +62,43 @@ class GeodesicAcceleration:
         return cls(**config)
 
 
+@keras.saving.register_keras_serializable("tfjac")
+class AutoAcceleration(GeodesicAcceleration):
+    """Geodesic acceleration where it pays: for sums of squares, with solvers that factor a dense matrix.
+
+    There another solve costs little beside J. Networks that solve equations, or that can meet their targets, take a
+    fraction of the steps. For cross-entropies and robust losses, it gains nothing.
+
+    Args:
+        limit, difference: see `GeodesicAcceleration`.
+        wide: whether to bend steps for fewer residuals than parameters, too. If each batch has other examples, these
+            steps meet a batch too well.
+    """
+
+    def __init__(self, limit: float = 0.75, difference: float = 0.1, wide: bool = True) -> None:
+        super().__init__(limit, difference)
+        self.wide = bool(wide)
+
+    def suits(self, solver: Solver, objective: Objective, model: LinearModel) -> bool | Tensor:
+        """Return whether steps gain more than they cost when they are bent."""
+        if not objective.sums_squares or not solver.solves_again_cheaply:
+            return False
+        if objective.is_shared and not self.wide:  # no worker knows the rows of all
+            return False
+        return self.wide or known_rows(model) >= model.num_parameters
+
+    def get_config(self) -> Config:
+        """Return the arguments of the constructor."""
+        return {**super().get_config(), "wide": self.wide}
+
+
+def known_rows(model):
+    """Return the number of residuals: an integer if the graph fixes it, else a scalar tensor."""
+    return model.num_rows if model.static_num_rows is None else model.static_num_rows
+
+
 def get_acceleration(acceleration):
     """Return the object that `acceleration` names, or itself, or None for none."""
     if acceleration is None:
         return None
-    return resolve("acceleration", acceleration, {"geodesic": GeodesicAcceleration})
+    return resolve("acceleration", acceleration, {"auto": AutoAcceleration, "geodesic": GeodesicAcceleration})

@@ -63,7 +63,7 @@ class Options:
     max_attempts: int = 30
     min_gain: float = 1e-3
     gram_dtype: GramDType | None = None
-    acceleration: AccelerationLike = None
+    acceleration: AccelerationLike = "auto"
     window: int = 1
     jit_compile: bool = False
 
@@ -112,7 +112,8 @@ class Options:
         damping = self.damping or ("trust_region" if few and self.initial_damping is None else "radius")
         scaling = self.scaling or ("more" if few else "auto")
         parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
-        return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, self.acceleration)
+        acceleration = None if few and self.acceleration == "auto" else self.acceleration
+        return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, acceleration)
 
 
 class Settings(NamedTuple):

@@ -82,8 +82,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
-    second = None if method.acceleration is None else objective.second_derivative()  # not within a branch
-    steps = [partial(_step, objective, model, second, solver, state, method, restrictions) for solver in solvers]
+    steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
         state, report = steps[0]()
     else:
@@ -91,7 +90,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     return Step(state, report, sizes, model.num_rows)
 
 
-def _step(objective: Objective, model: LinearModel, second, solver, state, method, restrictions):
+def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
     """Take the step with one solver, and return the `State` and the `Report`."""
     system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
@@ -99,12 +98,23 @@ def _step(objective: Objective, model: LinearModel, second, solver, state, metho
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
     solve = _in_free(system.solver(point.metric), model)
-    bend = second and partial(_bend, method.acceleration, solve, second, point.metric)
+    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
+
+    def bend_of(candidate):
+        """Return what acceleration adds to the step of a `Candidate`, or None if it adds nothing to any."""
+        if tf.is_tensor(is_bent):
+            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
+        return bent(candidate) if is_bent else None
+
+    def bent(candidate):
+        change, linear = _change_along(candidate.step, objective, model, values, position, method, restrictions.box)
+        return method.acceleration.bend(candidate.proposal, solve, change, linear, point.metric)
 
     def attempt(last):
         """Solve, predict, evaluate, judge, keep or restore."""
         candidate = propose(solve, system.reduction, last.state, point, method)
-        candidate = _move(objective, values, position, candidate, system, bend and bend(candidate), restrictions)
+        bend = bend_of(candidate)
+        candidate = _move(objective, values, position, candidate, system, bend, restrictions)
         cost = objective.evaluate()
         costs = objective.cost, cost, objective.cost - cost
         made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway)
@@ -168,6 +178,11 @@ def _move(objective: Objective, values, position, candidate, system, bend, restr
     return candidate
 
 
-def _bend(acceleration, solve, second, metric, candidate):
-    """Return what acceleration adds to the step of a `Candidate`."""
-    return acceleration.bend(candidate.proposal, solve, second, metric)
+def _change_along(step, objective: Objective, model: LinearModel, values, position, method, box):
+    """Return r(w + hv) − r(w) and Jv `[rows]` for a step v; within bounds, as no others are bent than steps inside."""
+    part = method.acceleration.difference * step
+    if box is None:
+        objective.move(values, part)
+    else:
+        objective.move_to(values, box.project(position + part))
+    return objective.change_of_rows(), model.jacobian.matvec(tf.cast(step, model.jacobian.dtype))

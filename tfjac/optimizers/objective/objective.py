@@ -5,8 +5,7 @@ F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functio
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, replay, verified
-from tfjac.jacobians.vector_products import second_jvp
+from tfjac.graph import as_tf_variable, replay, stays, verified
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import LinearModel, SummedObjective
@@ -26,6 +25,7 @@ class LocalObjective(SummedObjective):
         gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
         terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
         sources: what J is taken with respect to, where that is not the variables themselves.
+        sums_squares: whether F adds up the squares of r, if the tensors of the rows are r; they may have weights.
 
     Attributes:
         columns: the `Columns` of J.
@@ -36,10 +36,11 @@ class LocalObjective(SummedObjective):
     num_parts = 1
     is_shared = False
 
-    def __init__(self, cost, rows, prior, variables, gradients=None, terms=(), sources=None):
+    def __init__(self, cost, rows, prior, variables, gradients=None, terms=(), sources=None, sums_squares=True):
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self._sources = self.variables if sources is None else sources
         self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
+        self.sums_squares = sums_squares and all(tensor is part for tensor, part in self.rows)
 
     def with_parts(self, change):
         """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
@@ -72,24 +73,14 @@ class LocalObjective(SummedObjective):
             before += tf.size(tensor)
         return stacked_rows(list(zip(tensors, places)), self._sources)
 
-    def second_derivative(self):
-        """Return the function from a direction v `[p]` to d²r(w + t·v)/dt² `[rows]`, weights of the rows held.
+    def change_of_rows(self):
+        """Return how much more the tensors of the rows are at what the variables hold now, `[rows]`.
 
-        It is traced here, and may be called in the graph of a loop.
-
-        Raises:
-            LookupError: for an op without second derivatives.
+        What no gradient passes stays as it was, such as the weights of the rows of a convex loss: so it is in J.
         """
-        seeds = self.columns.split(tf.zeros([self.columns.total], self.cost.dtype))
         tensors = [tensor for tensor, _ in self.rows]
-        try:
-            twice = second_jvp(tensors, self._sources, seeds)
-        except LookupError as error:
-            raise LookupError(
-                f"acceleration takes second derivatives of the residuals, which are not to be had here. {error}"
-            ) from error
-        rows = stacked_rows(list(zip(tensors, twice)), self._sources)
-        return lambda direction: replay([rows], list(zip(seeds, self.columns.split(direction))))[0]
+        now = replay(tensors, reread=self.variables, constant=stays)
+        return stacked_rows([(old, new - old) for old, new in zip(tensors, now)], self._sources)
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
@@ -129,8 +120,9 @@ class ObjectiveOnManifolds(LocalObjective):
         charts: list of a `Chart`, or None, for each variable.
     """
 
-    def __init__(self, cost, rows, prior, variables, gradients, charts):
-        super().__init__(cost, rows, prior, variables, gradients, sources=sources_of(variables, charts))
+    def __init__(self, cost, rows, prior, variables, gradients, charts, sums_squares=True):
+        sources = sources_of(variables, charts)
+        super().__init__(cost, rows, prior, variables, gradients, sources=sources, sums_squares=sums_squares)
         self._charts = charts
 
     def position(self, values):

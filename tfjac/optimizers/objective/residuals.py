@@ -101,8 +101,8 @@ def objective_of_residuals(
     else:
         quadratic = combined([], columns.sizes, dtype)
     if not any(charts):
-        return LocalObjective(cost, rows, quadratic, variables, gradients)
-    return ObjectiveOnManifolds(cost, rows, quadratic, variables, gradients, charts)
+        return LocalObjective(cost, rows, quadratic, variables, gradients, sums_squares=not any(losses))
+    return ObjectiveOnManifolds(cost, rows, quadratic, variables, gradients, charts, sums_squares=not any(losses))
 
 
 def cost_of(tensors, losses, unit=1, prior=(), position=None):

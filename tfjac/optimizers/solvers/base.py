@@ -94,6 +94,9 @@ class Solver(abc.ABC):
     takes_sums = False
     """Whether JᵀJ, its products and Jᵀr are all that it works with, which add up over processes, and never rows."""
 
+    solves_again_cheaply = False
+    """Whether another right-hand side costs little beside J: where a dense matrix is factored."""
+
     takes_products = False
     """Whether products with J, and an estimate of diag(JᵀJ), are enough where they are the cheaper way."""
 

@@ -20,6 +20,7 @@ class CholeskySolver(Solver):
 
     name = "cholesky"
     takes_sums = True
+    solves_again_cheaply = True
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: JᵀJ once, p³/6 for each λ."""

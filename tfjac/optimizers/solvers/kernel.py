@@ -27,6 +27,7 @@ class KernelSolver(Solver):
     """
 
     name = "kernel"
+    solves_again_cheaply = True
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: J·Jᵀ once, (nm)³/6 for each λ."""

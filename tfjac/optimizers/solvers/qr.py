@@ -20,6 +20,7 @@ class QRSolver(Solver):
     """
 
     name = "qr"
+    solves_again_cheaply = True
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`: nm·p² once, 2p³ for each λ."""

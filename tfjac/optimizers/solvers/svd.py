@@ -23,6 +23,7 @@ class SVDSolver(Solver):
     """
 
     name = "svd"
+    solves_again_cheaply = True
 
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`."""

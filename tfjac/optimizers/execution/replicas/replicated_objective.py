@@ -62,7 +62,8 @@ class ReplicatedObjective(LocalObjective):
             tf.add_n([objective.cost for objective in objectives]),
             total([objective.prior for objective in objectives]),
         )
-        super().__init__(cost, rows, prior, variables, terms=terms)
+        squares = all(objective.sums_squares for objective in objectives)
+        super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares)
         self._objectives, self._replicas, self.num_parts = objectives, replicas, len(objectives)
 
     def with_parts(self, change):
@@ -78,14 +79,9 @@ class ReplicatedObjective(LocalObjective):
         parts = self._on_each(lambda objective: objective.linearise(by_products))
         return ReplicatedLinearisation(parts, self._replicas)
 
-    def second_derivative(self):
-        """Return the function from a direction to the second derivative of all residuals along it."""
-        parts = self._on_each(lambda objective: objective.second_derivative())
-
-        def second(direction):
-            return tf.concat([part(direction) for part in parts], axis=0)
-
-        return second
+    def change_of_rows(self):
+        """Return how much more the tensors of all rows are now, `[rows]`."""
+        return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)
 
     def evaluate(self):
         """Return F at what the variables hold at this point of the program."""

@@ -25,7 +25,7 @@ class WorkersObjective(LocalObjective):
 
     def __init__(self, own: LocalObjective, variables):
         super().__init__(_total(own.cost), [], own.prior, variables)
-        self._own = own
+        self._own, self.sums_squares = own, own.sums_squares
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -35,9 +35,9 @@ class WorkersObjective(LocalObjective):
         """Return the `Linearisation` of all residuals, of which the rows of other workers are theirs."""
         return _SharedLinearisation(self._own.linearise(by_products))
 
-    def second_derivative(self):
-        """Return the function from a direction to the second derivative of the residuals of this worker along it."""
-        return self._own.second_derivative()
+    def change_of_rows(self):
+        """Return how much more the tensors of the rows of this worker are now, `[rows]`."""
+        return self._own.change_of_rows()
 
     def evaluate(self):
         """Return F at what the variables hold at this point of the program."""

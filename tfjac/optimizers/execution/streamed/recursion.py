@@ -82,7 +82,8 @@ class RecallingObjective(Objective):
     def __init__(self, objective: Objective, gram, gradient):
         self._objective, self._gram, self._gradient = objective, gram, gradient
         self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
-        self.is_shared, self._start = objective.is_shared, objective.position(objective.values())
+        self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
+        self._start = objective.position(objective.values())
         self.linearisation = RecallingLinearisation(objective.linearise(), gram, gradient)
 
     def values(self):
@@ -97,9 +98,9 @@ class RecallingObjective(Objective):
         """Return the `Linearisation` of both."""
         return self.linearisation
 
-    def second_derivative(self):
-        """Return the function from a direction to the second derivative along it of the residuals of the batch."""
-        return self._objective.second_derivative()
+    def change_of_rows(self):
+        """Return how much more the tensors of the rows of the batch are now, `[rows]`."""
+        return self._objective.change_of_rows()
 
     def move(self, start, step):
         """Assign `start` + `step` to the variables."""
