@@ -99,8 +99,10 @@ class Options:
         return value is not None and not (isinstance(value, (bool, int, str)) and value == default)
 
     def given(self):
-        """Return a dict of the options that were given."""
-        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self) if self.is_given(each.name)}
+        """Return a dict of the options that were given, None among them if it is not the default."""
+        pairs = [(each, getattr(self, each.name)) for each in dataclasses.fields(self)]
+        changed = [(each.name, value) for each, value in pairs if value is not each.default]
+        return {name: value for name, value in changed if value is None or self.is_given(name)}
 
     def conditions(self, variables):
         """Return the `GivenConditions` on a nest of variables."""
