@@ -51,7 +51,7 @@ SOLVERS = [
 def test_equals_numpy_over_accepted_and_rejected_steps(solver, scaling):
     problem = Problem()
     oracle = Oracle(residuals, jacobian, START, np.zeros(3), scaling, initial=1e-6, max_attempts=2)
-    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), scaling, solver, max_attempts=2)
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), scaling, solver, max_attempts=2, acceleration=None)
     for _ in range(12):
         oracle.step()
         before = problem.w.tobytes()
@@ -75,7 +75,7 @@ def test_equals_numpy_on_a_loss_with_a_regulariser(solver, jit_compile):
     problem, root = Problem(), np.sqrt(2 / len(T))
     prior = np.array([0.1, 0.1, 0.0])
     oracle = Oracle(lambda w: root * residuals(w), lambda w: root * jacobian(w), START, prior, initial=1e-6)
-    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), solver=solver, max_attempts=3)
+    optimizer = LevenbergMarquardt(NielsenDamping(1e-6), solver=solver, max_attempts=3, acceleration=None)
     optimizer.build(problem.variables)
 
     @tf.function(jit_compile=jit_compile)
