@@ -15,6 +15,7 @@ LAYERS = {
     "optimizers": 3,
     "privacy": 3,
     "laplace": 4,
+    "explanations": 4,
 }
 PRIVATE = "graph/_private.py"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

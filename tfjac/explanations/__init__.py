@@ -1,0 +1,15 @@
+"""Explanations of what a model computes for an example, each in one call: which inputs a score comes from."""
+
+from tfjac.explanations.by_gradients import guided_backprop, integrated_gradients, smooth_grad
+from tfjac.explanations.explanation import Explanation
+from tfjac.explanations.grad_cam import grad_cam
+from tfjac.explanations.occlusion import occlusion
+
+__all__ = [
+    "Explanation",
+    "grad_cam",
+    "guided_backprop",
+    "integrated_gradients",
+    "occlusion",
+    "smooth_grad",
+]
