@@ -44,24 +44,21 @@ class Inputs:
         """List the `tf.TensorSpec` of the inputs, for any number of rows."""
         return specs_of(self.arrays)
 
-    def baseline(self, baseline, like=None):
-        """Return a flat list of arrays like the inputs, or like the list `like`, from what the user gave.
+    def baseline(self, baseline):
+        """Return a flat list of arrays like the inputs.
 
         Args:
             baseline: None for zeros; a number; an array like one example or like the batch; or a nest of these.
-            like: flat list of arrays.
         """
-        like = self.arrays if like is None else like
-        if baseline is None or np.ndim(baseline) == 0 and not tf.nest.is_nested(baseline):
-            given = [baseline] * len(like)
-        else:
-            given = [baseline] if len(self.arrays) == 1 else tf.nest.flatten(baseline)
-        if len(given) != len(like):
+        given = tf.nest.flatten(baseline) if tf.nest.is_nested(self.nest) else [baseline]
+        if len(given) == 1 and (given[0] is None or np.ndim(given[0]) == 0):
+            given = given * len(self.arrays)
+        if len(given) != len(self.arrays):
             raise ValueError(
                 "baseline must be a number, or a nest like the inputs. "
-                f"Received: {len(given)} parts for {len(like)} inputs"
+                f"Received: {len(given)} parts for {len(self.arrays)} inputs"
             )
-        return [_broadcast(each, array) for each, array in zip(given, like)]
+        return [_broadcast(each, array) for each, array in zip(given, self.arrays)]
 
 
 def specs_of(arrays):

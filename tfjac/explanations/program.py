@@ -26,7 +26,7 @@ class Program:
         inputs: list of the tensors of the inputs.
         points: list of what attributions are for: an input of floating-point numbers, or the result of an embedding.
         owners: list like `points` of the index of the input that each belongs to.
-        rules: dict from names of ops to rules, as `choose_rules` returned it.
+        rules: dict from names of ops, or ("inside", type) for ops in loops and branches, to rules.
     """
 
     def __init__(self, model, inputs, score_at=None, choose_rules=None):
@@ -36,7 +36,7 @@ class Program:
             model: what the user gave.
             inputs: `Inputs`.
             score_at: selector of the node whose values are the scores; None for the result of the model.
-            choose_rules: function of a `Program` that returns a dict from names of ops to rules.
+            choose_rules: function of a `Program` that returns `rules`.
         """
         self._call, self._pack, self._score_at = _callable_of(model, inputs.nest), inputs.pack, score_at
         self._choose_rules, self.facts = choose_rules, {}
@@ -89,13 +89,17 @@ class Program:
             else:
                 edits[lambda node, k=number: self._is_point(node, k)] = Edit(forward=lambda value, given=given: given)
         rules = {
-            (lambda node, rule=rule: not node.place and self.rules.get(node.op.name) is rule): rule
+            (lambda node, rule=rule: self.rules.get(_place_of(node)) is rule): rule
             for rule in dict.fromkeys(self.rules.values())
         }
         return intercept(self, edits, rules)(*flat) if edits or rules else self(*flat)
 
     def _is_point(self, node, number):
         return not node.place and node.tensor.name == self.points[number].name
+
+
+def _place_of(node):
+    return ("inside", node.op_type) if node.place else node.op.name
 
 
 def chosen(scores, classes):

@@ -38,11 +38,11 @@ class Explained:
         specs = self.inputs.specs() if specs is None else specs
         return compiled(self._model, (*key, selector, structure), functools.partial(function, program), specs, program)
 
-    def in_parts(self, function, arrays):
-        """Return the arrays that a concrete function returns for the rows of a flat list of arrays, part by part."""
+    def in_parts(self, function, arrays, rows=None):
+        """Return the arrays that a concrete function returns for a flat list of arrays, `rows` at a time."""
         found = [
-            [result.numpy() for result in tf.nest.flatten(function(*(tf.constant(each[rows]) for each in arrays)))]
-            for rows in parts(len(arrays[0]), self.batch_size)
+            [result.numpy() for result in tf.nest.flatten(function(*(tf.constant(each[part]) for each in arrays)))]
+            for part in parts(len(arrays[0]), rows or self.batch_size)
         ]
         return [np.concatenate(results) for results in zip(*found)]
 
