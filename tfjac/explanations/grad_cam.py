@@ -92,7 +92,7 @@ def _last_image(program):
         if op.type in CONVOLUTIONS or (op.type in _ALONG and any(x.ref() in images for x in op.inputs)):
             images |= {y.ref() for y in op.outputs if y.shape.rank == 4}
             spread = [y for y in op.outputs[:1] if y.shape.rank == 4 and 1 not in y.shape[1:3]]
-            last = spread[0] if spread else last
+            last = spread[0] if spread and op.type not in ("Pad", "MirrorPad", "Identity") else last
     if last is None:
         raise ValueError(
             "Grad-CAM needs a node [n, height, width, channels], and no convolution of images stands between the "

@@ -20,12 +20,14 @@ class Inputs:
 
     def __init__(self, model, x):
         """Check that `x` is one batch of the inputs of `model`."""
-        self.nest = x
+        self.nest, declared = x, _declared_inputs(model, x)
         self.arrays = [_as_array(each) for each in tf.nest.flatten(x)]
         if not self.arrays:
             raise ValueError(f"x must be an array, or a list or dict of arrays. Received: {described_value(x)}")
         _check_built(model)
-        _check_batch_axis(model, self.arrays)
+        if len(declared) == len(self.arrays):
+            self.arrays = [_as_declared(array, wanted) for array, wanted in zip(self.arrays, declared)]
+        _check_batch_axis(self.arrays)
         counts = {len(array) for array in self.arrays}
         if len(counts) > 1:
             lengths = [len(array) for array in self.arrays]
@@ -97,27 +99,42 @@ def _check_built(model):
         )
 
 
-def _check_batch_axis(model, arrays):
+def _check_batch_axis(arrays):
     for array in arrays:
         if not array.ndim:
             raise ValueError(f"x must have a batch axis, one row for each example. Received: {described_value(array)}")
-    symbolic = _symbolic_inputs(model)
-    if symbolic is None or len(symbolic) != len(arrays):
-        return
-    for array, wanted in zip(arrays, symbolic):
-        shape = tuple(wanted.shape)
-        if array.ndim == len(shape) - 1 and all(a in (b, None) for a, b in zip(shape[1:], array.shape)):
-            raise ValueError(
-                "x must have a batch axis, one row for each example: pass x[None] to explain one. "
-                f"Received: {described_value(array)} for an input of shape {shape}"
-            )
 
 
-def _symbolic_inputs(model):
+def _as_declared(array, wanted):
+    """An array in the dtype that the model declares for this input; raise ValueError if it is one example alone."""
+    shape = wanted.shape.as_list() if isinstance(wanted.shape, tf.TensorShape) else list(wanted.shape)
+    if array.ndim == len(shape) - 1 and all(a in (b, None) for a, b in zip(shape[1:], array.shape)):
+        raise ValueError(
+            "x must have a batch axis, one row for each example: pass x[None] to explain one. "
+            f"Received: {described_value(array)} for an input of shape {tuple(shape)}"
+        )
+    dtype = tf.as_dtype(wanted.dtype)
+    numeric = array.dtype.kind in "iuf" and (dtype.is_floating or dtype.is_integer)
+    return array.astype(dtype.as_numpy_dtype) if numeric else array
+
+
+def _declared_inputs(model, nest):
+    """Symbolic inputs of a Keras model, or specs of a loaded function, in the order of a flat nest; [] if unknown."""
     try:
-        return tf.nest.flatten(model.inputs) if isinstance(model, keras.Model) and model.inputs else None
-    except AttributeError:  # a Sequential or subclassed model that was built by a call
-        return None
+        if isinstance(model, keras.Model):
+            named = {each.name: each for each in model.inputs}
+            if isinstance(nest, dict):
+                return [named[name] for name in sorted(nest)]
+            return model.inputs
+        loaded = getattr(model, "serve", model)
+        (signature,) = (each.structured_input_signature for each in _concrete_functions(loaded))
+        return tf.nest.flatten(signature)
+    except (AttributeError, KeyError, TypeError, ValueError):  # a subclassed model, a function, of several signatures
+        return []
+
+
+def _concrete_functions(function):
+    return getattr(function, "concrete_functions", None) or [function]
 
 
 def _broadcast(baseline, array):

@@ -15,6 +15,10 @@ WEIGHTED = {**dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), 1), "
 """Convolutions, and which input the weights are."""
 
 
+_OF_LISTS = {"TensorListStack", "TensorListConcatV2", "TensorListGather", "TensorListGetItem"}
+"""Ops that read what loops wrote."""
+
+
 class Path:
     """The ops from the points to the scores of a `Program`, with custom gradients undone.
 
@@ -50,6 +54,8 @@ class Path:
     def is_linear(self, op):
         """Return whether the results are linear, or affine, in the inputs that depend on the points together."""
         alive = self.alive(op)
+        if op.type in _OF_LISTS:
+            return True
         if has_custom_gradient(op) or not all(op.inputs[index].dtype.is_floating for index in alive):
             return False
         if op.type == "FusedBatchNormV3" and op.get_attr("is_training"):

@@ -22,10 +22,11 @@ class Program:
     Attributes:
         scores: the tensor of the scores.
         facts: dict of what is remembered of the trace, also by who has no `Program`: "explained", what the scores are,
-            for the user; "owners".
+            for the user; "owners"; "embedded".
         inputs: list of the tensors of the inputs.
         points: list of what attributions are for: an input of floating-point numbers, or the result of an embedding.
         owners: list like `points` of the index of the input that each belongs to.
+        embedded: list like `points` of whether each is the result of an embedding.
         rules: dict from names of ops, or ("inside", type) for ops in loops and branches, to rules.
     """
 
@@ -52,19 +53,20 @@ class Program:
             self.scores, explained = _only(values_at(self._call, self._score_at)(x)), f"{self._score_at!r}"
         _check_scores(self.scores)
         self._find_points()
-        self.facts |= {"explained": explained, "owners": self.owners}
+        self.facts |= {"explained": explained, "owners": self.owners, "embedded": self.embedded}
         self.rules = self._choose_rules(self) if self._choose_rules else {}
         return self.scores
 
     def _find_points(self):
-        self.points, self.owners = [], []
-        dependence = Dependence(self.inputs, by_value=True)
-        dependence.reaches(self.scores)
-        path = dependence.path([self.scores])
+        """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up."""
+        points, by_value = [], Dependence(self.inputs, by_value=True)
+        by_gradient, path = Dependence(self.inputs), by_value.path([self.scores])
+        passed = set(by_gradient.sources_of(self.scores))
         for index, x in enumerate(self.inputs):
-            found = [x] if x.dtype.is_floating else [op.outputs[0] for op in path if _looks_up(op, index, dependence)]
-            self.points += found
-            self.owners += [index] * len(found)
+            found = [op.outputs[0] for op in path if _looks_up(op, index, by_value)] if index not in passed else []
+            points += [(index, point, True) for point in found]
+            points += [(index, x, False)] if x.dtype.is_floating and not found else []
+        self.owners, self.points, self.embedded = ([each[k] for each in points] for k in range(3))
 
     def path(self):
         """List the ops from the points to the scores, by which values depend on values."""
@@ -83,11 +85,11 @@ class Program:
         """
         self(*flat)
         flat, edits = list(flat), {}
-        for number, (owner, point, given) in enumerate(zip(self.owners, self.points, points)):
-            if point is self.inputs[owner]:
-                flat[owner] = given
-            else:
+        for number, (owner, embedded, given) in enumerate(zip(self.owners, self.embedded, points)):
+            if embedded:
                 edits[lambda node, k=number: self._is_point(node, k)] = Edit(forward=lambda value, given=given: given)
+            else:
+                flat[owner] = given
         rules = {
             (lambda node, rule=rule: self.rules.get(_place_of(node)) is rule): rule
             for rule in dict.fromkeys(self.rules.values())

@@ -26,7 +26,9 @@ class Explained:
         self.inputs, self.batch_size = Inputs(model, x), positive_integer("batch_size", batch_size)
         self._model, self._score_at = model, score_at
         all_scores = self.all_scores(self.inputs.arrays)
-        self.owners, self.explained = self._scores.facts["owners"], self._scores.facts["explained"]
+        self.explained, self.owners, self._embedded = (
+            self._scores.facts[key] for key in ("explained", "owners", "embedded")
+        )
         self.classes = _classes(class_index, all_scores)
         self.scores = of_classes(all_scores, self.classes)
 
@@ -75,8 +77,8 @@ class Explained:
                 "pass x.astype('float32'). tfjac.explanations.occlusion takes integers as they are. "
                 f"Received: {', '.join(map(described_value, self.inputs.arrays))}"
             )
-        if all(array.dtype.kind == "f" for array in arrays):
-            return arrays
+        if not any(self._embedded):
+            return [arrays[owner] for owner in self.owners]
 
         def embed(program, *flat):
             program(*flat)
@@ -113,9 +115,8 @@ class Explained:
     def attributions(self, contributions):
         """Return a nest like the inputs from a list of contributions like the points; embeddings are summed up."""
         found = [None] * len(self.inputs.arrays)
-        for owner, contribution in zip(self.owners, contributions):
-            if self.inputs.arrays[owner].dtype.kind != "f":
-                contribution = contribution.sum(axis=-1)
+        for owner, embedded, contribution in zip(self.owners, self._embedded, contributions):
+            contribution = contribution.sum(axis=-1) if embedded else contribution
             found[owner] = contribution if found[owner] is None else found[owner] + contribution
         return self.inputs.pack(found)
 

@@ -73,10 +73,11 @@ def _of_largest(op, gradient):
 
 def own_gradients(op, inputs, gradient):
     """Return TensorFlow's gradients of an op like this one, without its rule, at other inputs."""
+    inputs = [tf.identity(x) for x in inputs]  # of this graph, where a loop's own are of another
     with tf.GradientTape() as tape:
         tape.watch([x for x in inputs if x.dtype.is_floating])
         output = op_like(op, inputs)
-    return tape.gradient(output, list(inputs), gradient)
+    return tape.gradient(output, inputs, gradient)
 
 
 def op_like(op, inputs):

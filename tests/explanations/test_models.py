@@ -1,0 +1,183 @@
+"""Models of every kind: with models inside, layers used twice, several inputs, reloaded; one tape as oracle."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfjac import explanations
+
+LAYERS = keras.layers
+METHODS = ["integrated_gradients", "smooth_grad", "guided_backprop", "deep_lift", "occlusion"]
+
+
+def images(count=3, size=12):
+    return np.random.default_rng(0).normal(size=(count, size, size, 3)).astype("float32")
+
+
+def nested():
+    """A backbone in a Sequential in a functional model, with one ReLU layer for all activations."""
+    keras.utils.set_random_seed(0)
+    act, x = LAYERS.ReLU(name="act"), keras.Input((12, 12, 3))
+    hidden = act(LAYERS.Conv2D(5, 3, name="second")(act(LAYERS.Conv2D(4, 3, name="first")(x))))
+    backbone = keras.Model(x, LAYERS.AveragePooling2D(2)(hidden), name="backbone")
+    body = keras.Sequential([keras.Input((12, 12, 3)), LAYERS.Rescaling(2.0, 0.1), backbone], name="body")
+    x = keras.Input((12, 12, 3))
+    return keras.Model(x, LAYERS.Dense(4, "softmax", name="head")(LAYERS.Flatten()(body(x))))
+
+
+def by_hand(model, x, classes):
+    """Grad-CAM at the second convolution's activation, and the gradient at the inputs, by a tape over the layers."""
+    backbone = model.get_layer("body").get_layer("backbone")
+    first, second, head = backbone.get_layer("first"), backbone.get_layer("second"), model.get_layer("head")
+    x = tf.constant(x)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        value = tf.nn.relu(second(tf.nn.relu(first(2 * x + 0.1))))
+        pooled = tf.nn.avg_pool2d(value, 2, 2, "VALID")
+        scores = tf.reshape(pooled, [len(x), -1]) @ head.kernel.value + head.bias.value
+        chosen = tf.gather(scores, classes, axis=1, batch_dims=1)
+    weights = tf.reduce_mean(tape.gradient(chosen, value), [1, 2], keepdims=True)
+    return tf.nn.relu(tf.reduce_sum(weights * value, -1)).numpy(), chosen.numpy(), tape.gradient(chosen, x).numpy()
+
+
+@pytest.mark.parametrize("layer", [None, "act[1]", "backbone/act[1]"])
+def test_grad_cam_inside_of_nested_models(layer):
+    model, x = nested(), images()
+    found = explanations.grad_cam(model, x, layer)
+    classes = model(x).numpy().argmax(axis=1)
+    maps, scores, _ = by_hand(model, x, classes)
+    np.testing.assert_array_equal(found.classes, classes)
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-5)
+    if layer is None:  # behind the pooling
+        assert found.details["maps"].shape == (3, 4, 4)
+    else:
+        np.testing.assert_allclose(found.details["maps"], maps, rtol=1e-4, atol=1e-6)
+    assert found.attributions.shape == (3, 12, 12)
+
+
+def test_a_saved_model_is_explained_alike(tmp_path):
+    model, x = nested(), images()
+    model.export(tmp_path / "saved", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    for method in [*METHODS, "grad_cam", "lrp"]:
+        wanted = getattr(explanations, method)(model, x, class_index=2)
+        forms = (loaded, loaded.serve, loaded.signatures["serving_default"])
+        for restored in forms if method == "grad_cam" else forms[:1]:
+            found = getattr(explanations, method)(restored, x, class_index=2)
+            np.testing.assert_allclose(found.attributions, wanted.attributions, rtol=1e-3, atol=1e-5, err_msg=method)
+            assert found.explained == "logits, before Softmax"
+
+
+def test_an_application_inside_a_sequential():
+    keras.utils.set_random_seed(0)
+    inner = keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, include_top=False, weights=None)
+    head = [LAYERS.GlobalAveragePooling2D(), LAYERS.Dense(5, activation="softmax")]
+    model, x = keras.Sequential([keras.Input((32, 32, 3)), inner, *head]), images(2, 32)
+    found = explanations.grad_cam(model, x, class_index=[1, 4])
+    assert found.details["maps"].shape == (2, 2, 2) and found.attributions.shape == (2, 32, 32)
+    found = explanations.guided_backprop(model, x, class_index=[1, 4])
+    assert np.ptp(found.attributions) > 0
+    found = explanations.deep_lift(model, x, class_index=[1, 4])
+    np.testing.assert_allclose(found.gap, 0, atol=1e-4 * np.abs(found.attributions).sum())
+
+
+def test_several_inputs_of_a_subclassed_model():
+    class Two(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.head = LAYERS.Dense(4, "tanh"), LAYERS.Dense(4), LAYERS.Dense(3)
+
+        def call(self, inputs):
+            return self.head(self.a(inputs["left"]) * self.b(inputs["right"]))
+
+    keras.utils.set_random_seed(0)
+    rng, model = np.random.default_rng(1), Two()
+    x = {"right": rng.normal(size=(4, 2)).astype("float32"), "left": rng.normal(size=(4, 5)).astype("float32")}
+    model(x)
+    for method in ("integrated_gradients", "deep_lift"):
+        found = getattr(explanations, method)(model, x, baseline={"left": 0.0, "right": x["right"][0]})
+        assert {key: value.shape for key, value in found.attributions.items()} == {"left": (4, 5), "right": (4, 2)}
+        change = found.scores - found.baseline_scores
+        sums = sum(each.sum(axis=1) for each in found.attributions.values())
+        np.testing.assert_allclose(sums, change, atol=1e-5)
+        assert np.abs(change).max() > 0.01
+    covered = explanations.occlusion(model, x, window=1, strides=1).attributions["left"][:, 2]
+    without = x["left"].copy()
+    without[:, 2] = 0
+    classes = model(x).numpy().argmax(axis=1)
+    scores = [model({**x, "left": left}).numpy()[np.arange(4), classes] for left in (x["left"], without)]
+    np.testing.assert_allclose(covered, scores[0] - scores[1], atol=1e-6)
+
+
+def test_tokens_beside_numbers_and_a_mask():
+    """Two embeddings of the same tokens, one masked; a second input of numbers; a third that no gradient reaches."""
+    keras.utils.set_random_seed(0)
+    tokens, numbers, kind = keras.Input((6,), dtype="int32"), keras.Input((3,)), keras.Input((1,), dtype="int32")
+    summed = LAYERS.LSTM(4)(LAYERS.Embedding(10, 5, mask_zero=True)(tokens))
+    other = LAYERS.GlobalAveragePooling1D()(LAYERS.Embedding(10, 4)(tokens))
+    gate = LAYERS.Lambda(lambda k: tf.cast(k > 1, tf.float32))(kind)
+    joined = LAYERS.Concatenate()([summed, LAYERS.Multiply()([other, gate]), numbers])
+    model = keras.Model([tokens, numbers, kind], LAYERS.Dense(3)(joined))
+    rng = np.random.default_rng(0)
+    x = [rng.integers(1, 10, (4, 6)), rng.normal(size=(4, 3)).astype("float32"), np.array([[0], [1], [2], [3]])]
+    x[0][:, 4:] = 0
+    found = explanations.integrated_gradients(model, x, class_index=1)
+    assert found.attributions[0].shape == (4, 6) and found.attributions[2] is None
+    assert not found.attributions[0][:2, 4:].any(), "masked, and the other embedding is gated"
+    assert found.attributions[0][2:, 4:].all()
+    np.testing.assert_allclose(found.gap, 0, atol=1e-5)
+    np.testing.assert_allclose(found.scores, model(x).numpy()[:, 1], rtol=1e-5)
+
+
+def test_a_function_of_tensors_and_a_node_as_the_score():
+    model, x = nested(), images()
+    scaled = lambda inputs: 3.0 * model(inputs)[:, 1]  # noqa: E731
+    found = explanations.integrated_gradients(scaled, x)
+    assert found.explained == "the result of the model"
+    with_softmax = explanations.integrated_gradients(model, x, 1, score_at="head")
+    np.testing.assert_allclose(found.attributions, 3 * with_softmax.attributions, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(with_softmax.scores, model(x).numpy()[:, 1], rtol=1e-5)
+    assert np.all(with_softmax.scores != explanations.integrated_gradients(model, x, 1).scores)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
+def test_batch_size_changes_nothing(method):
+    model, x = nested(), images(5)
+    options = {"steps": 7} if method == "integrated_gradients" else {}
+    whole, parts = (getattr(explanations, method)(model, x, batch_size=size, **options) for size in (64, 2))
+    np.testing.assert_allclose(parts.attributions, whole.attributions, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
+def test_a_second_call_traces_nothing_and_a_model_is_forgotten(method):
+    calls = []
+
+    class Counted(LAYERS.Layer):
+        def call(self, x):
+            calls.append(x.shape)
+            return tf.nn.relu(x)
+
+    model = keras.Sequential(
+        [keras.Input((8, 8, 3)), LAYERS.Conv2D(4, 3), Counted(), LAYERS.Flatten(), LAYERS.Dense(2)]
+    )
+    explain = getattr(explanations, method)
+    explain(model, images(3, 8))
+    traced = len(calls)
+    explain(model, images(5, 8), class_index=1)
+    assert len(calls) == traced
+    gone = weakref.ref(model)
+    del model, head
+    gc.collect()
+    assert gone() is None
+
+
+def test_weights_are_read_at_each_call():
+    model, x = nested(), images()
+    before = explanations.integrated_gradients(model, x, 0)
+    model.get_layer("head").kernel.assign(2 * model.get_layer("head").kernel)
+    after = explanations.integrated_gradients(model, x, 0)
+    np.testing.assert_allclose(after.attributions, 2 * before.attributions, rtol=1e-4, atol=1e-6)
