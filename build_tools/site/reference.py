@@ -26,6 +26,7 @@ GROUPS = {
         "least_squares_by_parts",
     ],
     "Private training": ["privacy"],
+    "Explanations": ["explanations"],
     "Gradients inside of a model": [
         "nodes", "Nodes", "node_gradients", "values_at", "intercept", "Edit", "hook", "handlers", "rules", "tap",
         "op_type", "layer_call", "GradientSummaries", "plot_gradients",
