@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfjac
 from tfjac import explanations
 
 LAYERS = keras.layers
@@ -70,6 +71,22 @@ def test_a_saved_model_is_explained_alike(tmp_path):
             found = getattr(explanations, method)(restored, x, class_index=2)
             np.testing.assert_allclose(found.attributions, wanted.attributions, rtol=1e-3, atol=1e-5, err_msg=method)
             assert found.explained == "logits, before Softmax"
+
+
+def test_a_saved_module_takes_other_dtypes(tmp_path):
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = tf.Variable(np.random.default_rng(0).normal(size=(8, 3)).astype("float32"))
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 8])])
+        def __call__(self, x):
+            return tf.nn.softmax(x @ self.w)
+
+    module, x = Module(), np.random.default_rng(0).normal(size=(4, 8))
+    tf.saved_model.save(module, tmp_path / "saved")
+    found = explanations.integrated_gradients(tf.saved_model.load(tmp_path / "saved"), x, 1)
+    np.testing.assert_allclose(found.attributions, x * module.w.numpy()[:, 1], rtol=1e-4, atol=1e-6)
 
 
 def test_an_application_inside_a_sequential():
@@ -181,3 +198,33 @@ def test_weights_are_read_at_each_call():
     model.get_layer("head").kernel.assign(2 * model.get_layer("head").kernel)
     after = explanations.integrated_gradients(model, x, 0)
     np.testing.assert_allclose(after.attributions, 2 * before.attributions, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_changes_is_traced_again():
+    """A hook that is put on, one that is taken off, and another layer at the end."""
+    model, x = nested(), images()
+    plain = explanations.integrated_gradients(model, x, 0)
+    layer = model.get_layer("body").get_layer("backbone").get_layer("second")
+    with tfjac.hook(layer, backward=tfjac.handlers.scale(2.0)):
+        hooked = explanations.integrated_gradients(model, x, 0)
+    np.testing.assert_allclose(hooked.attributions, 2 * plain.attributions, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(explanations.integrated_gradients(model, x, 0).attributions, plain.attributions)
+    grown = keras.Sequential([keras.Input((4,)), LAYERS.Dense(3, use_bias=False)])
+    rows = np.ones((2, 4), "float32")
+    explanations.integrated_gradients(grown, rows, 0)
+    grown.add(LAYERS.Rescaling(3.0))
+    found = explanations.integrated_gradients(grown, rows, 0)
+    np.testing.assert_allclose(found.attributions, [3 * grown.get_weights()[0][:, 0]] * 2, rtol=1e-5)
+
+
+def test_mixed_precision():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = nested()
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    for method in (*METHODS, "grad_cam", "lrp"):
+        found = getattr(explanations, method)(model, images(), class_index=1)
+        exact = getattr(explanations, method)(nested(), images(), class_index=1)
+        differences = np.abs(found.attributions - exact.attributions)
+        assert differences.mean() < 0.05 * np.abs(exact.attributions).mean(), method

@@ -134,7 +134,9 @@ def _declared_inputs(model, nest):
 
 
 def _concrete_functions(function):
-    return getattr(function, "concrete_functions", None) or [function]
+    """Those of a loaded function, or of a loaded object that can be called; else the function itself."""
+    loaded = function if hasattr(function, "concrete_functions") else getattr(function, "__call__", None)
+    return getattr(loaded, "concrete_functions", None) or [function]
 
 
 def _broadcast(baseline, array):

@@ -11,6 +11,7 @@ from tfjac.arguments import described_value
 from tfjac.graph import Dependence, between, call_converted, inline_calls, quiet_function, shape_only
 from tfjac.graph.nodes import LayerCall, OpType
 from tfjac.interception import Edit, intercept, values_at
+from tfjac.interception.hooks import times_changed
 
 LOOKUPS = ("GatherV2", "ResourceGather")
 SATURATING = ("Softmax", "Sigmoid", "LogSoftmax")
@@ -52,6 +53,8 @@ class Program:
         else:
             self.scores, explained = _only(values_at(self._call, self._score_at)(x)), f"{self._score_at!r}"
         _check_scores(self.scores)
+        if self.scores.dtype.size < 4:  # those of mixed precision
+            self.scores = tf.cast(self.scores, tf.float32)
         self._find_points()
         self.facts |= {"explained": explained, "owners": self.owners, "embedded": self.embedded}
         self.rules = self._choose_rules(self) if self._choose_rules else {}
@@ -127,16 +130,28 @@ def compiled(model, key, function, specs, program):
         program: `Program`.
     """
     key = (*key, tuple((tuple(spec.shape), spec.dtype.name) for spec in specs))
-    try:
-        kept = {} if None in key else _kept.setdefault(model, {})
-    except TypeError:  # an object that cannot be referred to weakly
-        kept = {}
+    kept = {} if None in key else _kept_of(model)
     if key not in kept:
         kept[key] = Kept(quiet_function(function).get_concrete_function(*specs), program.facts)
     return kept[key]
 
 
 _kept: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+"""From a model to what it was made of, and what is kept of its traces."""
+
+
+def _kept_of(model):
+    """What is kept for a model as it is now: nothing if it has other layers than before, or hooks were changed."""
+    layers = tuple(map(id, model._flatten_layers())) if isinstance(model, keras.Layer) else ()
+    made_of = times_changed(), layers
+    try:
+        before, kept = _kept.setdefault(model, (made_of, {}))
+        if before != made_of:
+            kept = {}
+            _kept[model] = made_of, kept
+    except TypeError:  # an object that cannot be referred to weakly
+        return {}
+    return kept
 
 
 def key_of(selector):
