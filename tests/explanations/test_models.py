@@ -227,4 +227,4 @@ def test_mixed_precision():
         found = getattr(explanations, method)(model, images(), class_index=1)
         exact = getattr(explanations, method)(nested(), images(), class_index=1)
         differences = np.abs(found.attributions - exact.attributions)
-        assert differences.mean() < 0.05 * np.abs(exact.attributions).mean(), method
+        assert differences.mean() < 0.1 * np.abs(exact.attributions).mean(), method

@@ -135,7 +135,7 @@ def _declared_inputs(model, nest):
 
 def _concrete_functions(function):
     """Those of a loaded function, or of a loaded object that can be called; else the function itself."""
-    loaded = function if hasattr(function, "concrete_functions") else getattr(function, "__call__", None)
+    loaded = function if hasattr(function, "concrete_functions") else vars(function).get("__call__")
     return getattr(loaded, "concrete_functions", None) or [function]
 
 
