@@ -170,6 +170,35 @@ def test_batch_size_changes_nothing(method):
 
 
 @pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
+def test_no_more_rows_than_the_batch_size_at_once(method):
+    model = nested()
+
+    def few(x):
+        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(x)[0], 4)]):
+            return model(tf.identity(x))
+
+    found = getattr(explanations, method)(few, images(7), class_index=1, batch_size=4)
+    assert found.attributions.shape[0] == 7
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        getattr(explanations, method)(few, images(7), class_index=1, batch_size=5)
+
+
+def test_grad_cam_of_one_of_two_images():
+    """Two branches: the layer tells which input the map belongs to."""
+    keras.utils.set_random_seed(0)
+    x = [keras.Input((8, 8, 3)), keras.Input((10, 10, 3)), keras.Input((2,))]
+    maps = [LAYERS.Conv2D(4, 3, activation="relu", name=name)(each) for name, each in zip("ab", x)]
+    pooled = [LAYERS.GlobalAveragePooling2D()(each) for each in maps]
+    model = keras.Model(x, LAYERS.Dense(3)(LAYERS.Concatenate()([*pooled, x[2]])))
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=(2, *each.shape[1:])).astype("float32") for each in x]
+    first = explanations.grad_cam(model, given, "a").attributions
+    second = explanations.grad_cam(model, given, "b").attributions
+    assert first[0].shape == (2, 8, 8) and first[1] is None and first[2] is None
+    assert second[1].shape == (2, 10, 10) and second[0] is None
+
+
+@pytest.mark.parametrize("method", [*METHODS, "grad_cam", "lrp"])
 def test_a_second_call_traces_nothing_and_a_model_is_forgotten(method):
     calls = []
 

@@ -1,5 +1,7 @@
 """Attention rollout: how much of each position reaches the last layer of a transformer."""
 
+from typing import Literal
+
 import numpy as np
 import tensorflow as tf
 
@@ -18,7 +20,7 @@ def attention_rollout(
     x: NestLike,
     class_index: int | TensorLike | None = None,
     position: int | None = None,
-    heads: str = "mean",
+    heads: Literal["mean", "max", "min"] = "mean",
     score_at: Selector | None = None,
     batch_size: int = 64,
 ) -> Explanation:

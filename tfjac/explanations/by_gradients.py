@@ -1,5 +1,7 @@
 """Explanations by gradients of the scores: integrated, smoothed, guided."""
 
+from typing import Literal
+
 import numpy as np
 import tensorflow as tf
 
@@ -29,7 +31,7 @@ def integrated_gradients(
         x: as in `grad_cam`.
         class_index: as in `grad_cam`.
         baseline: x₀: zeros if None, for tokens an embedding of zeros; a number; an array like one example or like the
-            batch; or a nest like x of these. For tokens it is one of tokens.
+            batch; or a nest like x of these. For tokens it is one of tokens; masks stay those of x.
         steps: so many gradients for each example.
         score_at: as in `grad_cam`.
         batch_size: so many rows are computed at once.
@@ -69,7 +71,7 @@ def smooth_grad(
     class_index: int | TensorLike | None = None,
     samples: int = 25,
     noise: float = 0.15,
-    combine: str = "mean",
+    combine: Literal["mean", "squares", "variance"] = "mean",
     seed: int = 0,
     score_at: Selector | None = None,
     batch_size: int = 64,

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.program import chosen, key_of
 from tfjac.explanations.scores import Explained
+from tfjac.graph import Dependence
 from tfjac.graph.op_types import UNARY
 from tfjac.interception import node_gradients
 from tfjac.types import Function, NestLike, Selector, TensorLike
@@ -45,7 +46,8 @@ def grad_cam(
         batch_size: so many rows are computed at once.
 
     Returns:
-        An `Explanation`, with a map `[n, height, width]` for each input of images, of their size, and None for others.
+        An `Explanation`, with a map `[n, height, width]` for each input of images that the layer is computed from, of
+        their size, and None for others.
         `details["maps"]` are the maps in the size of the layer.
 
     Raises:
@@ -64,6 +66,7 @@ def grad_cam(
         selector = _is_last_image(program) if layer is None else layer
         gradient, value = node_gradients(lambda: chosen(program(*inputs), classes), selector, values=True)
         _check_images(gradient, value, layer)
+        program.facts["shown"] = Dependence(program.inputs, by_value=True).sources_of(value)
         places = list(range(1, value.shape.rank - 1))
         weights = tf.reduce_mean(gradient, places, keepdims=True)
         return tf.nn.relu(tf.reduce_sum(weights * value, axis=-1))
@@ -71,8 +74,10 @@ def grad_cam(
     key = ["grad_cam", "" if layer is None else key_of(layer)]
     given = [*explained.inputs.arrays, explained.classes]
     specs = [*explained.inputs.specs(), tf.TensorSpec([None], tf.int64)]
-    (found,) = explained.in_parts(explained.compiled(key, maps, specs).run, given)
-    resized = [_resized(found, array) for array in explained.inputs.arrays]
+    kept = explained.compiled(key, maps, specs)
+    (found,) = explained.in_parts(kept.run, given)
+    arrays = enumerate(explained.inputs.arrays)
+    resized = [_resized(found, array) if index in kept.facts["shown"] else None for index, array in arrays]
     return explained.explanation("grad_cam", explained.inputs.pack(resized), details={"maps": found})
 
 

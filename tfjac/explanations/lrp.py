@@ -1,6 +1,7 @@
 """Layer-wise relevance propagation: a score, handed back from layer to layer in the shares of what came in."""
 
 import functools
+from typing import Literal
 
 import tensorflow as tf
 
@@ -24,7 +25,7 @@ def lrp(
     model: Function,
     x: NestLike,
     class_index: int | TensorLike | None = None,
-    rule: str = "epsilon",
+    rule: Literal["epsilon", "gamma"] = "epsilon",
     epsilon: float = 1e-9,
     gamma: float = 0.25,
     score_at: Selector | None = None,
