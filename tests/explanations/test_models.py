@@ -221,6 +221,22 @@ def test_a_second_call_traces_nothing_and_a_model_is_forgotten(method):
     assert gone() is None
 
 
+def test_a_selector_that_is_a_function_is_traced_once_for_each_call():
+    calls = []
+
+    def model(x):
+        calls.append(x.shape)
+        return tf.nn.softmax(tf.nn.relu(x))
+
+    rows, chosen = np.ones((20, 3), "float32"), lambda node: node.op_type == "Relu"
+    counts = []
+    for batch_size in (64, 4):
+        calls.clear()
+        explanations.integrated_gradients(model, rows, score_at=chosen, batch_size=batch_size)
+        counts.append(len(calls))
+    assert counts[0] == counts[1] < 10
+
+
 def test_weights_are_read_at_each_call():
     model, x = nested(), images()
     before = explanations.integrated_gradients(model, x, 0)

@@ -14,7 +14,7 @@ from tfjac.interception import Edit, intercept, values_at
 from tfjac.interception.hooks import times_changed
 
 LOOKUPS = ("GatherV2", "ResourceGather")
-SATURATING = ("Softmax", "Sigmoid", "LogSoftmax")
+SATURATING = ("Softmax", "Sigmoid")
 
 
 class Program:
@@ -119,18 +119,17 @@ class Kept(NamedTuple):
     facts: dict
 
 
-def compiled(model, key, function, specs, program):
+def compiled(kept, key, function, specs, program):
     """Return what is `Kept` of a function of tensors for `specs`, of an earlier call if there is one.
 
     Args:
-        model: what the user gave; what is kept of it is forgotten with it.
-        key: what tells the function from others for this model; with None in it nothing is kept.
+        kept: dict of what is kept.
+        key: what tells the function from others there.
         function: function of tensors that calls the program.
         specs: list of `tf.TensorSpec`.
         program: `Program`.
     """
     key = (*key, tuple((tuple(spec.shape), spec.dtype.name) for spec in specs))
-    kept = {} if None in key else _kept_of(model)
     if key not in kept:
         kept[key] = Kept(quiet_function(function).get_concrete_function(*specs), program.facts)
     return kept[key]
@@ -140,8 +139,8 @@ _kept: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 """From a model to what it was made of, and what is kept of its traces."""
 
 
-def _kept_of(model):
-    """What is kept for a model as it is now: nothing if it has other layers than before, or hooks were changed."""
+def kept_of(model):
+    """Return a dict of what is kept for a model: empty if it has other layers than before, or hooks were changed."""
     layers = tuple(map(id, model._flatten_layers())) if isinstance(model, keras.Layer) else ()
     made_of = times_changed(), layers
     try:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.arguments import described_value, positive_integer
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import Inputs, parts, specs_of
-from tfjac.explanations.program import Program, chosen, compiled, key_of
+from tfjac.explanations.program import Program, chosen, compiled, kept_of, key_of
 
 
 class Explained:
@@ -24,7 +24,7 @@ class Explained:
     def __init__(self, model, x, class_index=None, score_at=None, batch_size=64):
         """Check the arguments that all explanations have, and compute the scores."""
         self.inputs, self.batch_size = Inputs(model, x), positive_integer("batch_size", batch_size)
-        self._model, self._score_at = model, score_at
+        self._model, self._score_at, self._kept_here = model, score_at, {}
         all_scores = self.all_scores(self.inputs.arrays)
         self.explained, self.owners, self._embedded = (
             self._scores.facts[key] for key in ("explained", "owners", "embedded")
@@ -33,12 +33,16 @@ class Explained:
         self.scores = of_classes(all_scores, self.classes)
 
     def compiled(self, key, function, specs=None, choose_rules=None):
-        """Return `Kept` for a function of a `Program` and tensors; `key` tells the function from others."""
+        """Return `Kept` for a function of a `Program` and tensors; `key` tells the function from others.
+
+        With None in the key, that of a selector that is a function, it is kept for this explanation alone.
+        """
         structure = repr(tf.nest.map_structure(lambda _: None, self.inputs.nest))
         program = Program(self._model, self.inputs, self._score_at, choose_rules)
-        selector = "" if self._score_at is None else key_of(self._score_at)
+        key = (*key, "" if self._score_at is None else key_of(self._score_at), structure)
+        kept = self._kept_here if None in key else kept_of(self._model)
         specs = self.inputs.specs() if specs is None else specs
-        return compiled(self._model, (*key, selector, structure), functools.partial(function, program), specs, program)
+        return compiled(kept, key, functools.partial(function, program), specs, program)
 
     def in_parts(self, function, arrays, rows=None):
         """Return the arrays that a concrete function returns for a flat list of arrays, `rows` at a time."""
