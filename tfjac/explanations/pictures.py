@@ -8,6 +8,8 @@ from tfjac.arguments import described_value
 _COLOURS = "RdBu_r"
 """Red speaks for the class, blue against it."""
 
+_NAMES = {"grad_cam": "Grad-CAM", "deep_lift": "DeepLIFT", "lrp": "LRP", "smooth_grad": "SmoothGrad"}
+
 
 def draw(explanation, example, tokens, names, axes):
     """Draw one example of an `Explanation`; see `Explanation.plot`."""
@@ -47,7 +49,7 @@ def _new_axes(plt, drawn):
 
 
 def _title(explanation, example):
-    method = explanation.method.replace("_", " ")
+    method = _NAMES.get(explanation.method, explanation.method.replace("_", " "))
     if explanation.classes is None:
         return method
     return f"{method}: class {explanation.classes[example]}, score {explanation.scores[example]:.3g}"
@@ -83,7 +85,7 @@ def _draw_words(axis, tokens, found):
 
     words = [each.decode() if isinstance(each, bytes) else str(each) for each in tokens][: len(found)]
     size = float(np.abs(found).max()) or 1.0
-    shades = matplotlib.colormaps[_COLOURS](0.5 + 0.45 * found / size)
+    shades = matplotlib.colormaps[_COLOURS](0.5 + 0.3 * found / size)
     axis.bar(range(len(found)), found, color=shades, edgecolor="0.6", linewidth=0.5)
     axis.axhline(0.0, color="0.3", linewidth=0.8)
     axis.set_xticks(range(len(words)), words, rotation=45 if max(map(len, words)) > 2 else 0, ha="right")
