@@ -60,6 +60,31 @@ def test_lrp_by_hand(rule, epsilon, gamma, bias):
         np.testing.assert_allclose(found.gap, 0, atol=1e-4)
 
 
+@pytest.mark.parametrize("rule, epsilon, gamma", [("epsilon", 0.2, 0.0), ("gamma", 1e-9, 0.5)])
+def test_lrp_of_series_by_hand(rule, epsilon, gamma):
+    """Products and biases with reshapes between, an open number of steps, and a mean at the end."""
+    keras.utils.set_random_seed(1)
+    layers = [LAYERS.Dense(7, "relu", bias_initializer="random_normal") for _ in range(2)]
+    layers.insert(1, LAYERS.EinsumDense("btf,fg->btg", (None, 5), bias_axes="g", bias_initializer="random_normal"))
+    model = keras.Sequential([keras.Input((None, 4)), *layers, LAYERS.GlobalAveragePooling1D()])
+    x = RNG(0).normal(size=(5, 6, 4)).astype("float32")
+    weights = [w.astype("float64") for w in model.get_weights()]
+    values = [x.astype("float64")]
+    for number, (w, b) in enumerate(zip(weights[::2], weights[1::2])):
+        values.append(values[-1] @ w + b)
+        values[-1] = values[-1] if number == 1 else np.maximum(values[-1], 0)
+    relevance = np.zeros_like(values[-1])
+    relevance[..., 3] = values[-1][..., 3] / 6
+    for below, w, b in zip(values[-2::-1], weights[-2::-2], weights[::-2]):
+        raised = w + gamma * np.maximum(w, 0)
+        sums = below @ raised + b
+        relevance = below * (relevance / (sums + epsilon * np.where(sums >= 0, 1, -1)) @ raised.T)
+    found = explanations.lrp(model, x, class_index=3, rule=rule, epsilon=epsilon, gamma=gamma or 0.25)
+    size = np.abs(relevance).max()
+    np.testing.assert_allclose(found.attributions, relevance, rtol=1e-3, atol=1e-4 * size)
+    assert size > 1e-4
+
+
 def test_lrp_through_convolutions_of_all_kinds_is_gradient_times_input():
     """With ReLU and ε = 0, whatever the layers between: biases, normalisation, sums of branches, pooling."""
     keras.utils.set_random_seed(0)
