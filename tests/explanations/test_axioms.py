@@ -160,8 +160,26 @@ def test_a_transformer_adds_up(method):
     tokens = RNG(0).integers(1, 20, (4, 6))
     found = getattr(explanations, method)(model, tokens, baseline=0)
     assert found.attributions.shape == (4, 6)
-    np.testing.assert_allclose(found.gap, 0, atol=1e-3 * np.abs(found.attributions).sum())
+    np.testing.assert_allclose(found.gap, 0, atol=1e-5 if method == "deep_lift" else 1e-3)
     assert np.abs(found.scores - found.baseline_scores).max() > 0.01
+
+
+@pytest.mark.parametrize("function", [tf.nn.softmax, tf.nn.log_softmax])
+def test_deep_lift_of_a_softmax_whose_inputs_change_in_part(function):
+    """An output changes where its own input stays: attention from a token that is the same in example and baseline."""
+    w, v = (tf.constant(RNG(seed).normal(size=size)) for seed, size in ((0, (4, 5)), (1, (5, 3))))
+    x, start = RNG(2).normal(size=(2, 6, 4))
+    x[:, 2:] = start[:, 2:]
+    x[:2] = start[:2] + 1e-12
+    keep = tf.constant([[1.0, 1.0, 0.0, 0.0, 1.0]], "float64")
+    found = explanations.deep_lift(lambda x: function(3 * (x @ w) * keep) @ v, x, 1, baseline=start)
+    np.testing.assert_allclose(found.gap, 0, atol=1e-13)
+    assert np.abs(found.scores - found.baseline_scores)[2:].min() > 0.01
+    with tf.GradientTape() as tape:
+        given = tf.constant(start[:2])
+        tape.watch(given)
+        scores = (function(3 * (given @ w) * keep) @ v)[:, 1]
+    np.testing.assert_allclose(found.attributions[:2], tape.gradient(scores, given) * (x - start)[:2], rtol=1e-3)
 
 
 @pytest.mark.parametrize("layer", [LAYERS.LSTM(4), LAYERS.GRU(4), LAYERS.LSTM(4, unroll=True)])

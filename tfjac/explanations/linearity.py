@@ -42,7 +42,6 @@ class Path:
             ) from error
         self._dependence = Dependence(program.points, by_value=True)
         self.ops = [op for op in program.path() if any(y.dtype.is_floating for y in op.outputs)]
-        self._names = {op.name for op in self.ops}
 
     def reaches(self, tensor):
         """Return whether a tensor depends on the points."""
@@ -51,10 +50,6 @@ class Path:
     def alive(self, op):
         """List the indices of the inputs that depend on the points."""
         return [index for index, below in enumerate(op.inputs) if self.reaches(below)]
-
-    def readers(self, op):
-        """Return how many ops of the path read the first result of `op`."""
-        return sum(each.name in self._names for each in op.outputs[0].consumers())
 
     def is_linear(self, op):
         """Return whether the results are linear, or affine, in the inputs that depend on the points together."""

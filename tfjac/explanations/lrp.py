@@ -109,9 +109,9 @@ def _weighted_before(op, path):
     if len(alive) != 1 or len(op.inputs) != 2:
         return None
     before = op.inputs[alive[0]].op
-    while before.type in _SHAPES and path.readers(before) == 1:
+    while before.type in _SHAPES and len(before.outputs[0].consumers()) == 1:
         before = before.inputs[0].op
-    ours = _is_weighted(before) and path.is_linear(before) and path.readers(before) == 1
+    ours = _is_weighted(before) and path.is_linear(before) and len(before.outputs[0].consumers()) == 1
     return before if ours and path.alive(before) else None
 
 
