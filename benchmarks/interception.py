@@ -1,5 +1,9 @@
 """What it costs to change gradients inside, against a backward pass that is left alone, and against PyTorch's hooks."""
 
+import os
+
+import keras
+import numpy as np
 import tensorflow as tf
 
 import tfjac
@@ -82,3 +86,44 @@ def _torch_candidates(model, x, y, then):
     for module in hooked:
         module.register_full_backward_pre_hook(lambda module, gradients: tuple(FACTOR * part for part in gradients))
     return {"PyTorch, a hook on every layer": candidate(hooked), TORCH: candidate(torch_peers.perceptron(model))}
+
+
+@question("explanations")
+def explanations(quick):
+    """Integrated gradients of 50 steps, and Grad-CAM, of a small CNN, in one call each, NumPy in and out."""
+    size, examples, steps = (12, 4, 50) if quick else (28, 32, 50)
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    convolutions = [layers.Conv2D(c, 3, padding="same", activation="relu", name=f"conv_{c}") for c in (16, 32)]
+    model = keras.Sequential([keras.Input((size, size, 1)), *convolutions, layers.GlobalAveragePooling2D()])
+    model.add(layers.Dense(10))
+    x = np.random.default_rng(0).normal(size=(examples, size, size, 1)).astype("float32")
+    classes = np.arange(examples) % 10
+    explain = tfjac.explanations
+    integrated = {
+        "tfjac.explanations": lambda: explain.integrated_gradients(model, x, classes, steps=steps).attributions,
+        "a tape in a tf.function, a call for each step": _integrated_by_hand(model, x, classes, steps),
+    }
+    maps = {"tfjac.explanations": lambda: explain.grad_cam(model, x, "conv_32", classes).details["maps"]}
+    for threads in (1, os.cpu_count() or 1) if torch_peers.HAS_CAPTUM else ():
+        name = f"Captum, {threads} thread{'s' if threads > 1 else ''}"
+        integrated[name], maps[name] = torch_peers.explainers(model, "conv_32", x, classes, steps, threads)
+    yield Case(f"{examples} images {size}×{size}, integrated gradients", integrated)
+    yield Case(f"{examples} images {size}×{size}, Grad-CAM", maps)
+
+
+def _integrated_by_hand(model, x, classes, steps):
+    places, weights = np.polynomial.legendre.leggauss(steps)
+
+    @tf.function
+    def gradient(points):
+        with tf.GradientTape() as tape:
+            tape.watch(points)
+            scores = tf.gather(model(points), classes, axis=1, batch_dims=1)
+        return tape.gradient(scores, points)
+
+    def run():
+        pairs = zip((1 + places) / 2, weights / 2)
+        return x * sum(w * gradient(tf.constant((t * x).astype("float32"))).numpy() for t, w in pairs)
+
+    return run

@@ -73,6 +73,12 @@ CORE = {
         "test_values_are_changed_everywhere",
         "test_what_cannot_be_hooked",
     ),
+    "explanations/test_axioms": (
+        "test_integrated_gradients_by_hand",
+        "test_lrp_by_hand",
+        "test_smooth_grad_by_hand",
+    ),
+    "explanations/test_mistakes": ("test_a_wrong_name_of_a_layer", "test_integers_that_are_measurements"),
     "black_box/test_calls": ALL,
     "ops/test_values": ("test_factors_of_very_different_sizes", "test_open_batch_dimension"),
     "ops/test_damped_solve": (

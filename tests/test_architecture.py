@@ -16,6 +16,7 @@ LAYERS = {
     "privacy": 3,
     "laplace": 4,
     "parameters": 4,
+    "explanations": 4,
 }
 PRIVATE = "graph/_private.py"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -1,6 +1,14 @@
 """tfjac: Jacobians in graph mode, and Levenberg–Marquardt, for TensorFlow and Keras models."""
 
-from tfjac import _keras_backend, callbacks, manifolds, models, parameters, privacy  # noqa: F401  the first refuses other backends
+from tfjac import (  # noqa: F401  the first refuses other backends
+    _keras_backend,
+    callbacks,
+    explanations,
+    manifolds,
+    models,
+    parameters,
+    privacy,
+)
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
@@ -98,6 +106,7 @@ __all__ = [
     "curve_fit",
     "estimators",
     "explain_gradient",
+    "explanations",
     "external",
     "fit",
     "full_batch",

@@ -27,6 +27,7 @@ GROUPS = {
     ],
     "Named parameters": ["Parameters", "models", "parameters"],
     "Private training": ["privacy"],
+    "Explanations": ["explanations"],
     "Gradients inside of a model": [
         "nodes", "Nodes", "node_gradients", "values_at", "intercept", "Edit", "hook", "handlers", "rules", "tap",
         "op_type", "layer_call", "GradientSummaries", "plot_gradients",

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.graph import resolution_of
 from tfjac.types import Tensor
 
-_PRODUCTS = ("Mul", "BatchMatMulV2")
+_PRODUCTS = ("Mul", "BatchMatMulV2", "Einsum", "SquaredDifference")
 _LARGEST = ("Max", "MaxPool", "MaxPool3D")
 
 
@@ -23,9 +23,9 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
       TensorFlow's own gradient where the inputs differ by no more than rounding;
     - `MaxPool`, `MaxPool3D` and `Max`: the largest of the example gains what exceeds the largest of the reference, or
       else this one loses it;
-    - products of two tensors, `Mul` and `BatchMatMulV2`, such as the gates of an LSTM: TensorFlow's gradient halfway,
-      at the mean of example and reference. A factor is one of examples where its rank and its first size are those of
-      the product.
+    - products of two tensors, `Mul`, `BatchMatMulV2`, `Einsum` and `SquaredDifference`, such as the gates of an LSTM
+      and attention: TensorFlow's gradient halfway, at the mean of example and reference. A factor is one of examples
+      where its rank and its first size are those of the product.
 
     Raises:
         ValueError: for other ops, and for a number of rows that is odd.
@@ -41,7 +41,7 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
             f"reference], 0). Received: op {op.name!r} of type {op.type} with an output of shape {output.shape}"
         )
     if op.type in _PRODUCTS:
-        return _own_gradients(op, [_halfway(x) if _of_examples(x, output) else x for x in op.inputs], gradient)
+        return own_gradients(op, [_halfway(x) if _of_examples(x, output) else x for x in op.inputs], gradient)
     if op.type in _LARGEST:
         return [_of_largest(op, gradient), *(None for _ in others)]
     if not others and source.shape.is_compatible_with(output.shape):
@@ -54,7 +54,7 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
 
 def _of_elementwise(op, gradient):
     (source,), (output,) = op.inputs, op.outputs
-    (own,) = _own_gradients(op, [source], gradient)
+    (own,) = own_gradients(op, [source], gradient)
     change = _change(source)
     same = tf.abs(change) <= 16 * resolution_of(source.dtype) * (1 + tf.abs(source))
     slope = _change(output) / tf.where(same, tf.ones_like(change), change)
@@ -65,21 +65,29 @@ def _of_largest(op, gradient):
     (example, reference), (upstream, _) = _halves(op.outputs[0]), _halves(gradient)
     larger = tf.maximum(example, reference)
     routed = tf.concat([upstream * (larger - reference), upstream * (example - larger)], 0)
-    gained, lost = _halves(_own_gradients(op, op.inputs, routed)[0])
+    gained, lost = _halves(own_gradients(op, op.inputs, routed)[0])
     source, source_of_reference = _halves(op.inputs[0])
     multipliers = tf.math.divide_no_nan(gained + lost, source - source_of_reference)
     return tf.concat([multipliers, tf.zeros_like(multipliers)], 0)
 
 
-def _own_gradients(op, inputs, gradient):
-    """TensorFlow's gradients of an op like this one at other inputs."""
+def own_gradients(op, inputs, gradient):
+    """Return TensorFlow's gradients of an op like this one, without its rule, at other inputs."""
+    inputs = [tf.identity(x) for x in inputs]  # of this graph, where a loop's own are of another
+    with tf.GradientTape() as tape:
+        tape.watch([x for x in inputs if x.dtype.is_floating])
+        output = op_like(op, inputs)
+    return tape.gradient(output, inputs, gradient)
+
+
+def op_like(op, inputs):
+    """Return the result of an op like this one, without its rule, of other inputs."""
+    if op.type == "Einsum":  # whose inputs are one argument
+        return tf.raw_ops.Einsum(inputs=list(inputs), equation=op.get_attr("equation"))
     function, definition = getattr(tf.raw_ops, op.type), op.op_def
     known = {argument.type_attr for argument in definition.input_arg}  # by the inputs
     options = {each.name: op.get_attr(each.name) for each in definition.attr if each.name not in known}
-    with tf.GradientTape() as tape:
-        tape.watch([x for x in inputs if x.dtype.is_floating])
-        output = function(**dict(zip(inspect.signature(function).parameters, inputs)), **options)
-    return tape.gradient(output, inputs, gradient)
+    return function(**dict(zip(inspect.signature(function).parameters, inputs)), **options)
 
 
 def _of_examples(factor, product):

@@ -17,6 +17,9 @@ from tfjac.types import Handler, Tensor
 _hooks: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 """The hooks on each layer, in the order in which they were put on."""
 
+_changes = 0
+"""How often a hook was put on or taken off."""
+
 _CALLS = ("call", "quantized_call")
 """What a layer computes by: the latter from when it is quantised."""
 
@@ -132,8 +135,15 @@ def _changed(layer, tensor, output):
     return with_mask_of(tensor, changed)
 
 
+def times_changed():
+    """Return a number that is another one after each hook that is put on or taken off: what was traced is then old."""
+    return _changes
+
+
 def _trace_again(layer):
     """Make anew what models have compiled; a `fit` that is under way goes on with it."""
+    global _changes
+    _changes += 1
     for model in _models_of(layer):
         for kind in ("train", "test", "predict"):
             if getattr(model, f"{kind}_function", None) is not None:

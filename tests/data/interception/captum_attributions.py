@@ -1,6 +1,6 @@
-"""What PyTorch and Captum say of small networks: guided backpropagation, Grad-CAM, DeepLIFT and their kin.
+"""What PyTorch and Captum say of small networks: integrated gradients, Grad-CAM, DeepLIFT, LRP and their kin.
 
-Run once, `python captum_attributions.py`, with PyTorch 2.15.0 and Captum 0.9.0 on a CPU; neither is a dependency of
+Run once, `python captum_attributions.py`, with PyTorch 2.14.1 and Captum 0.9.0 on a CPU; neither is a dependency of
 the tests. It writes `captum_attributions.npz` beside itself: weights and examples in the layout of Keras (images
 channels last, kernels `[height, width, in, out]`), and what was found, in that layout, in float64.
 
@@ -13,9 +13,12 @@ import pathlib
 import numpy as np
 import torch
 from captum import attr
+from captum.attr._utils.lrp_rules import EpsilonRule, GammaRule
 from torch import nn
 
 EXAMPLES, CLASSES = 4, 3
+STEPS, SAMPLES, NOISE = 50, 3, 0.15
+RULES = {"epsilon": EpsilonRule, "epsilon_0.3": lambda: EpsilonRule(0.3), "gamma": lambda: GammaRule(0.25)}
 
 
 class DenseNetwork(nn.Module):
@@ -58,6 +61,19 @@ class PoolingNetwork(nn.Module):
         return self.head(flat(self.pool(self.second(self.act_0(self.first(x))))))
 
 
+class TokenNetwork(nn.Module):
+    """The mean of embeddings, with tanh, and a head."""
+
+    def __init__(self, weights):
+        super().__init__()
+        table = torch.tensor(weights["embedding/kernel"])
+        self.embedding = nn.Embedding.from_pretrained(table)
+        self.first, self.head = dense(weights, "first"), dense(weights, "head")
+
+    def forward(self, tokens):
+        return self.head(torch.tanh(self.first(torch.tanh(self.embedding(tokens)).mean(1))))
+
+
 def flat(x):
     """In the order of Keras."""
     return x.permute(0, 2, 3, 1).flatten(1)
@@ -67,6 +83,7 @@ NAMES = ("first", "second", "head")
 DENSE = {"first": (6, 8), "second": (8, 8), "head": (8, CLASSES)}
 CONVOLUTIONAL = {"first": (3, 3, 2, 4), "second": (3, 3, 4, 5), "head": (45, CLASSES)}
 POOLING = CONVOLUTIONAL | {"head": (80, CLASSES)}
+TOKENS = {"embedding": (9, 4), "first": (4, 5), "head": (5, CLASSES)}
 
 
 def dense(weights, name):
@@ -113,7 +130,46 @@ def explained(model, x, reference, target):
         found[f"{name}/gradient_x_activation"] = attr.LayerGradientXActivation(model, layer).attribute(inputs, target)
         if inputs.ndim == 4:
             found[f"{name}/grad_cam"] = attr.LayerGradCam(model, layer).attribute(inputs, target)
+    found |= with_baseline(model, inputs, references, target)
+    found["smooth"] = smooth(model, x, target)
+    if not isinstance(getattr(model, "act_0", None), nn.Sigmoid):  # for which Captum has no rule
+        found |= {f"lrp/{name}": lrp(model, inputs, target, rule) for name, rule in RULES.items()}
     return {name: channels_last(value) for name, value in found.items()}
+
+
+def with_baseline(model, inputs, references, target):
+    """Integrated gradients and occlusion."""
+    window, strides = ((2, 3, 3), (2, 2, 2)) if inputs.ndim == 4 else ((2,), (1,))
+    integrated = attr.IntegratedGradients(model).attribute(inputs, references, target, n_steps=STEPS)
+    occluded = attr.Occlusion(model).attribute(inputs, window, strides, references, target)
+    return {"integrated": integrated, "occlusion": occluded}
+
+
+def smooth(model, x, target):
+    """The mean gradient at copies with noise, in the range of each example."""
+    rng, axes = np.random.default_rng(0), tuple(range(1, x.ndim))
+    deviation = NOISE * np.ptp(x, axis=axes, keepdims=True)
+    copies = [channels_first(x + deviation * rng.normal(size=x.shape)) for _ in range(SAMPLES)]
+    gradients = [attr.Saliency(model).attribute(copy.requires_grad_(), target, abs=False) for copy in copies]
+    return torch.stack(gradients).mean(0)
+
+
+def lrp(model, inputs, target, rule):
+    """Relevance, by the rule where weights are, and plainly where is a mean or the largest of several."""
+    for layer in model.children():
+        if isinstance(layer, (nn.Linear, nn.Conv2d)):
+            layer.rule = rule()
+        elif hasattr(layer, "rule"):
+            del layer.rule
+    return attr.LRP(model).attribute(inputs.clone().requires_grad_(), target)
+
+
+def explained_tokens(model, tokens, reference, target):
+    """Integrated gradients by the embedding, for each token."""
+    explainer = attr.LayerIntegratedGradients(model, model.embedding)
+    tokens, reference, target = map(torch.tensor, (tokens, reference, target))
+    attributions = explainer.attribute(tokens, reference, target, n_steps=STEPS)
+    return {"scores": model(tokens).detach().numpy(), "integrated": attributions.sum(-1).detach().numpy()}
 
 
 def main():
@@ -131,7 +187,16 @@ def main():
     for name, model in models.items():
         found = explained(model, *examples[name.split("/")[0]], values["target"])
         values |= {f"{name}/{key}": value for key, value in found.items()}
+    values |= token_values(rng, values["target"])
     np.savez_compressed(pathlib.Path(__file__).with_suffix(".npz"), **values)
+
+
+def token_values(rng, target):
+    """Tokens, weights, and what was found."""
+    (tokens, reference), weights = rng.integers(0, 9, (2, EXAMPLES, 6)), draw(TOKENS, rng)
+    found = {"x": tokens, "reference": reference, **weights}
+    found |= explained_tokens(TokenNetwork(weights), tokens, reference, target)
+    return {f"tokens/{name}": value for name, value in found.items()}
 
 
 if __name__ == "__main__":

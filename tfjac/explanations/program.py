@@ -1,0 +1,235 @@
+"""The scores of a model as a graph that explanations read and edit, and what is kept of it between calls."""
+
+import difflib
+import weakref
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfjac.arguments import described_value
+from tfjac.graph import Dependence, between, call_converted, inline_calls, quiet_function, shape_only
+from tfjac.graph.nodes import LayerCall, OpType
+from tfjac.interception import Edit, intercept, values_at
+from tfjac.interception.hooks import times_changed
+
+LOOKUPS = ("GatherV2", "ResourceGather")
+SATURATING = ("Softmax", "Sigmoid")
+
+
+class Program:
+    """The scores `[n, classes]` of a model, called while a graph is traced, and what was found in the last call.
+
+    Attributes:
+        scores: the tensor of the scores.
+        facts: dict of what is remembered of the trace, also by who has no `Program`: "explained", what the scores are,
+            for the user; "owners"; "embedded".
+        inputs: list of the tensors of the inputs.
+        points: list of what attributions are for: an input of floating-point numbers, or the result of an embedding.
+        owners: list like `points` of the index of the input that each belongs to.
+        embedded: list like `points` of whether each is the result of an embedding.
+        rules: dict from names of ops, or ("inside", type) for ops in loops and branches, to rules.
+    """
+
+    def __init__(self, model, inputs, score_at=None, choose_rules=None):
+        """Keep what is needed to call the model.
+
+        Args:
+            model: what the user gave.
+            inputs: `Inputs`.
+            score_at: selector of the node whose values are the scores; None for the result of the model.
+            choose_rules: function of a `Program` that returns `rules`.
+        """
+        self._call, self._pack, self._score_at = _callable_of(model, inputs.nest), inputs.pack, score_at
+        self._choose_rules, self.facts = choose_rules, {}
+        self.__name__ = "scores"
+
+    def __call__(self, *flat):
+        """Return the scores of the inputs, a flat list of tensors."""
+        self.inputs = [tf.identity(x) for x in flat]
+        x = self._pack(self.inputs)
+        if self._score_at is None:
+            self.scores, explained = _before_saturation(_only(call_converted(self._call, x)))
+        else:
+            self.scores, explained = _only(values_at(self._call, self._score_at)(x)), f"{self._score_at!r}"
+        _check_scores(self.scores)
+        if self.scores.dtype.size < 4:  # those of mixed precision
+            self.scores = tf.cast(self.scores, tf.float32)
+        self._find_points()
+        self.facts |= {"explained": explained, "owners": self.owners, "embedded": self.embedded}
+        self.rules = self._choose_rules(self) if self._choose_rules else {}
+        return self.scores
+
+    def _find_points(self):
+        """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up."""
+        points, by_value = [], Dependence(self.inputs, by_value=True)
+        by_gradient, path = Dependence(self.inputs), by_value.path([self.scores])
+        passed = set(by_gradient.sources_of(self.scores))
+        for index, x in enumerate(self.inputs):
+            found = [op.outputs[0] for op in path if _looks_up(op, index, by_value)] if index not in passed else []
+            points += [(index, point, True) for point in found]
+            points += [(index, x, False)] if x.dtype.is_floating and not found else []
+        self.owners, self.points, self.embedded = ([each[k] for each in points] for k in range(3))
+
+    def path(self):
+        """List the ops from the points to the scores, by which values depend on values."""
+        return between(self.points, [self.scores], constant=shape_only)
+
+    def path_of_inputs(self):
+        """List the ops from the inputs to the scores."""
+        return between(self.inputs, [self.scores], constant=shape_only)
+
+    def of_points(self, flat, points):
+        """Return the scores of the inputs `flat` with `points` in the place of the points, and with the rules.
+
+        Args:
+            flat: flat list of tensors, the inputs.
+            points: flat list of tensors like `points`.
+        """
+        self(*flat)
+        flat, edits = list(flat), {}
+        for number, (owner, embedded, given) in enumerate(zip(self.owners, self.embedded, points)):
+            if embedded:
+                edits[lambda node, k=number: self._is_point(node, k)] = Edit(forward=lambda value, given=given: given)
+            else:
+                flat[owner] = given
+        rules = {
+            (lambda node, rule=rule: self.rules.get(_place_of(node)) is rule): rule
+            for rule in dict.fromkeys(self.rules.values())
+        }
+        return intercept(self, edits, rules)(*flat) if edits or rules else self(*flat)
+
+    def _is_point(self, node, number):
+        return not node.place and node.tensor.name == self.points[number].name
+
+
+def _place_of(node):
+    return ("inside", node.op_type) if node.place else node.op.name
+
+
+def chosen(scores, classes):
+    """Return the score `[n]` of each row's class."""
+    return scores if scores.shape.rank == 1 else tf.gather(scores, classes, axis=1, batch_dims=1)
+
+
+class Kept(NamedTuple):
+    """What is kept of a trace: the concrete function, and the `facts` of its program."""
+
+    run: Any
+    facts: dict
+
+
+def compiled(kept, key, function, specs, program):
+    """Return what is `Kept` of a function of tensors for `specs`, of an earlier call if there is one.
+
+    Args:
+        kept: dict of what is kept.
+        key: what tells the function from others there.
+        function: function of tensors that calls the program.
+        specs: list of `tf.TensorSpec`.
+        program: `Program`.
+    """
+    key = (*key, tuple((tuple(spec.shape), spec.dtype.name) for spec in specs))
+    if key not in kept:
+        kept[key] = Kept(quiet_function(function).get_concrete_function(*specs), program.facts)
+    return kept[key]
+
+
+_kept: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+"""From a model to what it was made of, and what is kept of its traces."""
+
+
+def kept_of(model):
+    """Return a dict of what is kept for a model: empty if it has other layers than before, or hooks were changed."""
+    layers = tuple(map(id, model._flatten_layers())) if isinstance(model, keras.Layer) else ()
+    made_of = times_changed(), layers
+    try:
+        before, kept = _kept.setdefault(model, (made_of, {}))
+        if before != made_of:
+            kept = {}
+            _kept[model] = made_of, kept
+    except TypeError:  # an object that cannot be referred to weakly
+        return {}
+    return kept
+
+
+def key_of(selector):
+    """Return what tells a selector from others while the model lives; None if nothing does."""
+    if isinstance(selector, LayerCall):
+        return id(selector.layer), selector.call
+    if isinstance(selector, keras.Layer):
+        return id(selector)
+    return selector if isinstance(selector, (str, OpType)) else None
+
+
+def _looks_up(op, index, dependence):
+    return (
+        op.type in LOOKUPS
+        and op.outputs[0].dtype.is_floating
+        and index in dependence.sources_of(op.inputs[1])
+        and (op.inputs[0].dtype == tf.resource or not dependence.reaches(op.inputs[0]))
+    )
+
+
+def _before_saturation(scores):
+    """The logits where the scores are a softmax or sigmoid of these, whose gradients saturate, and what they are."""
+    (scores,) = inline_calls([scores], draw_again=True)
+    tensor = scores
+    while tensor.op.type in ("Identity", "Cast", "EnsureShape"):
+        tensor = tensor.op.inputs[0]
+    if tensor.op.type in SATURATING:
+        return tensor.op.inputs[0], f"logits, before {tensor.op.type}"
+    return scores, "the result of the model"
+
+
+def _only(results):
+    """The one tensor among the results of a model."""
+    flat = [each for each in tf.nest.flatten(results) if each is not None]
+    if len(flat) != 1:
+        raise ValueError(
+            "The model must return one tensor of scores: choose one of several by score_at, such as the name of a "
+            f"layer, or pass a function that returns one. Received: {len(flat)} results"
+        )
+    return tf.convert_to_tensor(flat[0])
+
+
+def _check_scores(scores):
+    if scores.shape.rank not in (1, 2) or not scores.dtype.is_floating:
+        raise ValueError(
+            "The scores must be floating-point, [n] or [n, classes], one row for each example. Pass a function that "
+            "makes them so, such as lambda x: tf.reduce_mean(model(x), axis=1), or choose a node by score_at. "
+            f"Received: scores of shape {scores.shape}, {scores.dtype.name}"
+        )
+
+
+def _callable_of(model, x):
+    """A function of the nest of the inputs, for a model, a loaded SavedModel, a signature of one, or a function."""
+    if not callable(model):
+        model = getattr(model, "serve", None) or getattr(model, "signatures", {}).get("serving_default") or model
+    if not callable(model):
+        raise TypeError(
+            f"model must be a Keras model, a loaded SavedModel, or a function. Received: {described_value(model)}"
+        )
+    names = _names_of_signature(model)
+    if names is None:
+        return model if isinstance(model, keras.Layer) else lambda inputs: model(inputs)
+    if isinstance(x, dict):
+        wrong = next((name for name in x if name not in names), None)
+        if wrong is not None:
+            near = difflib.get_close_matches(wrong, names, 3) or names
+            raise ValueError(f"The signature has other inputs: {', '.join(map(repr, near))}. Received: {wrong!r}")
+        return lambda inputs: model(**inputs)
+    if len(names) > 1:
+        raise ValueError(
+            f"Name the inputs of a signature of several, {dict.fromkeys(names, '…')}. Received: {described_value(x)}"
+        )
+    return lambda inputs: model(**{names[0]: inputs})
+
+
+def _names_of_signature(model):
+    """The names of the arguments of a function that takes these alone, as a signature of a SavedModel; else None."""
+    try:
+        positional, named = model.structured_input_signature
+    except (AttributeError, TypeError):
+        return None
+    return list(named) if named and not positional else None
