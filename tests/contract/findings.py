@@ -25,10 +25,6 @@ FINDINGS = [
         {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex", "condition": ("none", "bounds")},
         "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
     ),
-    (
-        {"damping": "radius", "scaling": "auto", "loss": "convex", "execution": "gram_batches"},
-        "after a window whose step is rejected, with D chosen by competition, the radius is not that of the oracle",
-    ),
 ]
 """Pairs of values of axes and what is wrong."""
 

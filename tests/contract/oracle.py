@@ -201,6 +201,7 @@ class Options(NamedTuple):
     accelerated: bool
     steps: int
     max_attempts: int
+    streamed: bool = False  # each step is an attempt: D stays until one is accepted
 
 
 def minimise(terms, where, position, options):
@@ -222,7 +223,7 @@ def minimise(terms, where, position, options):
         scaling = damping.metric(of_scaling)
         curvature = (data / scaling).max()
         damping.resume(curvature, _length(terms.problem.coordinates(position), scaling, where))
-        previous = np.where(model.free, of_scaling, before)
+        following = np.where(model.free, of_scaling, before)
         for _ in range(options.max_attempts):
             taken = _attempt(terms, where, position, cost, model, scaling, curvature, damping, options)
             attempts += 1
@@ -231,6 +232,8 @@ def minimise(terms, where, position, options):
                 accepted += 1
             if taken is not None or damping.remeasured:
                 break
+        if taken is not None or not options.streamed:
+            previous = following
     return Run(cost, position, attempts, accepted, first_cost)
 
 
