@@ -18,7 +18,13 @@ FINDINGS = [
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (
-        {"problem": "wide", "damping": "trust_region", "execution": "gram_batches", "condition": ("none", "fixed")},
+        {
+            "problem": "wide",
+            "damping": ("trust_region", "radius"),
+            "execution": "gram_batches",
+            "condition": "none",
+            "loss": "squares",
+        },
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (

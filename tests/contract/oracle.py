@@ -65,10 +65,11 @@ class Terms(NamedTuple):
             p = power / power.sum(axis=1, keepdims=True)
             hessian = p[:, :, None] * np.eye(m) - p[:, :, None] * p[:, None, :]
             values, vectors = np.linalg.eigh(self.weight * hessian)
-            root = np.sqrt(np.maximum(values, 0))
+            seen = values > 1e-13 * values.max()  # the shift that a softmax takes away is exactly zero
+            root = np.sqrt(np.where(seen, values, 0))
             slope = self.weight * (p - np.eye(m)[self.problem.labels])
             along = np.einsum("nmk,nm->nk", vectors, slope)
-            residual = np.divide(along, root, out=np.zeros_like(root), where=values > 1e-13 * values.max())
+            residual = np.divide(along, root, out=np.zeros_like(root), where=seen)
             factor = vectors.swapaxes(1, 2) * root[:, :, None]
         else:
             error = z - self.problem.targets
@@ -183,9 +184,14 @@ class Model:
 def damped(jacobian, residual, mass, pull):
     """Return p with (JᵀJ + M) p = −Jᵀr − q, M = diag(mass); by J M⁻¹ Jᵀ where that is smaller, and M is not too."""
     rows, columns = jacobian.shape
+    least = mass.min()
+    if rows >= columns and least <= 1e-10 * (jacobian**2).sum(axis=0).max() and not pull.any():
+        # What J does not see, as the shift that a softmax takes away, is rounding in JᵀJ: without squaring it is zero.
+        root = np.sqrt(least / mass)
+        stacked = np.concatenate([jacobian * root, np.sqrt(least) * np.eye(columns)])
+        return -root * np.linalg.lstsq(stacked, np.append(residual, np.zeros(columns)))[0]
     if rows >= columns:
         return np.linalg.solve(jacobian.T @ jacobian + np.diag(mass), -jacobian.T @ residual - pull)
-    least = mass.min()
     scaled = jacobian * (least / mass)
     inner = least * np.eye(rows) + scaled @ jacobian.T
     weights = np.linalg.solve(inner, residual - jacobian @ (pull / mass))
