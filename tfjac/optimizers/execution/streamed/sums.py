@@ -36,7 +36,7 @@ class Equations(NamedTuple):
         """Return variables that keep such equations, made by `add(name, shape, dtype)`."""
         shapes = {"gram": (size, size), "gradient": (size,), "precision": (size,)}
         made = [add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()]
-        return cls(*made, add(f"{name}_rows", (), "float64"))
+        return cls(*[*made, add(f"{name}_rows", (), "float64")])
 
     def read(self):
         """Return what the variables hold at this point of the program."""
@@ -95,7 +95,7 @@ class Sums:
         weight = self._weight.value.read_value() if share.averages else tf.ones([], tf.float64)
         factor = tf.math.reciprocal_no_nan(weight)
         *weighted, rows = self._equations.read()
-        equations = Equations(*[each * tf.cast(factor, each.dtype) for each in weighted], rows)
+        equations = Equations(*[*(each * tf.cast(factor, each.dtype) for each in weighted), rows])
         return equations, Costs(*tf.unstack(self._costs.value.read_value() * factor))
 
     def clear(self):
