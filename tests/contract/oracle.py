@@ -185,11 +185,13 @@ def damped(jacobian, residual, mass, pull):
     """Return p with (JᵀJ + M) p = −Jᵀr − q, M = diag(mass); by J M⁻¹ Jᵀ where that is smaller, and M is not too."""
     rows, columns = jacobian.shape
     least = mass.min()
-    if rows >= columns and least <= 1e-10 * (jacobian**2).sum(axis=0).max() and not pull.any():
+    if rows >= columns and mass.max() <= 1e-10 * (jacobian**2).sum(axis=0).max() and not pull.any():
         # What J does not see, as the shift that a softmax takes away, is rounding in JᵀJ: without squaring it is zero.
         root = np.sqrt(least / mass)
         stacked = np.concatenate([jacobian * root, np.sqrt(least) * np.eye(columns)])
-        return -root * np.linalg.lstsq(stacked, np.append(residual, np.zeros(columns)))[0]
+        step, _, rank, _ = np.linalg.lstsq(stacked, np.append(residual, np.zeros(columns)))
+        if rank < columns:
+            return -root * step
     if rows >= columns:
         return np.linalg.solve(jacobian.T @ jacobian + np.diag(mass), -jacobian.T @ residual - pull)
     scaled = jacobian * (least / mass)
