@@ -64,9 +64,9 @@ def _tolerance(case):
         return "within a tenth"
     if case.has(problem="wide", scaling=("marquardt", "more"), execution="gram_batches", dtype="float32"):
         return "within a tenth"
-    if case.has(damping=("trust_region", "radius"), loss="convex", dtype="float64"):
-        if case.has(execution="gram_batches") or case.has(solver="sparse"):
-            return "unseen"
+    squared = case.has(execution="gram_batches") or case.has(solver="sparse")
+    if squared and case.has(damping=("trust_region", "radius"), loss="convex", dtype="float64"):
+        return "unseen"
     return "iterative" if case.has(solver=("cg", "lsmr", "schur_cg"), dtype="float64") else case.dtype
 
 
