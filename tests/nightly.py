@@ -193,6 +193,7 @@ NIGHTLY = {
     "optimizers/test_large_sums": {
         "test_loops_of_what_is_known_to_be_small_stay_where_they_are": one_in(2),
         "test_nested_loops_are_optimized_apart": one_in(2),
+        "test_tensors_of_300_megabytes": none,
     },
     "optimizers/test_least_squares": {
         "test_covariance_that_is_not_determined": none, "test_every_damping_compiled_by_xla": one_in(3),

@@ -137,15 +137,15 @@ def _of_many(case):
 def expected(case):
     """Return the `Run` of the oracle, a list of them for many fits; the same for all solvers, batches and dtypes."""
     in_fit = case.execution in IN_FIT
-    limits = (WINDOWS, 1) if case.execution == "gram_batches" else (STEPS, 5 if in_fit else 30)
+    limits = (WINDOWS, 1, True) if case.execution == "gram_batches" else (STEPS, 5 if in_fit else 30, False)
     execution = "fit" if in_fit else "many_fits" if case.problem == "many" else "eager"
     return _expected(case._replace(solver="", batch="", execution=execution), *limits)
 
 
 @functools.cache
-def _expected(case, steps, max_attempts):
+def _expected(case, *limits):
     conditions = conditions_of(case)
-    options = Options(case.damping, case.scaling, case.acceleration == "geodesic", steps, max_attempts)
+    options = Options(case.damping, case.scaling, case.acceleration == "geodesic", *limits)
     if case.problem != "many":
         return minimise(conditions.terms, conditions.where, conditions.start, options)
     pairs = ((conditions.terms(k), conditions.where(k), start) for k, start in enumerate(conditions.start))

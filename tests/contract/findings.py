@@ -18,16 +18,18 @@ FINDINGS = [
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (
-        {"problem": "wide", "damping": "trust_region", "execution": "gram_batches", "condition": ("none", "fixed")},
+        {
+            "problem": "wide",
+            "damping": ("trust_region", "radius"),
+            "execution": "gram_batches",
+            "condition": "none",
+            "loss": "squares",
+        },
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (
         {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex", "condition": ("none", "bounds")},
         "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
-    ),
-    (
-        {"damping": "radius", "scaling": "auto", "loss": "convex", "execution": "gram_batches"},
-        "after a window whose step is rejected, with D chosen by competition, the radius is not that of the oracle",
     ),
 ]
 """Pairs of values of axes and what is wrong."""

@@ -65,10 +65,11 @@ class Terms(NamedTuple):
             p = power / power.sum(axis=1, keepdims=True)
             hessian = p[:, :, None] * np.eye(m) - p[:, :, None] * p[:, None, :]
             values, vectors = np.linalg.eigh(self.weight * hessian)
-            root = np.sqrt(np.maximum(values, 0))
+            seen = values > 1e-13 * values.max()  # the shift that a softmax takes away is exactly zero
+            root = np.sqrt(np.where(seen, values, 0))
             slope = self.weight * (p - np.eye(m)[self.problem.labels])
             along = np.einsum("nmk,nm->nk", vectors, slope)
-            residual = np.divide(along, root, out=np.zeros_like(root), where=values > 1e-13 * values.max())
+            residual = np.divide(along, root, out=np.zeros_like(root), where=seen)
             factor = vectors.swapaxes(1, 2) * root[:, :, None]
         else:
             error = z - self.problem.targets
@@ -182,9 +183,16 @@ class Model:
 def damped(jacobian, residual, mass, pull):
     """Return p with (JᵀJ + M) p = −Jᵀr − q, M = diag(mass); by J M⁻¹ Jᵀ where that is smaller, and M is not too."""
     rows, columns = jacobian.shape
+    least = mass.min()
+    if rows >= columns and mass.max() <= 1e-10 * (jacobian**2).sum(axis=0).max() and not pull.any():
+        # What J does not see, as the shift that a softmax takes away, is rounding in JᵀJ: without squaring it is zero.
+        root = np.sqrt(least / mass)
+        stacked = np.concatenate([jacobian * root, np.sqrt(least) * np.eye(columns)])
+        step, _, rank, _ = np.linalg.lstsq(stacked, np.append(residual, np.zeros(columns)))
+        if rank < columns:
+            return -root * step
     if rows >= columns:
         return np.linalg.solve(jacobian.T @ jacobian + np.diag(mass), -jacobian.T @ residual - pull)
-    least = mass.min()
     scaled = jacobian * (least / mass)
     inner = least * np.eye(rows) + scaled @ jacobian.T
     weights = np.linalg.solve(inner, residual - jacobian @ (pull / mass))
@@ -200,6 +208,7 @@ class Options(NamedTuple):
     accelerated: bool
     steps: int
     max_attempts: int
+    streamed: bool = False  # each step is an attempt: D stays until one is accepted
 
 
 def minimise(terms, where, position, options):
@@ -221,7 +230,7 @@ def minimise(terms, where, position, options):
         scaling = damping.metric(of_scaling)
         curvature = (data / scaling).max()
         damping.resume(curvature, _length(terms.problem.coordinates(position), scaling, where))
-        previous = np.where(model.free, of_scaling, before)
+        following = np.where(model.free, of_scaling, before)
         for _ in range(options.max_attempts):
             taken = _attempt(terms, where, position, cost, model, scaling, curvature, damping, options)
             attempts += 1
@@ -230,6 +239,8 @@ def minimise(terms, where, position, options):
                 accepted += 1
             if taken is not None or damping.remeasured:
                 break
+        if taken is not None or not options.streamed:
+            previous = following
     return Run(cost, position, attempts, accepted, first_cost)
 
 

@@ -128,6 +128,72 @@ def test_a_network_of_thousands_of_weights_that_solves_an_equation():
     np.testing.assert_allclose(told, after, rtol=1e-9)
 
 
+LARGE = """
+import json
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfjac
+
+keras.config.set_floatx("float64")
+keras.utils.set_random_seed(1)
+x = np.linspace(-1, 1, 400_000)[:, None]
+y = np.sin(3 * x)
+hidden, last = keras.layers.Dense(96, "tanh"), keras.layers.Dense(1)
+
+
+def outputs(x):
+    u = hidden(x)  # 307 MB, as each term of the sum
+    return last(u + u * u + keras.ops.sin(u))
+
+
+inputs = keras.Input((1,))
+model = keras.Model(inputs, outputs(inputs))
+
+
+def loss():
+    a, b, c, d = model.get_weights()
+    u = np.tanh(x @ a + b)
+    return np.mean(((u + u * u + np.sin(u)) @ c + d - y) ** 2)
+
+
+def fit(batches=1, **options):
+    data = tf.data.Dataset.from_tensor_slices((x.reshape(batches, -1, 1), y.reshape(batches, -1, 1)))
+    model.compile(tfjac.LevenbergMarquardt(damping="trust_region", solver="cholesky", **options), "mse")
+    model.fit(data, epochs=3, verbose=0)
+    return model.evaluate(data, verbose=0)
+
+
+def least_squares():
+    variables = [variable.value for variable in model.trainable_variables]
+    scale = np.sqrt(2 / len(x))
+    residuals = lambda x, y: scale * (outputs(x) - y)
+    return tfjac.least_squares(residuals, variables, 3, args=(x, y), damping="trust_region", solver="cholesky").cost
+
+
+drivers = {
+    "fit": fit,
+    "steps_per_batch": lambda: fit(steps_per_batch=2),
+    "gram_batches": lambda: fit(2, gram_batches=2),
+    "least_squares": least_squares,
+}
+before = loss()
+told = float(drivers[sys.argv[1]]())
+print(json.dumps([before, loss(), told]))
+"""
+
+
+@pytest.mark.parametrize("driver", ["fit", "steps_per_batch", "gram_batches", "least_squares"])
+def test_tensors_of_300_megabytes(driver):
+    """Each takes some 5 GB, in a process of its own. Costs are NumPy's."""
+    before, after, told = run_alone(LARGE, driver)
+    assert after < 0.5 * before
+    np.testing.assert_allclose(told, after, rtol=1e-9)
+
+
 def fitted(rows, width=1, open_size=False):
     """A fit of a slope to so many rows, computed by an intermediate of `width` numbers for each, called eagerly."""
     x, slope = np.linspace(0, 1, rows), tf.Variable(1.0, dtype=tf.float64)

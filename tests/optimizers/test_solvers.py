@@ -136,6 +136,17 @@ def test_failure_is_a_flag_and_zeros(solver):
     assert not solved and (p == 0).all()
 
 
+def test_a_singular_system_is_solved_in_what_the_jacobian_sees():
+    """x·A·B has nine directions that J does not see; in JᵀJ they are rounding, of either sign, in place of zero."""
+    for examples in range(30, 36):
+        problem = Linear(examples, (0, 0))
+        residual, jacobian, _, _ = problem.reference()
+        p, solved, _ = problem.solve(CholeskySolver(), [1e-30], np.ones(18))[2][0]
+        expected = np.linalg.lstsq(jacobian, -residual, rcond=1e-10)[0]
+        assert solved
+        np.testing.assert_allclose(jacobian @ p, jacobian @ expected, atol=1e-9)
+
+
 CHOICES = {
     "float64 and tall: factor J": (40, tf.float64, AutoSolver(), "qr"),
     "more residuals than parameters": (40, tf.float32, AutoSolver(), "cholesky"),

@@ -147,5 +147,6 @@ def _coarsest(*arrays):
 
 def _start(here, position):
     gram = tf.constant(here.gram)
-    equations = Equations(gram, tf.constant(here.gradient), tf.zeros_like(gram[0]))
+    rows = tf.constant(here.num_residuals, tf.float64)
+    equations = Equations(gram, tf.constant(here.gradient), tf.zeros_like(gram[0]), rows)
     return Start(equations, tf.constant(position), tf.constant(here.cost, position.dtype))

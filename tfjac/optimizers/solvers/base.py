@@ -69,15 +69,13 @@ ROUNDINGS = 128
 """Rounding errors of the largest element that stand in JᵀJ, or J·Jᵀ, where it should be zero."""
 
 
-def least_damping(diagonal, is_singular):
-    """Return the least λ, a scalar, by which what is rounding in a singular matrix is not solved for; else zero.
+def least_damping(diagonal):
+    """Return the least λ, a scalar, by which what is rounding in a singular matrix is not solved for.
 
     Args:
         diagonal: of the matrix that λ is added to.
-        is_singular: bool, or a scalar tensor.
     """
-    least = ROUNDINGS * np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
-    return tf.where(is_singular, least, tf.zeros_like(least))
+    return ROUNDINGS * np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
 
 
 def zeros_unless(solved, step):

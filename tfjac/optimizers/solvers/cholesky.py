@@ -52,7 +52,8 @@ class NormalSystem(System):
         precision: `[p]`, Λ; None for zeros.
         adjoint: function from u `[rows]` to Jᵀu, for other right-hand sides than g; None where there will be none.
         is_singular: whether JᵀJ is known to be: what stands where it should be zero is rounding, which next to no λ
-            would be solved for. λ is no less than that then.
+            would be solved for. λ is no less than that then. Where it is not known, as after a softmax, λ is that if
+            the system has no solution with less.
     """
 
     def __init__(self, gram, gradient, precision=None, adjoint=None, is_singular=False):
@@ -62,20 +63,17 @@ class NormalSystem(System):
         self.matrix = gram if precision is None else tf.linalg.set_diag(gram, self.diagonal + precision)
 
     def solver(self, scaling):
-        least = self._least(scaling)
+        least = least_damping(self.diagonal / scaling)
 
         def solve(damping, residual=None):
             gradient = self.gradient if residual is None else self.adjoint(residual)
-            damping = damping if least is None else tf.maximum(damping, least)
-            return damped_solve(self.matrix, -gradient, scaling, damping)
+            at = lambda damping: damped_solve(self.matrix, -gradient, scaling, damping)  # noqa: E731
+            if self._is_singular is not False:
+                damping = tf.where(self._is_singular, tf.maximum(damping, least), damping)
+            found = at(damping)
+            return tf.cond(found[1] | (damping >= least), lambda: found, lambda: at(least))
 
         return solve
-
-    def _least(self, scaling):
-        """Return the least λ, a scalar, or None for any."""
-        if self._is_singular is False:
-            return None
-        return least_damping(self.diagonal / scaling, self._is_singular)
 
     def effective_parameters(self):
         return of_gram(self.matrix, self.precision)

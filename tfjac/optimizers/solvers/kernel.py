@@ -55,7 +55,7 @@ class _Kernel(ProductSystem):
         kernel = kernel_of(inverse)
         ones = tf.ones_like(kernel[0])
         has_more_rows = self.linearisation.num_rows > self.linearisation.num_parameters
-        least = least_damping(tf.linalg.diag_part(kernel), has_more_rows)
+        least = tf.where(has_more_rows, least_damping(tf.linalg.diag_part(kernel)), 0.0)
 
         def solve(damping, residual=None):
             residual = self.linearisation.residual if residual is None else residual

@@ -52,6 +52,9 @@ class AwaitedStep(NamedTuple):
 def propose(start, state, method, rejected, promised):
     """Solve for a step.
 
+    The state keeps the D of before the point where the step starts, until a step is accepted: D is found from it again
+    when the step is judged, and when the point is tried from again, and must be the same then.
+
     Args:
         start: `Start`.
         state: `State`; method: `Method`.
@@ -68,7 +71,7 @@ def propose(start, state, method, rejected, promised):
     awaited = AwaitedStep(
         proposal.step, proposal.damping, tf.cast(proposal.solved, start.cost.dtype), rejected, promised
     )
-    return awaited, State(damping, point.scaling), point.usable, report
+    return awaited, State(damping, state.scaling), point.usable, report
 
 
 def judged(start, awaited, state, method, cost, reduction):
@@ -93,4 +96,5 @@ def judged(start, awaited, state, method, cost, reduction):
     before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
     made = attempt.judged(before, candidate, system.gradient, point, (start.cost, cost, reduction), method)
     report = attempt.report_of(made, point, start.cost, start.position, system.gradient)
-    return State(made.state, point.scaling), report._replace(attempts=tf.constant(1)), made.promised
+    scaling = tf.where(made.accepted, point.scaling, state.scaling)
+    return State(made.state, scaling), report._replace(attempts=tf.constant(1)), made.promised

@@ -53,7 +53,7 @@ class Memory:
         step = take_step(recalling, state, method)
         report = step.report
         after = tf.cast(objective.position(objective.values()), self._dtype)
-        gram, gradient, precision = Equations.of(recalling.linearisation, self._dtype)
+        gram, gradient, precision, _ = Equations.of(recalling.linearisation, self._dtype)
         gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision)
         gradient += tf.linalg.matvec(gram, after - before)
         sound = tf.not_equal(report.status, int(Status.NOT_FINITE)) & _finite(gram) & _finite(gradient)

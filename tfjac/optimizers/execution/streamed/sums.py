@@ -16,24 +16,27 @@ class Equations(NamedTuple):
         gram: `[p, p]`, JᵀJ.
         gradient: `[p]`, g = Jᵀr + Λ(w−w₀).
         precision: `[p]`, Λ.
+        rows: how many residuals they are of, float64 scalar.
     """
 
     gram: tf.Tensor
     gradient: tf.Tensor
     precision: tf.Tensor
+    rows: tf.Tensor
 
     @classmethod
     def of(cls, linearisation, dtype):
         """Return those of a `Linearisation`, computed in a dtype."""
         linearisation = linearisation if linearisation.dtype == dtype else linearisation.cast(dtype)
         gram, gradient = linearisation.gram_and_gradient()
-        return cls(gram, gradient, linearisation.prior.precision)
+        return cls(gram, gradient, linearisation.prior.precision, tf.cast(linearisation.num_rows, tf.float64))
 
     @classmethod
     def variables(cls, add, name, size, dtype):
         """Return variables that keep such equations, made by `add(name, shape, dtype)`."""
         shapes = {"gram": (size, size), "gradient": (size,), "precision": (size,)}
-        return cls(*[add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()])
+        made = [add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()]
+        return cls(*[*made, add(f"{name}_rows", (), "float64")])
 
     def read(self):
         """Return what the variables hold at this point of the program."""
@@ -46,8 +49,10 @@ class Equations(NamedTuple):
 
     def system(self, dtype):
         """Return the `System`, in the dtype of the variables that are trained, and the `Prior`."""
-        precision = tf.cast(self.precision, dtype)
-        return rounded(NormalSystem(*self), dtype), Prior(precision, None, None, is_zero=False)
+        gram, gradient, precision, rows = self
+        is_singular = (rows < tf.cast(tf.size(gradient), rows.dtype)) & tf.reduce_all(tf.equal(precision, 0))
+        system = NormalSystem(gram, gradient, precision, is_singular=is_singular)
+        return rounded(system, dtype), Prior(tf.cast(precision, dtype), None, None, is_zero=False)
 
 
 class Costs(NamedTuple):
@@ -77,9 +82,9 @@ class Sums:
         A batch without examples adds nothing, whatever its loss is said to be.
         """
         weight = share.weight
-        for variable, tensor in zip(self._equations, equations):
-            added = tf.math.multiply_no_nan(tensor, tf.cast(weight, tensor.dtype))
-            variable.value.assign_add(added)
+        weighted = [tf.math.multiply_no_nan(each, tf.cast(weight, each.dtype)) for each in equations[:-1]]
+        for variable, tensor in zip(self._equations, (*weighted, equations.rows)):
+            variable.value.assign_add(tensor)
         self._costs.value.assign_add(tf.math.multiply_no_nan(tf.stack(costs), weight))
         self._weight.value.assign_add(weight)
         self._batches.value.assign_add(1)
@@ -89,7 +94,8 @@ class Sums:
         """Return the `Equations` and `Costs` of all examples of the window."""
         weight = self._weight.value.read_value() if share.averages else tf.ones([], tf.float64)
         factor = tf.math.reciprocal_no_nan(weight)
-        equations = Equations(*[each * tf.cast(factor, each.dtype) for each in self._equations.read()])
+        *weighted, rows = self._equations.read()
+        equations = Equations(*[*(each * tf.cast(factor, each.dtype) for each in weighted), rows])
         return equations, Costs(*tf.unstack(self._costs.value.read_value() * factor))
 
     def clear(self):
