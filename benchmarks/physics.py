@@ -5,6 +5,8 @@ The problems of J. Müller, M. Zeinhofer, "Achieving high accuracy with PINNs vi
 what is to fall is the root mean square error of u at 9,000 points.
 """
 
+from functools import partial
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -64,7 +66,7 @@ def poissons_equation(quick: bool):
         case = training(equation, *widths)
         candidates = {"tfjac": case.levenberg_marquardt(target, acceleration="geodesic")}
         others = {
-            "straight": ("tfjac, straight steps", case.levenberg_marquardt),
+            "straight": ("tfjac, straight steps", partial(case.levenberg_marquardt, acceleration=None)),
             "L-BFGS": ("SciPy L-BFGS", case.lbfgs),
             "Adam": ("Adam", case.adam),
         }

@@ -5,7 +5,7 @@
 -Δu = 2π² sin(πx) sin(πy) on the unit square, u = 0 at its border; the solution is sin(πx) sin(πy). A perceptron 2-64-1
 is asked to satisfy both at 900 points inside and 120 on the border. The loss is a sum of squares of two kinds, one with
 second derivatives of the network inside, so that each step of Levenberg-Marquardt solves a least-squares problem. With
-`acceleration="geodesic"` steps bend with the residuals, and a seventh of them is enough. Adam has the same time, and
+acceleration steps bend with the residuals, and a seventh of them is enough. Adam has the same time, and
 stays behind by orders of magnitude. The problem is from J. Müller, M. Zeinhofer, "Achieving high accuracy with PINNs
 via energy natural gradient descent", 2023.
 """
