@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list]:
     parser.add_argument("--plot", type=pathlib.Path, default=PLOT, help="where to draw")
     options = parser.parse_args(arguments)
     grid = tf.constant(np.random.default_rng(0).uniform(size=(9000, 2)))
-    model, ours = train("Levenberg–Marquardt", tfjac.LevenbergMarquardt(acceleration="geodesic"), grid, options.steps)
+    model, ours = train("Levenberg–Marquardt", tfjac.LevenbergMarquardt(), grid, options.steps)
     _, adams = train("Adam", keras.optimizers.Adam(1e-3), grid, 10**7, seconds=ours[-1][0])
     curves = {"Levenberg–Marquardt": ours, "Adam": adams}
     for name, rows in curves.items():

@@ -13,7 +13,7 @@ from tfjac.optimizers.keras.fit import fit
 from tfjac.optimizers.keras.full_batch import full_batch
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
-from tfjac.optimizers.loop.acceleration import GeodesicAcceleration
+from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.objective.declared import register_curvature
 from tfjac.optimizers.objective.loss_terms import NotASumOfSquares
@@ -39,6 +39,7 @@ from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.statuses import Status
 
 __all__ = [
+    "AutoAcceleration",
     "AutoScaling",
     "AutoSolver",
     "CholeskySolver",
