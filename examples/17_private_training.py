@@ -2,7 +2,7 @@
 
     python examples/17_private_training.py [--steps N] [--plot FILE.png]
 
-A small CNN learns the 1,500 digits of the UCI set (shipped in data/) without privacy, and with `tfjac.privacy.DPOptimizer`
+A small CNN learns 1,500 digits of the UCI set (in data/) without privacy, and with `tfjac.privacy.DPOptimizer`
 for four values of ε and the three rules of clipping. GroupNormalization takes the place of BatchNormalization, which
 mixes examples. Each step draws a Poisson sample of 100 digits on average. The noise depends on ε and the number of
 steps alone, so it is computed once for each ε, and the three rules share it.
@@ -19,7 +19,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import matplotlib.pyplot as plt
-import numpy as np
 from example_data import Digits, load_digits
 from example_figures import save_figure
 
