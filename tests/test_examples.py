@@ -212,6 +212,18 @@ def test_cameras_are_off_by_their_errors(load, tmp_path):
     assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
 
 
+def test_private_training_reads_most_digits(load, tmp_path, monkeypatch):
+    """One ε of the four keeps this short; one digit in ten is what guesses get."""
+    pytest.importorskip("dp_accounting", reason="dp-accounting is not installed")
+    plot, example = tmp_path / "privacy.png", load("17_private_training")
+    monkeypatch.setattr(example, "EPSILONS", (3.0,))
+    plain, private = example.main(["--steps", "100", "--plot", str(plot)])
+    assert plain > 0.75
+    assert set(private) == {"fixed", "automatic", "adaptive"}
+    assert all(plain + 0.05 > right > 0.5 for (right,) in private.values())
+    assert matplotlib.image.imread(plot).std() > 0.05  # something was drawn
+
+
 def test_named_parameters_reach_certified_values_and_other_basins(load, tmp_path, capsys):
     plot = tmp_path / "peaks.png"
     found = load("18_named_parameters").main(["--fits", "100", "--plot", str(plot)])
