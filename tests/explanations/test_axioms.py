@@ -1,5 +1,7 @@
 """What attributions add up to, and values by hand: NumPy, and probabilities that Keras returns."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -244,3 +246,14 @@ def test_occlusion_of_tokens_and_windows_by_hand():
         totals[:, start : start + 2] += (scores(tokens) - scores(covered))[:, None]
         counts[start : start + 2] += 1
     np.testing.assert_allclose(found.attributions, totals / counts, rtol=1e-3, atol=1e-5)
+
+
+def test_deep_lift_takes_the_rounding_of_two_scores_that_are_near_for_what_it_is():
+    model = keras.Sequential([keras.Input((4,)), LAYERS.Dense(64, "relu"), LAYERS.Dense(1, bias_initializer="ones")])
+    x = (1e-6 * RNG(0).normal(size=(5, 4))).astype("float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = explanations.deep_lift(model, x)
+    first, bias, second, _ = (each.astype("float64") for each in model.get_weights())
+    change = np.maximum(x @ first + bias, 0) @ second
+    np.testing.assert_allclose(found.attributions.sum(axis=1), change[:, 0], atol=1e-11)

@@ -151,6 +151,11 @@ REFUSED = {
     "arguments without names": (lambda: models.Model(lambda x, *a: x), ValueError, r"each with a name"),
     "no parameters": (lambda: models.Model(lambda x: x), ValueError, r"at least one parameter"),
     "another form": (lambda: models.step("cubic"), ValueError, r"form must be one of 'linear'"),
+    "data with a missing value": (
+        lambda: models.gaussian().guess(X, np.where(X > 9, np.nan, X)),
+        ValueError,
+        r"x and y must be finite",
+    ),
     "data of two lengths": (lambda: models.linear().guess(X, X[1:]), ValueError, r"181 and 180 values"),
 }
 

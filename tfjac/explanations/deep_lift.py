@@ -72,7 +72,7 @@ def deep_lift(
     traced = explained.compiled(["deep_lift"], contributions, specs_of(given), _rules)
     *found, baseline_scores = explained.in_parts(traced.run, given, rows=max(1, batch_size // 2))
     explanation = explained.adding_up("deep_lift", found, baseline_scores)
-    _warn_of_gap(explanation.gap, found)
+    _warn_of_gap(explanation, found)
     return explanation
 
 
@@ -129,9 +129,11 @@ def _types_inside(op):
     return {each.type for body in bodies for each in ancestors(body.outputs)}
 
 
-def _warn_of_gap(gap, contributions):
+def _warn_of_gap(explanation, contributions):
     sizes = sum(np.abs(each).reshape(len(each), -1).sum(axis=1) for each in contributions)
-    worst = np.max(np.abs(gap) / np.maximum(sizes, 1e-6))
+    scores, start = np.abs(explanation.scores), np.abs(explanation.baseline_scores)
+    rounding = 16 * np.finfo(scores.dtype).eps * (scores + start)  # of the difference of two scores that are near
+    worst = np.max((np.abs(explanation.gap) - rounding) / np.maximum(sizes, 1e-6))
     if not worst <= _TOLERANCE:  # also if it is not a number
         warnings.warn(
             "The attributions of DeepLIFT do not add up to the change of the score: a loop holds ops without a rule, "

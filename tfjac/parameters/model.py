@@ -79,11 +79,13 @@ class BaseModel:
             x, y: arrays `[n]`.
 
         Raises:
-            ValueError: for models that cannot guess.
+            ValueError: for models that cannot guess, and for data that are not finite.
         """
         x, y = (np.asarray(each, np.float64).ravel() for each in (x, y))
         if x.size != y.size or not x.size:
             raise ValueError(f"x and y have one length. Received: {x.size} and {y.size} values")
+        if not np.all(np.isfinite(x) & np.isfinite(y)):
+            raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
         found = self._guessed(x, y)
         made = self.parameters(**given)
         for name, value in found.items():

@@ -68,7 +68,8 @@ def fit_together(
         ValueError, TypeError: for lists of other lengths, and as `least_squares`.
     """
     count = len(ydata)
-    sigma = [1.0 if sigma is None else sigma] * count if np.ndim(sigma) == 0 else list(sigma)
+    of_each = isinstance(sigma, (list, tuple)) or np.ndim(sigma) > 0  # a list may hold arrays of other lengths
+    sigma = list(sigma) if of_each else [1.0 if sigma is None else sigma] * count
     given = params if isinstance(params, (list, tuple)) else [params] * count
     lengths = [len(each) for each in (xdata, ydata, given, sigma)]
     if not count or len(set(lengths)) > 1:
@@ -87,4 +88,19 @@ def fit_together(
         return left
 
     data = [[np.asarray(each, np.float64) for each in listed] for listed in (xdata, ydata, sigma)]
+    _refuse_missing(dict(zip(("xdata", "ydata", "sigma"), data)))
     return joint.fit_residuals(residuals, tuple(data), **options)
+
+
+def _refuse_missing(data):
+    """Raise for values that are not finite, and for deviations that are not positive, as `curve_fit` does."""
+    for name, listed in data.items():
+        for number, each in enumerate(listed, start=1):
+            missing = int(np.sum(~np.isfinite(each)))
+            if missing:
+                raise ValueError(
+                    f"{name} must be finite: leave the missing values out, of all that belongs to the data set. "
+                    f"Received: {missing} values that are NaN or infinite in data set {number}"
+                )
+            if name == "sigma" and not np.all(each > 0):
+                raise ValueError(f"sigma holds standard deviations, which are positive. Received: data set {number}")

@@ -1,0 +1,44 @@
+"""Data sets that are fitted together: deviations of their own, and values that are missing."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import tensorflow as tf
+
+import tfjac
+from tfjac.parameters import fit_together
+
+XS = [np.linspace(0.0, 4.0, 40), np.linspace(0.0, 3.0, 25)]
+NOISE = np.random.default_rng(0)
+SIGMA = [np.linspace(0.02, 0.1, 40), np.linspace(0.2, 0.05, 25)]
+YS = [height * np.exp(-1.3 * x) + NOISE.normal(size=x.size) * s for height, x, s in zip((2.5, 4.0), XS, SIGMA)]
+
+
+def decay(x, height, rate):
+    return height * tf.exp(-rate * x)
+
+
+def params():
+    return tfjac.Parameters(height=1.0, rate=1.0)
+
+
+def test_each_data_set_has_deviations_of_its_own_length():
+    fit = fit_together(decay, XS, YS, params(), shared=["rate"], sigma=SIGMA)
+
+    def joined(v):
+        return np.concatenate([(v[1 + k] * np.exp(-v[0] * XS[k]) - YS[k]) / SIGMA[k] for k in range(2)])
+
+    known = scipy.optimize.least_squares(joined, [1.0, 1.0, 1.0], xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    variance = 2 * known.cost / (known.fun.size - 3)
+    errors = np.sqrt(variance * np.diag(np.linalg.inv(known.jac.T @ known.jac)))
+    for name, value, error in zip(("rate", "height_1", "height_2"), known.x, errors):
+        np.testing.assert_allclose(fit.values[name], value, rtol=1e-5)
+        np.testing.assert_allclose(fit.standard_errors()[name], error, rtol=1e-4)
+
+
+def test_values_that_are_missing_are_refused_by_the_number_of_the_data_set():
+    ys = [YS[0], np.where(XS[1] > 2.9, np.nan, YS[1])]
+    with pytest.raises(ValueError, match=r"ydata must be finite.*Received: 1 values .* in data set 2"):
+        fit_together(decay, XS, ys, params(), shared=["rate"])
+    with pytest.raises(ValueError, match=r"deviations, which are positive. Received: data set 1"):
+        fit_together(decay, XS, YS, params(), shared=["rate"], sigma=[0 * SIGMA[0], SIGMA[1]])
