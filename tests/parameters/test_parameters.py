@@ -24,6 +24,7 @@ TEXTS = {
     "a if b > c2 else c2": lambda a, b, c2: c2,
     "where(b < a <= 0.3 and not c2 < 0, 1, 2)": lambda a, b, c2: 1.0,
     "hypot(a, b) + erf(a) + gamma(c2) + sign(b)": lambda a, b, c2: math.hypot(a, b) + math.erf(a) + math.gamma(c2) - 1,
+    "gamma(-a) + gamma(-c2 - 1.4) + gamma(a)": lambda a, b, c2: math.gamma(-a) + math.gamma(-c2 - 1.4) + math.gamma(a),
     "asin(a) + acos(a) + sinh(b) + arctanh(a) + log1p(a)": lambda a, b, c2: (
         math.asin(a) + math.acos(a) + math.sinh(b) + math.atanh(a) + math.log1p(a)
     ),

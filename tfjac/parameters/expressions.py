@@ -17,12 +17,19 @@ from tfjac.arguments import suggestion
 LONGEST = 2000
 """So many characters may an expression have."""
 
+
+def _gamma(x):
+    """Return Γ(x): below zero its sign changes from each integer to the next, which `lgamma` leaves out."""
+    is_negative = tf.logical_and(tf.less(x, 0), tf.not_equal(tf.math.floormod(tf.floor(x), 2), 0))
+    return tf.where(is_negative, tf.constant(-1.0, x.dtype), tf.constant(1.0, x.dtype)) * tf.exp(tf.math.lgamma(x))
+
+
 FUNCTIONS = {
     "abs": tf.abs, "sqrt": tf.sqrt, "exp": tf.exp, "expm1": tf.math.expm1, "log": tf.math.log,
     "log1p": tf.math.log1p, "sin": tf.sin, "cos": tf.cos, "tan": tf.tan, "arcsin": tf.asin, "arccos": tf.acos,
     "arctan": tf.atan, "asin": tf.asin, "acos": tf.acos, "atan": tf.atan, "sinh": tf.sinh, "cosh": tf.cosh,
     "tanh": tf.tanh, "arcsinh": tf.asinh, "arccosh": tf.acosh, "arctanh": tf.atanh, "erf": tf.math.erf,
-    "erfc": tf.math.erfc, "gamma": lambda x: tf.exp(tf.math.lgamma(x)), "lgamma": tf.math.lgamma, "sign": tf.sign,
+    "erfc": tf.math.erfc, "gamma": _gamma, "lgamma": tf.math.lgamma, "sign": tf.sign,
     "square": tf.square,
 }  # fmt: skip
 """Functions of one number."""
