@@ -29,9 +29,12 @@ def forward(weights, x):
     return tf.matmul(x, kernel) + bias
 
 
-def tfjac_steps(model, x, y, steps=1, jit_compile=False):
-    """Steps from the starting point, with fresh damping: every call does the same work."""
-    optimizer = tfjac.LevenbergMarquardt(steps_per_batch=steps)
+def tfjac_steps(model, x, y, steps=1, jit_compile=False, acceleration=None):
+    """Steps from the starting point, with fresh damping: every call does the same work.
+
+    They are straight ones, as those of others are, if nothing else is said.
+    """
+    optimizer = tfjac.LevenbergMarquardt(steps_per_batch=steps, acceleration=acceleration)
     optimizer.build(model.trainable_variables)
     state = [*models.values(model), *[v.value for v in optimizer.variables]]
     start = [tf.constant(v.numpy()) for v in state]

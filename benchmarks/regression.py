@@ -61,7 +61,7 @@ class Fit:
 
     def tfjac(self):
         """`tfjac.LevenbergMarquardt`, full batches, the loop in the graph."""
-        steps = tfjac_steps(self._model, self._x, self._y, self._steps)
+        steps = tfjac_steps(self._model, self._x, self._y, self._steps, acceleration="auto")
 
         def train():
             steps()
