@@ -34,8 +34,8 @@ def flat_values(variables):
 
 
 def first_step(loss, variables, initial=1e-2, solver="cholesky", jit_compile=False, **options):
-    """Return the optimizer's first step on `loss()`, zeros where that is not a gain, and the optimizer."""
-    options = {"max_attempts": 1, "min_gain": 1e-9, **options}
+    """Return the optimizer's first step on `loss()`, a straight one, zeros where that is no gain, and the optimizer."""
+    options = {"max_attempts": 1, "min_gain": 1e-9, "acceleration": None, **options}
     optimizer = LevenbergMarquardt(NielsenDamping(initial), solver=solver, **options)
     optimizer.build(variables)
     start = flat_values(variables)
