@@ -5,9 +5,9 @@ python -m benchmarks.private_training --opacus PEERS/bin/python      # pip insta
 python -m benchmarks.private_training --rounds 1 --steps 5           # does it work?
 
 The networks of the question `private-step`: convolutions on 64 images of 28×28, and an LSTM on 64 texts of 64 words. A
-step is clipped, noised SGD: by `tfjac.privacy.DPOptimizer` in Keras' `train_on_batch`, and by Opacus' `PrivacyEngine`
-in a loop of PyTorch, with gradients of examples (`hooks`) and without (`ghost`). Runs take turns. The time is the median
-of all steps after the fifth. The memory is by how much the process grew at most since its model was built, tracing
+step is clipped, noised SGD: by `tfjac.privacy.DPOptimizer` in `train_on_batch`, and by Opacus' `PrivacyEngine`
+in a loop of PyTorch, with gradients of examples (`hooks`) or without (`ghost`). Runs take turns. Times are medians
+of the steps after the fifth. The memory is by how much the process grew at most since its model was built, tracing
 included. The results are kept in `benchmarks/results/private_training.json`.
 """
 

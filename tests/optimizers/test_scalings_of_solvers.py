@@ -55,7 +55,9 @@ def network(examples, *widths):
 def check(residuals, variables, scaling, solver, rtol=1e-7):
     jacobian, residual = jacobian_of(residuals, variables)
     before = np.concatenate([np.ravel(v.numpy()) for v in variables])
-    optimizer = LevenbergMarquardt(NielsenDamping(DAMPING), scaling=scaling, solver=solver, max_attempts=1, acceleration=None)
+    optimizer = LevenbergMarquardt(
+        NielsenDamping(DAMPING), scaling=scaling, solver=solver, max_attempts=1, acceleration=None
+    )
     tf.function(lambda: optimizer.minimize(residuals, variables).damping)()
     step = np.concatenate([np.ravel(v.numpy()) for v in variables]) - before
     expected = dense_step(jacobian, residual, scaling)
