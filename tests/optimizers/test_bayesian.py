@@ -49,7 +49,7 @@ def test_every_step_is_that_of_numpy(solver):
     weight = np.where(np.arange(40) < 35, np.linspace(0.5, 2, 40), 0)
     number, mean = 35, weight[:35].mean()
     with floating("float64"):
-        model = compiled(solver=solver)
+        model = compiled(solver=solver, acceleration=None)
         optimizer, before = model.optimizer, flat(model)
         gamma = min(number, len(before)) / 2
         errors = Y[:, 0] - rows(before, X)[0]
