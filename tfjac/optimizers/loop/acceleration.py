@@ -1,6 +1,7 @@
 """Second order along the step: geodesic acceleration."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
@@ -10,6 +11,9 @@ from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.solvers import Solver
 from tfjac.types import Config, Function, Tensor
 
+ROUNDINGS = 32
+"""Rounding errors of a residual, and of its change, that its second derivative must exceed."""
+
 
 @keras.saving.register_keras_serializable("tfjac")
 class GeodesicAcceleration:
@@ -18,8 +22,9 @@ class GeodesicAcceleration:
         (JᵀJ + λD + Λ) v = −g,    (JᵀJ + λD + Λ) a = −Jᵀ d²r(w + t·v)/dt²
 
     The second derivative along v is a difference, 2(r(w + hv) − r(w) − h·Jv)/h². It says what the first tenth of the
-    step is like, which a step as a whole does not. If a is too long for the parabola to be trusted, ‖D^½ a‖ >
-    limit·‖D^½ v‖, or cannot be had, the step is v. The model that ρ compares with is that of v alone.
+    step is like, which a step as a whole does not. In it, what is rounding counts as zero. If a is too long for the
+    parabola to be trusted, ‖D^½ a‖ > limit·‖D^½ v‖, or cannot be had, the step is v. The model that ρ compares with is
+    that of v alone.
 
     Args:
         limit: α.
@@ -37,17 +42,22 @@ class GeodesicAcceleration:
         """Return whether to bend the steps of a `Solver`: a bool, or a scalar tensor where the batch decides."""
         return True
 
-    def bend(self, proposal: Proposal, solve: Function, change: Tensor, linear: Tensor, scaling: Tensor) -> Tensor:
+    def bend(
+        self, proposal: Proposal, solve: Function, residual: Tensor, change: Tensor, linear: Tensor, scaling: Tensor
+    ) -> Tensor:
         """Return ½a `[p]`, or zeros if it is too long.
 
         Args:
             proposal: the `Proposal` of v.
             solve: what the `solver` of a `System` returned.
+            residual: r(w), `[rows]`.
             change: r(w + hv) − r(w), `[rows]`.
             linear: Jv, `[rows]`.
             scaling: `[p]`, D.
         """
-        half = (change / self.difference - linear) / self.difference
+        bent = change - self.difference * linear
+        rounding = ROUNDINGS * np.finfo(bent.dtype.as_numpy_dtype).eps * (tf.abs(residual) + tf.abs(change))
+        half = tf.where(tf.abs(bent) > rounding, bent, tf.zeros_like(bent)) / self.difference**2
         bend, solved = solve(proposal.damping, half)
         short = solved & (2 * scaled_norm(bend, scaling) <= self.limit * proposal.length)
         return tf.where(short, bend, tf.zeros_like(bend))

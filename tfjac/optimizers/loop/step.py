@@ -108,7 +108,8 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
 
     def bent(candidate):
         change, linear = _change_along(candidate.step, objective, model, values, position, method, restrictions.box)
-        return method.acceleration.bend(candidate.proposal, solve, change, linear, point.metric)
+        residual = tf.cast(model.residual, change.dtype)
+        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
 
     def attempt(last):
         """Solve, predict, evaluate, judge, keep or restore."""
