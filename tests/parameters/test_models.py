@@ -1,5 +1,7 @@
 """Models: their formulas, guesses, sums and products, against formulas in NumPy and SciPy."""
 
+import inspect
+
 import numpy as np
 import pytest
 import scipy.special
@@ -165,3 +167,8 @@ def test_refusals(case):
     call, kind, message = REFUSED[case]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_a_class_and_its_models_have_signatures():
+    assert list(inspect.signature(models.gaussian()).parameters) == ["x", "amplitude", "center", "sigma"]
+    assert "self" not in inspect.signature(models.BaseModel).parameters

@@ -17,6 +17,17 @@ from tfjac.parameters.ties import as_float64
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
 
 
+class _SignatureOfCalls:
+    """The signature of a model as a function: x, and its parameters. The class has that of its constructor."""
+
+    def __get__(self, model, owner=None):
+        if model is None:
+            return None
+        kinds = inspect.Parameter
+        first = kinds("x", kinds.POSITIONAL_OR_KEYWORD)
+        return inspect.Signature([first, *(kinds(name, kinds.KEYWORD_ONLY) for name in model.names)])
+
+
 class BaseModel:
     """What all models have in common.
 
@@ -28,11 +39,7 @@ class BaseModel:
     names: tuple[str, ...]
     function: Callable[..., Any]
 
-    @property
-    def __signature__(self) -> inspect.Signature:
-        kinds = inspect.Parameter
-        first = kinds("x", kinds.POSITIONAL_OR_KEYWORD)
-        return inspect.Signature([first, *(kinds(name, kinds.KEYWORD_ONLY) for name in self.names)])
+    __signature__ = _SignatureOfCalls()
 
     def __call__(self, x: TensorLike, **values: Any) -> Tensor:
         """Return the curve at x, a tensor; parameters that are left out are at their defaults."""
