@@ -1,16 +1,11 @@
 """Per-example gradient norms and clipped gradients, against the plain gradient of the batch."""
 
-import functools
-
-import keras
-import numpy as np
 import tensorflow as tf
 
 import tfjac
-from benchmarks import models
+from benchmarks import models, private_training
 from benchmarks.floors import Floor
 from benchmarks.questions import Case, question
-from tfjac import privacy
 
 CLIP_NORM = 1.0
 YARDSTICK = "plain batch gradient"
@@ -101,28 +96,9 @@ def clipped_gradients(quick: bool):
 @question("private-step")
 def private_step(quick: bool):
     """A step of Keras' `fit` with `tfjac.privacy.DPOptimizer`, against the same step without privacy."""
-    random = np.random.default_rng(0)
-    examples = 8 if quick else 64
-    layers = keras.layers
-    images = keras.Input((28, 28, 1)), [
-        layers.Conv2D(16, 8, strides=2, padding="same", activation="relu"), layers.MaxPooling2D(2, strides=1),
-        layers.Conv2D(32, 4, strides=2, activation="relu"), layers.MaxPooling2D(2, strides=1),
-        layers.Flatten(), layers.Dense(32, "relu"), layers.Dense(10),
-    ]  # fmt: skip
-    texts = keras.Input((64,), dtype="int32"), [layers.Embedding(5000, 32), layers.LSTM(64), layers.Dense(10)]
-    data = {
-        "convolutions, 28×28": (images, random.normal(size=(examples, 28, 28, 1)).astype("float32")),
-        "LSTM, 64 words": (texts, random.integers(0, 5000, (examples, 64))),
-    }
-    y = random.integers(0, 10, examples)
-    for title, ((inputs, stack), x) in data.items():
-        model = keras.Sequential([inputs, *stack])
-        steps = {}
-        for name, optimizer in {
-            "DPOptimizer": privacy.DPOptimizer(keras.optimizers.SGD(1e-3), CLIP_NORM, 1.0),
-            "plain SGD": keras.optimizers.SGD(1e-3),
-        }.items():
-            twin = keras.models.clone_model(model)
-            twin.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-            steps[name] = functools.partial(twin.train_on_batch, x, y)
+    examples = 8 if quick else private_training.EXAMPLES
+    titles = {"convolutions": "convolutions, 28×28", "LSTM": "LSTM, 64 words"}
+    for network, title in titles.items():
+        kinds = {"DPOptimizer": "private", "plain SGD": "plain"}
+        steps = {name: private_training.by_keras(network, kind, examples) for name, kind in kinds.items()}
         yield Case(f"{title}, {examples} examples", steps, targets={"plain SGD": 1 / 2.2}, tolerance=None)

@@ -29,15 +29,15 @@ NETWORKS = ("convolutions", "LSTM")
 STEPS_OF = {"tfjac": ("plain", "private"), "opacus": ("plain", "hooks", "ghost")}
 
 
-def data(network):
+def data(network, examples=EXAMPLES):
     """Return examples, as Keras wants them, and labels."""
     random = np.random.default_rng(0)
-    images = random.normal(size=(EXAMPLES, 28, 28, 1)).astype("float32")
-    x = images if network == "convolutions" else random.integers(0, WORDS, (EXAMPLES, 64))
-    return x, random.integers(0, CLASSES, EXAMPLES)
+    images = random.normal(size=(examples, 28, 28, 1)).astype("float32")
+    x = images if network == "convolutions" else random.integers(0, WORDS, (examples, 64))
+    return x, random.integers(0, CLASSES, examples)
 
 
-def by_keras(network, kind):
+def by_keras(network, kind, examples=EXAMPLES):
     """Return the function that takes a step by Keras."""
     import keras
 
@@ -59,7 +59,7 @@ def by_keras(network, kind):
     if kind == "private":
         optimizer = privacy.DPOptimizer(optimizer, CLIP_NORM, NOISE)
     model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    x, y = data(network)
+    x, y = data(network, examples)
     return lambda: model.train_on_batch(x, y)
 
 

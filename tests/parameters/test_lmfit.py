@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tfjac
+from benchmarks.named_parameters import two_peaks
 from tfjac import models
 from tfjac.parameters import fit_together
 
@@ -56,13 +57,7 @@ def test_gaussian_data():
 
 
 def test_two_peaks_and_an_exponential_background():
-    problem = nist.load("Gauss2")
-    model = models.exponential(prefix="exp_") + models.gaussian(prefix="g1_") + models.gaussian(prefix="g2_")
-    params = model.parameters(exp_amplitude=100, exp_decay=100)
-    for peak, center, low, high in (("g1", 105, 75, 125), ("g2", 155, 125, 175)):
-        params[f"{peak}_center"].set(value=center, min=low, max=high)
-        params[f"{peak}_sigma"].set(value=15, min=0)
-        params[f"{peak}_amplitude"].set(value=2000, min=0)
+    problem, (model, params) = nist.load("Gauss2"), two_peaks()
     agree(tfjac.curve_fit(model, problem.x, problem.y, p0=params, **TIGHT), "two_peaks")
 
 

@@ -172,3 +172,8 @@ def test_refusals(case):
 def test_a_class_and_its_models_have_signatures():
     assert list(inspect.signature(models.gaussian()).parameters) == ["x", "amplitude", "center", "sigma"]
     assert "self" not in inspect.signature(models.BaseModel).parameters
+
+
+def test_a_parabola_through_two_points_is_guessed_as_their_line():
+    guessed = models.quadratic().guess([1.0, 3.0], [2.0, 8.0]).valuesdict()
+    np.testing.assert_allclose([guessed[name] for name in "abc"], [0.0, 3.0, -1.0], atol=1e-12)

@@ -10,9 +10,10 @@ from tfjac.explanations.inputs import specs_of
 from tfjac.explanations.linearity import Path
 from tfjac.explanations.program import chosen
 from tfjac.explanations.scores import Explained
-from tfjac.graph import ancestors, bodies_of, holds_bodies, resolution_of
+from tfjac.graph import ancestors, bodies_of, holds_bodies
 from tfjac.graph.facts import facts_of
 from tfjac.graph.op_types import UNARY
+from tfjac.interception.deep_lift import beyond_rounding
 from tfjac.interception.rules import rescale
 from tfjac.types import Function, Nest, NestLike, Selector, TensorLike
 
@@ -101,14 +102,13 @@ def _softmax(op, gradient):
 
     An output changes where its own input does not: so the rule for elementwise ops would lose a part.
     """
-    value, (x, reference) = op.inputs[0], tf.split(op.inputs[0], 2)
+    x, reference = tf.split(op.inputs[0], 2)
     upstream, _ = tf.split(gradient, 2)
     top = tf.reduce_max(tf.maximum(x, reference), axis=-1, keepdims=True)
     powers, powers_0 = tf.exp(x - top), tf.exp(reference - top)
     total, total_0 = (tf.reduce_sum(each, axis=-1, keepdims=True) for each in (powers, powers_0))
-    change = x - reference
-    same = tf.abs(change) <= 16 * resolution_of(value.dtype) * (1 + tf.abs(x))
-    slopes = tf.where(same, powers, (powers - powers_0) / tf.where(same, tf.ones_like(change), change))
+    same, divisor = beyond_rounding(x - reference, x)
+    slopes = tf.where(same, powers, (powers - powers_0) / divisor)
     if op.type == "LogSoftmax":
         of_total = tf.reduce_sum(upstream, axis=-1, keepdims=True) * _slope_of_log(total, total_0)
         multipliers = upstream - of_total * slopes
@@ -119,9 +119,8 @@ def _softmax(op, gradient):
 
 
 def _slope_of_log(x, reference):
-    change = x - reference
-    same = tf.abs(change) <= 16 * resolution_of(x.dtype) * (1 + tf.abs(x))
-    return tf.where(same, 1 / x, tf.math.log(x / reference) / tf.where(same, tf.ones_like(change), change))
+    same, divisor = beyond_rounding(x - reference, x)
+    return tf.where(same, 1 / x, tf.math.log(x / reference) / divisor)
 
 
 def _types_inside(op):

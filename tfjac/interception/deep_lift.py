@@ -55,10 +55,14 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
 def _of_elementwise(op, gradient):
     (source,), (output,) = op.inputs, op.outputs
     (own,) = own_gradients(op, [source], gradient)
-    change = _change(source)
-    same = tf.abs(change) <= 16 * resolution_of(source.dtype) * (1 + tf.abs(source))
-    slope = _change(output) / tf.where(same, tf.ones_like(change), change)
-    return tf.where(same, own, gradient * slope)
+    same, divisor = beyond_rounding(_change(source), source)
+    return tf.where(same, own, gradient * (_change(output) / divisor))
+
+
+def beyond_rounding(change, value):
+    """Return where the change of a value is no more than rounding, and the change as a divisor, ones there."""
+    same = tf.abs(change) <= 16 * resolution_of(value.dtype) * (1 + tf.abs(value))
+    return same, tf.where(same, tf.ones_like(change), change)
 
 
 def _of_largest(op, gradient):

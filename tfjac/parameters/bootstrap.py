@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers import Status
-from tfjac.parameters.tables import table
+from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
 
@@ -51,7 +51,12 @@ class Bootstrap:
                 shown = f"{errors[name]:.4g}", f"{bias[name]:+.3g}", f"[{low:.6g}, {high:.6g}]"
                 rows.append([name, f"{value:.8g}", *shown])
         count = len(next(iter(self.values.values())))
-        return "\n".join([f"{count} fits of data drawn again, {self.failed} more did not converge", *table(rows)])
+        return "\n".join(
+            [
+                f"{count} fits of data drawn again, {self.failed} more did not converge",
+                *aligned(without_empty_columns(rows)),
+            ]
+        )
 
     def __repr__(self):
         return self.summary()

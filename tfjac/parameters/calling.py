@@ -10,14 +10,14 @@ import tensorflow as tf
 from tfjac.arguments import suggestion
 from tfjac.graph import call_converted
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.parameter import no_such_parameter
 
 
 class NamedValues(dict):
     """Tensors by the names of parameters; another name is refused with the one that may be meant."""
 
     def __missing__(self, name):
-        near = suggestion(name, list(self)) if isinstance(name, str) else ""
-        raise KeyError(f"There is no such parameter.{near} Received: {name!r}, parameters {', '.join(self)}")
+        raise KeyError(no_such_parameter(name, self))
 
 
 def names_taken(f: Callable, layout: Layout) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """`curve_fit` and `least_squares` for parameters that have names."""
 
 import dataclasses
-import threading
 import warnings
 from typing import Any
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive_integer
 from tfjac.optimizers import curve_fit, least_squares
+from tfjac.optimizers.variables import KeptVariables
 from tfjac.parameters.calling import curve_of, residuals_of
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits, curve_residuals
@@ -64,7 +64,7 @@ def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **optio
     given = _conditions(layout) | options
 
     def fitted(start):
-        variable = _kept.variable(layout.size)
+        variable = _variables.of_size(layout.size)
         variable.assign(start)
         found = least_squares(function, variable, args=(tuple(args),), **given)
         return dataclasses.replace(found, names=tuple(layout.independent))
@@ -109,18 +109,4 @@ def _refuse(options):
             raise TypeError(f"With Parameters, there is no {name}: {instead}. Received: {name}={value!r}")
 
 
-class _OfThread(threading.local):
-    """Variables kept from one call to the next, so that graphs traced before are used again."""
-
-    def __init__(self):
-        self._variables = {}
-
-    def variable(self, count):
-        """Return a variable `[count]`. What it holds afterwards is nobody's business."""
-        if count not in self._variables:
-            with tf.init_scope():
-                self._variables[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
-        return self._variables[count]
-
-
-_kept = _OfThread()
+_variables = KeptVariables()

@@ -42,7 +42,7 @@ def linear(x, y):
 
 
 def quadratic(x, y):
-    return dict(zip("abc", np.polyfit(x, y, min(2, x.size - 1))[::-1][:3][::-1]))
+    return dict(zip("cba", np.polyfit(x, y, min(2, x.size - 1))[::-1]))
 
 
 def polynomial(degree):

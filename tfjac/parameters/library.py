@@ -77,7 +77,7 @@ def quadratic(prefix: str = "") -> Model:
 def polynomial(degree: int, prefix: str = "") -> Model:
     """c0 + c1 x + … up to `degree`."""
     arguments = {f"c{k}": 0.0 for k in range(positive_integer("degree", degree) + 1)}
-    made = Model(
+    return Model(
         shapes.polynomial,
         prefix,
         "polynomial",
@@ -85,7 +85,6 @@ def polynomial(degree: int, prefix: str = "") -> Model:
         is_background=True,
         arguments=arguments,
     )
-    return made
 
 
 def step(form: str = "linear", prefix: str = "") -> Model:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import suggestion
 from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.named_fit import NamedFit
+from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
@@ -67,10 +67,7 @@ class BaseModel:
         made = self._parameters()
         for name, each in given.items():
             if name not in made:
-                raise ValueError(
-                    f"There is no such parameter.{suggestion(name, list(made))} Received: {name!r}, parameters "
-                    f"{', '.join(made)}"
-                )
+                raise ValueError(no_such_parameter(name, made))
             if isinstance(each, str) or callable(each):
                 made[name].set(expr=each, min=None, max=None)
             elif isinstance(each, Mapping):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tfjac.arguments import positive
 from tfjac.optimizers import Status, plot_fit
+from tfjac.optimizers.results.statistics import correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.profiles import ConfidenceIntervals, profiled
@@ -118,12 +119,7 @@ class NamedFit:
 
     def correlation(self) -> Array:
         """Return the correlations of all parameters `[p, p]`; zero beside parameters that count as known."""
-        covariance = self.covariance()
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0))
-        inverse = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 0)
-        found = np.clip(covariance * inverse[:, None] * inverse, -1, 1)
-        np.fill_diagonal(found, 1)
-        return found
+        return correlation_of(self.covariance())
 
     def correlations(self) -> dict[str, dict[str, float]]:
         """Return the correlations of the free parameters: `correlations()["a"]["b"]`."""

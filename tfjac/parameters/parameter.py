@@ -5,6 +5,7 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+from tfjac.arguments import suggestion
 from tfjac.parameters.ties import names_in
 
 FIELDS = ("value", "min", "max", "vary", "expr", "prior", "unit")
@@ -125,6 +126,12 @@ class Parameter:
         shown = {name: each for name, each in self.fields().items() if name not in ("value", "unit")}
         unit = f" {self.unit}" if self.unit else ""
         return unit + "".join(f", {name}={value!r}" for name, value in shown.items())
+
+
+def no_such_parameter(name, names):
+    """Return what to say of a name that is none of `names`."""
+    near = suggestion(name, list(names)) if isinstance(name, str) else ""
+    return f"There is no such parameter.{near} Received: {name!r}, parameters {', '.join(names)}"
 
 
 def described(value):

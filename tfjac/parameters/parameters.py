@@ -8,15 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.arguments import suggestion
 from tfjac.optimizers import NamedParameters
 from tfjac.parameters import together
 from tfjac.parameters.expressions import CONSTANTS
 from tfjac.parameters.fitting import fit_curve, fit_residuals
 from tfjac.parameters.layout import Layout
-from tfjac.parameters.parameter import Parameter, described
-from tfjac.parameters.tables import table
+from tfjac.parameters.parameter import Parameter, described, no_such_parameter
 from tfjac.parameters.ties import evaluator, function_of, ordered
+from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Data, Function, Nest, Residuals, TensorLike
 
 
@@ -81,8 +80,7 @@ class Parameters(MutableMapping, NamedParameters):
 
     def __getitem__(self, name: str) -> Parameter:
         if name not in self._parameters:
-            near = suggestion(name, list(self)) if isinstance(name, str) else ""
-            raise KeyError(f"There is no such parameter.{near} Received: {name!r}, parameters {', '.join(self)}")
+            raise KeyError(no_such_parameter(name, self))
         return self._parameters[name]
 
     def __setitem__(self, name: str, given: Any) -> None:
@@ -195,18 +193,11 @@ class Parameters(MutableMapping, NamedParameters):
         except ValueError:
             found = {name: each._value for name, each in self.items()}
         for name, each in self.items():
-            tie = each.expr if isinstance(each.expr, str) else getattr(each.expr, "__name__", "a function")
-            last = (
-                f"= {tie}"
-                if each.expr is not None
-                else ""
-                if each.prior is None
-                else "{:.6g} ± {:.6g}".format(*each.prior)
-            )
             error = "" if each.stderr is None else f"{each.stderr:.4g}"
             ends = [f"{end:.6g}" for end in (each.min, each.max)]
-            rows.append([name, described(found[name]), each.unit, error, *ends, str(bool(each.is_free)), last])
-        return "\n".join(table(rows, indent=""))
+            last = [str(bool(each.is_free)), _tie_or_prior(each)]
+            rows.append([name, described(found[name]), each.unit, error, *ends, *last])
+        return "\n".join(aligned(without_empty_columns(rows), indent=""))
 
     def __repr__(self):
         return self.summary() if self else "<Parameters, none yet>"
@@ -235,6 +226,13 @@ class Parameters(MutableMapping, NamedParameters):
             shared: names.
         """
         return together.for_data_sets(self, count, shared)
+
+
+def _tie_or_prior(parameter):
+    if parameter.expr is not None:
+        expr = parameter.expr
+        return f"= {expr if isinstance(expr, str) else getattr(expr, '__name__', 'a function')}"
+    return "" if parameter.prior is None else "{:.6g} ± {:.6g}".format(*parameter.prior)
 
 
 def _refuse_missing(names):

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.stats
 
 from tfjac.arguments import positive_integer, suggestion
-from tfjac.parameters.tables import table
+from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
 _TOLERANCE = 1e-5
@@ -53,7 +53,7 @@ class ConfidenceIntervals:
             ends = [form.format(end - middle) for end in (*lower[::-1], *upper)]
             half = len(percent)
             rows.append([name, *ends[:half], f"{best:.6g}", *ends[half:]])
-        return "\n".join(table(rows, indent=""))
+        return "\n".join(aligned(without_empty_columns(rows), indent=""))
 
     def __repr__(self):
         return self.summary()

@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 
-from tfjac.parameters.tables import table
+from tfjac.optimizers.results.summary import lines_of_correlations
+from tfjac.tables import aligned, without_empty_columns
 
 MOST_CORRELATIONS = 12
 """So many correlations are listed, the strongest first."""
@@ -44,7 +45,7 @@ def _of_parameters(fit):
         relative = f"({error / abs(value):.2%})" if known and value else ""
         start = "" if each.init_value is None else f"{each.init_value:.6g}"
         rows.append([name, f"{value:.8g}", each.unit, shown, relative, start, _remark(each, held.get(name, ""))])
-    return table(rows)
+    return aligned(without_empty_columns(rows))
 
 
 def _remark(parameter, held):
@@ -60,9 +61,4 @@ def _of_correlations(fit, least):
     except (ValueError, np.linalg.LinAlgError):
         return []
     pairs = [(found[one][other], one, other) for one, other in itertools.combinations(found, 2)]
-    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= least), key=lambda pair: -abs(pair[0]))
-    if not pairs:
-        return []
-    rest = f" (and {len(pairs) - MOST_CORRELATIONS} weaker)" if len(pairs) > MOST_CORRELATIONS else ""
-    rows = [["", ""], *([f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:MOST_CORRELATIONS])]
-    return [f"correlations{rest}", *table(rows)[1:]]
+    return lines_of_correlations(pairs, least, MOST_CORRELATIONS)

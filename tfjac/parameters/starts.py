@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tfjac.optimizers import Status
-from tfjac.parameters.tables import table
+from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array, Axes
 
 
@@ -82,7 +82,7 @@ class MultiStart:
         failed = int(np.count_nonzero(basins < 0))
         converged = int(np.isin(self.status, [int(each) for each in Status if each.converged]).sum())
         head = f"{self.costs.size} starts, {converged} converged, {failed} failed, {basins.max() + 1} basins"
-        return "\n".join([head, *table(rows)])
+        return "\n".join([head, *aligned(without_empty_columns(rows))])
 
     def __repr__(self):
         return self.summary()

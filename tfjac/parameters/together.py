@@ -88,11 +88,11 @@ def fit_together(
         return left
 
     data = [[np.asarray(each, np.float64) for each in listed] for listed in (xdata, ydata, sigma)]
-    _refuse_missing(dict(zip(("xdata", "ydata", "sigma"), data)))
+    _check_data(dict(zip(("xdata", "ydata", "sigma"), data)))
     return joint.fit_residuals(residuals, tuple(data), **options)
 
 
-def _refuse_missing(data):
+def _check_data(data):
     """Raise for values that are not finite, and for deviations that are not positive, as `curve_fit` does."""
     for name, listed in data.items():
         for number, each in enumerate(listed, start=1):

@@ -16,6 +16,7 @@ from tfjac.graph.facts import facts_of, is_call, is_identity, reads_variable
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
 from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
 from tfjac.graph.variables import handle_in, name_of_variable
+from tfjac.tables import aligned
 from tfjac.types import Tensor
 
 _UNLISTED = {"constant", "handle", "nothing", "parameter", "read"}
@@ -118,8 +119,7 @@ class Nodes(collections.abc.Sequence[Node]):
 
     def __str__(self):
         rows = [self.columns, *([_text(getattr(node, column)) for column in self.columns] for node in self)]
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        return os.linesep.join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return os.linesep.join(aligned(rows, indent=""))
 
     __repr__ = __str__
 

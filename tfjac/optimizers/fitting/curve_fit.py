@@ -21,6 +21,7 @@ from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
 from tfjac.optimizers.tracing.constants import Constants
+from tfjac.optimizers.variables import KeptVariables
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 
@@ -109,7 +110,7 @@ def curve_fit(
     options = options_of(options, bounds, method, jac)
     names = parameter_names(f, p0)
     x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
-    parameters = _kept.parameters(len(names))
+    parameters = _variables.of_size(len(names))
     start = start_within(options.get("bounds"), p0, parameters)
     if y.size == 1:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, start)))
@@ -232,17 +233,7 @@ class _OfThread(threading.local):
     size = 16
 
     def __init__(self):
-        self.prepared, self._held, self._variables = collections.OrderedDict(), {}, {}
-
-    def parameters(self, count):
-        """Return a variable `[count]`, the same one each time, so that graphs traced before are used again.
-
-        What it holds afterwards is nobody's business.
-        """
-        if count not in self._variables:
-            with tf.init_scope():
-                self._variables[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
-        return self._variables[count]
+        self.prepared, self._held = collections.OrderedDict(), {}
 
     def keep(self, key, prepared, held):
         """Keep a `Prepared`, and what its key knows by identity, for a while."""
@@ -252,4 +243,4 @@ class _OfThread(threading.local):
             del self._held[oldest]
 
 
-_kept = _OfThread()
+_kept, _variables = _OfThread(), KeptVariables()

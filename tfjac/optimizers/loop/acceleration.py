@@ -95,16 +95,11 @@ class AutoAcceleration(GeodesicAcceleration):
             return False
         if objective.is_shared and not self.wide:  # no worker knows the rows of all
             return False
-        return self.wide or known_rows(model) >= model.num_parameters
+        return self.wide or model.num_rows >= model.num_parameters
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {**super().get_config(), "wide": self.wide}
-
-
-def known_rows(model):
-    """Return the number of residuals: an integer if the graph fixes it, else a scalar tensor."""
-    return model.num_rows if model.static_num_rows is None else model.static_num_rows
 
 
 def get_acceleration(acceleration):

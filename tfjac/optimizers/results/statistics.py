@@ -180,7 +180,7 @@ class Statistics:
 
 def correlation_of(covariance: Array) -> Array:
     """Return the correlation matrix `[p, p]` of a covariance; one on the diagonal, zero beside a variance of zero."""
-    errors = np.sqrt(np.diag(covariance))
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0))  # below it is rounding
     inverse = np.divide(1, errors, out=np.zeros_like(errors), where=errors > 0)
     correlation = covariance * inverse[:, None] * inverse
     np.fill_diagonal(correlation, 1)

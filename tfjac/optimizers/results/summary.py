@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from tfjac.tables import aligned
+
 MANY = 40
 """From so many parameters on, a line for each variable rather than for each parameter."""
 
@@ -32,7 +34,7 @@ def summary_of(result):
     )
     values = tf.nest.flatten(result.x)
     if sum(np.size(value) for value in values) > MANY:
-        return "\n".join([head, *_table([_of_variable(*pair) for pair in zip(result.names, values)])])
+        return "\n".join([head, *aligned([_of_variable(*pair) for pair in zip(result.names, values)])])
     return "\n".join([head, *_of_fit(result), *_of_parameters(result)])
 
 
@@ -66,7 +68,7 @@ def _of_parameters(result):
     except (ValueError, np.linalg.LinAlgError):
         covariance = None  # no degrees of freedom are left, or J is not finite: there are no errors to tell
     if covariance is None:
-        return _table([[name, f"{value:.8g}"] for name, value in zip(names, flat)])
+        return aligned([[name, f"{value:.8g}"] for name, value in zip(names, flat)])
     errors, determined = np.sqrt(np.diag(covariance)), result.statistics.determined
     reach = result.statistics.quantile(0.95) * errors
     rows = [["parameter", "value", "standard error", "95 % confidence interval"]]
@@ -77,7 +79,7 @@ def _of_parameters(result):
         relative = f" ({error / abs(value):.2%})" if value else ""
         interval = f"[{value - width:.6g}, {value + width:.6g}]"
         rows.append([name, f"{value:.8g}", *((f"{error:.4g}{relative}", interval) if known else ("not determined",))])
-    return [*_table(rows), *_of_correlations(names, covariance, determined & (errors > 0))]
+    return [*aligned(rows), *_of_correlations(names, covariance, determined & (errors > 0))]
 
 
 def _of_correlations(names, covariance, meant):
@@ -87,12 +89,22 @@ def _of_correlations(names, covariance, meant):
         (covariance[i, j] / errors[i] / errors[j], names[i], names[j])
         for i, j in itertools.combinations(np.flatnonzero(meant), 2)
     ]
-    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= WORTH_SAYING), key=lambda pair: -abs(pair[0]))
+    return lines_of_correlations(pairs)
+
+
+def lines_of_correlations(pairs, least=WORTH_SAYING, most=MOST_CORRELATIONS):
+    """Return the lines of a report about correlations, the strongest first.
+
+    Args:
+        pairs: list of a correlation and the names of its two parameters.
+        least: weaker correlations are left out.
+        most: so many are listed.
+    """
+    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= least), key=lambda pair: -abs(pair[0]))
     if not pairs:
         return []
-    rest = f" (and {len(pairs) - MOST_CORRELATIONS} weaker)" if len(pairs) > MOST_CORRELATIONS else ""
-    listed = _table([[f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:MOST_CORRELATIONS]])
-    return [f"correlations{rest}", *listed]
+    rest = f" (and {len(pairs) - most} weaker)" if len(pairs) > most else ""
+    return [f"correlations{rest}", *aligned([f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:most])]
 
 
 def _may_be_formed(result):
@@ -100,12 +112,6 @@ def _may_be_formed(result):
     if not all(np.all(np.isfinite(value)) for value in tf.nest.flatten(result.x)) or not np.isfinite(result.cost):
         return False
     return result.num_residuals * sum(np.size(value) for value in tf.nest.flatten(result.x)) <= LARGE
-
-
-def _table(rows):
-    """Return rows of text as lines, columns aligned, indented."""
-    widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
-    return ["    " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
 
 
 def parameter_names(names, shapes):

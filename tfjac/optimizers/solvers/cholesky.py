@@ -32,16 +32,8 @@ class CholeskySolver(Solver):
         gram, gradient = linearisation.gram_and_gradient()
         prior = linearisation.prior
         precision = None if prior.is_zero else prior.precision
-        few = _has_fewer_rows(linearisation) if prior.is_zero else False
+        few = prior.is_zero and linearisation.num_rows < linearisation.num_parameters
         return NormalSystem(gram, gradient, precision, linearisation.jacobian.adjoint, few)
-
-
-def _has_fewer_rows(linearisation: LinearModel):
-    """Return whether there are fewer residuals than parameters: a bool, or a scalar tensor."""
-    rows = linearisation.static_num_rows
-    return (
-        linearisation.num_rows < linearisation.num_parameters if rows is None else rows < linearisation.num_parameters
-    )
 
 
 class NormalSystem(System):
