@@ -64,7 +64,15 @@ from tfjac.graph.targets import in_graph, read_graph
 from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
 from tfjac.graph.trip_count import static_trip_count
 from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-from tfjac.graph.variables import as_tf_variable, captured_tensor, handle_in, is_of_keras_2, is_variable, source_in
+from tfjac.graph.variables import (
+    KeptVariables,
+    as_tf_variable,
+    captured_tensor,
+    handle_in,
+    is_of_keras_2,
+    is_variable,
+    source_in,
+)
 from tfjac.graph.vectorising import vectorised_map, vectorises
 from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted, verified
 
@@ -73,6 +81,7 @@ __all__ = [
     "SMALL",
     "Dependence",
     "Effects",
+    "KeptVariables",
     "ExampleAnalysis",
     "ExampleAxis",
     "ExamplesMix",

@@ -1,6 +1,7 @@
 """Variables as a graph sees them: a captured handle, and the tensors read from it."""
 
 import re
+import threading
 
 import keras
 import tensorflow as tf
@@ -73,3 +74,17 @@ def handle_here(variable):
 def captured_tensor(graph, eager):
     """Return the tensor that stands for an eager one in `graph`, or None where the graph never uses it."""
     return _private.captured_placeholder(graph, eager)
+
+
+class KeptVariables(threading.local):
+    """Variables of float64 that are the same in each call of a thread, so that graphs traced before are used again."""
+
+    def __init__(self):
+        self._by_size = {}
+
+    def of_size(self, count):
+        """Return the variable `[count]`. What it holds after a call is nobody's business."""
+        if count not in self._by_size:
+            with tf.init_scope():
+                self._by_size[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
+        return self._by_size[count]

@@ -24,6 +24,7 @@ from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.results.pictures import plot_fit
+from tfjac.optimizers.results.statistics import correlation_of
 from tfjac.optimizers.solvers import (
     AutoSolver,
     CholeskySolver,
@@ -82,6 +83,7 @@ __all__ = [
     "Status",
     "StepMonitor",
     "TrustRegionDamping",
+    "correlation_of",
     "curve_fit",
     "fit",
     "full_batch",

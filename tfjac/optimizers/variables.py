@@ -1,6 +1,4 @@
-"""Variables: the checks that they pass before anything is built on them, and those that are kept between fits."""
-
-import threading
+"""The checks that variables pass before anything is built on them."""
 
 import tensorflow as tf
 
@@ -75,17 +73,3 @@ def nested_names(variables):
     names = [variable_name(variable).removesuffix(":0") for variable in flat]
     names = [f"x{k}" if names.count(name) > 1 else name for k, name in enumerate(names)]
     return ["x" if name == "Variable" else name for name in names]
-
-
-class KeptVariables(threading.local):
-    """Variables of float64 that are the same in each call of a thread, so that graphs traced before are used again."""
-
-    def __init__(self):
-        self._by_size = {}
-
-    def of_size(self, count):
-        """Return the variable `[count]`. What it holds after a call is nobody's business."""
-        if count not in self._by_size:
-            with tf.init_scope():
-                self._by_size[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")
-        return self._by_size[count]

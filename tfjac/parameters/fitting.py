@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.graph import KeptVariables
 from tfjac.optimizers import curve_fit, least_squares
-from tfjac.optimizers.variables import KeptVariables
 from tfjac.parameters.calling import curve_of, residuals_of
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits, curve_residuals

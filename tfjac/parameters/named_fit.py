@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tfjac.arguments import positive
-from tfjac.optimizers import Status, plot_fit
-from tfjac.optimizers.results.statistics import correlation_of
+from tfjac.optimizers import Status, correlation_of, plot_fit
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.profiles import ConfidenceIntervals, profiled

@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 
-from tfjac.optimizers.results.summary import lines_of_correlations
-from tfjac.tables import aligned, without_empty_columns
+from tfjac.tables import aligned, lines_of_correlations, without_empty_columns
 
 MOST_CORRELATIONS = 12
 """So many correlations are listed, the strongest first."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import verification_wanted
+from tfjac.graph import KeptVariables, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import (
     curve_data,
     deviations_of,
@@ -21,7 +21,6 @@ from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
 from tfjac.optimizers.tracing.constants import Constants
-from tfjac.optimizers.variables import KeptVariables
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tfjac.tables import aligned
+from tfjac.tables import aligned, lines_of_correlations
 
 MANY = 40
 """From so many parameters on, a line for each variable rather than for each parameter."""
@@ -89,22 +89,7 @@ def _of_correlations(names, covariance, meant):
         (covariance[i, j] / errors[i] / errors[j], names[i], names[j])
         for i, j in itertools.combinations(np.flatnonzero(meant), 2)
     ]
-    return lines_of_correlations(pairs)
-
-
-def lines_of_correlations(pairs, least=WORTH_SAYING, most=MOST_CORRELATIONS):
-    """Return the lines of a report about correlations, the strongest first.
-
-    Args:
-        pairs: list of a correlation and the names of its two parameters.
-        least: weaker correlations are left out.
-        most: so many are listed.
-    """
-    pairs = sorted((pair for pair in pairs if abs(pair[0]) >= least), key=lambda pair: -abs(pair[0]))
-    if not pairs:
-        return []
-    rest = f" (and {len(pairs) - most} weaker)" if len(pairs) > most else ""
-    return [f"correlations{rest}", *aligned([f"{one}, {other}", f"{value:+.4f}"] for value, one, other in pairs[:most])]
+    return lines_of_correlations(pairs, WORTH_SAYING, MOST_CORRELATIONS)
 
 
 def _may_be_formed(result):
