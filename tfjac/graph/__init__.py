@@ -2,6 +2,7 @@
 
 from tfjac.graph._private import (
     after_effects,
+    call_flat,
     captures_of,
     compiled_by_xla,
     copy_handle_data,
@@ -102,6 +103,7 @@ __all__ = [
     "between",
     "bodies_of",
     "call_converted",
+    "call_flat",
     "calls_functions",
     "calls_that_draw",
     "captured_tensor",

@@ -87,6 +87,11 @@ def traced_function(concrete):
     return concrete.inference_fn
 
 
+def call_flat(concrete, tensors):
+    """Call a `tf.ConcreteFunction` with all of its tensors in a row; the public call takes 20 microseconds for each."""
+    return concrete._call_flat(tensors, concrete.captured_inputs)
+
+
 def captured_constants(graph):
     """Return the names of the constants of `graph` that are small eager tensors, captured by their value."""
     return {inner.op.name for _, inner in getattr(graph, "captures", ()) if is_constant(inner.op)}
@@ -115,10 +120,7 @@ def _body(function):
 
 
 def compiled_by_xla(graph):
-    """Return whether `graph` is traced for XLA, where sizes must be known when it is compiled.
-
-    `tf.function(jit_compile=True)` leaves no public mark on the graph that it traces.
-    """
+    """Return whether `graph` is traced for XLA: `tf.function(jit_compile=True)` leaves no public mark on it."""
     return _control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
@@ -130,8 +132,8 @@ def outer_graph(graph):
 def copy_op(op, inputs):
     """Add a copy of `op` that reads `inputs` to the current graph, and return it.
 
-    Inputs of outer graphs are captured. Control inputs are not copied: automatic control dependencies order the copy
-    by where it stands in the program. (`Graph.create_op` is public but marked deprecated; nothing replaces it.)
+    Inputs of outer graphs are captured; automatic control dependencies order the copy by where it stands. (Nothing
+    replaces the public `Graph.create_op`, which is marked deprecated.)
     """
     graph = tf.compat.v1.get_default_graph()
     attributes = {key: value for key, value in op.node_def.attr.items() if key not in ("_class", "_output_shapes")}
@@ -388,10 +390,7 @@ def set_conversion(op, edit=None, shortcut=None):
 
 
 def op_like(op, inputs):
-    """Add an op of the type and the attributes of `op` that reads `inputs`, and return its outputs.
-
-    Unlike `copy_op`, it is seen by gradient tapes: made by what the vectoriser's own converters make ops by.
-    """
+    """As `copy_op`, but seen by gradient tapes: made by what the vectoriser's own converters make ops by. Its outputs."""
     return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
 
 

@@ -18,9 +18,9 @@ NATIVE_DIR = pathlib.Path(__file__).parent / "_native"  # a folder for each mino
 INFO = "_build_info.json"
 OP_NAMES = (
     "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
-    "schur_complement",
+    "schur_complement", "least_squares_steps",
 )  # fmt: skip
-WITHOUT_CUDA = {"schur_complement"}
+WITHOUT_CUDA = {"schur_complement", "least_squares_steps"}
 CHOICES = ("native", "twin")
 
 

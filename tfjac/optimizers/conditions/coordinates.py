@@ -1,5 +1,7 @@
 """What steps are taken in: the elements of variables, and tangents of those that are on a manifold."""
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
@@ -83,6 +85,21 @@ class Chart:
         """Return start ⊕ step, of the shape of the variable; points that do not move stay as they are, bit for bit."""
         moves = tf.reduce_any(tf.not_equal(step, 0), axis=-1, keepdims=True)
         return tf.where(moves, self._manifold.move(start, step), start)
+
+
+class Standing(NamedTuple):
+    """What stands for a variable where residuals read it: a tensor that J is taken with respect to, in place of a `Chart`.
+
+    Attributes:
+        value: of the shape of the variable.
+    """
+
+    value: tf.Tensor
+
+    @property
+    def tangent(self):
+        """The same tensor."""
+        return self.value
 
 
 def sources_of(variables, charts):

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, call_flat
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
 from tfjac.optimizers.loop.records import LONGEST_RECORD
@@ -128,7 +128,7 @@ class Run:
     @property
     def running(self):
         """Whether there is no reason to stop yet."""
-        return bool(self.progress.running)
+        return int(self.progress.outcome.status) == Status.RUNNING
 
     @property
     def x(self):
@@ -211,7 +211,7 @@ class Run:
 
     def _undone_if_it_raises(self, function, *given):
         try:
-            return function(*given)
+            return call_flat(function, tf.nest.flatten(given))
         except BaseException:
             self._assign(self._first)
             raise

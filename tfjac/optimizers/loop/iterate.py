@@ -11,6 +11,7 @@ from tfjac.optimizers.conditions.coordinates import Coordinates
 from tfjac.optimizers.loop.converge import outcome_after, status_after
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
+from tfjac.optimizers.loop.small_steps import linearised_at, suits, take_small_steps
 from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
 from tfjac.optimizers.objective.robust import losses_of
@@ -74,6 +75,7 @@ class Iteration:
 
     def __init__(self, residuals, variables, settings, alone=False):
         self._residuals, self._variables, self._settings = residuals, variables, settings
+        self._takes_small_steps = alone and suits(residuals, variables, settings)
         self._is_small = alone and not settings.jit_compile and self._num_numbers() <= SMALL
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
@@ -139,6 +141,8 @@ class Iteration:
         Returns:
             The `Progress`, and what was written down, `[LONGEST_RECORD, 7]`.
         """
+        if self._takes_small_steps:
+            return self._advance_in_one_op(data, invariants, progress, until, max_steps, finish, record)
         first = progress.outcome.steps
 
         def unfinished(progress, rows):
@@ -155,6 +159,32 @@ class Iteration:
 
         rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
         return while_loop(unfinished, step, (progress, rows), small=self._is_small)
+
+    def _advance_in_one_op(self, data, invariants, progress, until, max_steps, finish, record):
+        """Take steps as `advance` does, see `small_steps`."""
+
+        def residuals_at(charts):
+            tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
+            return [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
+
+        def evaluate(position):
+            settings = self._settings._replace(losses=self._losses)
+            found, self.sizes = linearised_at(position, residuals_at, self._variables, settings, invariants.unit)
+            return found
+
+        position, progress, rows = take_small_steps(
+            evaluate,
+            Columns(self._variables).flatten(self.values()),
+            progress,
+            self._settings,
+            invariants.conditions.box or None,
+            until,
+            max_steps,
+            finish,
+            LONGEST_RECORD if record else 0,
+        )
+        self._assign(position)
+        return progress, rows
 
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""

@@ -59,6 +59,8 @@ def traceable(function, variables, reduce_retracing=False, is_part=False):
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
 
 
+_READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
+
 _SMALL = 8
 """Integers of a constant that may say what shape something has."""
 
@@ -206,6 +208,15 @@ class TracedResiduals:
     def _placed(self, given, drawn, edit=None):
         mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)
         return [mapping[output.ref()] for output in self._outputs]
+
+    def can_stand_at_values(self):
+        """Return whether each op that takes a variable reads what it holds, so that `place_at` does for all of them."""
+        handles = {inner.ref() for _, inner in self._read}
+        return all(
+            op.type in _READS
+            for op in self._graph.get_operations()
+            if any(tensor.ref() in handles for tensor in op.inputs)
+        )
 
     def fingerprint(self):
         """Return what is the same for residuals that come out the same: a hash of the graph, and what it refers to.

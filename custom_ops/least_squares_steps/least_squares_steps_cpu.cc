@@ -1,0 +1,351 @@
+#include "custom_ops/least_squares_steps/least_squares_steps.h"
+
+#include <cfloat>
+#include <cmath>
+
+#include "Eigen/Core"
+#include "Eigen/QR"
+
+namespace tfjac::TFJAC_ISA {
+namespace {
+
+using Matrix = Eigen::MatrixXd;
+using Vector = Eigen::VectorXd;
+using Rows = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+using ConstVector = Eigen::Map<const Vector>;
+
+constexpr double kInfinity = HUGE_VAL;
+constexpr double kWithin = 0.1;      // lengths are met to within this part of the radius
+constexpr int64_t kMaxSolves = 12;   // of one attempt
+constexpr double kRoundings = 16.0;  // see converge.py
+
+double Larger(double a, double b) { return a > b || a != a ? a : b; }  // NaN of either is the result, as in TensorFlow
+double Less(double a, double b) { return a < b || a != a ? a : b; }
+double Clip(double value, double low, double high) { return Less(Larger(value, low), high); }
+
+// Parts of the vector p of one problem.
+double Length(const Vector& vector, const Vector& metric) { return std::sqrt((metric.array() * vector.array().square()).sum()); }
+
+// J = QR at one point, and what steps from there need of it.
+class Linearisation {
+ public:
+  // Columns of parameters that a bound holds are left out: see bounds.py.
+  void At(const StepProblem& problem, const Residuals& found, const Vector& x) {
+    const Rows given(found.jacobian, found.m, problem.p);
+    const ConstVector residual(found.residual, found.m);
+    jacobian_ = given;
+    gradient.noalias() = jacobian_.transpose() * residual;
+    free.setConstant(problem.p, true);
+    if (problem.lower != nullptr) {
+      for (int64_t k = 0; k < problem.p; ++k) {
+        const bool held_below = x[k] <= problem.lower[k] && gradient[k] >= 0;
+        const bool held_above = x[k] >= problem.upper[k] && gradient[k] <= 0;
+        free[k] = !(held_below || held_above || problem.lower[k] >= problem.upper[k]);
+        if (free[k]) continue;
+        jacobian_.col(k).setZero();
+        gradient[k] = 0;
+      }
+    }
+    diagonal = jacobian_.colwise().squaredNorm();
+    factored_.compute(jacobian_);
+    target_ = -residual;
+    target_.applyOnTheLeft(factored_.householderQ().adjoint());
+    triangle_ = factored_.matrixQR().topRows(problem.p).template triangularView<Eigen::Upper>();
+  }
+
+  // The step p of (JᵀJ + λD) p = −g from [R; (λD)^½], zeros where there is none.
+  bool Solve(double damping, const Vector& metric, Vector* step) {
+    const int64_t p = diagonal.size();
+    stacked_.resize(2 * p, p);
+    stacked_.topRows(p) = triangle_;
+    stacked_.bottomRows(p) = (damping * metric).cwiseSqrt().asDiagonal();
+    damped_.compute(stacked_);
+    right_.resize(2 * p);
+    right_.head(p) = target_.head(p);
+    right_.tail(p).setZero();
+    right_.applyOnTheLeft(damped_.householderQ().adjoint());
+    const auto pivots = damped_.matrixQR().diagonal().head(p).array();
+    const bool regular = pivots.isFinite().all() && (pivots != 0.0).all();
+    if (regular) *step = damped_.matrixQR().topRows(p).template triangularView<Eigen::Upper>().solve(right_.head(p));
+    if (!regular || !step->array().isFinite().all()) {
+      step->setZero(p);
+      return false;
+    }
+    for (int64_t k = 0; k < p; ++k) {
+      if (!free[k]) (*step)[k] = 0;
+    }
+    return true;
+  }
+
+  // By how much the quadratic model says that a step lowers the cost.
+  double Reduction(const Vector& step) const {
+    return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2);
+  }
+
+  Vector gradient, diagonal;
+  Eigen::Array<bool, Eigen::Dynamic, 1> free;
+
+ private:
+  Matrix jacobian_, triangle_, stacked_;
+  Vector target_, right_;
+  Eigen::HouseholderQR<Matrix> factored_, damped_;
+};
+
+struct Proposal {
+  Vector step;
+  bool solved;
+  double damping, length;
+};
+
+// λ is within these.
+struct Limits {
+  double low, high;
+};
+
+// TrustRegionDamping: the Gauss-Newton step where it fits the radius, else the step that fills it.
+class TrustRegion {
+ public:
+  TrustRegion(Linearisation* model, const Vector& metric, double radius, Limits limits)
+      : model_(model), metric_(metric), radius_(radius), limits_(limits) {}
+
+  Proposal Propose(double guess) const {
+    Proposal trial = Solve(limits_.low);
+    if (trial.solved && trial.length <= (1 + kWithin) * radius_) return trial;
+    double lower = limits_.low, upper = limits_.high, last_damping = 0, last_length = 0;
+    trial = Solve(Clip(guess, limits_.low, limits_.high));
+    for (int64_t count = 1; count < kMaxSolves && lower < upper && IsOutside(trial); ++count) {
+      const bool is_long = !trial.solved || trial.length > radius_;
+      (is_long ? lower : upper) = trial.damping;
+      const double next = Next(lower, upper, last_damping, last_length, trial);
+      last_damping = trial.damping, last_length = trial.length;
+      trial = Solve(next);
+    }
+    return trial;
+  }
+
+ private:
+  Proposal Solve(double damping) const {
+    Proposal found{Vector(), false, damping, 0};
+    const bool solved = model_->Solve(damping, metric_, &found.step);
+    found.length = Length(found.step, metric_);
+    found.solved = solved && std::isfinite(found.length);
+    return found;
+  }
+
+  bool IsOutside(const Proposal& trial) const {
+    return !trial.solved || std::abs(trial.length - radius_) > kWithin * radius_;
+  }
+
+  // A secant step on 1/length through the last two λ; the geometric mean of the bracket where that leaves it.
+  double Next(double lower, double upper, double last_damping, double last_length, const Proposal& trial) const {
+    const double inverse = 1 / trial.length, last_inverse = last_length == 0 ? 0 : 1 / last_length;
+    const double slope = (inverse - last_inverse) / (trial.damping - last_damping);
+    const double guess = trial.damping + (1 / radius_ - inverse) / slope;
+    return std::isfinite(guess) && guess > lower && guess < upper ? guess : std::sqrt(lower) * std::sqrt(upper);
+  }
+
+  Linearisation* const model_;
+  const Vector& metric_;
+  const double radius_;
+  const Limits limits_;
+};
+
+// Where a proposal leads, by which step, and what the model says of that.
+struct Trial {
+  Vector end, step;
+  double predicted;
+};
+
+// Within bounds: every element clipped, or the whole step shortened, whichever the model favours.
+Trial WithinBounds(const StepProblem& problem, const Linearisation& model, const Vector& x, const Vector& step) {
+  const ConstVector lower(problem.lower, problem.p), upper(problem.upper, problem.p);
+  const auto project = [&](const Vector& place) -> Vector { return place.cwiseMax(lower).cwiseMin(upper); };
+  Vector room(problem.p), bound(problem.p);
+  for (int64_t k = 0; k < problem.p; ++k) {
+    bound[k] = step[k] > 0 ? upper[k] : lower[k];
+    room[k] = step[k] == 0 ? kInfinity : (bound[k] - x[k]) / step[k];
+  }
+  const double first = Less(room.minCoeff(), 1);
+  const Vector full = project(x + step);
+  const Vector shortened = project((room.array() <= first).select(bound, x + first * step));
+  const double gain = model.Reduction(full - x), other = model.Reduction(shortened - x);
+  const Vector& end = gain >= other ? full : shortened;
+  return {end, end - x, Larger(gain, other)};
+}
+
+// What happened in a step.
+struct Report {
+  int32_t status = kRejected, attempts = 0;
+  bool accepted = false;
+  double cost_before = 0, cost = 0, reduction = 0, predicted = 0, promised = 0, ratio = 0, held = 0, step_length = 0;
+  double damping = 0, gradient_norm = 0, cosine = 0, length = 0;
+};
+
+class Minimisation {
+ public:
+  Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x, double* scaling,
+               StepNumbers* numbers, StepCounts* counts)
+      : problem_(problem), rules_(rules), function_(function), x_(x, problem.p), scaling_(scaling, problem.p),
+        numbers_(*numbers), counts_(*counts) {}
+
+  bool Run(double* rows) {
+    const int64_t first = counts_.steps;
+    if (IsOver()) return true;
+    if (!function_->At(x_.data(), &here_)) return false;
+    function_->Keep();
+    while (!IsOver()) {
+      const bool running = counts_.status == kRunning;
+      Report report;
+      if (!Step(running, &report)) return false;
+      const int64_t row = counts_.steps - first;
+      if (running && row < problem_.record) Write(report, rows + row * kRecorded);
+      Advance(running, report);
+    }
+    return true;
+  }
+
+ private:
+  bool IsOver() const {
+    if (counts_.status == kRunning) return counts_.steps >= problem_.until;
+    return !(counts_.moved != 0 && problem_.finish);
+  }
+
+  // Take a step, or where there is a reason to stop a mere linearisation. False where the function failed.
+  bool Step(bool running, Report* report) {
+    const Vector x = x_;
+    model_.At(problem_, here_, x);
+    const Vector grown = Vector(scaling_).cwiseMax(model_.diagonal);
+    const Vector metric = (grown.array() > 0).select(grown, 1.0);
+    const double curvature = (model_.diagonal.array() / metric.array()).maxCoeff(), length = Length(x, metric);
+    const double relative = curvature > 0 ? curvature : 1;
+    const Limits limits{Larger(rules_.lowest * relative, DBL_MIN), Less(rules_.highest * relative, DBL_MAX)};
+    const bool finite = std::isfinite(here_.cost) && std::isfinite(curvature) && model_.gradient.array().isFinite().all() &&
+                        x.array().isFinite().all();
+    const bool stationary = (model_.gradient.array() == 0).all() || (model_.diagonal.array() == 0).all();
+    const double before = here_.cost;
+    report->cost = before;
+    double radius = numbers_.radius, guess = numbers_.damping;
+    if (radius == 0 && guess == 0) {
+      radius = length > 0 ? rules_.factor * length : DBL_MAX / 16;
+      guess = Clip(1e-3 * curvature, limits.low, limits.high);
+    }
+    const bool usable = finite && !stationary;
+    while (usable && running && !report->accepted && report->attempts < rules_.max_attempts &&
+           !(report->attempts > 0 && report->damping >= limits.high)) {
+      if (!Attempt(x, metric, limits, report, &radius, &guess)) return false;
+    }
+    report->status = report->accepted ? kRunning : report->damping >= limits.high ? kStalled : kRejected;
+    if (stationary) report->status = kGradientTolerance;
+    if (!finite) report->status = kNotFinite;
+    report->accepted = report->status == kRunning;
+    report->cost_before = report->accepted ? report->cost + report->reduction : report->cost;
+    report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
+    report->length = Length(x, model_.diagonal);
+    for (int64_t k = 0; k < problem_.p; ++k) {
+      const double product = std::sqrt(model_.diagonal[k]) * std::sqrt(2 * std::abs(before));
+      const double cosine = product == 0 ? 0 : std::abs(model_.gradient[k] / product);
+      report->cosine = Larger(report->cosine, cosine);
+    }
+    if (usable) {
+      numbers_.radius = radius, numbers_.damping = guess;
+      for (int64_t k = 0; k < problem_.p; ++k) scaling_[k] = model_.free[k] ? metric[k] : scaling_[k];
+    }
+    return true;
+  }
+
+  // Propose, predict, evaluate, judge; x moves where the step is kept.
+  bool Attempt(const Vector& x, const Vector& metric, Limits limits, Report* report, double* radius, double* guess) {
+    const Proposal proposal = TrustRegion(&model_, metric, *radius, limits).Propose(*guess);
+    const double promise = model_.Reduction(proposal.step);
+    const Trial trial = problem_.lower == nullptr ? Trial{x + proposal.step, proposal.step, promise}
+                                                  : WithinBounds(problem_, model_, x, proposal.step);
+    Residuals there;
+    if (!function_->At(trial.end.data(), &there)) return false;
+    const double slope = model_.gradient.dot(trial.step), difference = here_.cost - there.cost;
+    const double reduction = std::isfinite(difference) ? difference : -kInfinity;
+    const bool sound = proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
+    report->ratio = sound ? reduction / trial.predicted : -kInfinity;
+    report->accepted = report->ratio > rules_.min_gain;
+    report->cost = report->accepted ? there.cost : here_.cost;
+    report->reduction = reduction;
+    report->predicted = promise;
+    if (report->attempts == 0) report->promised = promise;
+    report->held = proposal.damping * proposal.length * proposal.length;
+    report->step_length = Length(proposal.step, model_.diagonal);
+    report->damping = proposal.damping;
+    ++report->attempts;
+
+    const bool good = report->ratio >= 0.75 || proposal.damping <= limits.low, poor = report->ratio <= 0.25;
+    const double shrink = reduction >= 0 ? 0.5 : Larger(0.5 * slope / (slope + reduction), 0.1);
+    const double length = proposal.solved ? proposal.length : *radius;
+    const double next = poor ? shrink * Less(*radius, 10 * length) : good ? 2 * length : *radius;
+    *radius = Clip(next, DBL_MIN, DBL_MAX);
+    *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? 0.5 : 1), limits.low, limits.high);
+    if (report->accepted) {
+      x_ = trial.end;
+      function_->Keep();
+      here_ = there;
+    }
+    return true;
+  }
+
+  // status_after of converge.py.
+  int32_t StatusAfter(const Report& report, double first_cost) const {
+    const double before = report.cost_before, small = rules_.cost_tolerance * before;
+    const double alone = report.cosine * report.cosine * std::abs(before);
+    const bool settled = report.held <= report.predicted / 2 || std::abs(report.ratio - 1) > 0.25;
+    bool flat = settled && std::abs(report.reduction) <= small && report.predicted <= small && report.ratio <= 2;
+    if (!report.accepted) flat = report.promised <= small && report.promised >= 0 && report.attempts > 0;
+    flat = flat && alone <= 2 * small;
+    const bool is_short = report.accepted && settled && report.step_length <= rules_.step_tolerance * report.length &&
+                          report.predicted <= rules_.step_tolerance * first_cost &&
+                          alone <= 2 * rules_.step_tolerance * first_cost;
+    const bool stuck = report.status == kRejected || report.status == kStalled;
+    const bool rounding = std::sqrt(2 * std::abs(before)) <= kRoundings * DBL_EPSILON * report.length;
+    if (rules_.cost_tolerance > 0) flat = flat || (stuck && rounding);
+    if (report.status == kNotFinite) return kNotFinite;
+    if (report.cosine <= rules_.gradient_tolerance) return kGradientTolerance;
+    if (flat) return kCostTolerance;
+    if (is_short) return kStepTolerance;
+    return stuck ? kStalled : kRunning;
+  }
+
+  void Advance(bool running, const Report& report) {
+    if (counts_.steps == 0) numbers_.first_cost = report.cost_before;
+    counts_.moved = report.accepted;
+    counts_.evaluations += report.attempts;
+    ++counts_.jacobians;
+    numbers_.cost = report.cost;
+    numbers_.gradient_norm = report.gradient_norm;
+    if (!running) return;
+    const int32_t status = StatusAfter(report, numbers_.first_cost);
+    ++counts_.steps;
+    counts_.status = status == kRunning && counts_.steps >= problem_.max_steps ? int32_t{kMaxSteps} : status;
+    numbers_.last_damping = report.damping;
+  }
+
+  static void Write(const Report& report, double* row) {
+    const double values[kRecorded] = {report.cost,          report.reduction, report.ratio, report.damping,
+                                      report.gradient_norm, static_cast<double>(report.attempts),
+                                      static_cast<double>(report.accepted)};
+    for (int64_t k = 0; k < kRecorded; ++k) row[k] = values[k];
+  }
+
+  const StepProblem& problem_;
+  const StepRules& rules_;
+  ResidualFunction* const function_;
+  Eigen::Map<Vector> x_, scaling_;
+  StepNumbers& numbers_;
+  StepCounts& counts_;
+  Residuals here_;
+  Linearisation model_;
+};
+
+}  // namespace
+
+bool LeastSquaresSteps(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x,
+                       double* scaling, StepNumbers* numbers, StepCounts* counts, double* rows) {
+  return Minimisation(problem, rules, function, x, scaling, numbers, counts).Run(rows);
+}
+
+}  // namespace tfjac::TFJAC_ISA
