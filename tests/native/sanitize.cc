@@ -2,6 +2,7 @@
 //
 // Every array is allocated to its exact size, so that a read or write past either end is caught; results are compared with
 // loops that follow the definitions. Built once per instruction set.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +16,7 @@
 
 #include "custom_ops/damped_solve/damped_solve.h"
 #include "custom_ops/example_grams/example_grams.h"
+#include "custom_ops/least_squares_steps/least_squares_steps.h"
 #include "custom_ops/schur_complement/schur_complement.h"
 #include "custom_ops/jacobian_gram/jacobian_gram.h"
 #include "custom_ops/jacobian_kernel/jacobian_kernel.h"
@@ -325,6 +327,58 @@ void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p,
   }
 }
 
+// Rosenbrock's valley with rows of zeros behind it, m in all: the minimum is at (1, ..., 1).
+class Valley : public ResidualFunction {
+ public:
+  Valley(int64_t m, int64_t p) : m_(m), p_(p), last_(m * (p + 1)), kept_(last_) {}
+
+  bool At(const double* x, Residuals* found) override {
+    std::fill(last_.begin(), last_.end(), 0.0);
+    double *const residual = last_.data(), *const jacobian = residual + m_;
+    for (int64_t k = 0; k + 1 < p_; k += 2) {
+      residual[k] = 10 * (x[k + 1] - x[k] * x[k]), residual[k + 1] = 1 - x[k];
+      jacobian[k * p_ + k] = -20 * x[k], jacobian[k * p_ + k + 1] = 10, jacobian[(k + 1) * p_ + k] = -1;
+    }
+    double cost = 0;
+    for (int64_t k = 0; k < m_; ++k) cost += residual[k] * residual[k] / 2;
+    *found = {m_, cost, residual, jacobian};
+    return ++calls_ < fails_at;
+  }
+  void Keep() override { kept_.swap(last_); }
+
+  int64_t fails_at = INT64_MAX;
+
+ private:
+  const int64_t m_, p_;
+  int64_t calls_ = 0;
+  std::vector<double> last_, kept_;
+};
+
+void CheckSteps(int64_t m, int64_t p, bool bounded) {
+  const StepRules rules{1e-14, 1e-14, 1e-14, 1e-3, 1.0, 5e-32, 4.5e15, 30};
+  std::vector<double> x(p, -1.2), scaling(p), rows(5 * kRecorded), lower(p, -2.0), upper(p, 0.5);
+  StepNumbers numbers{};
+  StepCounts counts{};
+  counts.moved = 1;
+  Valley valley(m, p);
+  for (int64_t until : {5, 200}) {
+    const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, until, 200, true, 5};
+    const bool done = TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts,
+                                                   rows.data());
+    if (!done) std::printf("steps: failed\n"), ++failures;
+  }
+  for (int64_t k = 0; k < p; ++k) {
+    const double expected = !bounded ? 1 : k % 2 == 0 ? 0.5 : 0.25;
+    if (!(std::abs(x[k] - expected) < 1e-6)) std::printf("steps: x[%d] = %g\n", int(k), x[k]), ++failures;
+  }
+  valley.fails_at = 0;
+  counts.status = 0;
+  const StepProblem again{p, nullptr, nullptr, 300, 300, true, 0};
+  if (TFJAC_ISA::LeastSquaresSteps(again, rules, &valley, x.data(), scaling.data(), &numbers, &counts, nullptr)) {
+    std::printf("steps: a failure was not passed on\n"), ++failures;
+  }
+}
+
 template <typename T>
 void CheckAll() {
   CheckFactors<T>(3, 2, {{1, 1, 1, 1, "gio"}});
@@ -362,6 +416,10 @@ void CheckAll() {
 int main() {
   tfjac::CheckAll<float>();
   tfjac::CheckAll<double>();
+  for (bool bounded : {false, true}) {
+    tfjac::CheckSteps(2, 2, bounded);
+    tfjac::CheckSteps(9, 6, bounded);
+  }
   std::printf("%s\n", tfjac::failures ? "FAILED" : "the CPU kernels are right, and the sanitizers found nothing");
   return tfjac::failures ? 1 : 0;
 }

@@ -1,4 +1,4 @@
-"""Steps of small problems by one op: the same as those of the loop of TensorFlow's ops, its twin, on published problems.
+"""Steps of small problems by one op: those of the loop of TensorFlow's ops, its twin, on published problems.
 
 The twin is asked for by a subclass of the damping, which the op does not know.
 """

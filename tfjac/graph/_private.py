@@ -390,7 +390,7 @@ def set_conversion(op, edit=None, shortcut=None):
 
 
 def op_like(op, inputs):
-    """As `copy_op`, but seen by gradient tapes: made by what the vectoriser's own converters make ops by. Its outputs."""
+    """Return the outputs of a copy that gradient tapes see: made as the vectoriser's own converters make ops."""
     return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
 
 

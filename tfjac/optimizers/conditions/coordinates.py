@@ -88,7 +88,7 @@ class Chart:
 
 
 class Standing(NamedTuple):
-    """What stands for a variable where residuals read it: a tensor that J is taken with respect to, in place of a `Chart`.
+    """What stands for a variable where residuals read it, in place of a `Chart`: J is taken with respect to it.
 
     Attributes:
         value: of the shape of the variable.

@@ -1,5 +1,6 @@
 """A whole minimisation as functions of a graph: the start, and steps in a loop, until there is a reason to stop."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -15,6 +16,7 @@ from tfjac.optimizers.loop.small_steps import linearised_at, suits, take_small_s
 from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
 from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 
 
@@ -163,14 +165,11 @@ class Iteration:
     def _advance_in_one_op(self, data, invariants, progress, until, max_steps, finish, record):
         """Take steps as `advance` does, see `small_steps`."""
 
-        def residuals_at(charts):
-            tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
-            return [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
-
         def evaluate(position):
-            settings = self._settings._replace(losses=self._losses)
-            found, self.sizes = linearised_at(position, residuals_at, self._variables, settings, invariants.unit)
-            return found
+            residuals_at = partial(self._residuals_at, data, invariants)
+            cost, model = linearised_at(position, residuals_at, self._variables, self._losses, invariants.unit)
+            self.sizes = ProblemSizes.of(model, one_scale=False)
+            return cost, model.residual, model.jacobian.to_dense()
 
         position, progress, rows = take_small_steps(
             evaluate,
@@ -223,8 +222,7 @@ class Iteration:
     def _objective(self, data, invariants):
         """Return what is minimised, where the variables are, and the `Restrictions` of a step from there."""
         charts = self._coordinates.charts()
-        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
-        tensors = [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
+        tensors = self._residuals_at(data, invariants, charts)
         box, prior, equality = self._coordinates.conditions(invariants.conditions)
         objective = objective_of_residuals(
             tensors,
@@ -236,6 +234,11 @@ class Iteration:
             charts=charts,
         )
         return objective, Restrictions(box or None, equality or None)
+
+    def _residuals_at(self, data, invariants, charts):
+        """Return the residuals, a list of tensors, where charts stand for variables; None for what they hold."""
+        tensors = self._residuals.place_at(data, invariants.drawn, self._values_of(charts))
+        return [tf.cast(tensor, self._dtype) / invariants.unit for tensor in tensors]
 
     def _values_of(self, charts):
         """Return what stands for each variable that the residuals read; None for what it holds."""

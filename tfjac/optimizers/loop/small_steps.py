@@ -15,10 +15,9 @@ from tfjac.optimizers.damping import TrustRegionDamping
 from tfjac.optimizers.damping.scaling import MoreScaling
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers import AutoSolver, QRSolver
-from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 PARAMETERS, ELEMENTS = 64, 2**16
-"""Of so many parameters and numbers of J at most: a loop of ops takes as long to start them as one thread to compute."""
+"""Of so many parameters and numbers of J at most, to start ops takes longer than to compute, by one thread."""
 
 _ELSEWHERE = {
     "If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "PyFunc", "PyFuncStateless", "EagerPyFunc",
@@ -111,20 +110,16 @@ def _rules(settings):
     )
 
 
-def linearised_at(position, residuals_at, variables, settings, unit):
-    """Return the cost, the residuals and J at `position` `[p]`, and the `ProblemSizes`.
+def linearised_at(position, residuals_at, variables, losses, unit):
+    """Return the cost at `position` `[p]`, and the `LinearModel` there.
 
     Args:
         position: tensor.
-        residuals_at: function from a list of tensors of the variables' shapes to the list of residuals.
+        residuals_at: function from what stands for the variables, a list, to the list of residuals.
         variables: list of the variables.
-        settings: `Settings`.
+        losses: as of `objective_of_residuals`.
         unit: what residuals are measured in.
     """
     standing = [Standing(value) for value in Columns(variables).split(position)]
-    objective = objective_of_residuals(
-        residuals_at(standing), variables, losses=settings.losses, unit=unit, charts=standing
-    )
-    model = objective.linearise()
-    sizes = ProblemSizes.of(model, settings.method.gram_dtype, settings.method.scaling.is_one_number)
-    return (objective.cost, model.residual, model.jacobian.to_dense()), sizes
+    objective = objective_of_residuals(residuals_at(standing), variables, losses=losses, unit=unit, charts=standing)
+    return objective.cost, objective.linearise()
