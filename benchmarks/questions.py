@@ -32,6 +32,7 @@ THEMES = (
     "named_parameters",
     "bundle",
     "classification",
+    "language",
     "physics",
 )
 

@@ -29,8 +29,8 @@ STEPS, TOLERANCE = 1000, 1e-15
 RESULTS = pathlib.Path(__file__).parent / "results" / "robustness.json"
 
 OPTIONS = {
-    "radius, auto": {},
-    "radius, auto, geodesic": {"acceleration": "geodesic"},
+    "radius, auto": {"damping": "radius", "scaling": "auto"},
+    "radius, auto, geodesic": {"damping": "radius", "scaling": "auto", "acceleration": "geodesic"},
     "radius, more": {"damping": "radius", "scaling": "more"},
     "nielsen, more": {"damping": "nielsen", "scaling": "more"},
     "multiplicative, more": {"damping": "multiplicative", "scaling": "more"},

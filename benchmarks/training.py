@@ -66,16 +66,61 @@ class Training:
         self._weights = [getattr(variable, "value", variable) for variable in variables]
         self._start = [weight.numpy() for weight in self._weights]
 
+    @property
+    def num_weights(self) -> int:
+        """How many numbers are trained."""
+        return sum(value.size for value in self._start)
+
     def levenberg_marquardt(self, target: float, jit_compile: bool = False, **options):
         """Full batches."""
         optimizer = tfjac.LevenbergMarquardt(**options)
+        step = tf.function(self._newtonian(optimizer), jit_compile=jit_compile)
+        return self._repeated(step, optimizer, target)
+
+    def levenberg_marquardt_step(self):
+        """One step on all examples, from the start."""
+        optimizer = tfjac.LevenbergMarquardt()
+        return self._from_start(self._newtonian(optimizer), optimizer)
+
+    def adam_steps(self, count: int):
+        """So many steps on all examples, from the start."""
+        optimizer = keras.optimizers.Adam()
+        step = self._first_order(optimizer)
+
+        def steps():
+            for _ in tf.range(count):
+                step(None)
+
+        return self._from_start(steps, optimizer)
+
+    def _newtonian(self, optimizer):
         optimizer.build(self._variables)
 
         def step():
             optimizer.scale_loss(self._loss(None))
             optimizer.apply([None] * len(self._weights), self._variables)
 
-        return self._repeated(tf.function(step, jit_compile=jit_compile), optimizer, target)
+        return step
+
+    def _first_order(self, optimizer):
+        optimizer.build(self._variables)
+
+        def step(chosen):
+            with tf.GradientTape() as tape:
+                loss = self._loss(chosen)
+            optimizer.apply(tape.gradient(loss, self._weights), self._variables)
+
+        return step
+
+    def _from_start(self, steps, optimizer):
+        """A function that puts weights and optimizer back where they start, and runs the steps once."""
+        state, run = [(v.value, v.value.numpy()) for v in optimizer.variables], tf.function(steps)
+
+        def train():
+            _assign([*zip(self._weights, self._start, strict=True), *state])
+            run()
+
+        return train
 
     def least_squares(self, seconds: float = math.inf, **options):
         """`tfjac.least_squares`; its function returns a `LeastSquaresResult`."""
@@ -90,12 +135,7 @@ class Training:
     def adam(self, target: float = -math.inf, rate: float = 3e-3, batch: int | None = None, seconds: float = math.inf):
         """One pass through the examples in batches, or steps on all of them."""
         optimizer = keras.optimizers.Adam(rate)
-        optimizer.build(self._variables)
-
-        def step(chosen):
-            with tf.GradientTape() as tape:
-                loss = self._loss(chosen)
-            optimizer.apply(tape.gradient(loss, self._weights), self._variables)
+        step = self._first_order(optimizer)
 
         def epoch():
             if batch is None:
