@@ -16,8 +16,8 @@ from tfjac.optimizers.damping.scaling import MoreScaling
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.solvers import AutoSolver, QRSolver
 
-PARAMETERS, ELEMENTS = 64, 2**16
-"""Of so many parameters and numbers of J at most, to start ops takes longer than to compute, by one thread."""
+PARAMETERS, ELEMENTS, NUMBERS = 64, 2**16, 2**20
+"""Of so many parameters, numbers of J, and numbers between data and residuals at most, one thread is fast enough."""
 
 _ELSEWHERE = {
     "If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "PyFunc", "PyFuncStateless", "EagerPyFunc",
@@ -51,6 +51,7 @@ def suits(residuals, variables, settings):
         is_default
         and is_plain
         and is_small
+        and residuals.num_numbers <= NUMBERS
         and all(as_tf_variable(variable).dtype == tf.float64 for variable in variables)
         and not any(getattr(variable, "constraint", None) for variable in variables)
         and residuals.can_stand_at_values()
