@@ -225,6 +225,7 @@ def _osborne():
 @question("curve-fit")
 def curve_fit(quick: bool):
     """Whole fits against SciPy; least_squares has traced its graph in the first call."""
+    from scipy.optimize import curve_fit as scipy_curve_fit
     from scipy.optimize import least_squares
 
     x, y, start = _osborne()
@@ -234,21 +235,36 @@ def curve_fit(quick: bool):
     def residuals():
         return b[0] + b[1] * tf.exp(-x_tensor * b[3]) + b[2] * tf.exp(-x_tensor * b[4]) - y_tensor
 
+    def curve(x, b0, b1, b2, b3, b4):
+        return b0 + b1 * tf.exp(-x * b3) + b2 * tf.exp(-x * b4)
+
     def fit():
         b.assign(start)
         return tfjac.least_squares(residuals, b).x
 
+    problem = tfjac.LeastSquaresProblem(residuals, b)
+
+    def solve():
+        b.assign(start)
+        return problem.solve().x
+
     def model(b):
         return b[0] + b[1] * np.exp(-x * b[3]) + b[2] * np.exp(-x * b[4]) - y
+
+    def numpy_curve(x, b0, b1, b2, b3, b4):
+        return b0 + b1 * np.exp(-x * b3) + b2 * np.exp(-x * b4)
 
     def jacobian(b):
         e1, e2 = np.exp(-x * b[3]), np.exp(-x * b[4])
         return np.stack([np.ones_like(x), e1, e2, -x * b[1] * e1, -x * b[2] * e2], axis=1)
 
     candidates = {
-        "tfjac.least_squares": fit,
-        "SciPy lm, exact Jacobian": lambda: least_squares(model, start, jacobian, method="lm").x,
-        "SciPy lm, finite differences": lambda: least_squares(model, start, method="lm").x,
+        "tfjac.curve_fit": lambda: tfjac.curve_fit(curve, x, y, p0=start).popt,
+        "tfjac.LeastSquaresProblem.solve": solve,
+        "tfjac.least_squares, which traces residuals in each call": fit,
+        "SciPy curve_fit": lambda: scipy_curve_fit(numpy_curve, x, y, p0=start)[0],
+        "SciPy least_squares, lm, exact Jacobian": lambda: least_squares(model, start, jacobian, method="lm").x,
+        "SciPy least_squares, lm, finite differences": lambda: least_squares(model, start, method="lm").x,
     }
     yield Case("two exponentials, 33 points, 5 parameters, float64", candidates, tolerance=1e-3)
     if not quick:
