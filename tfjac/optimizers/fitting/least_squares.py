@@ -114,11 +114,12 @@ def least_squares(
     Args:
         residuals: callable that reads the variables and returns a tensor of any shape, or a nest of them; or one that
             is given the variables, before `args`: each by itself where they are in a list; or a list of callables. It
-            is called once, to be made a graph, in every call, so that it is always the function that it is now. Where
-            its graph is the same one again, but for `args` and the tensors that it captures, all else is used again and
-            the call takes milliseconds. A `tf.function` is called by its own rules: not where it was called before.
-            What it draws at random, or takes from an iterator, it does once in a call, and it assigns once. Where the
-            leading axis is that of independent examples, the Jacobian is found far cheaper.
+            is called once, to be made a graph, in every call, so that it is always the function that it is now. It is
+            not called again where all that it reads of Python is known to be the same. Where its graph is the same one
+            again, but for `args` and the tensors that it captures, all else is used again. A `tf.function` is called by
+            its own rules: not where it was called before. What it draws at random, or takes from an iterator, it does
+            once in a call, and it assigns once. Where the leading axis is that of independent examples, the Jacobian is
+            found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64; or a `tfjac.Parameters`:
             `residuals` is given a dict of tensors by name then, and the result is by name.
         max_steps: at most so many steps.

@@ -1,5 +1,7 @@
 """A minimisation that is ready to run: arguments checked, residuals traced, and the graph of its steps at hand."""
 
+from functools import partial
+
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
@@ -9,6 +11,7 @@ from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
+from tfjac.optimizers.tracing.constants import Constants
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import check_within_reach, checked_variables
@@ -44,8 +47,18 @@ class Limits:
         return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
 
 
-_TRACES = TraceCache()
-"""Minimisations traced by eager calls."""
+_TRACES, _FUNCTIONS = TraceCache(), TraceCache()
+"""Minimisations traced by eager calls, by graphs and by functions that compute by known constants alone."""
+
+
+def _form(variables, args, settings):
+    """Return all but the residuals that their trace depends on, hashable; None where it may depend on more."""
+    composite = any(isinstance(each, tf.__internal__.CompositeTensor) for each in tf.nest.flatten(args))
+    if not tf.executing_eagerly() or composite or settings.recipe is None or tf.distribute.has_strategy():
+        return None
+    structures = [repr(tf.nest.map_structure(lambda _: 0, nest)) for nest in (variables, args)]
+    specs = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in tf.nest.flatten(args)]
+    return (*structures, *specs, settings.recipe)
 
 
 class Prepared:
@@ -62,14 +75,17 @@ class Prepared:
         self._limits = Limits(variables, options)
         settings = Settings.of(options, flat, self._limits.conditions)
         args = as_data(args, flat)
-        function = traceable(function_of_data(residuals, variables, args), flat)
-        self._traced = traced = TracedResiduals(function.get_concrete_function(*args), flat)
 
-        def minimisation():
-            return TracedMinimisation(traced, flat, settings)
+        def traced():
+            function = traceable(function_of_data(residuals, variables, args), flat)
+            traced = TracedResiduals(function.get_concrete_function(*args), flat)
+            make = partial(TracedMinimisation, traced, flat, settings)
+            return traced, _TRACES.get(traced, flat, settings.recipe, make) if tf.executing_eagerly() else make()
 
-        eager = tf.executing_eagerly()
-        self._minimisation = _TRACES.get(traced, flat, settings.recipe, minimisation) if eager else minimisation()
+        known = _form(variables, args, settings)
+        about = Constants(residuals) if known is not None else None
+        found = traced() if known is None else _FUNCTIONS.get_by_constants(about, flat, known, traced)
+        self._traced, self._minimisation = found
 
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""

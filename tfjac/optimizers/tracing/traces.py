@@ -4,14 +4,17 @@ import collections
 import threading
 import weakref
 
+import tensorflow as tf
+
 from tfjac.graph import as_tf_variable
 
 
 class TraceCache:
     """What was made of residuals traced before, for residuals that come out the same; the oldest go first.
 
-    The user's function is called each time, and only where its graph is the same one again is anything used again. So
-    nothing here can be out of date: what the function reads of Python is in its graph, and data are no part of it.
+    Either the user's function is called, and what was made is used again where its graph is the same one: what the
+    function reads of Python is in its graph, and data are no part of it. Or all that it reads is known to be the same
+    by its `Constants`; then it need not be called. So nothing here can be out of date.
 
     Args:
         size: how many to keep; None for all.
@@ -29,17 +32,34 @@ class TraceCache:
             options: hashable; None where what is made depends on more than can be compared, and is not kept.
             make: callable without arguments; what it returns refers to no variable.
         """
-        if options is None or any(getattr(variable, "constraint", None) is not None for variable in variables):
+        if options is None or _may_change(variables):
             return make()
         owners = [as_tf_variable(variable) for variable in variables]
-        key = (residuals.fingerprint(), *(id(owner) for owner in owners), options)
+        return self._get((residuals.fingerprint(), *map(id, owners), options), owners, residuals, make)
+
+    def get_by_constants(self, about, variables, options, make):
+        """Return the same for a function that computes by the same constants as an earlier one, without calling it.
+
+        Args:
+            about: the `Constants` of the function. Variables among them are not kept alive.
+            variables, options, make: as of `get`.
+        """
+        if options is None or about.form is None or _may_change(variables):
+            return make()
+        owners = [as_tf_variable(variable) for variable in variables]
+        others = [each for each in about.held if isinstance(each, tf.Variable)]
+        held = [each for each in about.held if not isinstance(each, tf.Variable)]
+        return self._get((about.form, *map(id, owners), options), [*owners, *others], held, make)
+
+    def _get(self, key, owners, held, make):
+        """Return what is kept for `key`, or make it, and keep it with `held` for as long as the owners live."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][0]
         made = make()
         with self._lock:
-            self._kept[key] = made, residuals, [weakref.ref(owner, self._forget(key)) for owner in owners]
+            self._kept[key] = made, held, [weakref.ref(owner, self._forget(key)) for owner in owners]
             while self._size is not None and len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         return made
@@ -48,3 +68,8 @@ class TraceCache:
         """Return the callback that drops the entry of `key`; it may come at any time, with the lock held."""
         kept = self._kept
         return lambda _: kept.pop(key, None)
+
+
+def _may_change(variables):
+    """Return whether what is made for these variables may depend on more than can be compared."""
+    return any(getattr(variable, "constraint", None) is not None for variable in variables)
