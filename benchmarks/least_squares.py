@@ -261,7 +261,7 @@ def curve_fit(quick: bool):
     candidates = {
         "tfjac.curve_fit": lambda: tfjac.curve_fit(curve, x, y, p0=start).popt,
         "tfjac.LeastSquaresProblem.solve": solve,
-        "tfjac.least_squares, which traces residuals in each call": fit,
+        "tfjac.least_squares": fit,
         "SciPy curve_fit": lambda: scipy_curve_fit(numpy_curve, x, y, p0=start)[0],
         "SciPy least_squares, lm, exact Jacobian": lambda: least_squares(model, start, jacobian, method="lm").x,
         "SciPy least_squares, lm, finite differences": lambda: least_squares(model, start, method="lm").x,
