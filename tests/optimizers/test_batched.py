@@ -450,9 +450,6 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
         least_squares(lambda p, q: p + q, [x, started(3)], batch_dims=1)
     with pytest.warns(UserWarning, match="chunk_size has no effect"):
         least_squares(by_counting, x, args=(tf.zeros([COUNT, 1], tf.float64),), batch_dims=1, chunk_size=4)
-    problem = tfjac.LeastSquaresProblem
-    with pytest.raises(TypeError, match="no such option"):
-        problem(residuals_of, x, batch_dims=1)
 
 
 def test_a_start_and_a_cost_at_infinity(rng):

@@ -3,23 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
-import tensorflow as tf
-
 from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
-from tfjac.optimizers.fitting.many_fits import batched_least_squares
+from tfjac.optimizers.fitting.many_fits import BatchedProblem, batched_least_squares
 from tfjac.optimizers.fitting.named import NamedParameters
-from tfjac.optimizers.fitting.prepared import Limits, Prepared, checked
+from tfjac.optimizers.fitting.prepared import Prepared, SingleProblem
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
-from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
-from tfjac.optimizers.loop.options import Options, Settings
+from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.robust import LossLike
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
-from tfjac.optimizers.tracing.callables import as_data, function_of_data
-from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.types import Data, Function, GramDType, Nest, Numbers, Pair, Path, Residuals, TensorLike, Variable
 
 
@@ -206,10 +201,19 @@ class LeastSquaresProblem:
     of any size where sizes differ. All that `residuals` reads besides its arguments, the variables and the tensors that
     it captures is a constant of its traces.
 
+    With `batch_dims=1` a trace serves for any number of fits, if the residuals can be evaluated for some of the fits,
+    and `devices` are left out; else once for each number. How many there are is how many rows the variables have:
+    `tf.Variable(start, shape=[None, 5])` may be assigned more or fewer. Other shapes of what belongs to one fit are
+    traced by themselves, once each. Residuals are called up to three times for a trace.
+
     Args:
-        residuals: callable that is given the data, reads the variables, and returns a tensor or a nest of them.
+        residuals: callable that is given the data, reads the variables, and returns a tensor or a nest of them; or one
+            that is given the variables before the data.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
-        **options: as for `least_squares`.
+        **options: as for `least_squares`, all but `args`.
+
+    Raises:
+        ValueError, TypeError: for bad arguments.
     """
 
     def __init__(
@@ -222,45 +226,31 @@ class LeastSquaresProblem:
         gtol: float | None = None,
         **options: Any,
     ) -> None:
-        options = Options.of_a_problem(locals(), options)
-        self.variables, self._flat = variables, checked(variables)
-        self._limits = Limits(variables, options)
-        self._settings = Settings.of(options, self._flat, self._limits.conditions)
-        self._residuals, self._minimisations = residuals, dict[Any, TracedMinimisation]()
-        self._function: Any = None
+        options = Options.of(locals(), options)
+        self.variables = variables
+        problem = BatchedProblem if choice("batch_dims", options.batch_dims, (0, 1)) else SingleProblem
+        self._problem = problem(residuals, variables, options)
 
-    def solve(self, *args: Any) -> LeastSquaresResult | Any:
+    def solve(self, *args: Any) -> LeastSquaresResult | BatchedLeastSquaresResult | Any:
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
 
         Args:
             *args: the data, nests of tensors, arrays and numbers.
 
         Returns:
-            A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
+            A `LeastSquaresResult`, or with `batch_dims` a `BatchedLeastSquaresResult`; inside a `tf.function` an
+            `Outcome`, the same fields as tensors.
+
+        Raises:
+            ValueError, TypeError: as `least_squares`, where data are traced; for data with other rows than there are
+                fits.
         """
-        minimisation, args = self._minimisation(args)
-        return self._limits.run(minimisation, minimisation.residuals.data(args))
+        return self._problem.solve(args)
 
     def plan(self, *args: Any) -> Plan:
         """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
 
         Raises:
-            ValueError: inside a `tf.function`.
+            ValueError: inside a `tf.function`, and with `batch_dims=1`, where there is one solver.
         """
-        if not tf.executing_eagerly():
-            raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimisation(args)[0].plan()
-
-    def _minimisation(self, args):
-        """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
-        args = as_data(args, self._flat)
-        if self._function is None:
-            residuals = function_of_data(self._residuals, self.variables, args)
-            self._function = traceable(residuals, self._flat, reduce_retracing=True)
-        concrete = self._function.get_concrete_function(*args)
-        minimisation = self._minimisations.get(concrete)
-        if minimisation is None:
-            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
-            if tf.executing_eagerly():
-                self._minimisations[concrete] = minimisation
-        return minimisation, args
+        return self._problem.plan(args)
