@@ -1,7 +1,7 @@
 """Nonlinear least squares on variables, to convergence, in one graph."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
@@ -144,7 +144,8 @@ def least_squares(
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
             `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
-            `window`.
+            `window`. Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
+            fits as there are rows in the call.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
         devices: with `batch_dims`, a list of devices that share the fits, such as `["GPU:0", "GPU:1"]`: each has a
@@ -194,7 +195,10 @@ def least_squares(
     return Prepared(residuals, variables, args, options).run(args)
 
 
-class LeastSquaresProblem:
+_Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)
+
+
+class LeastSquaresProblem(Generic[_Result]):
     """Residuals to be minimised more than once: for other data, or from where the variables are then.
 
     They are traced by the rules of `tf.function`: once for data of the same shapes and dtypes, and once more for those
@@ -216,6 +220,32 @@ class LeastSquaresProblem:
         ValueError, TypeError: for bad arguments.
     """
 
+    @overload
+    def __init__(
+        self: "LeastSquaresProblem[LeastSquaresResult]",
+        residuals: Residuals,
+        variables: Nest[Variable],
+        max_steps: int = 1000,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        *,
+        batch_dims: Literal[0] = 0,
+        **options: Any,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "LeastSquaresProblem[BatchedLeastSquaresResult]",
+        residuals: Residuals,
+        variables: Nest[Variable],
+        max_steps: int = 1000,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        *,
+        batch_dims: Literal[1],
+        **options: Any,
+    ) -> None: ...
     def __init__(
         self,
         residuals: Residuals,
@@ -226,12 +256,11 @@ class LeastSquaresProblem:
         gtol: float | None = None,
         **options: Any,
     ) -> None:
-        options = Options.of(locals(), options)
-        self.variables = variables
-        problem = BatchedProblem if choice("batch_dims", options.batch_dims, (0, 1)) else SingleProblem
-        self._problem = problem(residuals, variables, options)
+        given = Options.of(locals(), options)
+        problem = BatchedProblem if choice("batch_dims", given.batch_dims, (0, 1)) else SingleProblem
+        self.variables, self._problem = variables, problem(residuals, variables, given)
 
-    def solve(self, *args: Any) -> LeastSquaresResult | BatchedLeastSquaresResult | Any:
+    def solve(self, *args: Any) -> _Result | Any:
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
 
         Args:

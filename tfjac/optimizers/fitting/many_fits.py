@@ -67,7 +67,8 @@ class BatchedProblem:
     def solve(self, args):
         """Minimise with `args`, as `batched_least_squares` does, but with what was traced for data like these."""
         args = as_data(args, self._fits.flat)
-        return self._fits.minimised(*(self._traced_before(args) or self._trace(args)), args)
+        minimiser, batch = self._traced_before(args) or self._trace(args)
+        return self._fits.minimised(minimiser, batch, args)
 
     def plan(self, args):
         """Refuse: there is nothing to choose.
