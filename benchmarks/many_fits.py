@@ -16,7 +16,11 @@ def many_fits(quick: bool):
     workers = peak_fits.Workers()
     for count in (50,) if quick else (1_000, 10_000, 100_000):
         measured = peak_fits.peaks(count)
-        candidates = {"tfjac": tfjac_fits(measured), "tfjac, XLA": tfjac_fits(measured, jit_compile=True)}
+        candidates = {
+            "tfjac": tfjac_fits(measured),
+            "tfjac, LeastSquaresProblem": tfjac_problem(measured),
+            "tfjac, XLA": tfjac_fits(measured, jit_compile=True),
+        }
         if installed("optimistix"):
             candidates["optimistix (JAX), vmap"] = optimistix_fits(measured)
         if count <= 1_000:
@@ -35,19 +39,39 @@ def floor(measured: np.ndarray) -> Floor:
     return Floor(flops=6 * 10 * 6 * measured.size)
 
 
-def tfjac_fits(measured, **options):
-    """All fits by `least_squares`; their costs."""
+def peak(p, measured):
+    """Residuals `[n, 25]` of peaks of the parameters `[n, 5]`."""
     positions = tf.constant(peak_fits.POSITIONS, tf.float32)
-    start = tf.constant(np.tile(peak_fits.START, [len(measured), 1]), tf.float32)
-    data, x = tf.constant(measured), tf.Variable(start)
+    height, centre, width, offset, slope = (p[:, k : k + 1] for k in range(5))
+    return height * tf.exp(-tf.square((positions - centre) / width) / 2) + offset + slope * positions - measured
 
-    def residuals(p, measured):
-        height, centre, width, offset, slope = (p[:, k : k + 1] for k in range(5))
-        return height * tf.exp(-tf.square((positions - centre) / width) / 2) + offset + slope * positions - measured
+
+def starts(measured):
+    """The start of all fits `[n, 5]`."""
+    return tf.constant(np.tile(peak_fits.START, [len(measured), 1]), tf.float32)
+
+
+def tfjac_problem(measured):
+    """All fits by a `LeastSquaresProblem`, which calls the residuals once and for all; their costs."""
+    start, data = starts(measured), tf.constant(measured)
+    x = tf.Variable(start)
+    problem = tfjac.LeastSquaresProblem(peak, x, batch_dims=1)
 
     def fit():
         x.assign(start)
-        return tfjac.least_squares(residuals, x, args=(data,), batch_dims=1, **options).cost
+        return problem.solve(data).cost
+
+    return fit
+
+
+def tfjac_fits(measured, **options):
+    """All fits by `least_squares`; their costs."""
+    start, data = starts(measured), tf.constant(measured)
+    x = tf.Variable(start)
+
+    def fit():
+        x.assign(start)
+        return tfjac.least_squares(peak, x, args=(data,), batch_dims=1, **options).cost
 
     return fit
 

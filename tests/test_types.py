@@ -187,6 +187,8 @@ result = tfjac.least_squares(lambda: w - 1.0, [w], solver=CholeskySolver(), boun
 reveal_type(result)  # LeastSquaresResult | Any
 reveal_type(result.steps)  # int | Any
 reveal_type(tfjac.least_squares(lambda w: w - 1.0, {"w": w}, batch_dims=1))  # BatchedLeastSquaresResult | Any
+reveal_type(tfjac.LeastSquaresProblem(lambda: w, w).solve())  # LeastSquaresResult | Any
+reveal_type(tfjac.LeastSquaresProblem(lambda w: w, w, batch_dims=1).solve())  # BatchedLeastSquaresResult | Any
 tfjac.least_squares(lambda: w, w, solver="cholesk")  # error: No overload variant
 tfjac.least_squares(lambda: w, w, max_step=3)  # error: No overload variant
 tfjac.least_squares(lambda: w, w, max_steps=3).covariances()  # error: has no attribute "covariances"

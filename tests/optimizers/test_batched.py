@@ -21,9 +21,9 @@ def decays(generator, count=COUNT):
     return truth[:, :1] * np.exp(-truth[:, 1:] * T) + 0.05 * generator.normal(size=(count, T.size))
 
 
-def residuals_of(parameters, measured):
+def residuals_of(parameters, measured, t=T):
     """Give the residuals of decays `[n, 12]` as plain TensorFlow."""
-    return parameters[:, :1] * tf.exp(-parameters[:, 1:] * T) - measured
+    return parameters[:, :1] * tf.exp(-parameters[:, 1:] * t) - measured
 
 
 def by_scipy(measured, start, **options):
@@ -48,7 +48,10 @@ def measured(rng):
 
 @pytest.mark.parametrize("damping, chunk_size", [("trust_region", 6), ("nielsen", None)])
 def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
-    """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself."""
+    """Point, cost, status, and how many steps and evaluations it took are those of a fit by itself.
+
+    But for attempts of a last step that all drown in rounding: there the first one is enough.
+    """
     x = started()
     options = {"damping": damping, "max_steps": 30}
     found = least_squares(residuals_of, x, args=(measured,), batch_dims=1, chunk_size=chunk_size, **options)
@@ -61,13 +64,25 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
         alone.assign([2.0, 1.0])
         one = problem.solve(values)
         assert Status(found.status[k]) == one.status, k
-        assert (found.steps[k], found.evaluations[k]) == (one.steps, one.evaluations), k
+        drowned = 0 if one.history.accepted[-1:].all() else max(one.history.attempts[-1] - 1, 0)
+        assert found.steps[k] == one.steps, k
+        assert one.evaluations - drowned <= found.evaluations[k] <= one.evaluations, k
         np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-9)
         np.testing.assert_allclose(found.gradient_norm[k], one.gradient_norm, rtol=1e-3, atol=1e-10)
     assert Status(found.status[3]) == Status.NOT_FINITE and not found.success[3]
     np.testing.assert_array_equal(found.x[3], [2.0, 1.0])
     assert found.success.sum() >= COUNT - 2
+
+
+def test_rejected_attempts_that_drown_in_rounding_end_a_fit(rng):
+    """In float32 some fits come so near to their minima that no attempt is accepted; they try one, and not thirty."""
+    measured, x = decays(rng, 400).astype("float32"), started(400, tf.float32)
+    found = least_squares(lambda p, y: residuals_of(p, y, T.astype("float32")), x, args=(measured,), batch_dims=1)
+    exact = least_squares(residuals_of, started(400), args=(measured.astype(float),), batch_dims=1, xtol=1e-12)
+    assert found.success.all() and np.max(found.evaluations - found.steps) < 10
+    np.testing.assert_allclose(found.cost, exact.cost, rtol=1e-4)
+    np.testing.assert_array_less(-1e-5, found.cost / exact.cost - 1)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -450,9 +465,6 @@ def test_variables_of_other_lengths_and_sizes_that_cannot_be():
         least_squares(lambda p, q: p + q, [x, started(3)], batch_dims=1)
     with pytest.warns(UserWarning, match="chunk_size has no effect"):
         least_squares(by_counting, x, args=(tf.zeros([COUNT, 1], tf.float64),), batch_dims=1, chunk_size=4)
-    problem = tfjac.LeastSquaresProblem
-    with pytest.raises(TypeError, match="no such option"):
-        problem(residuals_of, x, batch_dims=1)
 
 
 def test_a_start_and_a_cost_at_infinity(rng):

@@ -5,8 +5,12 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable
 
 
-def checked_variables(variables):
+def checked_variables(variables, open_rows=False):
     """Return `variables` as a list, checked.
+
+    Args:
+        variables: iterable of variables.
+        open_rows: whether the first axis of a variable may be of an open size.
 
     Raises:
         ValueError: for none at all, a non-floating or half-precision dtype, mixed dtypes, an open shape, or the same
@@ -29,7 +33,8 @@ def checked_variables(variables):
             f"carry the linear solves. Received: {listed}"
         )
     for variable in variables:
-        if not as_tf_variable(variable).shape.is_fully_defined():
+        shape = as_tf_variable(variable).shape
+        if not (shape[1:] if open_rows and shape.rank else shape).is_fully_defined():
             raise ValueError(
                 f"A variable must have a fixed shape. Received: {variable_name(variable)} of {variable.shape}"
             )

@@ -19,7 +19,6 @@ import tensorflow as tf
 
 from tfjac.arguments import pair
 from tfjac.graph import as_tf_variable
-from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
 
 
@@ -27,7 +26,7 @@ class Bounds:
     """What was asked for, checked: lower and upper bounds, and which parameters are fixed.
 
     Args:
-        variables: nest of the variables.
+        variables: nest of the variables, or of `tf.TensorSpec` with their shapes and names.
         bounds: `(lower, upper)`, each None, a number, or a nest like `variables` of None, numbers and arrays; or None.
         fixed: nest like `variables` of bools, or arrays of them, or None; one bool for all.
 
@@ -44,16 +43,15 @@ class Bounds:
         self.fixed = vector_of("fixed", fixed, variables, False).astype(bool)
         _check_order(self.lower, self.upper, flat)
 
-    def box(self, variables):
+    def box(self, values):
         """Return the `Box` for a minimisation from where the variables are; an empty tuple where all are free.
 
         Args:
-            variables: list of the variables.
+            values: list of tensors, what the variables hold.
         """
         if not self.are_given:
             return ()
-        values = [as_tf_variable(variable).read_value() for variable in variables]
-        start = Columns(variables).flatten(values)
+        start = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
         lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
         return Box(tf.where(self.fixed, start, lower), tf.where(self.fixed, start, upper))
 

@@ -85,7 +85,7 @@ class GivenConditions:
         Raises:
             ValueError: outside of a graph, for variables that are not within their bounds.
         """
-        box = self._bounds.box(self._flat)
+        box = self._bounds.box([as_tf_variable(variable).read_value() for variable in self._flat])
         if box and tf.executing_eagerly():
             self._bounds.check_start(box, self._flat)
         return Conditions(box, self._prior.tensors(self._dtype), self._equality.tensors())

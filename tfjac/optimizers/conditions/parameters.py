@@ -5,7 +5,6 @@ import collections.abc
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
 from tfjac.optimizers.variables import variable_name
 
 
@@ -15,7 +14,7 @@ def vector_of(argument, given, variables, default):
     Args:
         argument: what the user calls it, for errors.
         given: None, a number, or a nest like `variables` of None, numbers and arrays, which may hold None as well.
-        variables: nest of the variables.
+        variables: nest of the variables, or of `tf.TensorSpec` with their shapes and names.
         default: what None stands for; its type is that of the vector.
 
     Raises:
@@ -48,7 +47,7 @@ def _is_like(given, structure):
 
 
 def _elements(argument, given, variable, default):
-    shape = as_tf_variable(variable).shape
+    shape = tf.TensorShape(variable.shape)
     try:
         values = np.asarray(default if given is None else given)
         if values.dtype == object:
@@ -67,9 +66,10 @@ def _elements(argument, given, variable, default):
 def parameter_name(variables, index):
     """Return what to call parameter number `index`."""
     for variable in variables:
-        size = as_tf_variable(variable).shape.num_elements()
+        shape = tf.TensorShape(variable.shape)
+        size = shape.num_elements()
         if index < size:
-            place = np.unravel_index(index, as_tf_variable(variable).shape) if variable.shape.rank else ()
+            place = np.unravel_index(index, shape) if shape.rank else ()
             return variable_name(variable) + (f"[{', '.join(map(str, place))}]" if place else "")
         index -= size
     raise IndexError(index)

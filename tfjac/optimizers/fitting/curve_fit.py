@@ -155,7 +155,7 @@ def _run(curve, about, parameters, options):
     key = curve.key(about, data, options)
     prepared = _kept.prepared.get(key)
     if prepared is None:
-        prepared = Prepared(curve.residuals(parameters), parameters, data, Options.of_a_problem({}, options))
+        prepared = Prepared(curve.residuals(parameters), parameters, data, Options.of_one_fit({}, options))
         if key is not None:
             _kept.keep(key, prepared, about.held)
     return prepared.run(data)

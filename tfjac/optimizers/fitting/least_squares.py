@@ -1,25 +1,20 @@
 """Nonlinear least squares on variables, to convergence, in one graph."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
-
-import tensorflow as tf
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
-from tfjac.optimizers.fitting.many_fits import batched_least_squares
+from tfjac.optimizers.fitting.many_fits import BatchedProblem, batched_least_squares
 from tfjac.optimizers.fitting.named import NamedParameters
-from tfjac.optimizers.fitting.prepared import Limits, Prepared, checked
+from tfjac.optimizers.fitting.prepared import Prepared, SingleProblem
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
-from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
-from tfjac.optimizers.loop.options import Options, Settings
+from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.robust import LossLike
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
-from tfjac.optimizers.tracing.callables import as_data, function_of_data
-from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.types import Data, Function, GramDType, Nest, Numbers, Pair, Path, Residuals, TensorLike, Variable
 
 
@@ -150,7 +145,8 @@ def least_squares(
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
             `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
-            `window`.
+            `window`. Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
+            fits as there are rows in the call.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
         devices: with `batch_dims`, a list of devices that share the fits, such as `["GPU:0", "GPU:1"]`: each has a
@@ -200,19 +196,57 @@ def least_squares(
     return Prepared(residuals, variables, args, options).run(args)
 
 
-class LeastSquaresProblem:
+_Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)
+
+
+class LeastSquaresProblem(Generic[_Result]):
     """Residuals to be minimised more than once: for other data, or from where the variables are then.
 
     They are traced by the rules of `tf.function`: once for data of the same shapes and dtypes, and once more for those
     of any size where sizes differ. All that `residuals` reads besides its arguments, the variables and the tensors that
     it captures is a constant of its traces.
 
+    With `batch_dims=1` a trace serves for any number of fits, if the residuals can be evaluated for some of the fits,
+    and `devices` are left out; else once for each number. How many there are is how many rows the variables have:
+    `tf.Variable(start, shape=[None, 5])` may be assigned more or fewer. Other shapes of what belongs to one fit are
+    traced by themselves, once each. Residuals are called up to three times for a trace.
+
     Args:
-        residuals: callable that is given the data, reads the variables, and returns a tensor or a nest of them.
+        residuals: callable that is given the data, reads the variables, and returns a tensor or a nest of them; or one
+            that is given the variables before the data.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64.
-        **options: as for `least_squares`.
+        **options: as for `least_squares`, all but `args`.
+
+    Raises:
+        ValueError, TypeError: for bad arguments.
     """
 
+    @overload
+    def __init__(
+        self: "LeastSquaresProblem[LeastSquaresResult]",
+        residuals: Residuals,
+        variables: Nest[Variable],
+        max_steps: int = 1000,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        *,
+        batch_dims: Literal[0] = 0,
+        **options: Any,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "LeastSquaresProblem[BatchedLeastSquaresResult]",
+        residuals: Residuals,
+        variables: Nest[Variable],
+        max_steps: int = 1000,
+        ftol: float | None = None,
+        xtol: float | None = None,
+        gtol: float | None = None,
+        *,
+        batch_dims: Literal[1],
+        **options: Any,
+    ) -> None: ...
     def __init__(
         self,
         residuals: Residuals,
@@ -223,45 +257,30 @@ class LeastSquaresProblem:
         gtol: float | None = None,
         **options: Any,
     ) -> None:
-        options = Options.of_a_problem(locals(), options)
-        self.variables, self._flat = variables, checked(variables)
-        self._limits = Limits(variables, options)
-        self._settings = Settings.of(options, self._flat, self._limits.conditions)
-        self._residuals, self._minimisations = residuals, dict[Any, TracedMinimisation]()
-        self._function: Any = None
+        given = Options.of(locals(), options)
+        problem = BatchedProblem if choice("batch_dims", given.batch_dims, (0, 1)) else SingleProblem
+        self.variables, self._problem = variables, problem(residuals, variables, given)
 
-    def solve(self, *args: Any) -> LeastSquaresResult | Any:
+    def solve(self, *args: Any) -> _Result | Any:
         """Minimise ½‖residuals(*args)‖² from where the variables are, and leave them at the best point found.
 
         Args:
             *args: the data, nests of tensors, arrays and numbers.
 
         Returns:
-            A `LeastSquaresResult`; inside a `tf.function` an `Outcome`, the same fields as tensors.
+            A `LeastSquaresResult`, or with `batch_dims` a `BatchedLeastSquaresResult`; inside a `tf.function` an
+            `Outcome`, the same fields as tensors.
+
+        Raises:
+            ValueError, TypeError: as `least_squares`, where data are traced; for data with other rows than there are
+                fits.
         """
-        minimisation, args = self._minimisation(args)
-        return self._limits.run(minimisation, minimisation.residuals.data(args))
+        return self._problem.solve(args)
 
     def plan(self, *args: Any) -> Plan:
         """Return the `Plan` of the steps for data like `args`: solver and why, memory, operations. Nothing moves.
 
         Raises:
-            ValueError: inside a `tf.function`.
+            ValueError: inside a `tf.function`, and with `batch_dims=1`, where there is one solver.
         """
-        if not tf.executing_eagerly():
-            raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimisation(args)[0].plan()
-
-    def _minimisation(self, args):
-        """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
-        args = as_data(args, self._flat)
-        if self._function is None:
-            residuals = function_of_data(self._residuals, self.variables, args)
-            self._function = traceable(residuals, self._flat, reduce_retracing=True)
-        concrete = self._function.get_concrete_function(*args)
-        minimisation = self._minimisations.get(concrete)
-        if minimisation is None:
-            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
-            if tf.executing_eagerly():
-                self._minimisations[concrete] = minimisation
-        return minimisation, args
+        return self._problem.plan(args)

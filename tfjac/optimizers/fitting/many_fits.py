@@ -9,9 +9,10 @@ from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
+from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
 from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.fit_residuals import BatchedResiduals
-from tfjac.optimizers.execution.many_fits.pool import FitData, Pool
+from tfjac.optimizers.execution.many_fits.pool import FitData, Pool, at_most, num_fits
 from tfjac.optimizers.execution.many_fits.shards import Shards, checked_devices
 from tfjac.optimizers.fitting.implicit import without_derivatives
 from tfjac.optimizers.loop.options import Settings
@@ -19,7 +20,7 @@ from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.tracing.callables import as_data
 from tfjac.optimizers.tracing.traces import TraceCache
-from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names
+from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names, variable_name
 
 _BYTES = 2**23
 """Of the residuals and J of the fits that are under way at once, unless told otherwise."""
@@ -46,45 +47,138 @@ def batched_least_squares(residuals, variables, args, options):
     Raises:
         ValueError, TypeError: for bad arguments.
     """
-    flat = checked_variables(tf.nest.flatten(variables))
-    check_within_reach(flat)
-    _refuse(options)
-    args, bounds = as_data(args, flat), Bounds(variables, options.bounds, options.fixed)
+    fits = ManyFits(variables, options)
+    args = as_data(args, fits.flat)
     batch = BatchedResiduals(residuals, variables, args)
-    settings = Settings.of(options, flat, num_parameters=batch.columns.total)
-    max_steps = positive_integer("max_steps", options.max_steps)
-    chunk_size = None if options.chunk_size is None else positive_integer("chunk_size", options.chunk_size)
-    devices = checked_devices(options.devices)
+    return fits.minimised(fits.minimiser(batch, args, _TRACES), batch, args)
 
-    def minimiser():
-        return BatchedMinimiser(batch, settings, chunk_size, devices)
 
-    recipe = settings.recipe and (settings.recipe, bounds.are_given, chunk_size, devices)
-    owners = flat if batch.reads_variables else []
-    with what_was_said_first():
-        kept = _TRACES.get(batch, owners, recipe, minimiser) if tf.executing_eagerly() else minimiser()
-    values = batch.columns.flatten([as_tf_variable(variable).read_value() for variable in flat])
-    box = bounds.box(flat)
-    box = box and Box(*map(batch.columns.rows, box))
-    data = batch.data()
-    with what_was_said_first():
-        found = kept(values, data, box, tf.constant(max_steps))
-    x = batch.columns.split(found.values)
-    for variable, value in zip(flat, x):
-        as_tf_variable(variable).assign(tf.reshape(value, variable.shape))
-    x = tf.nest.pack_sequence_as(variables, x)
-    if tf.executing_eagerly():
-        at_the_end = functools.partial(kept.at_the_end, found.values, data)
-        names, of_squares = nested_names(variables), not any(losses_of(settings.losses, batch.num_tensors))
+class BatchedProblem:
+    """Residuals of many fits to be minimised more than once; see `LeastSquaresProblem`.
+
+    Args:
+        residuals, variables: as of `least_squares`.
+        options: `Options`.
+    """
+
+    def __init__(self, residuals, variables, options):
+        self._residuals, self._fits, self._traced = residuals, ManyFits(variables, options), []
+
+    def solve(self, args):
+        """Minimise with `args`, as `batched_least_squares` does, but with what was traced for data like these."""
+        args = as_data(args, self._fits.flat)
+        minimiser, batch = self._traced_before(args) or self._trace(args)
+        return self._fits.minimised(minimiser, batch, args)
+
+    def plan(self, args):
+        """Refuse: there is nothing to choose.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "plan is for one problem: with batch_dims=1 there is one solver, solver='cholesky', and chunk_size bounds "
+            f"memory. Received: plan of a problem with batch_dims=1, args of {len(args)}"
+        )
+
+    def _traced_before(self, args):
+        """Return what was traced outside of a graph and serves for `args`; None where nothing does."""
+        if not tf.executing_eagerly():
+            return None
+        count = FitColumns(self._fits.flat).count
+        of_such = (traced for traced in self._traced if traced[1].are_like(args))
+        return next((traced for traced in of_such if traced[0].serves(count, traced[1].data(args))), None)
+
+    def _trace(self, args):
+        batch = BatchedResiduals(self._residuals, self._fits.variables, args)
+        traced = self._fits.minimiser(batch, args), batch
+        if tf.executing_eagerly():
+            self._traced.append(traced)
+        return traced
+
+
+class ManyFits:
+    """Variables of many fits, and what was asked for, checked; whatever the residuals and their data.
+
+    Args:
+        variables: nest of variables `[B, ...]`.
+        options: `Options`.
+
+    Attributes:
+        variables: as given; flat: the list of them.
+
+    Raises:
+        ValueError, TypeError: for bad ones.
+    """
+
+    def __init__(self, variables, options):
+        _refuse(options)
+        self.variables, self.flat = variables, checked_variables(tf.nest.flatten(variables), open_rows=True)
+        check_within_reach(self.flat)
+        columns, self._limits = FitColumns(self.flat), (options.bounds, options.fixed)
+        self._bounds, self._bounded = self._bounds_of(columns), columns.count
+        self._settings = Settings.of(options, self.flat, num_parameters=columns.total)
+        self._max_steps = positive_integer("max_steps", options.max_steps)
+        size = options.chunk_size
+        self._chunk_size = None if size is None else positive_integer("chunk_size", size)
+        self._devices = checked_devices(options.devices)
+
+    def minimiser(self, batch, args, traces=None):
+        """Return the `BatchedMinimiser` of residuals, traced with `args`, or one of an earlier call.
+
+        Args:
+            batch: `BatchedResiduals`.
+            args: tuple of nests of tensors.
+            traces: `TraceCache` of earlier calls; None for none.
+        """
+
+        def minimiser():
+            return BatchedMinimiser(batch, args, self._settings, self._chunk_size, self._devices)
+
+        with what_was_said_first():
+            if traces is None or not tf.executing_eagerly():
+                return minimiser()
+            recipe = self._settings.recipe
+            recipe = recipe and (recipe, self._bounds.are_given, self._chunk_size, self._devices)
+            return traces.get(batch, self.flat if batch.reads_variables else [], recipe, minimiser)
+
+    def minimised(self, minimiser, batch, args):
+        """Minimise with a `BatchedMinimiser` from where the variables are; return what `batched_least_squares` does."""
+        columns, data = FitColumns(self.flat), batch.data(args)
+        values = [as_tf_variable(variable).read_value() for variable in self.flat]
+        box = self._box(columns, values)
+        with what_was_said_first():
+            found = minimiser(columns.flatten(values), data, box, tf.constant(self._max_steps))
+        x = columns.split(found.values)
+        for variable, value in zip(self.flat, x):
+            as_tf_variable(variable).assign(value)
+        x = tf.nest.pack_sequence_as(self.variables, x)
+        if not tf.executing_eagerly():
+            return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1")
+        at_the_end = functools.partial(minimiser.at_the_end, found.values, data)
+        names, of_squares = nested_names(self.variables), not any(losses_of(self._settings.losses, batch.num_tensors))
         return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)
-    return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1")
+
+    def _box(self, columns, values):
+        """Return the `Box` of `[B, p]` for fits from `values` on; an empty tuple where all are free."""
+        if columns.count != self._bounded:
+            self._bounds, self._bounded = self._bounds_of(columns), columns.count
+        box = self._bounds.box(values)
+        return box and Box(*map(columns.rows, box))
+
+    def _bounds_of(self, columns):
+        """Return the `Bounds` of as many fits as there are now."""
+        pairs = zip(columns.specs(columns.count), self.flat)
+        specs = [tf.TensorSpec(spec.shape, spec.dtype, variable_name(variable)) for spec, variable in pairs]
+        return Bounds(tf.nest.pack_sequence_as(self.variables, specs), *self._limits)
 
 
 class BatchedMinimiser:
-    """The minimisation of B fits, traced.
+    """The minimisation of B fits, traced; outside of a graph, of any number of them if their residuals can be.
 
     Args:
         residuals: `BatchedResiduals`.
+        args: tuple of nests of tensors, as were traced.
         settings: `Settings`.
         chunk_size: how many fits are under way at once on a device, or None.
         devices: what `checked_devices` returned.
@@ -93,9 +187,9 @@ class BatchedMinimiser:
         ValueError: for several devices and residuals that can be evaluated for all fits only.
     """
 
-    def __init__(self, residuals, settings, chunk_size, devices):
+    def __init__(self, residuals, args, settings, chunk_size, devices):
         residuals.check()
-        any_number = residuals.for_any
+        any_number = residuals.for_any(args)
         if settings.jit_compile:
             residuals.for_all.traced.check_compiles()
         self._settings, self._placed = settings, any_number or residuals.for_all
@@ -114,9 +208,10 @@ class BatchedMinimiser:
             )
         self._at_once = (chunk_size or self._default_size(residuals)) if in_turn else size
         self._shrinks = in_turn and tf.executing_eagerly()
+        self._count = None if self._shrinks and devices is None else size
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
         self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
-        self._ended = quiet_function(self._linearise)
+        self._ended = quiet_function(self._linearise, reduce_retracing=True)
 
     @staticmethod
     def _default_size(residuals):
@@ -128,8 +223,21 @@ class BatchedMinimiser:
         if not tf.executing_eagerly():
             return self._minimised(values, data, box, max_steps)
         if self._concrete is None:
-            self._concrete = self._minimised.get_concrete_function(values, data, box, max_steps)
+            self._concrete = self._minimised.get_concrete_function(*self._specs(values, data, box, max_steps))
         return self._concrete(values, data, box, max_steps)
+
+    def serves(self, count, data):
+        """Return whether it minimises `count` fits with `data`, a list of eager tensors."""
+        return count == (self._count or count) and self._placed.take(data, count)
+
+    def _specs(self, values, data, box, max_steps):
+        """Return `tf.TensorSpec` of what it is called with, of any number of fits where it serves for any."""
+
+        def of_fits(tensor):
+            return tf.TensorSpec([self._count, *tensor.shape[1:]], tensor.dtype)
+
+        specs = self._placed.data_specs[: len(data)]
+        return of_fits(values), specs, tf.nest.map_structure(of_fits, box), max_steps
 
     def at_the_end(self, values, data):
         """Return JᵀJ `[B, p, p]`, float64, and how many residuals count `[B]`, NumPy, at `values` `[B, p]`."""
@@ -141,7 +249,7 @@ class BatchedMinimiser:
 
         def minimised(values, data, box):
             pool = Pool(self._problem, data, values, box, self._shrinks)
-            return pool.minimise(min(values.shape[0], self._at_once), method, limits, max_steps)
+            return pool.minimise(at_most(num_fits(values), self._at_once), method, limits, max_steps)
 
         return self._shards.mapped(minimised, values, self._data(data), box)
 
@@ -150,13 +258,13 @@ class BatchedMinimiser:
 
     def _linearise(self, values, data):
         def linearised(values, data, box):
-            size, p = values.shape
+            size, p = num_fits(values), values.shape[1]
 
             def some(index):
                 return list(self._problem.at_the_end(tf.gather(values, index), data.of(index).tensors))
 
             specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
-            return in_chunks(some, size, specs, self._at_once)
+            return in_chunks(some, size, specs, at_most(size, self._at_once))
 
         return self._shards.mapped(linearised, values, self._data(data))
 

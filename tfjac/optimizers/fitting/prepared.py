@@ -90,3 +90,48 @@ class Prepared:
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
         return self._limits.run(self._minimisation, self._traced.data(as_data(args, self._flat)))
+
+
+class SingleProblem:
+    """Residuals to be minimised more than once; see `LeastSquaresProblem`.
+
+    Args:
+        residuals, variables: as of `least_squares`.
+        options: `Options`.
+    """
+
+    def __init__(self, residuals, variables, options):
+        refuse_without_batches(options)
+        self._variables, self._flat = variables, checked(variables)
+        self._limits = Limits(variables, options)
+        self._settings = Settings.of(options, self._flat, self._limits.conditions)
+        self._residuals, self._function, self._minimisations = residuals, None, {}
+
+    def solve(self, args):
+        """Minimise from where the variables are, with a tuple of data."""
+        minimisation, args = self._minimisation(args)
+        return self._limits.run(minimisation, minimisation.residuals.data(args))
+
+    def plan(self, args):
+        """Return the `Plan` of the steps for data like `args`.
+
+        Raises:
+            ValueError: inside a `tf.function`.
+        """
+        if not tf.executing_eagerly():
+            raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
+        return self._minimisation(args)[0].plan()
+
+    def _minimisation(self, args):
+        """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
+        args = as_data(args, self._flat)
+        if self._function is None:
+            residuals = function_of_data(self._residuals, self._variables, args)
+            self._function = traceable(residuals, self._flat, reduce_retracing=True)
+        concrete = self._function.get_concrete_function(*args)
+        minimisation = self._minimisations.get(concrete)
+        if minimisation is None:
+            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
+            if tf.executing_eagerly():
+                self._minimisations[concrete] = minimisation
+        return minimisation, args

@@ -89,8 +89,8 @@ class Options:
         return cls(**{name: value for name, value in {**given, **unknown}.items() if name in known})
 
     @classmethod
-    def of_a_problem(cls, given, unknown):
-        """Return the options of a `LeastSquaresProblem`, which is not one of many fits."""
+    def of_one_fit(cls, given, unknown):
+        """Return the options of what is never many fits."""
         return cls.of(given, unknown, others=_OF_MANY_FITS)
 
     def is_given(self, name):

@@ -10,7 +10,7 @@ class FitColumns:
     """Which elements of the parameters `[n, p]` of n fits belong to which variable.
 
     Args:
-        variables: list of variables `[B, ...]`.
+        variables: list of variables `[B, ...]`. Where B is open, it is how many rows they have now.
 
     Attributes:
         count: B.
@@ -18,16 +18,21 @@ class FitColumns:
         num_variables: how many variables there are.
 
     Raises:
-        ValueError: for variables without a first axis, or of different lengths.
+        ValueError: for variables without a first axis, or of different lengths; inside of a graph for an open one.
     """
 
     def __init__(self, variables):
-        shapes = [as_tf_variable(variable).shape for variable in variables]
+        shapes = [_shape_now(as_tf_variable(variable)) for variable in variables]
         if any(shape.rank == 0 for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
             listed = ", ".join(f"{variable_name(each)}: {shape}" for each, shape in zip(variables, shapes))
             raise ValueError(
                 "With batch_dims=1 every variable has the fits along its first axis, as many in each. "
                 f"Received: {listed}"
+            )
+        if shapes[0][0] is None:
+            raise ValueError(
+                "Inside of a tf.function the number of fits must be known while tracing: use variables of a fixed "
+                f"shape, or call this outside. Received: {variable_name(variables[0])} of shape {shapes[0]}"
             )
         self.count, self.dtype = shapes[0][0], as_tf_variable(variables[0]).dtype.base_dtype
         self._shapes = [shape[1:] for shape in shapes]
@@ -50,3 +55,9 @@ class FitColumns:
     def rows(self, vector):
         """Return a vector of the elements of all variables, one variable after the other, as `[B, p]`."""
         return self.flatten(tf.split(vector, [self.count * size for size in self._sizes]))
+
+
+def _shape_now(variable):
+    """Return the shape of a variable, that of what it holds where its own is open and there is no graph."""
+    is_open = not variable.shape.is_fully_defined()
+    return variable.read_value().shape if is_open and tf.executing_eagerly() else variable.shape

@@ -7,7 +7,7 @@ data are those of each fit, row for row, and which are shared by all, is read of
 on another.
 """
 
-import functools
+import contextlib
 
 import tensorflow as tf
 
@@ -37,7 +37,7 @@ class BatchedResiduals:
     Args:
         residuals: callable, in one of the forms that `least_squares` accepts.
         variables: nest of variables `[B, ...]`.
-        args: tuple of nests of tensors.
+        args: tuple of nests of tensors, which are not kept.
 
     Attributes:
         columns: `FitColumns`.
@@ -48,12 +48,14 @@ class BatchedResiduals:
     """
 
     def __init__(self, residuals, variables, args):
-        self._variables, self._flat, self._args = variables, tf.nest.flatten(variables), list(args)
+        self._variables, self._flat = variables, tf.nest.flatten(variables)
+        self._specs = tf.nest.map_structure(tf.type_spec_from_value, list(args))
         self.columns = FitColumns(self._flat)
         of_values = function_of_values(residuals, variables, args)
         self._function = function_of_data(residuals, variables, args) if of_values is None else of_values
         self._is_given_values = of_values is not None
-        self.for_all = self._placed(self.columns.count)
+        with self._saying_what_rows_there_are():
+            self.for_all = self._placed(self.columns.count)
         self._check_shapes()
 
     def fingerprint(self):
@@ -70,10 +72,18 @@ class BatchedResiduals:
         """How many residuals a fit has."""
         return sum(shape[1:].num_elements() for shape in self.for_all.shapes)
 
-    def data(self):
-        """Return the data of this call, a list of tensors: its arguments, what was captured, and variables' values."""
+    def data(self, args):
+        """Return the data of a call, a list of tensors: its arguments, what was captured, and variables' values."""
         traced = self.for_all.traced
-        return [*traced.data(self._args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
+        return [*traced.data(args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
+
+    def are_like(self, args):
+        """Return whether `args` have the structure of those that were traced, but for the shapes of tensors."""
+        specs = tf.nest.map_structure(tf.type_spec_from_value, list(args))
+        if _structure(specs) != _structure(self._specs):
+            return False
+        pairs = zip(tf.nest.flatten(specs), tf.nest.flatten(self._specs))
+        return all(given == known or _are_tensors(given, known) for given, known in pairs)
 
     @property
     def reads_variables(self):
@@ -84,17 +94,21 @@ class BatchedResiduals:
         """Raise ValueError where a fit depends on the parameters of another, or none on one of the variables."""
         self._in_graph(self._check_apart, self.for_all, self.columns.count)
 
-    @functools.cached_property
-    def for_any(self):
-        """`PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only."""
+    def for_any(self, args):
+        """Return the `PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only.
+
+        Args:
+            args: tuple of nests of tensors, with which that is tried.
+        """
         if self.columns.count == 1:
             return None
-        return self._of_any(self._traced_again) or self._of_any(self._copied)
+        return self._of_any(args, self._traced_again) or self._of_any(args, self._copied)
 
-    def _of_any(self, placed_by):
+    def _of_any(self, args, placed_by):
         """Return the `PlacedResiduals` of an open number of fits, if they are the same residuals; else None.
 
         Args:
+            args: as above.
             placed_by: returns a function from a number of fits, or None, to their `PlacedResiduals`; or None.
         """
         place = placed_by()
@@ -108,7 +122,7 @@ class BatchedResiduals:
         grown = all(shape[0] == self.columns.count + 1 for shape in one_more.shapes)
         alike = grown and placed.shapes_of_one == self.for_all.shapes_of_one
         alike = alike and self._in_graph(lambda values, _, tensors: go_alone(values, tensors), placed, None)
-        return placed if alike and not self._go_by_place(placed) else None
+        return placed if alike and not self._go_by_place(args, placed) else None
 
     def _traced_again(self):
         """Return how to trace the function for other fits, where it is given their parameters and what is theirs."""
@@ -138,7 +152,7 @@ class BatchedResiduals:
 
         return copied
 
-    def _go_by_place(self, placed):
+    def _go_by_place(self, args, placed):
         """Return whether residuals of a fit are others at another place, among others.
 
         Eagerly that is tried, with some fits from the last one backwards. In a graph nothing may be there to count by.
@@ -147,7 +161,8 @@ class BatchedResiduals:
             return placed.traced.first_op({"Fill", "OnesLike"}) is not None
         index = tf.range(self.columns.count - 1, 0, -max(1, self.columns.count // _TRIED))[:_TRIED]
         values = [as_tf_variable(variable).read_value() for variable in self._flat]
-        data, own = self.data(), [*self.data(), *placed.fixed]
+        data = self.data(args)
+        own = [*data, *placed.fixed]
         own = [tf.gather(given, index) if its_own else given for given, its_own in zip(own, placed.own)]
         some = quiet_function(placed.tensors)([tf.gather(value, index) for value in values], own)
         among_all = quiet_function(self.for_all.tensors)(values, data)
@@ -157,10 +172,10 @@ class BatchedResiduals:
 
     def _placed(self, count, own=()):
         """Trace the function for so many fits, or any number where None; `own` says which data have a row for each."""
-        leaves = tf.nest.flatten(self._args)
-        own = list(own) or [False] * len(leaves)
-        specs = [_spec(leaf, count) if its_own else tf.type_spec_from_value(leaf) for leaf, its_own in zip(leaves, own)]
-        specs = tf.nest.pack_sequence_as(self._args, specs)
+        specs = tf.nest.flatten(self._specs)
+        own = list(own) or [False] * len(specs)
+        specs = [_spec(spec, count) if its_own else spec for spec, its_own in zip(specs, own)]
+        specs = tf.nest.pack_sequence_as(self._specs, specs)
         if self._is_given_values:
             values = self.columns.specs(count)
             concrete = traceable(self._of_values, self._flat).get_concrete_function(values, *specs)
@@ -185,6 +200,21 @@ class BatchedResiduals:
         return said[-1]
 
     # -------------------------------------------------------------- what is read off the graph
+
+    @contextlib.contextmanager
+    def _saying_what_rows_there_are(self):
+        """Where shapes do not go together, say how many rows there are, as that is the likely reason."""
+        try:
+            yield
+        except ValueError as error:
+            count, specs = self.columns.count, tf.nest.flatten(self._specs)
+            rows = [spec.shape[0] for spec in specs if isinstance(spec, tf.TensorSpec) and spec.shape.rank]
+            if all(each == count for each in rows):
+                raise
+            raise ValueError(
+                f"{error}\n\nWith batch_dims=1 data of each fit have as many rows as the variables have. "
+                f"Received: variables of {count} rows, args of {', '.join(map(str, rows))}"
+            ) from error
 
     def _check_shapes(self):
         if self.for_all.traced.drawn_specs:
@@ -215,8 +245,8 @@ class BatchedResiduals:
 
         None, too, where data have rows whose number is not known while tracing: there may be one for each fit.
         """
-        arguments = tf.nest.flatten(self._args)
-        if any(not tf.is_tensor(argument) for argument in arguments) or any(map(has_open_rows, data)):
+        arguments = tf.nest.flatten(self._specs)
+        if any(not isinstance(argument, tf.TensorSpec) for argument in arguments) or any(map(has_open_rows, data)):
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
@@ -241,6 +271,15 @@ def _is_used_by_row(given, values, tensors):
     except ExamplesMix:
         return False
     return axis is not None and is_by_row(axis)
+
+
+def _structure(nest):
+    """Return a nest with None for all that is in it, for comparisons."""
+    return tf.nest.pack_sequence_as(nest, [None] * len(tf.nest.flatten(nest)))
+
+
+def _are_tensors(*specs):
+    return all(isinstance(spec, tf.TensorSpec) for spec in specs)
 
 
 def _spec(leaf, rows):

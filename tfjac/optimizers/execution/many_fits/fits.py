@@ -97,8 +97,10 @@ def attempt(fits, linearise, method, limits, max_steps):
     last = chosen(tried, made, fits.last)
     state = State(last.state, point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling))
     state = chosen(tried, state, fits.state)
-    ended = going & is_decided(last, point, method)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
+    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
+    status = status_after(report, limits, first_cost)
+    ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
     kept = tried & last.accepted
     now = chosen(kept | fits.fresh, there, fits.here)
     return fits._replace(
@@ -108,19 +110,28 @@ def attempt(fits, linearise, method, limits, max_steps):
         here=now,
         state=state,
         last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
-        **_told(fits, ended, report, limits, max_steps),
+        outcome=_told(fits, ended, report, status, max_steps),
+        first_cost=first_cost,
     )
 
 
-def _told(fits, ended, report, limits, max_steps):
-    """Return `outcome` and `first_cost` of the fits after the `Report` of the steps that have `ended`."""
-    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
-    after = outcome_after(fits.outcome, ended, report, status_after(report, limits, first_cost), max_steps)
-    outcome = chosen(ended, after, fits.outcome)
-    if fits.box:
-        outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
-        outcome = outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
-    return {"outcome": outcome, "first_cost": first_cost}
+def _is_settled(report, status, limits):
+    """Return whether an attempt was rejected that left the cost what it is, where a tolerance is met.
+
+    More damping would promise less still. Near a minimum all attempts up to the last one allowed drown in rounding.
+    """
+    same = tf.abs(report.reduction) <= limits.cost * report.cost_before
+    met = tf.equal(status, int(Status.GRADIENT_TOLERANCE)) | tf.equal(status, int(Status.COST_TOLERANCE))
+    return ~report.accepted & same & met
+
+
+def _told(fits, ended, report, status, max_steps):
+    """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
+    outcome = chosen(ended, outcome_after(fits.outcome, ended, report, status, max_steps), fits.outcome)
+    if not fits.box:
+        return outcome
+    outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
+    return outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
 
 
 def _free(fits):

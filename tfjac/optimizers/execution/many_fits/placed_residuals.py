@@ -37,6 +37,19 @@ class PlacedResiduals:
         constants = [tf.TensorSpec(each.shape, each.dtype) for each in self._constants]
         return [*self.traced.specs[given:], *self.traced.handle_specs, *constants]
 
+    def take(self, data, count):
+        """Return whether these are data, eager tensors, of `count` fits; those in `fixed` are among them.
+
+        Args:
+            data: list of tensors like `data_specs`, but perhaps of other shapes and dtypes.
+            count: integer.
+        """
+        triples = zip([*data, *self.fixed], self.data_specs, self.own)
+        return all(
+            spec.is_compatible_with(given) and (not its_own or given.shape[0] == count)
+            for given, spec, its_own in triples
+        )
+
     def tensors(self, values, data):
         """Return the residuals, a list of tensors `[n, ...]` of the current graph.
 

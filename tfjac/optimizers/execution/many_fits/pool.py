@@ -55,7 +55,7 @@ class Pool:
     Args:
         objective: `FitObjective`.
         data: `FitData`.
-        values: `[B, p]`, where fits start.
+        values: `[B, p]`, where fits start; B may be open where `shrinks`.
         box: a `Box` of `[B, p]`, or an empty tuple.
         shrinks: whether the number of fits under way may change.
     """
@@ -63,13 +63,13 @@ class Pool:
     def __init__(self, objective, data, values, box, shrinks):
         self._objective, self._data = objective, data
         self._values, self._box, self._shrinks = values, box, shrinks
-        self._count = values.shape[0]
+        self._count = num_fits(values)
 
     def minimise(self, at_once, method, limits, max_steps):
         """Return what all fits `Found`.
 
         Args:
-            at_once: how many of them are under way.
+            at_once: how many of them are under way, an integer or a scalar tensor.
             method: a `Method`.
             limits: `Tolerances`.
             max_steps: scalar int32.
@@ -98,10 +98,11 @@ class Pool:
             return self._shrunk(fits, begun) if self._shrinks else fits, begun, found
 
         fits = self._begun(index, names)
-        start = fits, tf.constant(at_once), self._nothing()
+        start = fits, tf.convert_to_tensor(at_once), self._nothing()
         shapes = tf.nest.map_structure(lambda each: each.shape, start)
         if self._shrinks:
-            shapes = (tf.nest.map_structure(lambda each: tf.TensorShape([None, *each.shape[1:]]), fits), *shapes[1:])
+            of_fits, _, of_found = tf.nest.map_structure(_of_any_rows, (fits, (), start[2]))
+            shapes = of_fits, shapes[1], of_found
         *_, found = while_loop(some_left, next_round, start, shape_invariants=shapes)
         return tf.nest.map_structure(lambda each: each[: self._count], found)
 
@@ -138,6 +139,20 @@ class Pool:
         real, number = tf.zeros([self._count + 1], self._values.dtype), tf.zeros([self._count + 1], tf.int32)
         outcome = Outcome._make([(), real, real, *[number] * 4, real])
         return Found(tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype), outcome)
+
+
+def num_fits(values):
+    """Return how many rows there are, an integer, or where that is open a scalar tensor."""
+    return tf.shape(values)[0] if values.shape[0] is None else values.shape[0]
+
+
+def at_most(count, limit):
+    """Return the lesser of a number of fits, an integer or a scalar tensor, and an integer."""
+    return tf.minimum(count, limit) if tf.is_tensor(count) else min(count, limit)
+
+
+def _of_any_rows(tensor):
+    return tf.TensorShape([None, *tensor.shape[1:]])
 
 
 def _noted(found, fits):
