@@ -36,7 +36,14 @@ def _patches_by_position(use):
     x, kernel = use.op.inputs
     if use.weight_index != 1:
         raise NoFactor("the weight is not the kernel")
-    patches = use.split(_Window(use, kernel.shape, x).patches(x), use.axis)
+    if use.axis.axis == use.output.shape.rank - 1:
+        raise NoFactor("the examples are channels")
+    window = _Window(use, kernel.shape, x)
+    patches = window.patches(x)
+    if use.axis.axis != 0:  # the examples are places of one image
+        batch, _, k, c = axes(patches)
+        patches = tf.reshape(patches, [batch, *window.positions, k, c])
+    patches = use.split(patches, use.axis)
     n, *positions, k, c = axes(patches)
     return patches if len(positions) == 1 else tf.reshape(patches, [n, product(positions), k, c])
 
@@ -47,6 +54,8 @@ def _transposed(use):
     _, kernel, x = use.op.inputs
     if use.weight_index != 1:
         raise NoFactor("the weight is not the kernel")
+    if use.axis.axis != 0:
+        raise NoFactor("the examples are places of one image, or channels")
     m, rows, *spatial = axes(use.d)
     patches = _Window(use, kernel.shape, use.output, x).patches(tf.reshape(use.d, [m * rows, *spatial]))
     _, t, k, c_out = axes(patches)
