@@ -1,4 +1,4 @@
-"""Kernels of convolutions whose examples are places, or channels, of one image: against a tape's Jacobian in float64."""
+"""Kernels of convolutions whose examples are places, or channels, of one image: against the images of unit kernels."""
 
 import numpy as np
 import pytest
@@ -51,9 +51,8 @@ PROGRAMS = {  # shape of the kernel, and the rows
 def test_kernel(name):
     shape, rows = PROGRAMS[name]
     kernel = tf.Variable(np.random.default_rng(1).normal(size=shape))
-    with tf.GradientTape() as tape:
-        values = rows(kernel)
-    expected = tf.reshape(tape.jacobian(values, kernel), [-1, np.prod(shape)]).numpy()
+    units = np.eye(np.prod(shape)).reshape([-1, *shape])
+    expected = np.stack([np.ravel(rows(tf.constant(unit))) for unit in units], axis=1)  # the rows are linear
 
     @tf.function
     def found():
