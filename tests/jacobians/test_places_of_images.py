@@ -62,3 +62,15 @@ def test_kernel(name):
     dense, gram = found()
     np.testing.assert_allclose(dense, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(gram, expected.T @ expected, rtol=1e-10, atol=1e-10)
+
+
+def test_columns_of_a_table_as_examples_are_refused_by_name():
+    table = tf.Variable(np.ones([4, 6]))
+
+    @tf.function
+    def found():
+        rows = tf.transpose(tf.gather(table, [[0, 1, 2], [3, 1, 0]]), [2, 0, 1])
+        return tfjac.jacobian_operator(tf.reshape(rows, [6, -1]), [table]).to_dense()
+
+    with pytest.raises(tfjac.ExamplesMix):
+        found()

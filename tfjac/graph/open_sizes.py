@@ -53,8 +53,9 @@ class _Origins:
         self.known.update((output.ref(), size) for output in outputs)
 
     def of(self, tensor, axis):
-        """Return a `ref()`, or None where the size is static; lists of tensors show theirs in the elements."""
-        if tensor.dtype == tf.variant or tensor.shape.rank is None or tensor.shape[axis.axis] is not None:
+        """Return a `ref()`, or None where the size is static, as of variables; lists show theirs in the elements."""
+        is_array = tensor.dtype not in (tf.variant, tf.resource) and tensor.shape.rank is not None
+        if not is_array or tensor.shape[axis.axis] is not None:
             return None
         first = tensor.ref()
         if first not in self.known:
