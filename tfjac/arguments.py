@@ -109,6 +109,15 @@ def positive_integer(argument, value, *, or_zero=False):
     return int(value)
 
 
+def check_eager(what):
+    """Raise ValueError while a graph is traced, for what returns arrays of NumPy."""
+    if not tf.executing_eagerly():
+        raise ValueError(
+            f"{what} takes and returns arrays of NumPy: call it outside of a tf.function. In one, least_squares fits "
+            "variables. Received: a call while a tf.function is traced"
+        )
+
+
 def serialized(options):
     """Return a dict of names, or of objects serialised, from one of names and objects."""
     return {

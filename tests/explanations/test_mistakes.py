@@ -71,9 +71,13 @@ def test_integers_that_are_measurements():
     expected = explanations.integrated_gradients(model, pixels.astype("float32"), 1)
     np.testing.assert_array_equal(found.attributions, expected.attributions)
     function = lambda x: model(tf.cast(x, tf.float32))  # noqa: E731
+    of_classes = lambda x: model(tf.one_hot(tf.cast(x[..., 0], tf.int32), 3))  # noqa: E731
     for method in ("integrated_gradients", "smooth_grad", "guided_backprop", "deep_lift", "lrp"):
+        found = getattr(explanations, method)(function, pixels, 1)  # where they are made floating-point
+        expected = getattr(explanations, method)(model, pixels, 1)
+        np.testing.assert_allclose(found.attributions, expected.attributions, rtol=1e-4, atol=1e-3)
         with pytest.raises(TypeError, match=r"no embedding looks these up.*x\.astype\('float32'\).*of shape \(3, 12"):
-            getattr(explanations, method)(function, pixels)
+            getattr(explanations, method)(of_classes, pixels)
     assert explanations.occlusion(function, pixels, 1).attributions.shape == pixels.shape
 
 
@@ -202,3 +206,10 @@ def test_scores_that_are_none():
         explanations.integrated_gradients(lambda x: model(tf.stop_gradient(x)), rows())
     with pytest.raises(TypeError, match=r"model must be a Keras model.*Received: 3 of type int"):
         explanations.integrated_gradients(3, rows())
+
+
+def test_maps_of_a_single_place():
+    image = images()[:, :4, :4]
+    narrow = keras.Sequential([keras.Input((4, 4, 3)), LAYERS.Conv2D(4, 4), LAYERS.Flatten(), LAYERS.Dense(3)])
+    with pytest.raises(ValueError, match=r"no places to tell apart: use larger images"):
+        explanations.grad_cam(narrow, image)

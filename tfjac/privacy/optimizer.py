@@ -10,7 +10,6 @@ import tensorflow as tf
 from tfjac.arguments import deserialized, positive, resolve, serialized
 from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
 from tfjac.jacobians import scaled_gradients
-from tfjac.optimizers import LevenbergMarquardt
 from tfjac.privacy.clipping import CLIPPINGS, Clipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
@@ -77,7 +76,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 "inner_optimizer must be a Keras optimizer, such as keras.optimizers.Adam(1e-3). "
                 f"Received: {inner_optimizer!r} of type {type(inner_optimizer).__name__}"
             )
-        if isinstance(inner_optimizer, (DPOptimizer, LevenbergMarquardt)):
+        if any(isinstance(each, SeenLoss) for each in vars(inner_optimizer).values()):
             raise TypeError(
                 "inner_optimizer must be one that takes gradients, such as keras.optimizers.Adam(1e-3). This one reads "
                 f"the loss itself. Received: {type(inner_optimizer).__name__}"
