@@ -157,8 +157,8 @@ def _warn_of_gap(explanation, contributions):
     if not worst <= _TOLERANCE:  # also if it is not a number
         warnings.warn(
             "The attributions of DeepLIFT do not add up to the change of the score: a loop holds ops without a rule, "
-            "examples do not stay in their rows, an op is infinite at the baseline, or the numbers have few digits. Use "
-            "another baseline, or tfjac.explanations.integrated_gradients. "
+            "examples do not stay in their rows, an op is infinite at the baseline, or the numbers have few digits. "
+            "Use another baseline, or tfjac.explanations.integrated_gradients. "
             f"Received: a gap of {worst:.1%} of the attributions",
             stacklevel=3,
         )
