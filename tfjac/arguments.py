@@ -4,9 +4,12 @@ And how Keras writes them into a configuration.
 """
 
 import difflib
+import math
 import numbers
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 
 def described_value(x):
@@ -76,20 +79,43 @@ def pair(argument, value, meaning):
     return value
 
 
-def positive(argument, value, *, below=None):
-    """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`."""
-    valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > 0
+def positive(argument, value, *, below=None, or_zero=False):
+    """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`, or zero if that is allowed."""
+    valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    valid = valid and (float(value) > 0 or (or_zero and value == 0))
     if not valid or (below is not None and not value < below):
-        limit = "a positive number" if below is None else f"a number between 0 and {below}"
+        limit = "a positive number" if below in (None, math.inf) else f"a number between 0 and {below}"
+        limit = "zero or " * or_zero + ("a finite positive number" if below == math.inf else limit)
         raise ValueError(f"{argument} must be {limit}. Received: {argument}={value!r}")
     return float(value)
 
 
-def positive_integer(argument, value):
-    """Return `value` as an int; raise ValueError unless it is an integer of at least one."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{argument} must be an integer of at least 1. Received: {argument}={value!r}")
+def not_negative(argument, value):
+    """Return `value`; raise ValueError where it is a negative number, or an array or tensor that holds one.
+
+    Variables, and tensors that only a run gives a value, are not looked at.
+    """
+    known = tf.get_static_value(value) if tf.is_tensor(value) else np.asarray(value)
+    if known is not None and not np.all(known >= 0):
+        raise ValueError(f"{argument} must not be negative. Received: {argument}={value!r}")
+    return value
+
+
+def positive_integer(argument, value, *, or_zero=False):
+    """Return `value` as an int; raise ValueError unless it is an integer of at least one, or of at least zero."""
+    least = 0 if or_zero else 1
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ValueError(f"{argument} must be an integer of at least {least}. Received: {argument}={value!r}")
     return int(value)
+
+
+def check_eager(what):
+    """Raise ValueError while a graph is traced, for what returns arrays of NumPy."""
+    if not tf.executing_eagerly():
+        raise ValueError(
+            f"{what} takes and returns arrays of NumPy: call it outside of a tf.function. In one, least_squares fits "
+            "variables. Received: a call while a tf.function is traced"
+        )
 
 
 def serialized(options):

@@ -257,3 +257,40 @@ def test_deep_lift_takes_the_rounding_of_two_scores_that_are_near_for_what_it_is
     first, bias, second, _ = (each.astype("float64") for each in model.get_weights())
     change = np.maximum(x @ first + bias, 0) @ second
     np.testing.assert_allclose(found.attributions.sum(axis=1), change[:, 0], atol=1e-11)
+
+
+ACTIVATIONS = [
+    "celu",
+    "elu",
+    "exponential",
+    "gelu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softplus",
+    "softsign",
+    "squareplus",
+    "tanh",
+    "tanh_shrink",
+]
+ZERO_AT_ZERO = ["celu", "elu", "hard_tanh", "leaky_relu", "relu", "relu6", "selu", "softsign", "tanh", "tanh_shrink"]
+
+
+@pytest.mark.parametrize(
+    ("method", "activation"),
+    [*(("deep_lift", each) for each in ACTIVATIONS), *(("lrp", each) for each in ZERO_AT_ZERO)],
+)
+def test_activations_of_keras_add_up(method, activation):
+    model, _ = two_layers(activation, bias=method == "deep_lift")
+    x = 3 * RNG(0).normal(size=(5, 4)).astype("float32")
+    found = getattr(explanations, method)(model, x, class_index=1)
+    start = model(np.zeros_like(x)).numpy()[:, 1] if method == "deep_lift" else 0.0
+    np.testing.assert_allclose(found.attributions.sum(axis=1), model(x).numpy()[:, 1] - start, rtol=1e-4, atol=1e-5)

@@ -214,7 +214,7 @@ class TestVectors:
             tfjac.weighted_gradients(losses, W, 2.0)
         with pytest.raises(ValueError, match=r"clip_norm must have one entry.* scalar.*Received: shape \(2,\)"):
             tfjac.clipped_gradients(losses, W, [1.0, 2.0])
-        with pytest.raises(ValueError, match=r"clip_norm must not be negative. Received: -1.0"):
+        with pytest.raises(ValueError, match=r"clip_norm must not be negative. Received: clip_norm=-1.0"):
             tfjac.clipped_gradients(losses, W, -1.0)
 
     def test_losses_of_other_outputs(self):

@@ -177,3 +177,38 @@ def test_a_class_and_its_models_have_signatures():
 def test_a_parabola_through_two_points_is_guessed_as_their_line():
     guessed = models.quadratic().guess([1.0, 3.0], [2.0, 8.0]).valuesdict()
     np.testing.assert_allclose([guessed[name] for name in "abc"], [0.0, 3.0, -1.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "lorentzian", "pseudo_voigt"])
+@pytest.mark.parametrize("background", ["none", "linear"])
+def test_a_dip_is_guessed_as_one(name, background):
+    model, values = getattr(models, name)(), {"amplitude": -3.0, "center": 4.2, "sigma": 0.5}
+    noise = 0.005 * np.random.default_rng(0).normal(size=X.size)
+    data = model(X, **values).numpy() + noise
+    if background == "linear":
+        model, data = model + models.linear(), data + 10 + X
+    guess = model.guess(X, data)
+    assert guess["amplitude"].value < -1 and abs(guess["center"].value - 4.2) < 0.3
+    fit = model.fit(X, data)
+    assert fit.success
+    np.testing.assert_allclose([fit.values[each] for each in values], list(values.values()), rtol=0.1)
+
+
+def test_a_peak_and_a_dip_are_told_apart():
+    model = models.gaussian(prefix="up_") + models.gaussian(prefix="down_") + models.linear()
+    data = 2 * scipy.stats.norm.pdf(X, 3.0, 0.4) - 4 * scipy.stats.norm.pdf(X, 6.5, 0.5) + 0.1 * X
+    fit = model.fit(X, data)
+    assert fit.success
+    found = sorted((fit.values[f"{each}_center"], fit.values[f"{each}_amplitude"]) for each in ("up", "down"))
+    np.testing.assert_allclose(found, [(3.0, 2.0), (6.5, -4.0)], rtol=1e-4)
+
+
+def test_a_peak_between_the_data_is_no_success():
+    x = np.linspace(-5, 5, 201)
+    y = 10 - 3 * np.exp(-(((x - 1) / 0.7) ** 2) / 2) + 0.02 * np.random.default_rng(0).normal(size=x.size)
+    model = models.gaussian() + models.constant()
+    start = model.parameters(amplitude=13.28, center=-2.6, sigma=2.25, c=9.99)
+    with pytest.warns(UserWarning, match=r"The width sigma went to zero.*start from other values"):
+        fit = model.fit(x, y, start)
+    assert fit.fit.success and not fit.success and "sigma" in fit.message
+    assert model.fit(x, y).success

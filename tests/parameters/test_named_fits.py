@@ -1,6 +1,9 @@
 """Fits of named parameters, against SciPy and the formulas written out; and the mistakes that people make first."""
 
+import copy
 import json
+import math
+import pickle
 import warnings
 
 import numpy as np
@@ -286,3 +289,57 @@ def test_several_data_and_a_grid():
     noisy = y + np.random.default_rng(0).normal(scale=0.1, size=y.shape)
     fit = tfjac.curve_fit(lambda x, a, b, c: a * x[0] + b * x[1] + c, (u, v), noisy, p0=fit.params)
     assert set(fit.bootstrap(5).values) == {"a", "b", "c"}
+
+
+@pytest.fixture(name="fit", scope="module")
+def fixture_fit():
+    return tfjac.curve_fit(decay, X, Y, p0=tfjac.Parameters(amplitude=1.0, rate=1.0, offset=0.0))
+
+
+def test_curves_at_a_number_and_at_arrays_by_turns(fit):
+    expected = fit.values["amplitude"] * np.exp(-fit.values["rate"] * 0.5) + fit.values["offset"]
+    for x in (0.5, [0.5, 0.5], 0.5, [[0.5]], None, 0.5):
+        shape = X.shape if x is None else np.shape(x)
+        assert np.shape(fit.predict(x)) == shape
+        assert np.shape(fit.prediction_band(x)[0]) == shape
+        if x is not None:
+            np.testing.assert_allclose(fit.predict(x), expected)
+
+
+def test_a_copy_of_a_fit_is_a_fit_and_a_pickle_is_refused(fit):
+    fit.predict(0.5)
+    again = copy.deepcopy(fit)
+    assert again.values == fit.values and again.values is not fit.values and again.fit.x is not fit.fit.x
+    np.testing.assert_array_equal(again.covariance(), fit.covariance())
+    np.testing.assert_array_equal(again.predict(X), fit.predict(X))
+    for each in (fit, fit.fit):
+        with pytest.raises(TypeError, match=r"holds a graph of TensorFlow.*fit\.params"):
+            pickle.dumps(each)
+    assert pickle.loads(pickle.dumps(fit.params)).valuesdict() == fit.params.valuesdict()
+
+
+def test_one_level_of_an_interval_may_be_a_number(fit):
+    one, listed = fit.conf_interval(sigmas=2), fit.conf_interval(sigmas=[2])
+    np.testing.assert_array_equal(one["rate"], listed["rate"])
+    assert one["rate"].shape == (1, 2)
+
+
+def test_a_fit_without_degrees_of_freedom_has_no_reduced_chi_square():
+    fit = tfjac.models.linear().fit([0.0, 1.0], [1.0, 3.0])
+    assert fit.degrees_of_freedom == 0 and math.isnan(fit.reduced_chi_square)
+    assert "0 degrees of freedom" in fit.summary()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fit: tfjac.curve_fit(decay, X, Y, p0=fit.params),
+        lambda fit: tfjac.curve_fit(decay, X, Y, p0=[1.0, 1.0, 0.0]),
+        lambda fit: fit.predict(X),
+        lambda fit: tfjac.models.gaussian().guess(X, Y),
+    ],
+)
+def test_arrays_are_not_fitted_while_a_function_is_traced(fit, call):
+    fit.params  # noqa: B018
+    with pytest.raises(ValueError, match=r"outside of a tf\.function"):
+        tf.function(lambda: call(fit))()

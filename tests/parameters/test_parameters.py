@@ -168,7 +168,11 @@ REFUSED = {
     "a prior that is none": (lambda: tfjac.Parameters(a={"value": 1, "prior": 3}), r"A prior is a pair.*'a'"),
     "no name": (lambda: tfjac.Parameters({"my width": 1.0}), r"a word of Python.*'my width'"),
     "a keyword": (lambda: tfjac.Parameters({"lambda": 1.0}), r"a word of Python.*'lambda'"),
-    "the name of a constant": (lambda: tfjac.Parameters({"pi": 1.0}), r"a word of Python.*'pi'"),
+    "the name of a constant": (lambda: tfjac.Parameters({"pi": 1.0}), r"pi is a number in expressions.*'pi_1'"),
+    "a tie of a vector": (
+        lambda: tfjac.Parameters(a=1.0, b=lambda a: tf.stack([a, a])).valuesdict(),
+        r"a tie of a that returns the shape \(2,\)",
+    ),
     "NaN": (lambda: tfjac.Parameters(a=math.nan), r"value of 'a' must be a number. Received: NaN"),
 }
 
@@ -188,3 +192,14 @@ def test_the_value_of_a_tied_parameter_is_not_set():
         params["a"].value = "2*b"
     with pytest.raises(TypeError, match=r"A parameter has value, min.*vari=False"):
         params["a"].set(vari=False)
+
+
+def test_names_are_read_as_python_reads_them():
+    """The sign of a unit, µ, is another character than the letter μ, which Python makes of it in a program."""
+    params = tfjac.Parameters({"\u00b5": 1.0, "s": 0.0, "twice": "2*\u00b5"})
+    assert "\u00b5" in params and params["\u00b5"] is params["\u03bc"]
+    x = np.linspace(0.0, 1.0, 9)
+    fit = tfjac.curve_fit(lambda x, µ, s: µ * x + s, x, 2 * x + 1, p0=params)
+    np.testing.assert_allclose([fit.values["\u03bc"], fit.values["twice"]], [2.0, 4.0])
+    del params["\u00b5"]
+    assert list(params) == ["s", "twice"]

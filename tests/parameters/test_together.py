@@ -42,3 +42,10 @@ def test_values_that_are_missing_are_refused_by_the_number_of_the_data_set():
         fit_together(decay, XS, ys, params(), shared=["rate"])
     with pytest.raises(ValueError, match=r"deviations, which are positive. Received: data set 1"):
         fit_together(decay, XS, YS, params(), shared=["rate"], sigma=[0 * SIGMA[0], SIGMA[1]])
+
+
+@pytest.mark.parametrize("kept", [20, 1])
+def test_x_and_y_of_other_lengths_are_refused_by_the_number_of_the_data_set(kept):
+    message = rf"shape of y.*data set 2, f of shape \(25,\), y of shape \({kept},\)"
+    with pytest.raises(ValueError, match=message):
+        fit_together(decay, XS, [YS[0], YS[1][:kept]], params(), shared=["rate"])

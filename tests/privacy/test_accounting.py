@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy import optimize, stats
 
 from tfjac import privacy
@@ -42,11 +43,34 @@ def test_noise_for_is_the_inverse():
     assert privacy.epsilon(noise, 0.01, 500, 1e-5, accountant="rdp") <= 2.0
 
 
+def test_epsilon_is_that_of_the_accountants_called_directly():
+    import dp_accounting as dp
+
+    for noise, rate, steps, delta in [(0.6, 0.1, 50, 1e-5), (2.0, 0.5, 10, 1e-3)]:
+        training = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise)), steps)
+        for name, accountant in ("pld", dp.pld.PLDAccountant()), ("rdp", dp.rdp.RdpAccountant()):
+            expected = accountant.compose(training).get_epsilon(delta)
+            assert privacy.epsilon(noise, rate, steps, delta, name) == pytest.approx(expected, rel=1e-9)
+
+
+def test_little_noise_takes_no_more_memory():
+    """A grid of one distance for all σ would take 38 GB for σ = 0.001."""
+    found = [privacy.epsilon(noise, 0.1, 10, 1e-5) for noise in (0.1, 1e-3, 1e-5)]
+    assert 300 < found[0] < 340 and 3e6 < found[1] < 6e6 and 1e10 < found[2] < 1e11
+    assert privacy.epsilon(privacy.noise_for(1e4, 1e-5, 0.1, 10), 0.1, 10, 1e-5) == pytest.approx(1e4, rel=5e-3)
+
+
 def test_limits():
     assert privacy.epsilon(1.0, 0.01, 0, 1e-5) == 0.0
     assert privacy.epsilon(0.0, 0.01, 1, 1e-5) == math.inf
     with pytest.raises(ValueError, match="sampling_rate is the batch size over the number"):
         privacy.epsilon(1.0, 250, 10, 1e-5)
+    with pytest.raises(ValueError, match=r"noise_multiplier must be zero or a finite positive number.*nan"):
+        privacy.epsilon(math.nan, 0.1, 10, 1e-5)
+    with pytest.raises(ValueError, match=r"steps must be an integer of at least 0.*steps=2.5"):
+        privacy.epsilon(1.0, 0.1, 2.5, 1e-5)
+    with pytest.raises(ValueError, match=r"delta must lie between 0 and 1.*delta=2.0"):
+        privacy.PrivacyBudget(10, 2.0)
     with pytest.raises(ValueError, match="delta must lie between 0 and 1"):
         privacy.noise_for(1.0, 0.0, 0.1, 10)
 
@@ -119,6 +143,17 @@ def test_poisson_batches_hold_each_example_by_chance(rows):
     assert stats.chisquare(counts, np.full(n, counts.mean())).pvalue > 1e-3
 
 
+def test_poisson_batches_carry_sample_weights():
+    x, factors = np.arange(1.0, 51.0), np.linspace(0.0, 2.0, 50)
+    for given, wanted, weights in privacy.poisson_batches(
+        x, {"a": x}, 10, 5, sample_weight=factors
+    ).as_numpy_iterator():
+        present = given > 0
+        np.testing.assert_allclose(weights["a"][present], factors[given[present].astype(int) - 1], rtol=1e-6)
+        np.testing.assert_array_equal(weights["a"][~present], 0)
+        np.testing.assert_array_equal(given, wanted["a"])
+
+
 def test_a_training_on_poisson_batches():
     n, size, rows = 400, 50, 32
     rng = np.random.default_rng(1)
@@ -144,5 +179,9 @@ def test_a_training_on_poisson_batches():
 def test_samples_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="batch_size must be at most the number of examples"):
         privacy.poisson_batches(np.zeros((5, 1)), np.zeros(5), 6, 1)
+    numbers = tf.data.Dataset.range(5)
+    for given in (numbers, 3.0, [1.0, 2.0]):
+        with pytest.raises(TypeError, match=r"must be arrays with the examples along the first axis.*Received"):
+            privacy.poisson_batches(given, np.zeros(5), 2, 1)
     with pytest.raises(ValueError, match=r"Received: lengths \[4, 5\]"):
         privacy.poisson_batches(np.zeros((5, 1)), np.zeros(4), 2, 1)

@@ -1,5 +1,7 @@
 """What one step of `DPOptimizer` does to the weights, against one tape for each example."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -174,8 +176,7 @@ def test_adaptive_clipping_finds_the_median_of_the_norms():
     assert lower < float(model.optimizer.clipping.bound()) < upper
 
 
-@pytest.mark.parametrize("accumulated", [1, 3])
-@pytest.mark.parametrize("batch_size", [None, 40])
+@pytest.mark.parametrize(("accumulated", "batch_size"), [(1, None), (1, 40), (3, N), (3, 40)])
 def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
     """With a learning rate of 1 a step subtracts gradient and noise; another seed leaves the noise alone."""
     clip, sigma, size = 0.5, 3.0, N if batch_size is None else batch_size
@@ -197,7 +198,7 @@ def test_noise_is_that_of_the_whole_step(accumulated, batch_size):
 
 def test_accumulated_batches_are_one_batch():
     inner = keras.optimizers.SGD(1.0, gradient_accumulation_steps=3)
-    model, whole = compiled("dense", inner=inner), compiled("dense")
+    model, whole = compiled("dense", inner=inner, batch_size=N), compiled("dense")
     x, y = data_of(model, np.random.default_rng(5))
     for got, expected in zip(one_step(model, x, y, batch_size=N // 3), one_step(whole, x, y)):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
@@ -225,49 +226,6 @@ def test_steps_per_execution_and_data_sets():
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
-def _normalised_by_the_batch(layer):
-    inputs = keras.Input((6,))
-    return keras.Model(inputs, LAYERS.Dense(3)(layer(LAYERS.Dense(4)(inputs))))
-
-
-@pytest.mark.parametrize(
-    ("model", "loss", "message"),
-    [
-        (
-            lambda: _normalised_by_the_batch(LAYERS.BatchNormalization()),
-            "mse",
-            "GroupNormalization",
-        ),
-        (
-            lambda: _normalised_by_the_batch(LAYERS.Lambda(lambda t: t - keras.ops.mean(t, axis=0))),
-            "mse",
-            "examples mix at op",
-        ),
-        (
-            lambda: _normalised_by_the_batch(LAYERS.Identity()),
-            keras.losses.MeanSquaredError(reduction="mean_with_sample_weight"),
-            "a number that the data of the batch decide",
-        ),
-        (lambda: _normalised_by_the_batch(LAYERS.Identity()), lambda y, p: tf.norm(y - p), "examples mix at op"),
-    ],
-)
-def test_losses_and_layers_that_mix_examples_are_refused(model, loss, message):
-    model = model()
-    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 1.0), loss=loss)
-    with pytest.raises(privacy.NotApart, match=message):
-        model.fit(np.zeros((8, 6), "float32"), np.zeros((8, 3), "float32"), verbose=0, sample_weight=np.ones(8))
-
-
-def test_data_that_mix_before_the_first_weight_are_refused():
-    """No gradient passes there, so per-example gradients alone would not tell."""
-    inputs = keras.Input((6,))
-    centred = LAYERS.Lambda(lambda t: t - keras.ops.mean(t, axis=0))(inputs)
-    model = keras.Model(inputs, LAYERS.Dense(3)(centred))
-    model.compile(privacy.DPOptimizer(keras.optimizers.SGD(1.0), 1.0, 1.0), loss="mse")
-    with pytest.raises(privacy.NotApart, match="examples mix at op"):
-        model.fit(np.zeros((8, 6), "float32"), np.zeros((8, 3), "float32"), verbose=0)
-
-
 def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     model = compiled("dense", noise=1.0, seed=3, inner=keras.optimizers.Adam(0.1), clipping="automatic")
     x, y = data_of(model, np.random.default_rng(9))
@@ -278,6 +236,43 @@ def test_a_saved_model_goes_on_without_the_seed(tmp_path):
     assert "seed" not in again.optimizer.get_config()
     again.fit(x, y, batch_size=N, epochs=1, verbose=0)
     assert again.optimizer.steps == 3
+
+
+@pytest.mark.parametrize("way", ["weights", "checkpoint"])
+def test_noise_is_another_one_if_an_earlier_state_is_restored(tmp_path, way):
+    """Else the difference of two steps from one state, on other data, would have no noise."""
+    model = compiled("dense", noise=1.0)
+    x, y = data_of(model, np.random.default_rng(9))
+    model.train_on_batch(x, y)
+    model.save_weights(tmp_path / "state.weights.h5")
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+    path = checkpoint.save(tmp_path / "checkpoint")
+    moved = [one_step(model, x, y)]
+    if way == "weights":
+        model.load_weights(tmp_path / "state.weights.h5")
+    else:
+        checkpoint.restore(path)
+    assert model.optimizer.steps == 1
+    moved.append(one_step(model, x, y))
+    first, second = (np.concatenate([each.ravel() for each in step]) for step in moved)
+    assert np.std(first - second) > 0.9 * CLIP / N
+    assert copy.deepcopy(model.optimizer)._noise._seed != model.optimizer._noise._seed
+
+
+@pytest.mark.parametrize(("name", "jit_compile"), [("dense", False), ("dense", True), ("recurrent", False)])
+def test_an_example_whose_gradient_is_not_finite_adds_nothing(name, jit_compile):
+    model = compiled(name, batch_size=N, compile_options={"jit_compile": jit_compile})
+    rng = np.random.default_rng(12)
+    x, y = data_of(model, rng)
+    weights = np.where(np.arange(N) == 3, 0.0, 1.0)
+    rows, of_weights = gradients_of_examples(model, x, y, weights)
+    expected, _ = clipped_mean(rows, CLIP, factor=lambda norms: np.minimum(1, CLIP / np.maximum(norms, 1e-9)))
+    if "int" in model.inputs[0].dtype:
+        weights[3] = np.nan
+    else:
+        x[3] = np.inf
+    for got, clipped, plain in zip(one_step(model, x, y, sample_weight=weights), expected, of_weights):
+        np.testing.assert_allclose(got, clipped + plain, rtol=2e-4, atol=2e-6)
 
 
 def test_a_rule_of_clipping_is_saved_with_its_arguments():
@@ -303,7 +298,15 @@ def test_schedules_set_the_inner_rate():
     [
         ({"inner_optimizer": 0.1}, TypeError, "must be a Keras optimizer.*Received: 0.1 of type float"),
         ({"clip_norm": 0}, ValueError, "clip_norm"),
-        ({"noise_multiplier": -1}, ValueError, "noise_multiplier must be zero or positive. Received: -1"),
+        ({"clip_norm": np.inf}, ValueError, "clip_norm must be a finite positive number. Received: clip_norm=inf"),
+        ({"noise_multiplier": -1}, ValueError, "noise_multiplier must be zero or a finite positive number.*=-1"),
+        ({"noise_multiplier": None}, ValueError, "noise_multiplier must be zero or.*=None"),
+        ({"inner_optimizer": tfjac.LevenbergMarquardt()}, TypeError, "one that takes gradients.*LevenbergMarquardt"),
+        (
+            {"inner_optimizer": keras.optimizers.SGD(gradient_accumulation_steps=2)},
+            ValueError,
+            "several batches needs batch_size.*gradient_accumulation_steps=2",
+        ),
         ({"clipping": "adaptiv"}, ValueError, "Did you mean 'adaptive'"),
         ({"clipping": "adaptive"}, ValueError, "needs batch_size"),
     ],

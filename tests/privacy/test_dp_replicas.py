@@ -37,8 +37,18 @@ with strategy.scope():
     model = compiled("dense", inner=keras.optimizers.SGD(0.0), clip=3.0, clipping=clipping, batch_size=N)
 x, y = data_of(model, np.random.default_rng(4))
 model.fit(*(np.concatenate([each] * 60) for each in (x, y)), batch_size=N, shuffle=False, verbose=0)
+x, y = (np.concatenate([np.repeat(each[:1], N, axis=0), each[:5]]) for each in (x, y))
+weights = np.concatenate([np.zeros(N), np.ones(5)])
+plain = compiled("dense")
 with strategy.scope():
-    summing = compiled("dense", inner=keras.optimizers.SGD(1.0, gradient_accumulation_steps=2))
+    uneven = compiled("dense")
+uneven = one_step(uneven, x, y, sample_weight=weights)  # three examples on one replica, two on the other
+for got, expected in zip(uneven, one_step(plain, x, y, sample_weight=weights)):
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+x, y = data_of(model, np.random.default_rng(4))
+with strategy.scope():
+    summing = compiled("dense", inner=keras.optimizers.SGD(1.0, gradient_accumulation_steps=2), batch_size=N)
 try:
     one_step(summing, x, y)
 except ValueError as error:

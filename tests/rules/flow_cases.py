@@ -83,6 +83,49 @@ def decided(name):
     return with_backward(backward)
 
 
+def _hashed(op, dy, **options):
+    return 0.1 * tf.cast(op(input=tf.strings.as_string(tf.cast(dy > 0, tf.int32)), num_buckets=7, **options), dy.dtype)
+
+
+def _moved(op, dy, transforms, **options):
+    """Images of two by two pixels, moved by so much."""
+    images = tf.reshape(tf.cast(dy, tf.float32), [-1, 2, 2, 1])
+    options |= {"output_shape": [2, 2], "interpolation": "NEAREST"}
+    return tf.cast(tf.reshape(op(images=images, transforms=transforms(dy), **options), [-1, 4]), dy.dtype)
+
+
+def _to_the_right(dy):
+    return tf.constant([[1.0, 0, 1, 0, 1, 0, 0, 0]])
+
+
+def _each_by_its_sign(dy):
+    return tf.pad(tf.ones_like(dy[:, :1], tf.float32), [[0, 0], [2, 5]]) * tf.sign(tf.cast(dy[:, :1], tf.float32)) + [
+        [1.0, 0, 0, 0, 1, 0, 0, 0]
+    ]
+
+
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([0, 1], [0.2, 0.7]), -1.0)
+ENCODINGS = {
+    "All": lambda dy: tf.cast(tf.reduce_all(dy > -0.5, axis=-1, keepdims=True), dy.dtype),
+    "Any": lambda dy: tf.cast(tf.reduce_any(dy > 0.5, axis=-1, keepdims=True), dy.dtype),
+    "Bucketize": lambda dy: tf.cast(tf.raw_ops.Bucketize(input=dy, boundaries=[-0.3, 0.3]), dy.dtype),
+    "OneHot": lambda dy: tf.one_hot(tf.cast(dy > 0, tf.int32), 2, dtype=dy.dtype)[..., 1],
+    "OneHot, classes before": lambda dy: tf.one_hot(tf.cast(dy > 0, tf.int32), 2, axis=1, dtype=dy.dtype)[:, 1],
+    "LookupTableFindV2": lambda dy: tf.cast(TABLE.lookup(tf.cast(dy > 0, tf.int32)), dy.dtype),
+    "StringToHashBucketFast": lambda dy: _hashed(tf.raw_ops.StringToHashBucketFast, dy),
+    "StringToHashBucketStrong": lambda dy: _hashed(tf.raw_ops.StringToHashBucketStrong, dy, key=[3, 5]),
+    "ImageProjectiveTransformV2": lambda dy: _moved(tf.raw_ops.ImageProjectiveTransformV2, dy, _to_the_right),
+    "ImageProjectiveTransformV3": lambda dy: _moved(
+        tf.raw_ops.ImageProjectiveTransformV3, dy, _each_by_its_sign, fill_value=0.0
+    ),
+}
+"""By what a backward weighs its cotangent, row by row."""
+
+
+def weighed_by(encoding):
+    return with_backward(lambda dy: dy * (2.0 + encoding(dy)))
+
+
 def weighed_with_gradient(x, w):
     """A user's gradient with weights, and an output that has another size than the input."""
 
@@ -158,6 +201,7 @@ APART = [
     Case("If, Case", branched, variables=((4, 4),)),
     Case("StatelessCase", lambda x: tf.switch_case(_one(x), [lambda: x, lambda: tf.sin(x), lambda: x**2])),
     Case("If behind", behind(lambda x: tf.cond(tf.reduce_sum(x) < 1e9, lambda: x**2, lambda: x)), (2, 4)),
+    *(Case(name, weighed_by(encoding)) for name, encoding in ENCODINGS.items()),
     *(Case(name, decided(name)) for name in (*sorted(DECISIONS), *STEPS.split()) if not name.endswith("Like")),
     Case("custom gradient", weighed_with_gradient, variables=((4,),), refused=True),
     Case("custom gradient, two outputs", two_outputs),

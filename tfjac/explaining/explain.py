@@ -155,7 +155,7 @@ def _structure(index, x, ys, dependence, flawed, made):
     stops = stops_of(index, ys, dependence)
     if stops:
         return _lost(stops)
-    assigned = assignments_between(source, ys)
+    assigned = assignments_between(Dependence([source], by_value=True), ys)
     if assigned:
         return {**_lost(assigned), "verdict": "assigned"}
     return _unused(x, ys, made)

@@ -1,5 +1,6 @@
 """DeepLIFT: what each input contributes to the change of a score from that of a baseline, op by op."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -10,10 +11,10 @@ from tfjac.explanations.inputs import specs_of
 from tfjac.explanations.linearity import Path
 from tfjac.explanations.program import chosen
 from tfjac.explanations.scores import Explained
-from tfjac.graph import ancestors, bodies_of, holds_bodies
+from tfjac.graph import ancestors, bodies_of, has_custom_gradient, holds_bodies
 from tfjac.graph.facts import facts_of
-from tfjac.graph.op_types import UNARY
-from tfjac.interception.deep_lift import beyond_rounding
+from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
+from tfjac.interception.deep_lift import beyond_rounding, of_elementwise
 from tfjac.interception.rules import rescale
 from tfjac.types import Function, Nest, NestLike, Selector, TensorLike
 
@@ -89,12 +90,32 @@ def _rules(program):
             rules[op.name] = _softmax
         elif op.type in _RESCALED and all(op.inputs[k].dtype.is_floating for k in path.alive(op)):
             rules[op.name] = rescale
+        elif _is_elementwise(op, path):
+            rules[op.name] = _of_one_input(*path.alive(op))
         else:
             raise ValueError(
                 "DeepLIFT has no rule for an op that is not linear: use tfjac.explanations.integrated_gradients. "
                 f"Received: op {op.name!r} of type {op.type}"
             )
     return rules
+
+
+def _is_elementwise(op, path):
+    """Return whether all but one input of an elementwise op are constants, such as the bound of a minimum."""
+    alive = path.alive(op)
+    if op.type not in SEVERAL_INPUTS or len(alive) != 1 or has_custom_gradient(op):
+        return False
+    source, output = op.inputs[alive[0]], op.outputs[0]
+    return source.dtype.is_floating and source.shape.rank == output.shape.rank and source.shape[1:] == output.shape[1:]
+
+
+@functools.cache  # one rule for one place, the same in every trace
+def _of_one_input(index):
+    def rule(op, gradient):
+        found = of_elementwise(op, gradient, index)
+        return [found if each == index else None for each in range(len(op.inputs))]
+
+    return rule
 
 
 def _softmax(op, gradient):
@@ -136,8 +157,8 @@ def _warn_of_gap(explanation, contributions):
     if not worst <= _TOLERANCE:  # also if it is not a number
         warnings.warn(
             "The attributions of DeepLIFT do not add up to the change of the score: a loop holds ops without a rule, "
-            "examples do not stay in their rows, or the numbers have few digits. Use "
-            "tfjac.explanations.integrated_gradients. "
+            "examples do not stay in their rows, an op is infinite at the baseline, or the numbers have few digits. "
+            "Use another baseline, or tfjac.explanations.integrated_gradients. "
             f"Received: a gap of {worst:.1%} of the attributions",
             stacklevel=3,
         )

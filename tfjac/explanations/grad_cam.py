@@ -98,6 +98,12 @@ def _last_image(program):
             images |= {y.ref() for y in op.outputs if y.shape.rank == 4}
             spread = [y for y in op.outputs[:1] if y.shape.rank == 4 and 1 not in y.shape[1:3]]
             last = spread[0] if spread and op.type not in ("Pad", "MirrorPad", "Identity") else last
+    if last is None and images:
+        raise ValueError(
+            "The maps of all convolutions have a height or a width of 1, so that there are no places to tell apart: "
+            "use larger images, or tfjac.explanations.integrated_gradients. "
+            f"Received: a model with scores of shape {program.scores.shape}"
+        )
     if last is None:
         raise ValueError(
             "Grad-CAM needs a node [n, height, width, channels], and no convolution of images stands between the "
@@ -120,6 +126,13 @@ def _check_images(gradient, value, layer):
         raise ValueError(
             "Grad-CAM needs a layer that returns [n, height, width, channels], as convolutions do, or [n, steps, "
             f"channels]. Received: layer={layer!r}, which returns {value.shape}"
+        )
+    if gradient is None and layer is None:
+        raise ValueError(
+            "The last images on the way to the scores have no gradient: choose a layer before by layer=, which has "
+            "more than one place. Of networks made for large images, the maps of small ones shrink to 1×1: then use "
+            "larger images. "
+            f"Received: layer=None, which is a node of shape {value.shape}"
         )
     if gradient is None:
         raise ValueError(

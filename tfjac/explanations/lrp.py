@@ -3,17 +3,19 @@
 import functools
 from typing import Literal
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import choice
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.linearity import WEIGHTED, Path
 from tfjac.explanations.scores import Explained
+from tfjac.graph import static_value
 from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.interception.deep_lift import op_like, own_gradients
 from tfjac.types import Function, NestLike, Selector, TensorLike
 
-_ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Tanh", "Softsign"}
+_ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Tanh", "Softsign", "Expm1"}
 """Activations that are zero at zero, so that no relevance is made or lost."""
 
 _LARGEST = {"MaxPool", "MaxPool3D", "Max"}
@@ -89,6 +91,8 @@ def _rules(program, epsilon, gamma):
                 rules.setdefault(op.name, None)
         elif op.type in _ACTIVATIONS:
             rules[op.name] = _activation
+        elif _is_bounded_beyond_zero(op, alive):
+            rules[op.name] = _bounded(*alive)
         elif op.type not in _LARGEST or alive != [0]:
             raise ValueError(
                 "LRP has no rule for an op that is not linear, but for activations that are zero at zero and pooling: "
@@ -113,6 +117,23 @@ def _weighted_before(op, path):
         before = before.inputs[0].op
     ours = _is_weighted(before) and path.is_linear(before) and len(before.outputs[0].consumers()) == 1
     return before if ours and path.alive(before) else None
+
+
+def _is_bounded_beyond_zero(op, alive):
+    """Return whether an op is a minimum or maximum with a constant that leaves zero as it is."""
+    if op.type not in ("Minimum", "Maximum") or len(alive) != 1:
+        return False
+    bound = static_value(op.inputs[1 - alive[0]])
+    return bound is not None and bool(np.all(bound >= 0 if op.type == "Minimum" else bound <= 0))
+
+
+@functools.cache  # one rule for one place, the same in every trace
+def _bounded(index):
+    def rule(op, gradient):
+        passed = gradient * tf.math.divide_no_nan(op.outputs[0], op.inputs[index])
+        return [passed if each == index else None for each in range(2)]
+
+    return rule
 
 
 def _activation(op, gradient):

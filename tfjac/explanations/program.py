@@ -23,11 +23,13 @@ class Program:
     Attributes:
         scores: the tensor of the scores.
         facts: dict of what is remembered of the trace, also by who has no `Program`: "explained", what the scores are,
-            for the user; "owners"; "embedded".
+            for the user; "owners"; "embedded"; "inside".
         inputs: list of the tensors of the inputs.
-        points: list of what attributions are for: an input of floating-point numbers, or the result of an embedding.
+        points: list of what attributions are for: an input of floating-point numbers, one of integers where it is made
+            floating-point, or the result of an embedding.
         owners: list like `points` of the index of the input that each belongs to.
         embedded: list like `points` of whether each is the result of an embedding.
+        inside: list like `points` of whether each is other than the input itself.
         rules: dict from names of ops, or ("inside", type) for ops in loops and branches, to rules.
     """
 
@@ -56,20 +58,28 @@ class Program:
         if self.scores.dtype.size < 4:  # those of mixed precision
             self.scores = tf.cast(self.scores, tf.float32)
         self._find_points()
-        self.facts |= {"explained": explained, "owners": self.owners, "embedded": self.embedded}
+        self.facts |= {"explained": explained, "owners": self.owners}
+        self.facts |= {"embedded": self.embedded, "inside": self.inside}
         self.rules = self._choose_rules(self) if self._choose_rules else {}
         return self.scores
 
     def _find_points(self):
-        """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up."""
+        """An input of numbers is a point itself; one that gradients do not pass, the embeddings that look it up.
+
+        If there is none, it is integers behind where they are made floating-point, as pixels are by `Rescaling`: beside
+        other points these are masks.
+        """
         points, by_value = [], Dependence(self.inputs, by_value=True)
         by_gradient, path = Dependence(self.inputs), by_value.path([self.scores])
         passed = set(by_gradient.sources_of(self.scores))
         for index, x in enumerate(self.inputs):
             found = [op.outputs[0] for op in path if _looks_up(op, index, by_value)] if index not in passed else []
-            points += [(index, point, True) for point in found]
-            points += [(index, x, False)] if x.dtype.is_floating and not found else []
-        self.owners, self.points, self.embedded = ([each[k] for each in points] for k in range(3))
+            points += [(index, point, True, True) for point in found]
+            points += [(index, x, False, False)] if x.dtype.is_floating and not found else []
+        if not points:
+            numbered = enumerate(self.inputs)
+            points = [(k, op.outputs[0], False, True) for k, x in numbered for op in path if _makes_floating(op, x)]
+        self.owners, self.points, self.embedded, self.inside = ([each[k] for each in points] for k in range(4))
 
     def path(self):
         """List the ops from the points to the scores, by which values depend on values."""
@@ -88,8 +98,8 @@ class Program:
         """
         self(*flat)
         flat, edits = list(flat), {}
-        for number, (owner, embedded, given) in enumerate(zip(self.owners, self.embedded, points)):
-            if embedded:
+        for number, (owner, inside, given) in enumerate(zip(self.owners, self.inside, points)):
+            if inside:
                 edits[lambda node, k=number: self._is_point(node, k)] = Edit(forward=lambda value, given=given: given)
             else:
                 flat[owner] = given
@@ -169,6 +179,16 @@ def _looks_up(op, index, dependence):
         and index in dependence.sources_of(op.inputs[1])
         and (op.inputs[0].dtype == tf.resource or not dependence.reaches(op.inputs[0]))
     )
+
+
+def _makes_floating(op, x):
+    """Return whether an op makes the integers x floating-point."""
+    if op.type != "Cast" or not op.outputs[0].dtype.is_floating or not op.inputs[0].dtype.is_integer:
+        return False
+    given = op.inputs[0]
+    while given is not x and given.op.type == "Identity":
+        given = given.op.inputs[0]
+    return given is x
 
 
 def _before_saturation(scores):

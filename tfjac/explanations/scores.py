@@ -26,8 +26,8 @@ class Explained:
         self.inputs, self.batch_size = Inputs(model, x), positive_integer("batch_size", batch_size)
         self._model, self._score_at, self._kept_here = model, score_at, {}
         all_scores = self.all_scores(self.inputs.arrays)
-        self.explained, self.owners, self._embedded = (
-            self._scores.facts[key] for key in ("explained", "owners", "embedded")
+        self.explained, self.owners, self._embedded, self._inside = (
+            self._scores.facts[key] for key in ("explained", "owners", "embedded", "inside")
         )
         self.classes = _classes(class_index, all_scores)
         self.scores = of_classes(all_scores, self.classes)
@@ -69,7 +69,7 @@ class Explained:
     # -------------------------------------------------------------- what gradients are taken by
 
     def points(self, arrays=None):
-        """Return a flat list of arrays: inputs of floating-point numbers, and the embeddings of the others.
+        """Return a flat list of arrays: inputs of numbers, as floating-point ones, and the embeddings of the others.
 
         Raises:
             TypeError: if there is none.
@@ -77,11 +77,12 @@ class Explained:
         arrays = self.inputs.arrays if arrays is None else arrays
         if not self.owners:
             raise TypeError(
-                "Integers have no gradient, and no embedding looks these up. If they are measurements, such as pixels, "
-                "pass x.astype('float32'). tfjac.explanations.occlusion takes integers as they are. "
+                "Integers have no gradient, no embedding looks these up, and the model does not make them "
+                "floating-point. If they are measurements, such as pixels, pass "
+                "x.astype('float32'). tfjac.explanations.occlusion takes integers as they are. "
                 f"Received: {', '.join(map(described_value, self.inputs.arrays))}"
             )
-        if not any(self._embedded):
+        if not any(self._inside):
             return [arrays[owner] for owner in self.owners]
 
         def embed(program, *flat):

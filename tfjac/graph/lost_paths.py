@@ -95,14 +95,13 @@ def stops_of(source, targets, dependence):
     return [path for path in lost_paths(targets, alone) if path.whole]
 
 
-def assignments_between(source, targets):
-    """List, as `LostPath`, where the value of `source` gets into a variable that `targets` are computed from.
+def assignments_between(value, targets):
+    """List, as `LostPath`, where what depends on sources gets into a variable that `targets` are computed from.
 
     Args:
-        source: a tensor, or the handle of a variable.
+        value: the `Dependence` on the sources, by value.
         targets: list of tensors of the same graph.
     """
-    value = Dependence([source], by_value=True)
     read = [op.outputs[0] for op in ancestors(targets) if op.outputs and op.outputs[0].dtype == tf.resource]
     users = [op for handle in read for op in handle.consumers() if op.type.startswith("Assign")]
     return [LostPath(op, 0, True) for op in users if value.reaches(op.inputs[1])]

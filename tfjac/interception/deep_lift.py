@@ -45,16 +45,17 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
     if op.type in _LARGEST:
         return [_of_largest(op, gradient), *(None for _ in others)]
     if not others and source.shape.is_compatible_with(output.shape):
-        return _of_elementwise(op, gradient)
+        return of_elementwise(op, gradient)
     raise ValueError(
         "The rescale rule is for ops of one input and an output like it, and for "
         f"{', '.join(_PRODUCTS + _LARGEST)}; linear ops need none. Received: op {op.name!r} of type {op.type}"
     )
 
 
-def _of_elementwise(op, gradient):
-    (source,), (output,) = op.inputs, op.outputs
-    (own,) = own_gradients(op, [source], gradient)
+def of_elementwise(op, gradient, index=0):
+    """Return what is passed on to the input `index`, of the shape of the output, if the others are constants."""
+    source, (output,) = op.inputs[index], op.outputs
+    own = own_gradients(op, op.inputs, gradient)[index]
     same, divisor = beyond_rounding(_change(source), source)
     return tf.where(same, own, gradient * (_change(output) / divisor))
 

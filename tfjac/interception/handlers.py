@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import compiled_by_xla, custom_gradient, is_variable
+from tfjac.arguments import not_negative
+from tfjac.graph import compiled_by_xla, custom_gradient
 from tfjac.interception.edits import Edit, handled
 from tfjac.interception.hooks import needs_python
 from tfjac.types import Handler, Scalar, Tensor, TensorLike, Variable
@@ -68,7 +69,7 @@ def clip_by_norm(clip_norm: Scalar, per_example: bool = True) -> Handler:
     Raises:
         ValueError: for a negative number.
     """
-    _check_norm(clip_norm)
+    not_negative("clip_norm", clip_norm)
 
     def clip(gradient):
         axes = list(range(1, gradient.shape.rank)) if per_example else None
@@ -83,14 +84,8 @@ def clip_by_global_norm(clip_norm: Scalar) -> Handler:
     Raises:
         ValueError: for a negative number.
     """
-    _check_norm(clip_norm)
+    not_negative("clip_norm", clip_norm)
     return lambda gradient: _clipped(gradient, clip_norm, None)
-
-
-def _check_norm(clip_norm):
-    """Raise ValueError for a negative number, which would turn gradients around; what is a tensor is not known yet."""
-    if not tf.is_tensor(clip_norm) and not is_variable(clip_norm) and clip_norm < 0:
-        raise ValueError(f"clip_norm must not be negative. Received: clip_norm={clip_norm!r}")
 
 
 def _clipped(gradient, clip_norm, axes):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfjac.arguments import not_negative
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import squared_row_norms
@@ -90,6 +91,8 @@ def clipped_gradients(
         [0.6 1.8]
     """
 
+    not_negative("clip_norm", clip_norm)
+
     def factors(norms, losses):
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
         return clipping_factors(norms, bound)
@@ -108,6 +111,7 @@ def scaled_gradients(
     variables: Sources,
     factors: Callable[[Tensor, Tensor], Tensor],
     verify: bool | None = None,
+    only_finite: bool = False,
 ) -> tuple[NestLike, Tensor]:
     """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
 
@@ -116,6 +120,7 @@ def scaled_gradients(
     Args:
         losses, variables, verify: as in `clipped_gradients`.
         factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
+        only_finite: whether an example adds nothing if the norm of its gradient is not finite.
 
     Returns:
         A nest like `variables`, and the norms `[n]`, as `clipped_gradients` returns them.
@@ -132,6 +137,10 @@ def scaled_gradients(
         rows = factorize([of_rank_one(y)], flat, verify=verify)
         norms = _norms(rows, y.dtype)
         weights = factors(norms, y)
+        if only_finite:
+            finite = tf.math.is_finite(norms)
+            weights = tf.where(finite, weights, tf.zeros_like(weights))
+            rows = _of_examples(rows, finite)
         gradients = [_weighted_sum(row, weights, v) for row, v in zip(rows, flat)]
         return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 
@@ -186,6 +195,11 @@ def _norms(factors, dtype):
     return tf.sqrt(tf.add_n([tf.cast(squared_row_norms(each)[:, 0], dtype) for each in by_dtype.values()]))
 
 
+def _of_examples(rows, kept):
+    """The factors without the examples of which `kept[n]` is false, copied only where there are any."""
+    return tf.cond(tf.reduce_all(kept), lambda: rows, lambda: [row.of_examples(kept) for row in rows])
+
+
 def _weighted_sum(factor, weights, variable):
     """Σ_n w[n] J[n,0,q], in the shape of the variable."""
     variable = like(variable)
@@ -202,7 +216,4 @@ def _one_for_each(name, value, losses, scalar_too):
             f"{name} must have one entry per example, shape {losses.shape}{', or be a scalar' * scalar_too}. "
             f"Received: shape {tensor.shape}"
         )
-    static = tf.get_static_value(tensor)
-    if name == "clip_norm" and static is not None and (static < 0).any():
-        raise ValueError(f"clip_norm must not be negative. Received: {value}")
     return tensor

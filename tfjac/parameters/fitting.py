@@ -47,7 +47,10 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
         function = curve_residuals(curve, correlated, found.xdata if found.takes_arrays else None)
         return Refits(layout, function, tuple(each for each in data if each is not None), options, correlated)
 
-    return _best(parameters, layout, fitted, refits, n_starts, seed, f)
+    found = _best(parameters, layout, fitted, refits, n_starts, seed, f)
+    if found.fit.success and not found.success:
+        warnings.warn(f"tfjac.curve_fit: {found.message} Received: {found.values}", stacklevel=4)
+    return found
 
 
 def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **options: Any):

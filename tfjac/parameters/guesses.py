@@ -13,14 +13,23 @@ def peak(area, width):
 
     def guess(x, y):
         x, y = _smoothed(x, y)
+        sign = -1.0 if _is_dip(y) else 1.0
+        y = sign * y
         top, floor = int(np.argmax(y)), np.quantile(y, 0.1)
         below = np.flatnonzero(y <= (y[top] + floor) / 2)
         reach = np.abs(x[below] - x[top])
         half = reach.min() if reach.size else np.ptp(x) / 2  # to the nearer side: another peak may be on the other
         height = y[top] - floor
-        return {"amplitude": area * height * half, "center": x[top], "sigma": width * half}
+        return {"amplitude": sign * area * height * half, "center": x[top], "sigma": width * half}
 
     return guess
+
+
+def _is_dip(y):
+    """Return whether y reaches clearly farther below what it is at both ends than above it."""
+    margin = max(1, y.size // 10)
+    level = np.median(np.r_[y[:margin], y[-margin:]])
+    return level - y.min() > 1.5 * (y.max() - level)
 
 
 def _smoothed(x, y):

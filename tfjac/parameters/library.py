@@ -11,6 +11,12 @@ from tfjac.parameters.model import Model
 _WIDTH = {"sigma": {"min": 0.0}}
 
 
+def _peak(shape, prefix, *rest):
+    made = Model(shape, prefix, *rest)
+    made.widths = (f"{prefix}sigma",)
+    return made
+
+
 def gaussian(prefix: str = "") -> Model:
     """A Gaussian peak of area `amplitude`, at `center`, of standard deviation `sigma`; `fwhm` and `height` follow.
 
@@ -22,7 +28,7 @@ def gaussian(prefix: str = "") -> Model:
         "height": f"{1 / math.sqrt(2 * math.pi):.7f}*{{amplitude}}/max(1e-15, {{sigma}})",
     }
     guess = guesses.peak(math.sqrt(math.pi / math.log(2)), 2 / factor)
-    return Model(shapes.gaussian, prefix, "gaussian", _WIDTH, derived, guess)
+    return _peak(shapes.gaussian, prefix, "gaussian", _WIDTH, derived, guess)
 
 
 def lorentzian(prefix: str = "") -> Model:
@@ -31,7 +37,7 @@ def lorentzian(prefix: str = "") -> Model:
     amplitude/(π sigma) / (1 + (x − center)²/sigma²)
     """
     derived = {"fwhm": "2*{sigma}", "height": f"{1 / math.pi:.7f}*{{amplitude}}/max(1e-15, {{sigma}})"}
-    return Model(shapes.lorentzian, prefix, "lorentzian", _WIDTH, derived, guesses.peak(math.pi, 1.0))
+    return _peak(shapes.lorentzian, prefix, "lorentzian", _WIDTH, derived, guesses.peak(math.pi, 1.0))
 
 
 def pseudo_voigt(prefix: str = "") -> Model:
@@ -46,7 +52,7 @@ def pseudo_voigt(prefix: str = "") -> Model:
     }
     hints: Mapping[str, Any] = {**_WIDTH, "fraction": {"min": 0.0, "max": 1.0}}
     guess = guesses.peak((math.pi + math.sqrt(math.pi / math.log(2))) / 2, 1.0)
-    return Model(shapes.pseudo_voigt, prefix, "pseudo_voigt", hints, derived, guess)
+    return _peak(shapes.pseudo_voigt, prefix, "pseudo_voigt", hints, derived, guess)
 
 
 def exponential(prefix: str = "") -> Model:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import check_eager
 from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
@@ -34,10 +35,12 @@ class BaseModel:
     Attributes:
         names: tuple of the names of its parameters.
         function: callable of x and of the parameters by name; a plain function, so that fits know it again.
+        widths: the names of parameters at whose zero a peak lies between the data.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
+    widths: tuple[str, ...] = ()
 
     __signature__ = _SignatureOfCalls()
 
@@ -85,6 +88,7 @@ class BaseModel:
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
+        check_eager("guess")
         x, y = (np.asarray(each, np.float64).ravel() for each in (x, y))
         if x.size != y.size or not x.size:
             raise ValueError(f"x and y have one length. Received: {x.size} and {y.size} values")
@@ -225,7 +229,7 @@ class CompositeModel(BaseModel):
                 f"models.gaussian(prefix='g1_'). Received: {', '.join(shared)} in {left!r} and in {right!r}"
             )
         self.left, self.operation, self.right = left, operation, right
-        self.names = (*left.names, *right.names)
+        self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
         self.function = _joined(_OPERATIONS[operation], left.function, left.names, right.function, right.names)
 
     def parts(self) -> list[Model]:
@@ -256,7 +260,8 @@ class CompositeModel(BaseModel):
             where = ends if part.is_background else slice(None)
             guessed = part._guessed(x[where], y[where])
             found |= guessed
-            y = y - part(x, **guessed).numpy()
+            left = y - part(x, **guessed).numpy()
+            y = left if part.is_background else np.clip(left, y.min(), y.max())  # too high a peak leaves no dip
         return found
 
     def __repr__(self):

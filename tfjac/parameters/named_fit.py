@@ -54,13 +54,28 @@ class NamedFit:
 
     @property
     def success(self) -> bool:
-        """Whether a tolerance was met."""
-        return self.fit.success
+        """Whether a tolerance was met, and no peak became so narrow that it lies between the data."""
+        return self.fit.success and not self._vanished
 
     @property
     def message(self) -> str:
         """One sentence on why it stopped."""
+        if self._vanished:
+            return (
+                f"The width {', '.join(self._vanished)} went to zero, where the peak lies between the data: start from "
+                "other values, or give the width a min."
+            )
         return self.fit.message
+
+    @functools.cached_property
+    def _vanished(self):
+        """The names of the widths that are a thousandth of the least distance of the data, or less."""
+        widths = [name for name in getattr(self._f, "widths", ()) if self._given[name].vary]
+        if not widths:
+            return []
+        places = np.unique(np.ravel(self.fit.xdata))
+        least = np.diff(places).min() if places.size > 1 else 0.0
+        return [name for name in widths if self.values[name] <= 1e-3 * least]
 
     @property
     def cost(self) -> float:
@@ -194,7 +209,7 @@ class NamedFit:
     # -------------------------------------------------------------- intervals without the linear model
 
     def conf_interval(
-        self, names: Sequence[str] | None = None, sigmas: Sequence[float] = (1, 2, 3), max_steps: int = 30
+        self, names: Sequence[str] | None = None, sigmas: float | Sequence[float] = (1, 2, 3), max_steps: int = 30
     ) -> ConfidenceIntervals:
         """Return intervals by profile likelihood: where the others, fitted again, leave χ² too large by an F-test.
 

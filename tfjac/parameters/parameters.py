@@ -2,6 +2,7 @@
 
 import html
 import json
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from keyword import iskeyword
 from typing import Any
@@ -67,7 +68,13 @@ class Parameters(MutableMapping, NamedParameters):
         Raises:
             ValueError, TypeError: for what does not go together, such as a value outside of the bounds.
         """
-        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name in CONSTANTS:
+        name = _as_python_reads(name)
+        if isinstance(name, str) and name in CONSTANTS:
+            raise ValueError(
+                f"{name} is a number in expressions, and so no parameter: choose another name, such as '{name}_1'. "
+                f"Received: {name!r}"
+            )
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
             raise ValueError(f"The name of a parameter is a word of Python, such as 'sigma1'. Received: {name!r}")
         if isinstance(value, str):
             value, expr = None, value
@@ -79,6 +86,7 @@ class Parameters(MutableMapping, NamedParameters):
     # -------------------------------------------------------------- a mapping
 
     def __getitem__(self, name: str) -> Parameter:
+        name = _as_python_reads(name)
         if name not in self._parameters:
             raise KeyError(no_such_parameter(name, self))
         return self._parameters[name]
@@ -97,7 +105,7 @@ class Parameters(MutableMapping, NamedParameters):
 
     def __delitem__(self, name: str) -> None:
         self[name]._owner = None
-        del self._parameters[name]
+        del self._parameters[_as_python_reads(name)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parameters)
@@ -226,6 +234,11 @@ class Parameters(MutableMapping, NamedParameters):
             shared: names.
         """
         return together.for_data_sets(self, count, shared)
+
+
+def _as_python_reads(name):
+    """Return a name as Python and expressions read it: the sign of a unit, µ, is the letter μ."""
+    return unicodedata.normalize("NFKC", name) if isinstance(name, str) else name
 
 
 def _tie_or_prior(parameter):

@@ -66,7 +66,7 @@ def profiled(fit, refits, names, sigmas, max_steps):
             "Profiles are of sums of squares: use bootstrap for robust losses. Received: a fit with a robust loss"
         )
     names = _checked(fit, names)
-    levels = np.array(sorted(_probability(sigma) for sigma in sigmas))
+    levels = np.array(sorted(_probability(sigma) for sigma in np.atleast_1d(sigmas)))
     dof = fit.degrees_of_freedom
     quantile = scipy.stats.norm.ppf if refits.absolute else lambda p: scipy.stats.t.ppf(p, dof)
     ends = _Ends(fit, refits, names, quantile((1 + levels) / 2))

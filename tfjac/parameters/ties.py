@@ -39,7 +39,13 @@ def function_of(expr: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 def _by_name(function, names):
     def called(values):
-        return as_float64(call_converted(function, **{name: values[name] for name in names}))
+        value = as_float64(call_converted(function, **{name: values[name] for name in names}))
+        if value.shape.rank != 0:
+            raise ValueError(
+                "A parameter is a number, and so is what a tie returns: tie one parameter to each entry. Received: a "
+                f"tie of {', '.join(names)} that returns the shape {value.shape}"
+            )
+        return value
 
     return called
 

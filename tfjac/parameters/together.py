@@ -84,12 +84,23 @@ def fit_together(
         left = []
         for k in range(count):
             values = {name: p[name if name in shared else f"{name}_{k + 1}"] for name in taken}
-            left.append((tf.cast(call_converted(function, x[k], **values), tf.float64) - y[k]) / scale[k])
+            curve = tf.cast(call_converted(function, x[k], **values), tf.float64)
+            _check_shape(curve, y[k], k + 1)
+            left.append((curve - y[k]) / scale[k])
         return left
 
     data = [[np.asarray(each, np.float64) for each in listed] for listed in (xdata, ydata, sigma)]
     _check_data(dict(zip(("xdata", "ydata", "sigma"), data)))
     return joint.fit_residuals(residuals, tuple(data), **options)
+
+
+def _check_shape(curve, y, number):
+    """Raise where f gives other than a number, or one for each y."""
+    if curve.shape.rank != 0 and not curve.shape.is_compatible_with(y.shape):
+        raise ValueError(
+            "f(x, …) must have the shape of y: give x and y of one length. Received: data set "
+            f"{number}, f of shape {curve.shape}, y of shape {y.shape}"
+        )
 
 
 def _check_data(data):

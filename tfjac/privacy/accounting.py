@@ -41,18 +41,15 @@ def epsilon(
     Reference: Mironov (2017), "Rényi differential privacy"; Koskela, Jälkö & Honkela (2020), "Computing tight
     differential privacy guarantees using FFT".
     """
-    dp, made = _accountant(accountant)
+    spent = _spent(accountant)
     _check(sampling_rate, delta)
-    if steps < 0 or noise_multiplier < 0:
-        raise ValueError(
-            "steps and noise_multiplier must not be negative. "
-            f"Received: steps={steps}, noise_multiplier={noise_multiplier}"
-        )
+    positive("noise_multiplier", noise_multiplier, below=math.inf, or_zero=True)
+    positive_integer("steps", steps, or_zero=True)
     if steps == 0:
         return 0.0
     if noise_multiplier == 0:
         return math.inf
-    return float(made().compose(_training(dp, noise_multiplier, sampling_rate, steps)).get_epsilon(delta))
+    return spent(float(noise_multiplier), float(sampling_rate), int(steps), float(delta))
 
 
 def noise_for(epsilon: float, delta: float, sampling_rate: float, steps: int, accountant: Accountant = "pld") -> float:
@@ -67,19 +64,27 @@ def noise_for(epsilon: float, delta: float, sampling_rate: float, steps: int, ac
 
     Cost: some twenty calls of `tfjac.privacy.epsilon`.
     """
-    dp, made = _accountant(accountant)
+    spent = _spent(accountant)
     _check(sampling_rate, delta)
-    positive("epsilon", epsilon)
+    positive("epsilon", epsilon, below=math.inf)
     positive_integer("steps", steps)
-    return float(
-        dp.calibrate_dp_mechanism(
-            made, lambda noise: _training(dp, noise, sampling_rate, steps), epsilon, delta, tol=1e-3 / 2
-        )
-    )
+
+    def enough(noise):
+        return spent(noise, float(sampling_rate), int(steps), float(delta)) <= epsilon
+
+    low, high = 0.5, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+    while enough(low):
+        low, high = low / 2, low
+    while high - low > 1e-3 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
-def _accountant(accountant):
-    """Return the module dp_accounting, and the class of the accountant."""
+def _spent(accountant):
+    """Return the function `(noise multiplier, sampling rate, steps, δ)` that returns ε."""
     choice("accountant", accountant, ("pld", "rdp"))
     try:
         import dp_accounting
@@ -88,13 +93,29 @@ def _accountant(accountant):
             "Privacy accounting needs the package dp-accounting: pip install 'tfjac[privacy]'. Received: an "
             "environment without it"
         ) from None
-    made = {"pld": lambda: dp_accounting.pld.PLDAccountant, "rdp": lambda: dp_accounting.rdp.RdpAccountant}
-    return dp_accounting, made[accountant]()
+    return functools.partial({"pld": _by_distributions, "rdp": _by_divergences}[accountant], dp_accounting)
 
 
-def _training(dp, noise_multiplier, sampling_rate, steps):
-    step = dp.PoissonSampledDpEvent(sampling_rate, dp.GaussianDpEvent(noise_multiplier))
-    return dp.SelfComposedDpEvent(step, int(steps))
+def _by_divergences(dp, noise, rate, steps, delta):
+    step = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise))
+    return float(dp.rdp.RdpAccountant().compose(dp.SelfComposedDpEvent(step, steps)).get_epsilon(delta))
+
+
+def _by_distributions(dp, noise, rate, steps, delta):
+    if noise < 1e-3:  # an ε of millions protects nothing, and its distribution overflows
+        return _by_divergences(dp, noise, rate, steps, delta)
+    return float(_of_a_step(dp, noise, rate).self_compose(steps).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=4)
+def _of_a_step(dp, noise, rate):
+    """Return the distribution of the privacy loss of a step, which takes longer to find than to compose.
+
+    For little noise the loss is large, and so is the distance of its values: their number does not grow.
+    """
+    distance = 1e-4 * max(1.0, (0.5 / noise) ** 2)
+    made = dp.pld.privacy_loss_distribution.from_gaussian_mechanism
+    return made(noise, sampling_prob=rate, value_discretization_interval=distance)
 
 
 def _check(sampling_rate, delta):
@@ -103,6 +124,10 @@ def _check(sampling_rate, delta):
             "sampling_rate is the batch size over the number of examples, in (0, 1]. "
             f"Received: sampling_rate={sampling_rate!r}"
         )
+    _check_delta(delta)
+
+
+def _check_delta(delta):
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1. Received: delta={delta!r}")
 
@@ -132,9 +157,10 @@ class PrivacyBudget(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.num_examples = positive_integer("num_examples", num_examples)
+        _check_delta(delta)
         self.delta, self.batch_size, self.accountant = delta, batch_size, accountant
         self.max_epsilon = None if max_epsilon is None else positive("max_epsilon", max_epsilon)
-        _accountant(accountant)
+        _spent(accountant)
         self._max_steps = math.inf
 
     def on_train_begin(self, logs: Logs = None) -> None:

@@ -17,6 +17,7 @@ from tfjac.graph import (
     analyse_examples,
     ancestors,
     as_tf_variable,
+    assignments_between,
     captures_of,
     examples_mix_at,
     inline_calls,
@@ -56,6 +57,7 @@ def example_losses(loss, variables):
     (loss,) = inline_calls([loss], depends_on=[source for source in sources if source is not None])
     data = Dependence(_data_of(loss), by_value=True)
     dependence = Dependence(sources)
+    _check_no_memory(loss, sources, data)
     heads, shared, assumed = _parts(loss, dependence, data)
     if not heads:
         raise NotApart(
@@ -77,6 +79,22 @@ def example_losses(loss, variables):
     reached = dependence.sources_of_any(heads)
     connected = [index in reached for index in range(len(variables))]
     return ExampleLosses(after(check_when_run(assumed, count), [losses])[0], shared, connected)
+
+
+def _check_no_memory(loss, sources, data):
+    """Raise NotApart where the loss reads a variable into which the step writes what depends on data.
+
+    The optimizer may write into `sources`, the variables that are trained.
+    """
+    trained = {source.ref() for source in sources if source is not None}
+    for assignment in (path.op for path in assignments_between(data, [loss])):
+        if assignment.inputs[0].ref() not in trained:
+            raise NotApart(
+                "The loss reads a variable in which a layer keeps something of the data, such as a moving mean or the "
+                "state of a stateful RNN. So an example has an effect on others, which is neither clipped nor noised. "
+                "Use a layer that keeps nothing, such as GroupNormalization, or one with stateful=False. Received: op "
+                f"{assignment.name!r} of type {assignment.type}"
+            )
 
 
 def _row_sums(tensor):

@@ -1,6 +1,6 @@
 """Differentially private training with any Keras optimizer, in `compile` of an unmodified model."""
 
-import secrets
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +12,7 @@ from tfjac.graph import SeenLoss, as_tf_variable, eager_creation
 from tfjac.jacobians import scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, Clipping
 from tfjac.privacy.example_losses import example_losses
+from tfjac.privacy.noise import Noise
 from tfjac.types import Config, Tensor, Variable
 
 ClippingLike: TypeAlias = Literal["fixed", "automatic", "adaptive"] | Clipping
@@ -32,6 +33,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
     with the gradient g_n of the loss of example n, the factor f of the clipping rule, and a standard normal z. No g_n
     is formed (`tfjac.clipped_gradients`). The loss of each example is read off the graph of the loss, for any layers,
     several outputs and sample weights. Terms without data, such as L2 regularisers, are neither clipped nor noised.
+    The loss counts as a mean over the rows of the batch. An example adds nothing if its gradient is not finite.
     A loss or layer that mixes examples is refused by the name of the op, also if only the values of the data mix.
 
     For large batches, give the inner optimizer `gradient_accumulation_steps`: the noise is that of the whole batch.
@@ -42,7 +44,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
         clip_norm: C, positive: no example adds more than this norm to the sum.
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
-            `poisson_batches`. The number of rows of the batch if None.
+            `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
             the norms; or a `FixedClipping`, `AutomaticClipping` or `AdaptiveClipping`.
         seed: integer, for tests alone: who knows it can subtract the noise. From the operating system if None. It is
@@ -74,6 +76,11 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 "inner_optimizer must be a Keras optimizer, such as keras.optimizers.Adam(1e-3). "
                 f"Received: {inner_optimizer!r} of type {type(inner_optimizer).__name__}"
             )
+        if any(isinstance(each, SeenLoss) for each in vars(inner_optimizer).values()):
+            raise TypeError(
+                "inner_optimizer must be one that takes gradients, such as keras.optimizers.Adam(1e-3). This one reads "
+                f"the loss itself. Received: {type(inner_optimizer).__name__}"
+            )
         if inner_optimizer.built:
             raise ValueError(
                 "inner_optimizer must be new: another model, or another DPOptimizer, trains with this one. "
@@ -81,10 +88,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
             )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
-        self.clip_norm = positive("clip_norm", clip_norm)
-        self.noise_multiplier = float(noise_multiplier)
-        if not 0 <= self.noise_multiplier < float("inf"):
-            raise ValueError(f"noise_multiplier must be zero or positive. Received: {noise_multiplier!r}")
+        self.clip_norm = positive("clip_norm", clip_norm, below=math.inf)
+        self.noise_multiplier = positive("noise_multiplier", noise_multiplier, below=math.inf, or_zero=True)
         self.batch_size = None if batch_size is None else positive("batch_size", batch_size)
         self._given_clipping, self.clipping = clipping, resolve("clipping", clipping, CLIPPINGS)
         self._gradient_noise = self.clipping.gradient_noise(self.noise_multiplier, self.batch_size)
@@ -93,7 +98,13 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 "clipping='adaptive' adapts after every batch, so a step must be one batch. Use a larger batch, or "
                 f"another clipping. Received: gradient_accumulation_steps={self._parts}"
             )
-        self._seed = secrets.randbits(62) if seed is None else int(seed)
+        if self.batch_size is None and self._parts > 1:
+            raise ValueError(
+                "A step that is spread over several batches needs batch_size, the expected number of examples of all "
+                "of them: batches of different sizes would count differently, and have too little noise. Received: "
+                f"batch_size=None, gradient_accumulation_steps={self._parts}"
+            )
+        self._noise = Noise(seed)
         self._seen_loss = SeenLoss("DPOptimizer", "call a train_step of your own within a tf.function")
 
     @property
@@ -112,6 +123,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
             initial = keras.initializers.Constant(value)
             return self.add_variable((), initial, "float32", "only_first_replica", name=name)
 
+        self._noise.build()
         self.clipping.build(add_variable, self.clip_norm)
         self.inner_optimizer.build(variables)
         super().build(variables)
@@ -167,6 +179,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
             gradients = self._private_gradients(loss, variables)
         self.inner_optimizer.apply(gradients, variables)
         self._iterations.assign_add(1)
+        self._noise.next_batch()
 
     def _private_gradients(self, loss, variables):
         """Return a gradient for each variable, None for one that the loss does not depend on."""
@@ -174,39 +187,22 @@ class DPOptimizer(keras.optimizers.Optimizer):
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divides the loss of each by their number
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
-        sums, norms = scaled_gradients(losses, reached, lambda norms, _: self.clipping.factors(norms))
+        sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True)
         given = self.batch_size and self.batch_size / self._parts
-        count = tf.cast(tf.size(norms) * replicas, tf.float32) if given is None else given
-        noise = self._noise(replicas)
+        count = _over_replicas(tf.cast(tf.size(norms), tf.float32), replicas) if given is None else given
+        noise = self._noise.of_batch(replicas)
         deviation = self._gradient_noise * tf.cast(self.clipping.bound(), tf.float32) / self._parts**0.5
         noisy = {id(v): (g + noise(g, deviation)) / tf.cast(count, g.dtype) for v, g in zip(reached, sums)}
 
         def release(value, deviation):
-            noised = value + noise(value, deviation)
-            context = tf.distribute.get_replica_context()
-            return noised if replicas == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, noised)
+            return _over_replicas(value + noise(value, deviation), replicas)
 
         self.clipping.update(norms, release, self.batch_size)
         plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
         return [_sum(noisy.get(id(v)), gradient) for v, gradient in zip(variables, plain)]
 
-    def _noise(self, replicas):
-        """Return a function `(tensor, standard deviation)` that draws noise for the sum over the replicas.
-
-        Each call in a trace, each batch and each replica has numbers that no other has.
-        """
-        drawn, step = [], tf.cast(tf.convert_to_tensor(self._iterations), tf.int64)
-        replica = 0 if replicas == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group
-        batch = step * replicas + tf.cast(replica, tf.int64)
-
-        def noise(tensor, deviation):
-            drawn.append(tensor)
-            key = tf.constant(self._seed + len(drawn), tf.int64)
-            dtype = tf.float64 if tensor.dtype == tf.float64 else tf.float32
-            normal = tf.random.stateless_normal(tf.shape(tensor), tf.stack([key, batch]), dtype=dtype)
-            return tf.cast(normal * tf.cast(deviation, dtype) / replicas**0.5, tensor.dtype)
-
-        return noise
+    def _factors(self, norms, losses):
+        return self.clipping.factors(norms)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Do at the end of `fit` what the inner optimizer does."""
@@ -228,6 +224,12 @@ class DPOptimizer(keras.optimizers.Optimizer):
     def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> "DPOptimizer":
         """Rebuild from `get_config()`, without state."""
         return cls(**deserialized(config, custom_objects))
+
+
+def _over_replicas(value, replicas):
+    """Return the sum over the replicas."""
+    context = tf.distribute.get_replica_context()
+    return value if replicas == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, value)
 
 
 def _sum(*gradients):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import described_value, positive_integer
 from tfjac.types import Nest
 
 
@@ -17,6 +17,7 @@ def poisson_batches(
     steps: int,
     rows: int | None = None,
     seed: int | None = None,
+    sample_weight: Any = None,
 ) -> tf.data.Dataset:
     """Return a data set of Poisson samples: each example is in each batch with the probability batch_size / n.
 
@@ -35,22 +36,27 @@ def poisson_batches(
             largest needs: give the inner optimizer `gradient_accumulation_steps=batches_per_step(...)`. If None, a
             sample is one batch.
         seed: integer, for tests alone; from the operating system if None.
+        sample_weight: array `[n]`, the factor of each example's loss; ones if None.
 
     Returns:
         A `tf.data.Dataset` of `(x, y, sample_weight)`, of steps · batches_per_step batches.
 
     Raises:
+        TypeError: for what is no array, such as a `tf.data.Dataset`, from which no example can be drawn by chance.
         ValueError: for arrays of different lengths, or for sizes that do not fit.
 
     A sample larger than what fits is cut. Its probability is below 10⁻¹² a step.
     """
-    arrays = [np.asarray(array) for array in tf.nest.flatten((x, y))]
-    lengths = {len(array) for array in arrays}
-    if len(lengths) != 1:
+    arrays = [_as_array(array) for array in tf.nest.flatten((x, y))]
+    given_weights = np.ones(len(arrays[0])) if sample_weight is None else _as_array(sample_weight)
+    lengths = {len(array) for array in (*arrays, given_weights)}
+    if len(lengths) != 1 or given_weights.ndim != 1:
         raise ValueError(
-            f"x and y must be arrays with the same number of examples. Received: lengths {sorted(lengths)}"
+            "x, y and sample_weight must be arrays with the same number of examples, and sample_weight has one axis. "
+            f"Received: lengths {sorted(lengths)}, sample_weight of shape {given_weights.shape}"
         )
     (n,) = lengths
+    given_weights = given_weights.astype(np.float32)
     largest = largest_sample(n, batch_size)
     rows = largest if rows is None else positive_integer("rows", rows)
     parts = batches_per_step(n, batch_size, rows)
@@ -64,11 +70,10 @@ def poisson_batches(
                 yield tuple(_padded(chosen[part * rows : (part + 1) * rows], rows))
 
     def _padded(chosen, rows):
-        for array in arrays:
+        for array in (*arrays, given_weights):
             batch = np.zeros((rows, *array.shape[1:]), array.dtype)
             batch[: len(chosen)] = array[chosen]
             yield batch
-        yield (np.arange(rows) < len(chosen)).astype(np.float32)
 
     specs = [tf.TensorSpec([rows, *array.shape[1:]], array.dtype) for array in arrays]
     flat = tf.data.Dataset.from_generator(batches, output_signature=(*specs, tf.TensorSpec([rows], tf.float32)))
@@ -79,6 +84,17 @@ def poisson_batches(
 
     data = flat.map(packed).apply(tf.data.experimental.assert_cardinality(steps * parts))
     return data.prefetch(1)
+
+
+def _as_array(given):
+    array = None if isinstance(given, tf.data.Dataset) else np.asarray(given)
+    if array is None or array.ndim == 0:
+        raise TypeError(
+            "x, y and sample_weight must be arrays with the examples along the first axis. x and y may be nests of "
+            "arrays. A list is a nest: use np.asarray for a list of numbers. A tf.data.Dataset cannot be sampled by "
+            f"chance: collect it into arrays. Received: {described_value(given)}"
+        )
+    return array
 
 
 def batches_per_step(num_examples: int, batch_size: int, rows: int) -> int:

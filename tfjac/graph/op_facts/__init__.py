@@ -6,6 +6,7 @@ from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     convolution,
     custom_gradients,
     elementwise,
+    encoding,
     indexing,
     joining,
     layers,

@@ -177,6 +177,7 @@ declare(
     shortcut=by_known_lists(lambda c, axes: [[k + (k >= 0) for k in axes]]),
 )
 declare(f"Sum {MEAN}", linear="in the first")
+declare("All Any", example_axis=_reduce)
 declare("Max", entries=_one_for_all, value=_reduced_by(np.max))
 declare("Prod", entries=_product_of_all, value=_reduced_by(np.prod))
 declare("EuclideanNorm", example_axis=_reduce, gradient=Gradient(_euclidean_norm))

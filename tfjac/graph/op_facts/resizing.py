@@ -39,6 +39,15 @@ def _crop_and_resize(op, cotangent):
     return tf.cast(crops, grads.dtype), None, None, None
 
 
+def _transform(op, axis, wanted):
+    """One transform for all images, or one for each."""
+    transforms = op.inputs[1]
+    if transforms.shape.rank is not None and transforms.shape[0] == 1:
+        return first_axis(0)(op, axis, wanted)
+    wanted.assume(op, transforms, axis)
+    return first_axis(0, 1)(op, axis, wanted)
+
+
 declare("ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate", example_axis=first_axis(0))
 declare("ResizeBicubicGrad ResizeBilinearGrad", example_axis=first_axis(0, 1))
 declare("ResizeNearestNeighborGrad", example_axis=first_axis(0))
@@ -47,6 +56,7 @@ declare("ScaleAndTranslateGrad", gradient=Gradient(_scale_and_translate))
 declare("CropAndResizeGradImage", gradient=Gradient(_crop_and_resize))
 declare(
     "ImageProjectiveTransformV2 ImageProjectiveTransformV3",
+    example_axis=_transform,
     refused_inputs=("it interpolates with the inverse transform, which is no transpose", [0]),
 )
 declare("HSVToRGB", gradient=refused("it is declared to have none, so that nothing depends on the image"))

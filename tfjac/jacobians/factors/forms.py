@@ -67,6 +67,16 @@ class Factor(tf.experimental.ExtensionType):
         """Return for each of `tensors()` its sizes by the names of its axes, None where the graph leaves one open."""
         return [dict(zip(names, tensor.shape)) for names, tensor in zip(self.axes_of_tensors(), self.tensors())]
 
+    def of_examples(self, kept):
+        """Return the same factor with rows of zeros for the examples of which `kept[n]` is false."""
+
+        def masked(tensor, axes):
+            if axes[:1] != "n" or tensor.dtype.is_integer:
+                return tensor
+            return tf.where(tf.reshape(kept, [-1] + [1] * (len(axes) - 1)), tensor, tf.zeros_like(tensor))
+
+        return self.with_tensors(list(map(masked, self.tensors(), self.axes_of_tensors())))
+
     def cast(self, dtype):
         """Return the same factor in another floating-point dtype, but in no less than single precision."""
         return self._mapped(lambda x: tf.cast(x, dtype))

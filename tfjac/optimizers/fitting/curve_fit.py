@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import check_eager
 from tfjac.graph import KeptVariables, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import (
     curve_data,
@@ -102,6 +103,7 @@ def curve_fit(
         >>> np.round(fit.popt, 6).tolist()
         [2.5, 1.3]
     """
+    check_eager("curve_fit")
     if isinstance(p0, NamedParameters):
         given = {"sigma": sigma, "absolute_sigma": absolute_sigma, "check_finite": check_finite, "bounds": bounds}
         given |= {"method": method, "jac": jac, "full_output": full_output, "nan_policy": nan_policy, **options}

@@ -1,5 +1,6 @@
 """What a fit of a curve found: parameters by name, and the curve with its bands."""
 
+import collections
 import dataclasses
 import functools
 import warnings
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive
+from tfjac.arguments import check_eager, positive
 from tfjac.graph import call_converted, quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
@@ -274,11 +275,13 @@ class CurveFitResult(LeastSquaresResult):
 
     def _curve(self, x):
         """Return the curve at `x`, or at the data, and its derivatives `[…, p]`, NumPy."""
+        check_eager("The curve of a fit")
         given, parameters = self._model.data(self.xdata if x is None else arrays_of(x)), tf.constant(self.x)
         if self._model.takes_arrays:
             found = quiet_function(lambda parameters: self._traced_curve(given, parameters))(parameters)
         else:
-            found = self._function(given, parameters)
+            ranks = tuple(getattr(each, "shape", tf.TensorShape(None)).rank for each in tf.nest.flatten(given))
+            found = self._functions[ranks](given, parameters)
         return tuple(each.numpy() for each in found)
 
     def _traced_curve(self, x, parameters):
@@ -286,6 +289,6 @@ class CurveFitResult(LeastSquaresResult):
         return values, jacobian(values, parameters)
 
     @functools.cached_property
-    def _function(self):
-        """`_traced_curve` of tensors, traced once."""
-        return quiet_function(self._traced_curve, reduce_retracing=True)
+    def _functions(self):
+        """`_traced_curve` of tensors, by their ranks: a trace for numbers and for arrays would know no rank."""
+        return collections.defaultdict(lambda: quiet_function(self._traced_curve, reduce_retracing=True))

@@ -108,6 +108,16 @@ class FrozenPoint(NamedTuple):
     drawn: list
     values: list
 
+    def __deepcopy__(self, memo):
+        return self  # nothing of it changes
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            "The result of a fit holds a graph of TensorFlow, which cannot be written down. Pickle its numbers, such "
+            "as fit.x and fit.covariance(), or of a named fit fit.params, or its text fit.params.to_json(). "
+            "Received: the result of a fit"
+        )
+
     def linearised(self):
         """Return what the model says there."""
         return self.model(self.data, self.drawn, self.values)

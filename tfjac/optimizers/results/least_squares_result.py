@@ -1,7 +1,9 @@
 """What a minimisation found."""
 
+import copy
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +62,11 @@ class LeastSquaresResult:
     _manifolds: tuple = dataclasses.field(compare=False)
 
     _may_be_masked = True
+
+    def __deepcopy__(self, memo: Any) -> "LeastSquaresResult":
+        """Return a result with other arrays, that shares the graph."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return type(self)(**{name: copy.deepcopy(getattr(self, name), memo) for name in names})
 
     @classmethod
     def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any]) -> "LeastSquaresResult":
@@ -269,8 +276,12 @@ class LeastSquaresResult:
 
     @property
     def reduced_chi_square(self) -> float:
-        """‖r‖² over the degrees of freedom: about one, where residuals are in units of their standard deviations."""
-        return self.statistics.chi_square / self.degrees_of_freedom
+        """‖r‖² over the degrees of freedom: about one, where residuals are in units of their standard deviations.
+
+        NaN if there are none.
+        """
+        free = self.degrees_of_freedom
+        return self.statistics.chi_square / free if free > 0 else math.nan
 
     def r_squared(self, observed: ArrayLike) -> float:
         """Return R², which part of the variance of what was observed is explained: 1 − ‖r‖²/‖y − mean(y)‖².

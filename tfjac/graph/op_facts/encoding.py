@@ -1,0 +1,19 @@
+"""Ops that turn numbers and words into categories, as preprocessing does: no gradient passes."""
+
+from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.facts import declare
+
+
+def _one_hot(op, axis, wanted):
+    """The classes take an axis that the indices do not have."""
+    classes = op.get_attr("axis") % len(known_shape(wanted, op.outputs[0]))
+    if axis.axis == classes:
+        raise NoRule("it has the classes along the axis of the examples")
+    return [axis.moved(axis.axis - (classes < axis.axis)), SHARED, SHARED, SHARED]
+
+
+declare("OneHot", example_axis=_one_hot)
+declare(
+    "AsString Bucketize StringToHashBucketFast StringToHashBucketStrong", example_axis=lambda op, axis, wanted: [axis]
+)
+declare("LookupTableFindV2", example_axis=lambda op, axis, wanted: [SHARED, axis, SHARED])
