@@ -1,5 +1,7 @@
 """Why a gradient is missing, or nothing: held to what `tf.GradientTape` gives for the same function."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -130,6 +132,37 @@ def test_not_finite_vanishing_and_exploding():
     assert path.verdict == "vanishing"
     (path,) = tfjac.explain_gradient(lambda: tf.exp(20.0 * V), V)
     assert path.verdict == "exploding" and "Exp" in path.reason
+
+
+@pytest.mark.parametrize("reduction", [lambda y: y, tf.reduce_mean, lambda y: tf.reduce_sum(y) / 64.0])
+def test_layers_that_fade_a_gradient_together_are_blamed_together(reduction):
+    """Each sigmoid passes a quarter at most. A mean over examples leaves an eighth of the norm, and is not to blame."""
+    keras.utils.set_random_seed(0)
+    hidden = [keras.layers.Dense(16, activation="sigmoid") for _ in range(12)]
+    model = keras.Sequential([keras.Input((10,)), *hidden, keras.layers.Dense(1)])
+    x = tf.random.stateless_normal([64, 10], seed=[0, 1])
+    (path,) = tfjac.explain_gradient(lambda: reduction(model(x)), model.layers[0].kernel)
+    norms = {kind: np.array([node.norm for node in path.nodes if node.type == kind]) for kind in ("Sigmoid", "BiasAdd")}
+    assert path.verdict == "vanishing" and "12 ops of type Sigmoid" in path.reason, path.reason
+    said = float(re.search(r"multiply it by ([\d.e-]+)\. Most", path.reason)[1])
+    np.testing.assert_allclose(said, np.prod(norms["BiasAdd"] / norms["Sigmoid"]), rtol=0.01)
+
+
+def test_one_op_that_fades_a_gradient_is_blamed_alone():
+    (path,) = tfjac.explain_gradient(lambda: tf.reduce_mean(tf.tanh(0.05 * tf.tanh(6.0 + V))), V)
+    assert path.verdict == "vanishing" and "falls most at op 'Tanh'" in path.reason, path.reason
+    assert path.reason.count("op ") == 1 and "step by step" not in path.reason
+
+
+def test_many_ops_that_blow_a_gradient_up_are_blamed_together():
+    def grown():
+        y = V
+        for _ in range(12):
+            y = tf.exp(4.0 + tf.zeros_like(y)) * y
+        return tf.reduce_sum(y)
+
+    (path,) = tfjac.explain_gradient(grown, V)
+    assert path.verdict == "exploding" and "step by step: 12 ops of type Mul multiply it by 7.02e+20" in path.reason
 
 
 def test_in_a_function_there_are_no_numbers():
