@@ -1,7 +1,5 @@
 """Why a gradient is missing, or nothing: held to what `tf.GradientTape` gives for the same function."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -138,14 +136,15 @@ def test_not_finite_vanishing_and_exploding():
 def test_layers_that_fade_a_gradient_together_are_blamed_together(reduction):
     """Each sigmoid passes a quarter at most. A mean over examples leaves an eighth of the norm, and is not to blame."""
     keras.utils.set_random_seed(0)
-    hidden = [keras.layers.Dense(16, activation="sigmoid") for _ in range(12)]
+    hidden = [keras.layers.Dense(16, activation="sigmoid") for _ in range(15)]
     model = keras.Sequential([keras.Input((10,)), *hidden, keras.layers.Dense(1)])
     x = tf.random.stateless_normal([64, 10], seed=[0, 1])
-    (path,) = tfjac.explain_gradient(lambda: reduction(model(x)), model.layers[0].kernel)
-    norms = {kind: np.array([node.norm for node in path.nodes if node.type == kind]) for kind in ("Sigmoid", "BiasAdd")}
-    assert path.verdict == "vanishing" and "12 ops of type Sigmoid" in path.reason, path.reason
-    said = float(re.search(r"multiply it by ([\d.e-]+)\. Most", path.reason)[1])
-    np.testing.assert_allclose(said, np.prod(norms["BiasAdd"] / norms["Sigmoid"]), rtol=0.01)
+    report = tfjac.explain_gradient(lambda: reduction(model(x)), model.trainable_variables)
+    paths = [report[layer.kernel.path] for layer in model.layers[:3]]
+    assert all(path.verdict == "vanishing" for path in paths) and len({path.reason for path in paths}) == 1
+    said = paths[0].reason
+    assert "falls step by step, at ops of type Sigmoid" in said and f"layer {model.layers[-2].path}" in said, said
+    assert str(report).count(said) == 1
 
 
 def test_one_op_that_fades_a_gradient_is_blamed_alone():
@@ -162,7 +161,7 @@ def test_many_ops_that_blow_a_gradient_up_are_blamed_together():
         return tf.reduce_sum(y)
 
     (path,) = tfjac.explain_gradient(grown, V)
-    assert path.verdict == "exploding" and "step by step: 12 ops of type Mul multiply it by 7.02e+20" in path.reason
+    assert path.verdict == "exploding" and "grows step by step, at ops of type Mul" in path.reason
 
 
 def test_in_a_function_there_are_no_numbers():

@@ -87,14 +87,13 @@ def _change(nodes, norms, grows):
         of_type.setdefault(node.type, []).append(k)
     of_type = {kind: steps for kind, steps in of_type.items() if kind not in _SPREADING} or of_type
     steps = max(of_type.values(), key=lambda steps: logs[steps].sum())
-    steepest = max(steps, key=lambda k: logs[k])
-    most = f"{_named(nodes[steepest])}, from {norms[steepest]:.3g} to {norms[steepest + 1]:.3g}"
-    total, verb = logs[steps].sum(), "grows" if grows else "falls"
-    if logs[steepest] > 0.5 * total:
-        return f"Its norm {verb} most at {most}."
-    factor = np.exp(total if grows else -total)
-    kind = nodes[steepest].type
-    return f"Its norm {verb} step by step: {len(steps)} ops of type {kind} multiply it by {factor:.3g}. Most at {most}."
+    steepest, verb = max(steps, key=lambda k: logs[k]), "grows" if grows else "falls"
+    if logs[steepest] > 0.5 * logs[steps].sum():
+        change = f"from {norms[steepest]:.3g} to {norms[steepest + 1]:.3g}"
+        return f"Its norm {verb} most at {_named(nodes[steepest])}, {change}."
+    # The same words for weights at different depths, so that a report has them once.
+    first = nodes[steps[0]]
+    return f"Its norm {verb} step by step, at ops of type {first.type}, the first of them {_named(first)}."
 
 
 def _named(node):
