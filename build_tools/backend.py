@@ -1,5 +1,8 @@
 """The PEP 517 backend: setuptools, which asks for TensorFlow where it is not installed but ops can be compiled."""
 
+import sys
+
+import setuptools
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403
 
@@ -7,6 +10,12 @@ from build_tools.settings import read_settings
 from build_tools.toolchain import BuildError, find_compiler, find_tensorflow
 
 TENSORFLOW = "tensorflow>=2.16"
+
+if int(setuptools.__version__.partition(".")[0]) < 77:  # pip looks only where it makes an environment for the build
+    sys.exit(
+        f"tfjac: setuptools 77.0.3 or newer is needed to build it. There is {setuptools.__version__}. "
+        "Update it: python -m pip install --upgrade setuptools"
+    )
 
 
 def get_requires_for_build_wheel(config_settings=None):

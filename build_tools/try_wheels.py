@@ -2,7 +2,7 @@
 build_tools.try_wheels`.
 
 For each minor version a fresh environment gets that TensorFlow, then tfjac by one `pip install`. That must
-leave every package as it is. `smoke.py` runs there, outside of the checkout. Its words are written to
+leave every package as it is. `smoke` runs there, outside of the checkout. Its words are written to
 benchmarks/results/wheels.log, too. Each environment is removed before the next one is made.
 """
 
@@ -17,7 +17,7 @@ from build_tools.settings import ROOT
 from build_tools.wheels import DIST, MINORS
 
 LOG = ROOT / "benchmarks" / "results" / "wheels.log"
-SMOKE = ROOT / "build_tools" / "smoke.py"
+SMOKE = ROOT / "build_tools" / "smoke"
 KINDS = {  # of what is installed: its file, and what the ops then run on
     "wheel": ("tfjac-*manylinux*.whl", "native"),
     "pure": ("tfjac-*-none-any.whl", "twin"),
@@ -58,8 +58,8 @@ def _try(package: pathlib.Path, wanted: str, minor: str, options: argparse.Names
         _pip(python, "install", str(package))
         after = _pip(python, "freeze", "--exclude", "keras")
         exchanged = sorted(set(before.splitlines()) - set(after.splitlines()))
-        shutil.copy2(SMOKE, folder)
-        ran = subprocess.run([python, "-W", "ignore", "smoke.py", wanted], cwd=folder, capture_output=True, text=True)
+        shutil.copytree(SMOKE, folder / "smoke", ignore=shutil.ignore_patterns("__pycache__"))
+        ran = subprocess.run([python, "-W", "ignore", "smoke", wanted], cwd=folder, capture_output=True, text=True)
         said = ran.stdout if ran.stdout.rstrip().endswith("failures") else ran.stdout + ran.stderr[-3000:]
         kept = "pip left every package as it was" if not exchanged else f"FAILED: pip exchanged {', '.join(exchanged)}"
         return f"{kept}\n{said}", not (ran.returncode or exchanged)

@@ -54,6 +54,14 @@ def test_a_misspelt_setting_ends_the_build_in_a_sentence(tmp_path):
     assert said.returncode == 1 and said.stderr.startswith("tfjac: MAX_JOBS") and "Traceback" not in said.stderr
 
 
+def test_an_old_setuptools_ends_the_build_in_a_sentence():
+    """Without build isolation pip takes whatever there is."""
+    program = "import setuptools; setuptools.__version__ = '65.5.0'; import build_tools.backend"
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert said.returncode == 1 and "Traceback" not in said.stderr
+    assert "There is 65.5.0. Update it: python -m pip install --upgrade setuptools" in said.stderr
+
+
 @pytest.fixture
 def program(tmp_path):
     """Give a step that compiles a source which includes a header, in a folder whose name has a space."""

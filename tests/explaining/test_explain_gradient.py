@@ -132,6 +132,38 @@ def test_not_finite_vanishing_and_exploding():
     assert path.verdict == "exploding" and "Exp" in path.reason
 
 
+@pytest.mark.parametrize("reduction", [lambda y: y, tf.reduce_mean, lambda y: tf.reduce_sum(y) / 64.0])
+def test_layers_that_fade_a_gradient_together_are_blamed_together(reduction):
+    """Each sigmoid passes a quarter at most. A mean over examples leaves an eighth of the norm, and is not to blame."""
+    keras.utils.set_random_seed(0)
+    hidden = [keras.layers.Dense(16, activation="sigmoid") for _ in range(15)]
+    model = keras.Sequential([keras.Input((10,)), *hidden, keras.layers.Dense(1)])
+    x = tf.random.stateless_normal([64, 10], seed=[0, 1])
+    report = tfjac.explain_gradient(lambda: reduction(model(x)), model.trainable_variables)
+    paths = [report[layer.kernel.path] for layer in model.layers[:3]]
+    assert all(path.verdict == "vanishing" for path in paths) and len({path.reason for path in paths}) == 1
+    said = paths[0].reason
+    assert "falls step by step, at ops of type Sigmoid" in said and f"layer {model.layers[-2].path}" in said, said
+    assert str(report).count(said) == 1
+
+
+def test_one_op_that_fades_a_gradient_is_blamed_alone():
+    (path,) = tfjac.explain_gradient(lambda: tf.reduce_mean(tf.tanh(0.05 * tf.tanh(6.0 + V))), V)
+    assert path.verdict == "vanishing" and "falls most at op 'Tanh'" in path.reason, path.reason
+    assert path.reason.count("op ") == 1 and "step by step" not in path.reason
+
+
+def test_many_ops_that_blow_a_gradient_up_are_blamed_together():
+    def grown():
+        y = V
+        for _ in range(12):
+            y = tf.exp(4.0 + tf.zeros_like(y)) * y
+        return tf.reduce_sum(y)
+
+    (path,) = tfjac.explain_gradient(grown, V)
+    assert path.verdict == "exploding" and "grows step by step, at ops of type Mul" in path.reason
+
+
 def test_in_a_function_there_are_no_numbers():
     found = []
 

@@ -25,6 +25,18 @@ def test_images_are_drawn_under_their_attributions():
         assert "class 2" in axis.get_title() and len(axis.figure.axes) == 2
 
 
+def test_a_map_of_zeros_is_said():
+    """All channels speak against the class in the first image, and for it in the second."""
+    conv = LAYERS.Conv2D(2, 1, kernel_initializer="ones", name="conv")
+    dense = LAYERS.Dense(1, kernel_initializer="ones", bias_initializer="ones")
+    model = keras.Sequential([keras.Input((4, 4, 1)), conv, LAYERS.GlobalAveragePooling2D(), dense])
+    x = np.ones((3, 4, 4, 1), "float32") * np.reshape([-1.0, 1.0, -2.0], [3, 1, 1, 1])
+    found = explanations.grad_cam(model, x, layer="conv")
+    assert "zero everywhere: examples 0, 2" in repr(found)
+    assert "zero everywhere" in found.plot(0).get_title() and "zero everywhere" not in found.plot(1).get_title()
+    assert "zero everywhere" not in repr(explanations.grad_cam(model, x[1:2], layer="conv"))
+
+
 def test_words_and_columns():
     tokens = np.array([[3, 1, 4, 1, 5, 9]])
     head = [LAYERS.Embedding(10, 4), LAYERS.GlobalAveragePooling1D(), LAYERS.Dense(2)]

@@ -259,7 +259,7 @@ def test_levenberg_marquardt_with_a_hook():
 
 
 def test_what_cannot_be_hooked():
-    with pytest.raises(TypeError, match=r"A hook is put on a Keras layer. Received: 'relu'"):
+    with pytest.raises(TypeError, match=r"put on a Keras layer, as model.get_layer\('relu'\). Received: 'relu'"):
         tfjac.hook("relu", backward=tfjac.handlers.stop())
     with pytest.raises(ValueError, match=r"was built: call the model.*Received: layer 'dense.*, which was not"):
         tfjac.hook(keras.layers.Dense(2), backward=tfjac.handlers.stop())

@@ -35,6 +35,21 @@ OF_YS = {
     "hvp": lambda ys: tfjac.hvp(ys, W, tf.ones_like(W)),
     "ggnvp": lambda ys: tfjac.ggnvp(ys, tf.square, W, tf.ones_like(W)),
 }
+OF_VARIABLES = {
+    "per_example_jacobian": lambda variables: tfjac.per_example_jacobian(product, variables),
+    "per_example_gradients": lambda variables: tfjac.per_example_gradients(losses, variables),
+    "per_example_gradient_norms": lambda variables: tfjac.per_example_gradient_norms(losses, variables),
+    "clipped_gradients": lambda variables: tfjac.clipped_gradients(losses, variables, 1.0),
+    "weighted_gradients": lambda variables: tfjac.weighted_gradients(losses, variables, tf.ones([4])),
+}
+
+
+@pytest.mark.parametrize("name", OF_VARIABLES)
+def test_inputs_in_the_place_of_variables(name):
+    with pytest.raises(TypeError, match=r"inputs, call tfjac.batch_jacobian.*Received: EagerTensor of shape \(4, 3\)"):
+        OF_VARIABLES[name]([W, X])
+
+
 OF_ONE = ["per_example_jacobian", "per_example_gradients", "per_example_gradient_norms", "clipped_gradients"]
 OF_LOSSES = ["per_example_gradients", "per_example_gradient_norms", "clipped_gradients", "weighted_gradients"]
 

@@ -105,6 +105,8 @@ def test_arguments_that_do_not_fit():
         tfjac.curve_fit(lambda x, *b: b[0] * x, X, Y)
     with pytest.raises(ValueError, match=r"one argument for each parameter. Received: .*p0 of 4 parameters"):
         tfjac.curve_fit(decay, X, Y, [1, 1, 1, 1])
+    with pytest.raises(TypeError, match=r"or tfjac.Parameters\(p0\) for names. Received: p0=.'a': 1"):
+        tfjac.curve_fit(decay, X, Y, {"a": 1, "b": 1, "c": 1})
     with pytest.raises(ValueError, match=r"ydata must be finite.*1 values that are NaN"):
         tfjac.curve_fit(decay, X, np.where(X == 0, np.nan, Y))
     with pytest.raises(ValueError, match=r"sigma of shape \(3,\), ydata of shape \(25,\)"):

@@ -106,6 +106,8 @@ def test_bounds_and_priors():
     free = known.jac[:, [0, 2]]
     np.testing.assert_allclose(fit.covariance()[np.ix_([0, 2], [0, 2])], np.linalg.inv(free.T @ free), rtol=1e-4)
     assert "at its upper bound" in fit.summary() and "prior 0 ± 0.2" in fit.summary()
+    assert "3 free parameters, 1 of them at a bound" in fit.summary()
+    assert all(type(end) is float for ends in fit.confidence_intervals().values() for end in ends)
 
 
 def test_weights_by_sigma_and_lists_of_residuals():

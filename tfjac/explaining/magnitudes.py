@@ -20,6 +20,8 @@ _DEAD = {
     **dict.fromkeys(("Mul", "MatMul", "Conv2D", "BatchMatMulV2"), "the other factor is zero"),
 }
 """Why an op passes back zeros."""
+_SPREADING = {"Mean", "Sum"}
+"""They hand one number to many elements, so norms change there; what is added up farther on undoes it."""
 
 
 def magnitudes(scratch, sources):
@@ -57,20 +59,15 @@ def judge(nodes):
         index = next(k for k, norm in enumerate(norms) if norm == 0.0)
         return "zero", _death(nodes, index), _REMOVE if index and nodes[index - 1].edit else _TO_LIVE
     if norms[-1] < _TINY * max(norms):
-        steepest = min(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
-        return "vanishing", f"Its norm falls most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.", _TO_LIVE
+        return "vanishing", _change(nodes, norms, grows=False), _TO_LIVE
     if norms[-1] > _HUGE * norms[0]:
-        steepest = max(range(1, len(norms)), key=lambda k: norms[k] / norms[k - 1])
-        return (
-            "exploding",
-            f"Its norm grows most at {_named(nodes[steepest - 1])}, {_fall(norms, steepest)}.",
-            ("scale the weights or the data, normalise, or clip gradients"),
-        )
+        return "exploding", _change(nodes, norms, grows=True), _TO_SHRINK
     return "connected", f"The norm of the gradient is {norms[-1]:.3g}.", ""
 
 
 _TO_BE_FINITE = "look for a division by zero, a square root or logarithm at zero, or an overflow there"
 _TO_LIVE = "look at the values that enter there: scale or normalise them, or take an activation that does not saturate"
+_TO_SHRINK = "scale the weights or the data, normalise, or clip gradients"
 _REMOVE = "take it off, by remove() of the hook or without the edit, if it is not meant"
 
 
@@ -82,8 +79,21 @@ def _death(nodes, index):
     return f"The gradient dies at {_named(killer)}: it passes zeros back" + (f", as {why}." if why else ".")
 
 
-def _fall(norms, k):
-    return f"from {norms[k - 1]:.3g} to {norms[k]:.3g}"
+def _change(nodes, norms, grows):
+    """Say where the norm changes most: at one op, or step by step, at many of one type."""
+    logs = np.diff(np.log(np.maximum(norms, np.finfo(float).tiny))) * (1 if grows else -1)
+    of_type = {}
+    for k, node in enumerate(nodes[:-1]):
+        of_type.setdefault(node.type, []).append(k)
+    of_type = {kind: steps for kind, steps in of_type.items() if kind not in _SPREADING} or of_type
+    steps = max(of_type.values(), key=lambda steps: logs[steps].sum())
+    steepest, verb = max(steps, key=lambda k: logs[k]), "grows" if grows else "falls"
+    if logs[steepest] > 0.5 * logs[steps].sum():
+        change = f"from {norms[steepest]:.3g} to {norms[steepest + 1]:.3g}"
+        return f"Its norm {verb} most at {_named(nodes[steepest])}, {change}."
+    # The same words for weights at different depths, so that a report has them once.
+    first = nodes[steps[0]]
+    return f"Its norm {verb} step by step, at ops of type {first.type}, the first of them {_named(first)}."
 
 
 def _named(node):

@@ -1,11 +1,11 @@
 """DeepLIFT: what each input contributes to the change of a score from that of a baseline, op by op."""
 
 import functools
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import specs_of
 from tfjac.explanations.linearity import Path
@@ -155,12 +155,11 @@ def _warn_of_gap(explanation, contributions):
     rounding = 16 * np.finfo(scores.dtype).eps * (scores + start)  # of the difference of two scores that are near
     worst = np.max((np.abs(explanation.gap) - rounding) / np.maximum(sizes, 1e-6))
     if not worst <= _TOLERANCE:  # also if it is not a number
-        warnings.warn(
+        warn(
             "The attributions of DeepLIFT do not add up to the change of the score: a loop holds ops without a rule, "
             "examples do not stay in their rows, an op is infinite at the baseline, or the numbers have few digits. "
             "Use another baseline, or tfjac.explanations.integrated_gradients. "
             f"Received: a gap of {worst:.1%} of the attributions",
-            stacklevel=3,
         )
 
 

@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from tfjac.types import Array, Axes, NestLike
 
 
@@ -38,8 +41,10 @@ class Explanation:
         for name in ("classes", "scores", "baseline_scores", "gap"):
             value = getattr(self, name)
             if value is not None:
-                shown = ", ".join(f"{each:.4g}" for each in value[:_SHOWN])
-                lines.append(f"  {name}: {shown}{', …' if len(value) > _SHOWN else ''}")
+                lines.append(f"  {name}: {_listed(value)}")
+        zero = np.flatnonzero(zero_everywhere(self.attributions))
+        if zero.size:
+            lines.append(f"  zero everywhere: {'examples' if zero.size > 1 else 'example'} {_listed(zero)}")
         return "\n".join(lines)
 
     def plot(self, example: int = 0, tokens: Any = None, names: Any = None, axes: Axes = None) -> Axes:
@@ -65,3 +70,13 @@ class Explanation:
 
 _SHOWN = 8
 """So many examples are printed."""
+
+
+def zero_everywhere(attributions):
+    """Return `[n]`, bool: whether all attributions of an example are zero; `[0]` where nothing is attributed."""
+    found = [each for each in tf.nest.flatten(attributions) if each is not None]
+    return np.all([[not np.any(row) for row in each] for each in found], axis=0) if found else np.zeros(0, bool)
+
+
+def _listed(values):
+    return ", ".join(f"{each:.4g}" for each in values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")

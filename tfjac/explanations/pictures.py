@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value
+from tfjac.explanations.explanation import zero_everywhere
 
 _COLOURS = "RdBu_r"
 """Red speaks for the class, blue against it."""
@@ -49,10 +50,10 @@ def _new_axes(plt, drawn):
 
 
 def _title(explanation, example):
-    method = _NAMES.get(explanation.method, explanation.method.replace("_", " "))
-    if explanation.classes is None:
-        return method
-    return f"{method}: class {explanation.classes[example]}, score {explanation.scores[example]:.3g}"
+    title = _NAMES.get(explanation.method, explanation.method.replace("_", " "))
+    if explanation.classes is not None:
+        title += f": class {explanation.classes[example]}, score {explanation.scores[example]:.3g}"
+    return f"{title}\nzero everywhere" if zero_everywhere(explanation.attributions)[example] else title
 
 
 def _draw_one(axis, x, found, tokens, names):

@@ -5,11 +5,11 @@ gradient of every op that has one with finite differences.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import _private, custom_gradients
 from tfjac.graph.facts import facts_by_type, facts_of, is_constant, is_loop, types_where
 from tfjac.graph.traversal import between, references
@@ -136,10 +136,8 @@ def warn_of_loops_under_a_tape(ys, sources):
         return
     loop = next((op for op in between(sources, ys) if is_loop(op)), None)
     if loop is not None:
-        warnings.warn(
+        warn(
             f"tfjac: a gradient tape records a gradient through the loop {loop.name!r}, and TensorFlow's tapes lose a "
             "part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, not by "
             "the tape, or compute it outside of the tape.",
-            UserWarning,
-            stacklevel=2,
         )

@@ -5,11 +5,11 @@ functions that have one.
 """
 
 import os
-import warnings
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import _private
 
 SWITCH = "TFJAC_VERIFY"
@@ -48,10 +48,9 @@ def _checks_run():
     """Whether assertions of the graph being traced are run; where they are dropped, warn of it."""
     dropped = _private.compiled_by_xla(tf.compat.v1.get_default_graph())
     if dropped:
-        warnings.warn(
+        warn(
             "tfjac: nothing is verified in functions compiled by XLA, which drops assertions. Compile without "
             "jit_compile to see.",
-            stacklevel=3,
         )
     return not dropped
 

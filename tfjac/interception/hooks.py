@@ -53,7 +53,8 @@ def hook(layer: keras.Layer, backward: Handler | None = None, forward: Callable[
                 "A hook is put on a layer of Keras 3, and this one is of tf_keras, which is Keras 2: edit what it "
                 f"returns by tfjac.intercept(model, edits={{layer.name: …}}). Received: {layer!r}"
             )
-        raise TypeError(f"A hook is put on a Keras layer. Received: {layer!r} of type {type(layer).__name__}")
+        by_name = f", as model.get_layer({layer!r})" if isinstance(layer, str) else ""
+        raise TypeError(f"A hook is put on a Keras layer{by_name}. Received: {layer!r} of type {type(layer).__name__}")
     if not layer.built:
         raise ValueError(
             "A hook is put on a layer that was built: call the model, or build it, before. "

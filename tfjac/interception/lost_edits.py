@@ -1,8 +1,8 @@
 """Edits that do nothing, or less than they look like: said when the function is traced."""
 
 import collections
-import warnings
 
+from tfjac._warn import warn
 from tfjac.graph import Dependence, is_of_gradient
 
 _MOST_NAMED = 3
@@ -64,4 +64,4 @@ def _listed(names):
 
 
 def _warn(message):
-    warnings.warn(f"tfjac: {message}", UserWarning, stacklevel=2)
+    warn(f"tfjac: {message}")

@@ -7,11 +7,11 @@ import json
 import pathlib
 import re
 import threading
-import warnings
 from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.ops import _environment, _gpu
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"  # a folder for each minor version of TensorFlow
@@ -81,12 +81,11 @@ def load_ops() -> bool:
     library = load()
     if library.reason and not library.warned:
         library.warned = True
-        warnings.warn(
+        warn(
             f"tfjac runs without its native ops: {library.reason}. Results are the same, computed by plain TensorFlow, "
             "slower. To compile them, with g++ installed, in a checkout of tfjac: pip install --force-reinstall "
             "--no-deps .",
             RuntimeWarning,
-            stacklevel=4,  # who called the op
         )
     return not library.reason
 
@@ -199,7 +198,7 @@ def _check_environment() -> None:
     if wrong := _environment.wrong_value():
         raise ValueError(wrong)
     if misspelt := _environment.misspelt_name():
-        warnings.warn(misspelt, RuntimeWarning, stacklevel=4)
+        warn(misspelt, RuntimeWarning)
 
 
 def native_folder() -> pathlib.Path:

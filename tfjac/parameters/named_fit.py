@@ -151,7 +151,7 @@ class NamedFit:
         Args:
             level: a number between 0 and 1. `conf_interval` needs no linear model.
         """
-        reach = self.fit.statistics.quantile(positive("level", level, below=1))
+        reach = float(self.fit.statistics.quantile(positive("level", level, below=1)))
         errors = self.standard_errors()
         return {
             name: (value - reach * errors[name], value + reach * errors[name]) for name, value in self.values.items()

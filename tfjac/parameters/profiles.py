@@ -6,12 +6,12 @@ is |v − best|/s. So each end is found by interpolation of the root in v, for a
 Reference: D. M. Bates, D. G. Watts, "Nonlinear Regression Analysis and Its Applications", 1988, section 6.1.
 """
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import scipy.stats
 
+from tfjac._warn import warn
 from tfjac.arguments import positive_integer, suggestion
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
@@ -74,11 +74,10 @@ def profiled(fit, refits, names, sigmas, max_steps):
         if ends.step():
             break
     if ends.lowest < -1e-6 * 2 * fit.cost:
-        warnings.warn(
+        warn(
             "tfjac.conf_interval: with a parameter held elsewhere the others fit better, so that this is not the best "
             "fit, and its intervals mean little: start from other values, or use n_starts. Received: chi-square "
             f"{2 * fit.cost:.8g}, and lower by {-ends.lowest:.3g} elsewhere",
-            stacklevel=3,
         )
     shape = [len(names), 2, levels.size]
     found = ends.found().reshape(shape)

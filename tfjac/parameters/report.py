@@ -20,7 +20,10 @@ def summary_of(fit, min_correlation):
 
 def _of_fit(fit):
     try:
-        counts = [f"{fit.num_residuals} residuals", f"{len(fit.free_names())} free parameters"]
+        names, held = fit.free_names(), dict(zip(fit._layout.independent, fit.fit.held()))
+        at_bounds = sum(bool(held[name]) for name in names)
+        free = f"{len(names)} free parameters" + (f", {at_bounds} of them at a bound" if at_bounds else "")
+        counts = [f"{fit.num_residuals} residuals", free]
         lines = [", ".join([*counts, f"{fit.degrees_of_freedom:.6g} degrees of freedom"])]
         if fit.degrees_of_freedom > 0:
             lines.append(f"chi-square {fit.chi_square:.6g}, reduced chi-square {fit.reduced_chi_square:.6g}")

@@ -1,9 +1,8 @@
 """From results and variables in a graph to one factor per variable: inline, find the uses, apply rules."""
 
-import warnings
-
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import (
     Dependence,
     ExamplesMix,
@@ -220,11 +219,12 @@ def _in_full(ys, variables, dependence, chunk_size, mix):
     segments = _segments(ys, dependence, chunk_size)
     if segments is not None:
         return _by_segments(ys, variables, dependence, segments)
-    warnings.warn(
-        f"tfjac: examples mix, or may, at op {mix.op.name!r} of type {mix.op.type} ({mix.reason}): every row costs a "
-        "backward pass of its own.",
-        UserWarning,
-        stacklevel=2,
+    sizes = [y.shape.num_elements() for y in ys]
+    rows = "every row" if None in sizes else f"each of the {sum(sizes):,} rows"
+    warn(
+        f"tfjac: examples mix, or may, at op {mix.op.name!r} of type {mix.op.type} ({mix.reason}): {rows} costs a "
+        "backward pass. That is exact, and slow for many rows. Layers that treat examples independently are fast: "
+        "LayerNormalization, GroupNormalization, or BatchNormalization with trainable=False.",
     )
     return _row_by_row(ys, variables, dependence, chunk_size)()
 

@@ -1,9 +1,8 @@
 """Many applications of one linear map: vectorised, or so many at a time as memory allows."""
 
-import warnings
-
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import Dependence, axes, vectorised_map
 from tfjac.jacobians.shapes import product
 
@@ -57,7 +56,7 @@ def _vectorised(function, stacks):
         return vectorised_map(function, stacks)
     except Exception as failure:  # whatever a conversion may raise; what is wrong with `function` is raised without it
         reason = f"{type(failure).__name__}: {failure}"
-        warnings.warn(f"tfjac: TensorFlow fails to vectorise, so one pass after the other. {reason}", stacklevel=2)
+        warn(f"tfjac: TensorFlow fails to vectorise, so one pass after the other. {reason}")
         return None
 
 

@@ -1,7 +1,6 @@
 """Whether gradients reach what they are asked for: an error or a warning names the op at which they stop."""
 
-import warnings
-
+from tfjac._warn import warn
 from tfjac.graph import lost_paths, stops_of
 
 MOST_NAMED = 3
@@ -57,4 +56,4 @@ def _remedies(paths):
 
 
 def _warn(message):
-    warnings.warn(f"tfjac: {message}.", UserWarning, stacklevel=2)
+    warn(f"tfjac: {message}.")

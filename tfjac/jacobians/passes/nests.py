@@ -30,12 +30,18 @@ def check_variables(variables):
 
     Raises:
         ValueError: for none at all.
-        TypeError: for a model or layer, which is no variable.
+        TypeError: for a model or layer, or a tensor, which is no variable.
     """
     flat = [variables] if isinstance(variables, keras.Layer) else tf.nest.flatten(variables)
     for x in flat:
         if isinstance(x, keras.Layer):
             as_tf_variable(x)
+        if isinstance(x, tf.Tensor) and not tf.is_symbolic_tensor(x):
+            raise TypeError(
+                "A variable must be a tf.Variable or a keras.Variable; pass the variable itself, not its value. With "
+                "respect to inputs, call tfjac.batch_jacobian(ys, x): an entry for each example, as here; or "
+                f"tfjac.jacobian(ys, x): all examples with all. Received: {described_value(x)}"
+            )
     if not flat:
         raise ValueError(
             "variables must hold at least one variable. A model has none before it is built: call it on an example, or "

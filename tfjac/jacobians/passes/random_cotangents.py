@@ -5,10 +5,10 @@ almost every u. What shows in none is where TensorFlow's own gradient is wrong.
 """
 
 import random
-import warnings
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import (
     axes,
     between,
@@ -100,7 +100,7 @@ def _gradients_by_tensorflow(ys, sources, cotangents):
 
 
 def _warn(reason):
-    warnings.warn(f"tfjac: this Jacobian is not verified, as {reason}", stacklevel=2)
+    warn(f"tfjac: this Jacobian is not verified, as {reason}")
 
 
 def verify_factors(verify, given, ys, sources, factors, variables):

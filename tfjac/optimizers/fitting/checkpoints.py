@@ -4,11 +4,12 @@ import contextlib
 import hashlib
 import os
 import time
-import warnings
 import zipfile
 
 import numpy as np
 import tensorflow as tf
+
+from tfjac._warn import warn
 
 EVERY = 10.0
 """Seconds between two savings."""
@@ -43,11 +44,9 @@ class Checkpoint:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.remove(self._part)
-            warnings.warn(
+            warn(
                 "tfjac: The checkpoint could not be written; the minimisation goes on without, and the file, if there "
                 f"is one, is that of earlier steps. Received: checkpoint={self.path!r}, step {run.steps} ({error})",
-                UserWarning,
-                stacklevel=2,
             )
 
     @property

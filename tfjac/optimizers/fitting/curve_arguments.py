@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -113,6 +114,8 @@ def parameter_names(f, p0):
     """Return what to call the parameters of `f`: its arguments after the first, as many as there are in `p0`."""
     if not callable(f):
         raise TypeError(f"f must be a function f(x, a, b, …) of the data and the parameters. Received: f={f!r}")
+    if isinstance(p0, Mapping):
+        raise TypeError(f"p0 is a list of numbers, or tfjac.Parameters(p0) for names. Received: p0={p0!r}")
     count = None if p0 is None else np.size(p0)
     try:
         signature = inspect.signature(f)

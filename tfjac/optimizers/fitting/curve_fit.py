@@ -2,12 +2,12 @@
 
 import collections
 import threading
-import warnings
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.arguments import check_eager
 from tfjac.graph import KeptVariables, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import (
@@ -121,7 +121,7 @@ def curve_fit(
     model = Model(f, takes_arrays)
     result = CurveFitResult.of_fit(found, names, model, x, y, deviations, absolute_sigma, full_output)
     if not result.success:
-        warnings.warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}", stacklevel=2)
+        warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")
     return result
 
 

@@ -1,10 +1,10 @@
 """`least_squares` of many independent fits: its options, checked, and what becomes of the variables."""
 
 import functools
-import warnings
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
@@ -201,10 +201,9 @@ class BatchedMinimiser:
                 f"{_HOW_FOR_SOME} Received: devices={list(devices)} for {size} fits"
             )
         if chunk_size is not None and chunk_size < size and not in_turn:
-            warnings.warn(
+            warn(
                 "tfjac: these residuals can be evaluated for all fits only, so that chunk_size has no effect: "
                 f"{_HOW_FOR_SOME} Received: chunk_size={chunk_size} for {size} fits",
-                stacklevel=4,
             )
         self._at_once = (chunk_size or self._default_size(residuals)) if in_turn else size
         self._shrinks = in_turn and tf.executing_eagerly()

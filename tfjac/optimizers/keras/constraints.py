@@ -1,11 +1,10 @@
 """Keras' constraints on weights: those that are bounds are kept as bounds, others projected upon after each step."""
 
-import warnings
-
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.bounds import Box
@@ -23,12 +22,10 @@ def into_bounds(variables):
         if constraint is not None and _is_bound(constraint):
             variable.assign(constraint(variable.value))
         elif constraint is not None:
-            warnings.warn(
+            warn(
                 f"tfjac: the constraint {type(constraint).__name__} of {variable_name(variable)} is applied after each "
                 "step, which does not foresee it, and may be rejected for it; keras.constraints.NonNeg is kept as a "
                 "bound of the step.",
-                UserWarning,
-                stacklevel=2,
             )
 
 

@@ -1,10 +1,10 @@
 """`gram_batches` and `gram_decay` in the Keras optimizer: what goes with them, and which batches an epoch has."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.arguments import positive, positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
@@ -165,11 +165,9 @@ class GramBatches:
             return
         if not self._told:
             received = f"Received: windows of {self._windows.length} batches, {self._windows.sums.batches} left over"
-            warnings.warn(
+            warn(
                 "tfjac: windows were those of an earlier fit, each step judged rightly on the batches of its window. "
                 f"{_UNTOLD}{received}",
-                UserWarning,
-                stacklevel=3,
             )
         self._windows.forget()
         self._told = False

@@ -1,7 +1,6 @@
 """What goes wrong in `fit` without an error: said once, as a warning."""
 
-import warnings
-
+from tfjac._warn import warn
 from tfjac.graph import ancestors
 from tfjac.optimizers.statuses import Status
 
@@ -48,4 +47,4 @@ class Pitfalls:
     def _say(self, key, text):
         if key not in self._said:
             self._said.add(key)
-            warnings.warn(f"tfjac: {text}", UserWarning, stacklevel=4)
+            warn(f"tfjac: {text}")

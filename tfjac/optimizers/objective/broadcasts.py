@@ -1,7 +1,6 @@
 """Residuals that are n² where n were meant: `[n, 1]` less `[n]`, broadcast to `[n, n]`."""
 
-import warnings
-
+from tfjac._warn import warn
 from tfjac.graph.op_types import PERMUTING
 
 _DIFFERENCES = ("Sub", "SquaredDifference")
@@ -22,12 +21,10 @@ def warn_of_broadcasts(residuals, dependence):
         op = _difference(residual, dependence)
         if op is not None and _is_all_with_all(*(x.shape for x in op.inputs)):
             left, right = (x.shape for x in op.inputs)
-            warnings.warn(
+            warn(
                 "tfjac: a difference of two tensors, one with an axis of size 1 that the other lacks, is that of all "
                 "elements with all: n² residuals in place of n. Give both the same shape, by y[:, None] or "
                 f"tf.squeeze(prediction, -1). Received: {left} − {right} in op {op.name!r}",
-                UserWarning,
-                stacklevel=2,
             )
 
 

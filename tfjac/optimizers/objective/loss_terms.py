@@ -13,11 +13,11 @@ Where the way does not end in squares alone, it is looked at op by op whether wh
 """
 
 import dataclasses
-import warnings
 from typing import Any
 
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import has_custom_gradient, references
 from tfjac.graph.op_types import LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.optimizers.objective.cross_entropy import cross_entropy
@@ -298,19 +298,17 @@ def _refuse_norm_in_loop(op, root, dependence):
 
 def _warn_of_a_norm(op, radicand, dependence):
     if has_sum_inside(radicand, dependence):
-        warnings.warn(
+        warn(
             f"tfjac: the square of a root is taken for one residual, op {op.name!r} of type {op.type}, shape "
             f"{op.outputs[0].shape}: its Jacobian has no more rows. Under the root is something computed from a sum of "
             "squares; if that is to be minimised, leave out the root and what stands between.",
-            stacklevel=2,
         )
 
 
 def _warn_of_one_number(op, number, dependence):
     if number.shape.num_elements() == 1 and has_sum_inside(number, dependence):
-        warnings.warn(
+        warn(
             f"tfjac: a convex function of one number is a term of the loss, op {op.name!r} of type {op.type}: its "
             "curvature has rank one, though the number is computed from a sum of squares. If that sum is to be "
             "minimised, leave out the function.",
-            stacklevel=2,
         )

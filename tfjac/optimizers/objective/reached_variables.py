@@ -1,9 +1,8 @@
 """Checks of what the loss or the residuals depend on, and by gradients of which precision."""
 
-import warnings
-
 import keras
 
+from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, lost_paths, stops_of
 from tfjac.optimizers.variables import variable_name
 
@@ -43,10 +42,9 @@ def _check_reached(targets, variables, dependence, what):
             f"not used. Received: {unused}, on which the {what} do{'es' if what == 'loss' else ''} not depend"
         )
     if unused:
-        warnings.warn(
+        warn(
             "tfjac: the loss does not depend on some of the trainable variables, which stay as they are: they belong "
             f"to an output without a loss, or to a layer that is not called. Received: {unused}",
-            stacklevel=2,
         )
 
 
@@ -61,10 +59,9 @@ def warn_of_lost(tensors, dependence, what):
     first = {path.target: path for path in reversed(lost_paths(tensors, dependence)) if path.whole} if tensors else {}
     for index, path in sorted(first.items()):
         op = tensors[index].op
-        warnings.warn(
+        warn(
             f"tfjac: {what}, op {op.name!r} of type {op.type}, is computed from the variables, but gradients stop at "
             f"{path}: it counts as a constant, and is not minimised. Put something with a gradient in its place.",
-            stacklevel=2,
         )
 
 

@@ -3,13 +3,13 @@
 import collections
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.arguments import check_eager, positive
 from tfjac.graph import call_converted, quiet_function
 from tfjac.jacobians import jacobian
@@ -198,7 +198,7 @@ class CurveFitResult(LeastSquaresResult):
         try:
             return self.covariance()
         except ValueError as error:
-            warnings.warn(f"tfjac.curve_fit: {error}", stacklevel=3)
+            warn(f"tfjac.curve_fit: {error}")
             return np.full([self.x.size, self.x.size], np.inf)
 
     @property

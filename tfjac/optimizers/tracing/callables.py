@@ -1,12 +1,12 @@
 """Functions of the user's that compute residuals: what they are called with, and what they may return."""
 
 import inspect
-import warnings
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.optimizers.columns import Columns
 
@@ -147,11 +147,10 @@ def residual_tensors(returned, variables, is_part=False):
         raise ValueError(f"There are no residuals, so that nothing can be minimised. Received: {returned!r}")
     rows = [tensor.shape.num_elements() for tensor in tensors]
     if rows == [1] and not is_part and Columns(variables).total > 1:
-        warnings.warn(
+        warn(
             "tfjac: residuals returned a single number, of which the method squares: where it is a loss, return what "
             "the loss squares and adds, one residual for each, or the minimisation knows no curvature but along one "
             f"direction. Received: {returned!r}",
-            stacklevel=2,
         )
     return tensors
 

@@ -1,9 +1,8 @@
 """What no rule covers: the op's own gradient, one example and one output at a time. Exact, and slower by a factor n."""
 
-import warnings
-
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import axes, handle_shape, input_gradients
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, factor_of
@@ -16,10 +15,9 @@ def factor_by_rule(use):
     try:
         return factor_of(use)
     except NoFactor as reason:
-        warnings.warn(
+        warn(
             f"tfjac: no factor for the weight at op {use.op.name!r} of type {use.op.type} ({reason}): its gradient is "
             "taken example by example.",
-            stacklevel=2,
         )
         return factor_by_op_gradient(use)
 

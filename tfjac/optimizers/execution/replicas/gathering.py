@@ -6,12 +6,12 @@ step is traced for all: its loops could not be one for each replica, as collecti
 and each worker takes the same step, on sums over all; see `workers`.
 """
 
-import warnings
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, compiled_by_xla
 from tfjac.optimizers.variables import variable_name
 
@@ -129,9 +129,7 @@ def _warn_of_distribution():
     """Warn of a `keras.distribution`, which Keras' TensorFlow backend takes and does nothing with."""
     distribution = keras.distribution.distribution()
     if distribution is not None:
-        warnings.warn(
+        warn(
             "tfjac: Keras' TensorFlow backend does not act on keras.distribution: steps are taken on one device. "
             f"Compile the model under tf.distribute.MirroredStrategy. Received: {type(distribution).__name__}",
-            UserWarning,
-            stacklevel=3,
         )
