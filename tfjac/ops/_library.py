@@ -20,7 +20,7 @@ OP_NAMES = (
     "jacobian_rows", "jacobian_gram", "jacobian_kernel", "jacobian_row_norms", "damped_solve", "example_grams",
     "schur_complement", "least_squares_steps",
 )  # fmt: skip
-WITHOUT_CUDA = {"schur_complement", "least_squares_steps"}
+WITHOUT_CUDA, WITHOUT_XLA = {"schur_complement", "least_squares_steps"}, {"least_squares_steps"}
 CHOICES = ("native", "twin")
 
 
@@ -102,7 +102,7 @@ def ops_info() -> OpsInfo:
     on_gpu = not _gpu_reason(library) and bool(tf.config.get_visible_devices("GPU"))
     return OpsInfo(
         ops={
-            name: tuple(each for each in compiled if each != "GPU" or (on_gpu and name not in WITHOUT_CUDA))
+            name: tuple(each for each in compiled if _has_kernel(name, each) and (each != "GPU" or on_gpu))
             for name in OP_NAMES
         },
         compiled=compiled,
@@ -157,6 +157,11 @@ def native_function(name: str):
     if getattr(_chosen, "name", None) == "twin" or not load_ops():
         return None
     return getattr(ctypes.CDLL(str(native_folder() / "libtfjac.so")), f"tfjac_{name}", None)
+
+
+def _has_kernel(name: str, device: str) -> bool:
+    """Say whether a library with kernels for a device has one for this op."""
+    return name not in {"GPU": WITHOUT_CUDA, "XLA": WITHOUT_XLA}.get(device, ())
 
 
 def _gpu_reason(library: _Library) -> str:

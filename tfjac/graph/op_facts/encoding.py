@@ -16,4 +16,4 @@ declare("OneHot", example_axis=_one_hot)
 declare(
     "AsString Bucketize StringToHashBucketFast StringToHashBucketStrong", example_axis=lambda op, axis, wanted: [axis]
 )
-declare("LookupTableFindV2", example_axis=lambda op, axis, wanted: [SHARED, axis, SHARED])
+declare("LookupTableFindV2", repeatable=True, example_axis=lambda op, axis, wanted: [SHARED, axis, SHARED])

@@ -43,6 +43,6 @@ declare(
 )
 declare("Assert", kind="assertion", repeatable=True)
 declare("Print PrintV2 DebugIdentityV2", repeatable=True)
-declare("LookupTableFindV2 LookupTableSizeV2", repeatable=True)
+declare("LookupTableSizeV2", repeatable=True)
 declare("AllToAll CollectivePermute CrossReplicaSum NcclAllReduce NcclBroadcast NcclReduce", repeatable=True)
 declare("Snapshot", elements="in order", columns="the same", linear="in the first")
