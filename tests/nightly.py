@@ -247,7 +247,7 @@ NIGHTLY = {
         "test_as_on_one_device": none, "test_residuals_of_all_fits_only_are_refused": none, "test_as_by_scipy": none,
         "test_each_loop_is_where_its_share_was_put": none, "test_no_part_waits_for_another": none,
     },
-    "optimizers/test_small_steps": {
+    "optimizers/test_native_steps": {
         "test_same_steps_on_certified_problems": one_in(5), "test_same_steps_on_hard_problems": one_in(4),
         "test_same_steps_within_bounds": one_in(8), "test_what_the_op_does_not_know_goes_by_the_loop": one_in(4),
     },

@@ -26,18 +26,18 @@ from tfjac.ops.jacobian_kernel import jacobian_kernel
 from tfjac.ops.jacobian_row_norms import jacobian_row_norms
 from tfjac.ops.jacobian_rows import jacobian_rows
 from tfjac.ops.least_squares_steps import (
-    SmallStepProgress,
-    SmallStepRules,
-    can_run_small_steps,
+    StepProgress,
+    StepRules,
+    has_native_steps,
     least_squares_steps,
 )
 from tfjac.ops.schur_complement import schur_complement
 
 __all__ = [
     "OpsInfo",
-    "SmallStepProgress",
-    "SmallStepRules",
-    "can_run_small_steps",
+    "StepProgress",
+    "StepRules",
+    "has_native_steps",
     "column_colours",
     "damped_solve",
     "example_grams",

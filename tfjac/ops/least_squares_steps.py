@@ -8,7 +8,7 @@ from tfjac.ops import _library
 from tfjac.types import Function, Tensor
 
 
-class SmallStepRules(NamedTuple):
+class StepRules(NamedTuple):
     """What `least_squares_steps` goes by, numbers in the order in which the op takes them.
 
     Attributes:
@@ -29,7 +29,7 @@ class SmallStepRules(NamedTuple):
     max_attempts: int
 
 
-class SmallStepProgress(NamedTuple):
+class StepProgress(NamedTuple):
     """Where steps stand; every field goes in and comes out, so that many short runs do as one long run does.
 
     Attributes:
@@ -45,31 +45,31 @@ class SmallStepProgress(NamedTuple):
     counts: Tensor
 
 
-def can_run_small_steps() -> bool:
+def has_native_steps() -> bool:
     """Return whether there is a native op here; without it the loop of TensorFlow's ops, its twin, does the same."""
     return _library.native_op("least_squares_steps") is not None
 
 
 def least_squares_steps(
     evaluate: Function,
-    progress: SmallStepProgress,
-    rules: SmallStepRules,
+    progress: StepProgress,
+    rules: StepRules,
     bounds: tuple[Tensor, Tensor] | None,
     until: Tensor,
     max_steps: Tensor,
     finish: Tensor,
     record: int,
-) -> tuple[SmallStepProgress, Tensor]:
+) -> tuple[StepProgress, Tensor]:
     """Take steps until there is a reason to stop, by damping "trust_region", scaling "more" and solver "qr".
 
     For graphs alone: in no eager call, and not under XLA. The twin is the loop of `tfjac.optimizers.loop`, which takes
-    its place where `can_run_small_steps` says no; it has the formulas, and says why they are as they are.
+    its place where `has_native_steps` says no; it has the formulas, and says why they are as they are.
 
     Args:
         evaluate: function from x, `[p]` float64, to the cost `[]`, residuals `[m]` and their Jacobian `[m, p]`, m ≥ p.
             It may use tensors of the graph around it.
-        progress: a `SmallStepProgress`, float64 but for the counts.
-        rules: `SmallStepRules`.
+        progress: a `StepProgress`, float64 but for the counts.
+        rules: `StepRules`.
         bounds: lower and upper bounds, `[p]` each, or None. Equal ones fix a parameter.
         until, max_steps: scalar int32: after how many steps to return, and to stop for good.
         finish: scalar bool, whether to evaluate once more where steps ended, for the gradient there.
@@ -100,4 +100,4 @@ def least_squares_steps(
         evaluate=concrete,
         record=record,
     )
-    return SmallStepProgress._make(after), rows
+    return StepProgress._make(after), rows

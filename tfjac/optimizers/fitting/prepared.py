@@ -11,7 +11,6 @@ from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
-from tfjac.optimizers.tracing.constants import Constants
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import check_within_reach, checked_variables
@@ -82,10 +81,8 @@ class Prepared:
             make = partial(TracedMinimisation, traced, flat, settings)
             return traced, _TRACES.get(traced, flat, settings.recipe, make) if tf.executing_eagerly() else make()
 
-        known = _form(variables, args, settings)
-        about = Constants(residuals) if known is not None else None
-        found = traced() if known is None else _FUNCTIONS.get_by_constants(about, flat, known, traced)
-        self._traced, self._minimisation = found
+        form = _form(variables, args, settings)
+        self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
 
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""

@@ -10,9 +10,9 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
 from tfjac.optimizers.loop.converge import outcome_after, status_after
+from tfjac.optimizers.loop.native_steps import linearised_at, suits, take_native_steps
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
-from tfjac.optimizers.loop.small_steps import linearised_at, suits, take_small_steps
 from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
 from tfjac.optimizers.objective.robust import losses_of
@@ -77,7 +77,7 @@ class Iteration:
 
     def __init__(self, residuals, variables, settings, alone=False):
         self._residuals, self._variables, self._settings = residuals, variables, settings
-        self._takes_small_steps = alone and suits(residuals, variables, settings)
+        self._takes_native_steps = alone and suits(residuals, variables, settings)
         self._is_small = alone and not settings.jit_compile and self._num_numbers() <= SMALL
         self._dtype = as_tf_variable(variables[0]).dtype
         self._losses = losses_of(settings.losses, residuals.num_tensors)
@@ -143,7 +143,7 @@ class Iteration:
         Returns:
             The `Progress`, and what was written down, `[LONGEST_RECORD, 7]`.
         """
-        if self._takes_small_steps:
+        if self._takes_native_steps:
             return self._advance_in_one_op(data, invariants, progress, until, max_steps, finish, record)
         first = progress.outcome.steps
 
@@ -163,7 +163,7 @@ class Iteration:
         return while_loop(unfinished, step, (progress, rows), small=self._is_small)
 
     def _advance_in_one_op(self, data, invariants, progress, until, max_steps, finish, record):
-        """Take steps as `advance` does, see `small_steps`."""
+        """Take steps as `advance` does, see `native_steps`."""
 
         def evaluate(position):
             residuals_at = partial(self._residuals_at, data, invariants)
@@ -171,7 +171,7 @@ class Iteration:
             self.sizes = ProblemSizes.of(model, one_scale=False)
             return cost, model.residual, model.jacobian.to_dense()
 
-        position, progress, rows = take_small_steps(
+        position, progress, rows = take_native_steps(
             evaluate,
             Columns(self._variables).flatten(self.values()),
             progress,

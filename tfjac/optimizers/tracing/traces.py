@@ -7,6 +7,7 @@ import weakref
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.optimizers.tracing.constants import Constants
 
 
 class TraceCache:
@@ -37,14 +38,17 @@ class TraceCache:
         owners = [as_tf_variable(variable) for variable in variables]
         return self._get((residuals.fingerprint(), *map(id, owners), options), owners, residuals, make)
 
-    def get_by_constants(self, about, variables, options, make):
-        """Return the same for a function that computes by the same constants as an earlier one, without calling it.
+    def get_by_constants(self, function, variables, options, make):
+        """Return the same for a function that computes by the same `Constants` as an earlier one, without calling it.
 
         Args:
-            about: the `Constants` of the function. Variables among them are not kept alive.
+            function: callable. Variables that it reads are not kept alive.
             variables, options, make: as of `get`.
         """
-        if options is None or about.form is None or _may_change(variables):
+        if options is None or _may_change(variables):
+            return make()
+        about = Constants(function)
+        if about.form is None:
             return make()
         owners = [as_tf_variable(variable) for variable in variables]
         others = [each for each in about.held if isinstance(each, tf.Variable)]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, verification_wanted
-from tfjac.ops import SmallStepProgress, SmallStepRules, can_run_small_steps, least_squares_steps
+from tfjac.ops import StepProgress, StepRules, has_native_steps, least_squares_steps
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import Standing
 from tfjac.optimizers.damping import TrustRegionDamping
@@ -56,11 +56,11 @@ def suits(residuals, variables, settings):
         and not any(getattr(variable, "constraint", None) for variable in variables)
         and residuals.can_stand_at_values()
         and residuals.first_op(_ELSEWHERE) is None
-        and can_run_small_steps()
+        and has_native_steps()
     )
 
 
-def take_small_steps(evaluate, position, progress, settings, box, until, max_steps, finish, record):
+def take_native_steps(evaluate, position, progress, settings, box, until, max_steps, finish, record):
     """Take steps from `position` `[p]`; return where they lead, the `Progress`, and the record of each, `[record, 7]`.
 
     Args:
@@ -75,7 +75,7 @@ def take_small_steps(evaluate, position, progress, settings, box, until, max_ste
     outcome, state = progress.outcome, progress.state
     numbers = [*state.damping, progress.first_cost, outcome.cost, outcome.gradient_norm, outcome.damping]
     counts = [outcome.status, outcome.steps, outcome.evaluations, outcome.jacobians, tf.cast(progress.moved, tf.int32)]
-    given = SmallStepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts))
+    given = StepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts))
     rules = _rules(settings)
     after, rows = least_squares_steps(evaluate, given, rules, box, until, max_steps, finish, record)
     radius, damping, first_cost, cost, gradient_norm, last = tf.unstack(after.numbers)
@@ -99,7 +99,7 @@ def take_small_steps(evaluate, position, progress, settings, box, until, max_ste
 
 def _rules(settings):
     damping, epsilon = settings.method.damping, np.finfo(np.float64).eps
-    return SmallStepRules(
+    return StepRules(
         cost_tolerance=settings.limits.cost,
         step_tolerance=settings.limits.step,
         gradient_tolerance=settings.limits.gradient,

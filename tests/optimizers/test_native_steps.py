@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfjac
 from tfjac import ops
 from tfjac.optimizers import LeastSquaresProblem, Status, TrustRegionDamping, least_squares
-from tfjac.optimizers.loop import small_steps
+from tfjac.optimizers.loop import native_steps
 
 from . import more_garbow_hillstrom, nist
 
@@ -27,7 +27,7 @@ class Loop(TrustRegionDamping):
 @pytest.fixture
 def seen(monkeypatch):
     """What `suits` said, in order."""
-    said, suits = [], small_steps.suits
+    said, suits = [], native_steps.suits
 
     def asked(*given):
         said.append(suits(*given))
