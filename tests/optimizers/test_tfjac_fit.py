@@ -200,3 +200,41 @@ def test_a_batch_that_is_not_finite_is_said_once_with_its_status():
     said, model = trained(x=np.where(np.arange(90)[:, None] == 3, np.nan, X), epochs=3, batch_size=90)
     assert len(said) == 1 and "NOT_FINITE" in said[0] and "Received: 3 such steps" in said[0]
     assert model.optimizer.status is tfjac.Status.NOT_FINITE
+
+
+def normalised(momentum):
+    keras.utils.set_random_seed(5)
+    parts = [keras.layers.Dense(3), keras.layers.BatchNormalization(momentum=momentum), keras.layers.Activation("tanh")]
+    return keras.Sequential([keras.Input((4,)), *parts, keras.layers.Dense(1)])
+
+
+def test_moving_statistics_are_those_of_all_examples():
+    """At the weights that stay, by NumPy: so the model predicts as it was trained, after a few steps."""
+    with floating("float64"):
+        model = normalised(momentum=0.99)
+        said, history = warned(lambda: tfjac.fit(model, X, Y, validation_data=(X[:30], Y[:30]), max_steps=8))
+        dense, norm = model.layers[:2]
+        outputs = X @ dense.kernel.numpy() + dense.bias.numpy()
+        np.testing.assert_allclose(norm.moving_mean.numpy(), outputs.mean(0), atol=1e-10)
+        np.testing.assert_allclose(norm.moving_variance.numpy(), outputs.var(0), rtol=1e-10)
+        inside = loss_of(model, X[:30], Y[:30])
+    assert not said and norm.momentum == 0.99
+    np.testing.assert_allclose(min(history.history["val_loss"]), inside, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("momentum", "warns"), [(0.99, True), (0.0, False)])
+def test_moving_statistics_that_stay_behind_are_named(momentum, warns):
+    model = normalised(momentum)
+    model.compile(tfjac.LevenbergMarquardt(), "mse")
+    said, _ = warned(lambda: model.fit(X, Y, batch_size=len(X), epochs=2, verbose=0))
+    assert bool([text for text in said if "BatchNormalization(momentum=0.0)" in text]) is warns
+
+
+def test_a_mean_over_the_batch_beside_the_model_is_no_moving_statistic():
+    """The seed of a dropout is assigned, too: it is no average."""
+    keras.utils.set_random_seed(5)
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "tanh"), layers.Dropout(0.2), layers.Dense(1)])
+    model.compile(tfjac.LevenbergMarquardt(), "mse")
+    said, _ = warned(lambda: model.fit(X, Y, batch_size=len(X), epochs=2, verbose=0))
+    assert not [text for text in said if "moving" in text]

@@ -31,6 +31,7 @@ from tfjac.graph.example_axis import (
     ExamplesMix,
     analyse_examples,
     examples_mix_at,
+    shared_values,
 )
 from tfjac.graph.facts import registering
 from tfjac.graph.fingerprints import fingerprint
@@ -165,6 +166,7 @@ __all__ = [
     "run_side_by_side",
     "set_gradient",
     "shape_only",
+    "shared_values",
     "source_in",
     "source_line",
     "static_trip_count",

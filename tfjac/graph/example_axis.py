@@ -26,6 +26,7 @@ __all__ = [
     "ExamplesMix",
     "analyse_examples",
     "examples_mix_at",
+    "shared_values",
 ]
 
 
@@ -110,6 +111,31 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
+def shared_values(sources, targets):
+    """List the values through which alone examples depend on one another, as a mean over the batch is one.
+
+    Each is computed from the data of many examples and from the sources, and all examples use it whole. With these
+    values given, examples are apart.
+
+    Args:
+        sources, targets: as in `analyse_examples`, with the examples along axis 0 of each target.
+
+    Returns:
+        A list of different tensors.
+
+    Raises:
+        ExamplesMix: where examples depend on one another in another way, or where this cannot be decided.
+    """
+    dependence = sources if isinstance(sources, Dependence) else Dependence(sources)
+    num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), None)
+    wanted = WantedAxes(dependence, num_examples, stops_at_shared=True)
+    for target in targets:
+        wanted.want(target.op, target, ExampleAxis(0))
+    for op in reversed(dependence.path(targets)):
+        wanted.propagate(op)
+    return list({value.ref(): value for value in wanted.shared}.values())
+
+
 class WantedAxes:
     """The example axes asked for so far, walking backwards.
 
@@ -120,9 +146,12 @@ class WantedAxes:
         reaches: function from a tensor to whether the sources reach it in the way that counts.
         depends_on_no_data: function from a tensor to whether it is computed from variables and constants alone.
         symbolic_sizes: what the graph knows of sizes that the trace leaves open.
+        shared: the tensors that all examples use whole, though data are in them; noted, and not walked through, only if
+            the walk stops at them.
     """
 
-    def __init__(self, dependence, num_examples):
+    def __init__(self, dependence, num_examples, stops_at_shared=False):
+        self.stops_at_shared, self.shared = stops_at_shared, []
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
@@ -193,7 +222,11 @@ class WantedAxes:
                 continue
             if axis is not SHARED and axis.inner is None and tensor.dtype != tf.variant:  # a list shows in its elements
                 self.assumed.append((tensor, axis))
-            if self.reaches(tensor):
+            if not self.reaches(tensor):
+                continue
+            if self.stops_at_shared and axis is SHARED and self._may_hold_data(tensor):
+                self.shared.append(tensor)
+            else:
                 self.want(op, tensor, axis)
 
     def _from_rule(self, op, wanted):
@@ -215,6 +248,12 @@ class WantedAxes:
         """Return whether `tensor` is computed from variables and numbers in the code; small arrays may be data."""
         captured = _private.captured_constants(tensor.graph)
         return self.depends_on_no_data(tensor) and not any(op.name in captured for op in ancestors([tensor]))
+
+    def _may_hold_data(self, tensor):
+        """Return whether data may be in `tensor`: numbers in the code are taken for data if they are several."""
+        constants = (op.outputs[0] for op in ancestors([tensor]) if is_constant(op))
+        several = any(each.dtype.is_floating and (each.shape.num_elements() or 0) > 1 for each in constants)
+        return several or not self._is_of_weights(tensor)
 
     def _made_of_no_data(self, op, inputs_are):
         """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are.

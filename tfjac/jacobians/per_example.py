@@ -23,7 +23,8 @@ def per_example_jacobian(
         ys: tensor `[n, *outputs]` of the `tf.function` being traced; or a callable without arguments that returns it.
         variables: `tf.Variable`, `keras.Variable`, tensor that all examples share, with a callable a selector of such
             a node, or a nest of them.
-        examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes.
+        examples_mix: "error", or "full" to allow examples that depend on one another, at n·m backward passes; or
+            at one for each shared value, where they do so through a few, as the means of a batch normalisation.
         chunk_size: how many of the m backward passes are live at once; all where None. Smaller is slower; the result
             is the same.
         memory_budget: in place of `chunk_size`: bytes that the passes may take at once, by the sizes of the tensors

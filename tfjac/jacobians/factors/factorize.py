@@ -19,6 +19,7 @@ from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cot
 from tfjac.jacobians.factors.forms import DenseFactor, joined
 from tfjac.jacobians.factors.rules import factor_by_rule, has_rule
 from tfjac.jacobians.factors.segments import SegmentFactors
+from tfjac.jacobians.factors.shared_values import SharedValues
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.chunks import in_chunks
@@ -39,9 +40,10 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all examples share.
         examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises;
             "full" reads the examples as segments, groups of rows such as the graphs of a batch, where no two turn out
-            to depend on one another when the graph runs, and else takes the gradient of every output of every example
-            by itself (n·m backward passes), with a warning that names the op where segments are out of the question.
-            The factors are then dense.
+            to depend on one another when the graph runs; or it takes a backward pass for each element of the values
+            that all examples share, such as the mean of a batch, where these are fewer than rows; and else it takes
+            the gradient of every output of every example by itself (n·m backward passes), with a warning that names
+            the op where segments are out of the question. The factors are then dense.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
@@ -215,10 +217,13 @@ def _factors(uses, analysis, outputs, cotangents):
 
 
 def _in_full(ys, variables, dependence, chunk_size, mix):
-    """Where examples mix at `mix`: by segments where there are any, else row by row."""
+    """Where examples mix at `mix`: by segments where there are any, by few values that all share, else row by row."""
     segments = _segments(ys, dependence, chunk_size)
     if segments is not None:
         return _by_segments(ys, variables, dependence, segments)
+    factors = _by_shared_values(ys, variables, dependence, chunk_size)
+    if factors is not None:
+        return factors
     sizes = [y.shape.num_elements() for y in ys]
     rows = "every row" if None in sizes else f"each of the {sum(sizes):,} rows"
     warn(
@@ -255,6 +260,18 @@ def _by_segments(ys, variables, dependence, segments):
     for each, spec in zip(rows, _specs(ys, variables)):
         each.set_shape(spec.shape)
     return [DenseFactor(each) for each in rows]
+
+
+def _by_shared_values(ys, variables, dependence, chunk_size):
+    """The dense factors of examples that depend on one another through few values; None where that is not so."""
+    sizes = [y.shape.num_elements() for y in ys]
+    try:
+        shared = SharedValues(ys, dependence)
+        if shared.size is None or (None not in sizes and shared.size >= sum(sizes)):
+            return None
+        return shared.factors(variables, factors_by_rules, chunk_size)
+    except ValueError:
+        return None
 
 
 def _row_by_row(ys, variables, dependence, chunk_size):

@@ -157,9 +157,9 @@ def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
     return tf.cast(tf.clip_by_value(memory_budget // tf.maximum(size, 1), 1, tf.int32.max), tf.int32)
 
 
-def bytes_of_pass(sources, y):
-    """Estimate what one pass between `sources` and y takes: the bytes of the floating-point tensors on the way."""
-    path = Dependence(sources).path([y])
+def bytes_of_pass(sources, *ys):
+    """Estimate what one pass between `sources` and ys takes: the bytes of the floating-point tensors on the way."""
+    path = Dependence(sources).path(ys)
     numbers = (output for op in path for output in op.outputs if output.dtype.is_floating or output.dtype.is_complex)
     return _bytes_of(numbers)
 

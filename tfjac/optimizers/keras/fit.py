@@ -14,6 +14,7 @@ from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.types import Nest, TensorLike
 
@@ -57,6 +58,9 @@ def fit(
 
     A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
     and metrics; its optimizer must be a `LevenbergMarquardt`.
+
+    Batch normalisations get the mean and variance of all examples as their moving statistics, before each validation
+    and at the end, if all examples are one batch.
 
     Args:
         model: a Keras model.
@@ -104,11 +108,14 @@ def fit(
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]
     if validation is not None:
         watching.append(_best_weights(positive_integer("patience", patience)))
+    statistics = statistics_callbacks(model, data.inputs()) if batches is None else []
+    if statistics:
+        optimizer.pitfalls.look_after_statistics()
     history = model.fit(
         data.whole() if batches is None else batches,
         epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
         validation_data=None if validation is None else validation_dataset(validation),
-        callbacks=watching,
+        callbacks=[*watching, *statistics],  # theirs are the weights that others restore
         class_weight=class_weight,
         shuffle=False,
         verbose=verbose,

@@ -64,9 +64,10 @@ class FittingData(NamedTuple):
     def build(self, model):
         """Build a model that is not, by calling it with an example."""
         if not model.built:
-            model(self._inputs(1))
+            model(self.inputs(1))
 
-    def _inputs(self, number):
+    def inputs(self, number=None):
+        """Return the inputs of the first so many examples, of all if None; of a data set: of its first batch."""
         parts = next(iter(self.parts)) if self._is_dataset else self.parts
         return tf.nest.map_structure(lambda part: part[:number], parts[0])
 
@@ -105,7 +106,7 @@ class FittingData(NamedTuple):
             return (1 + (y.shape[1:].num_elements() or 1)) * bytes_of_pass(handles, y)
 
         def taken(number):
-            inputs = self._inputs(number)
+            inputs = self.inputs(number)
             return read_graph(lambda ys: sum(map(size, tf.nest.flatten(ys))), lambda: model(inputs))
 
         return int(taken(2) - taken(1))

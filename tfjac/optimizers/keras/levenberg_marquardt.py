@@ -150,7 +150,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._seen_loss, self._sizes = seen_loss(), None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
-        self._pitfalls, self._is_random = Pitfalls(), False
+        self.pitfalls, self._is_random = Pitfalls(), False
 
     # -------------------------------------------------------------- state
 
@@ -196,7 +196,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     def warn_of_pitfalls(self) -> None:
         """Warn, once, of what the steps so far have seen: a loss that is not finite, batches that are too small."""
         if self.built:
-            self._pitfalls.look(self._state)
+            self.pitfalls.look(self._state)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None = None) -> None:
         """Take the steps of a batch on the loss that `scale_loss` saw in this trace; `grads` serve verification only.
@@ -206,6 +206,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         """
         loss = self._seen_loss.take()
         check_strategy()
+        self.pitfalls.look_at_graph(loss.graph)
         self._is_random = may_differ(loss)  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}

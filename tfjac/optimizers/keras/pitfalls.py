@@ -2,6 +2,7 @@
 
 from tfjac._warn import warn
 from tfjac.graph import ancestors
+from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
 from tfjac.optimizers.statuses import Status
 
 
@@ -43,6 +44,16 @@ class Pitfalls:
                 'sum the batches up, LevenbergMarquardt(gram_batches="epoch"); or call tfjac.fit(model, x, y), which '
                 f"chooses. Received: {seen.narrow} steps on such batches",
             )
+
+    def look_at_graph(self, graph):
+        """Warn of moving statistics in a graph that steps are taken in, unless these are looked after."""
+        text = advice(largest_momentum(graph))
+        if text is not None:
+            self._say("moving statistics", text)
+
+    def look_after_statistics(self):
+        """Be told that somebody sets moving statistics to what they must be."""
+        self._said.add("moving statistics")
 
     def _say(self, key, text):
         if key not in self._said:

@@ -1,0 +1,96 @@
+"""Examples that depend on one another through few values alone, as those of a batch normalisation through its mean.
+
+Let s be these values, each a function of the data of all examples. Then ∂y/∂θ = ∂y/∂θ|s + ∂y/∂s · ds/dθ. In the first
+two terms examples are apart, as s is shared like a weight. The third takes a backward pass for each element of s.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
+from tfjac.jacobians.passes.linearise import pull_back
+from tfjac.jacobians.passes.nests import like
+from tfjac.jacobians.shapes import wide_dtype
+
+MEMORY = 2**28
+"""Bytes that backward passes may take at once."""
+
+
+class SharedValues:
+    """The values through which alone the examples of `ys` depend on one another.
+
+    Args:
+        ys: list of tensors `[n, ...]`.
+        dependence: the `Dependence` on what the Jacobian is taken with respect to.
+
+    Attributes:
+        size: number of their elements, None if the trace leaves it open.
+
+    Raises:
+        ExamplesMix: where examples depend on one another in another way.
+    """
+
+    def __init__(self, ys, dependence):
+        self._ys, self._dependence, self._values = ys, dependence, shared_values(dependence, ys)
+        sizes = [value.shape.num_elements() for value in self._values]
+        self.size = None if None in sizes else sum(sizes)
+
+    def factors(self, variables, by_rules, chunk_size=None):
+        """Return the dense factor of each variable.
+
+        Args:
+            variables: list of variables, one for each source of the dependence.
+            by_rules: function `(ys, variables, dependence, chunk_size)` that gives the factors of examples apart.
+            chunk_size: as for `factorize`.
+
+        Raises:
+            ExamplesMix: where examples still depend on one another with these values given.
+            ValueError: where what must be computed again draws random numbers.
+        """
+        given = [tf.stop_gradient(value) for value in self._values]
+        ys = replay(self._ys, list(zip(self._values, given)))
+        around = Dependence([*self._dependence.sources, *given])
+        connected = sorted(around.sources_of_any(ys))
+        all_variables = [*variables, *given]
+        apart = by_rules(
+            ys,
+            [all_variables[index] for index in connected],
+            Dependence([around.sources[index] for index in connected]),
+            chunk_size,
+        )
+        columns = {index: factor.dense() for index, factor in zip(connected, apart)}
+        count = len(variables)
+        block = tf.concat([columns[index] for index in connected if index >= count], axis=2)
+        used = [self._values[index - count] for index in connected if index >= count]
+        totals = [columns.get(index) for index in range(count)]
+        for index, passed in self._passed(used, variables, chunk_size).items():
+            moved = tf.einsum("nms,sq->nmq", tf.cast(block, passed.dtype), passed)
+            totals[index] = moved if totals[index] is None else totals[index] + moved
+        return [DenseFactor(total) for total in totals]
+
+    def _passed(self, values, variables, chunk_size):
+        """Return ds/dθ of values as matrices `[s,q]`, by the indices of the variables that these depend on.
+
+        All values are seeds of one backward pass, so that its trace is not longer for many layers.
+        """
+        indices = sorted(self._dependence.sources_of_any(values))
+        sources = [self._dependence.sources[index] for index in indices]
+        backward = pull_back(values, sources).with_zeros(sources)
+        likes = [like(variables[index]) for index in indices]
+        sizes = [value.shape.num_elements() for value in values]
+
+        def rows(positions):
+            basis = tf.split(tf.one_hot(positions, sum(sizes), dtype=values[0].dtype), sizes, axis=1)
+            return backward.on_stacks(*(tf.reshape(part, [-1, *v.shape]) for part, v in zip(basis, values)))
+
+        if not backward.vectorises():
+            chunk_size = 1
+        elif chunk_size is None and not compiled_by_xla(values[0].graph):
+            chunk_size = passes_at_once(None, MEMORY, lambda: bytes_of_pass(sources, *values))
+        specs = [tf.TensorSpec([None, *x.shape], x.dtype) for x in likes]
+        blocks = in_chunks(rows, sum(sizes), specs, chunk_size)
+        return {
+            index: tf.reshape(tf.cast(block, wide_dtype(block.dtype)), [sum(sizes), x.shape.num_elements()])
+            for index, block, x in zip(indices, blocks, likes)
+        }

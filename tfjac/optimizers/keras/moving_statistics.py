@@ -1,0 +1,84 @@
+"""Moving averages, as those of a batch normalisation: a method of few steps leaves them far behind the weights."""
+
+import keras
+import tensorflow as tf
+
+from tfjac.graph import ancestors, static_value
+
+_BEHIND = 0.5
+"""The largest momentum of which nobody is warned: ten steps leave a thousandth of the start."""
+
+
+def largest_momentum(graph):
+    """Return the largest factor m of the assignments v ← m·v + … in a graph, 0 if there are none."""
+    assignments = [op for op in graph.get_operations() if op.type.startswith("Assign") and len(op.inputs) == 2]
+    return max([0.0, *(momentum for op in assignments for momentum in _momenta(*op.inputs))])
+
+
+def _momenta(handle, value):
+    """Yield the constant factors with which `value`, a sum, holds what is read of the variable itself."""
+    for term in value.op.inputs:
+        factors = [(static_value(factor), factor) for factor in term.op.inputs]
+        if len(factors) == 2 and any(_reads(handle, factor) for known, factor in factors if known is None):
+            yield from (float(known) for known, _ in factors if known is not None and known.size == 1)
+
+
+def _reads(handle, tensor):
+    return any(given is handle for op in ancestors([tensor]) for given in op.inputs)
+
+
+def advice(momentum):
+    """Return what to do about a model with moving averages of this momentum, or None if that is small enough."""
+    if momentum <= _BEHIND:
+        return None
+    return (
+        f"moving statistics of the model move by {1 - momentum:.2g} of the way in each step, and Levenberg-Marquardt "
+        "takes few steps: in validation and inference they are those of other weights. Call tfjac.fit(model, x, y), "
+        "which sets them to those of all examples, or build the layer so, BatchNormalization(momentum=0.0). "
+        f"Received: momentum {momentum:.4g}"
+    )
+
+
+def normalisations(model):
+    """List the batch normalisations of a model that take their statistics from the examples while it is trained."""
+    layers = model._flatten_layers()
+    return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
+
+
+class StatisticsOfAll(keras.callbacks.Callback):
+    """Sets moving statistics to those of all examples, at the weights of the moment, before each validation.
+
+    Args:
+        inputs: the inputs of all examples, one batch.
+
+    Cost: one forward pass for each validation, and one at the end.
+    """
+
+    def __init__(self, inputs):
+        super().__init__()
+        self._inputs = inputs
+
+    def on_test_begin(self, logs=None):
+        """Set them before a validation."""
+        self._set()
+
+    def on_train_end(self, logs=None):
+        """Set them to those at the weights that stay."""
+        self._set()
+
+    def _set(self):
+        layers = normalisations(self.model)
+        momenta = [layer.momentum for layer in layers]
+        try:
+            for layer in layers:
+                layer.momentum = 0.0
+            self.model(self._inputs, training=True)
+        finally:
+            for layer, momentum in zip(layers, momenta):
+                layer.momentum = momentum
+
+
+def statistics_callbacks(model, inputs):
+    """Return the list of the callbacks that a model trained on one batch of all examples needs."""
+    alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
+    return [StatisticsOfAll(inputs)] if alone and normalisations(model) else []
