@@ -144,13 +144,41 @@ def test_more_values_than_results_are_taken_row_by_row(rng, function):
 
 @pytest.mark.filterwarnings(f"error:.*{WARNS}")
 def test_operator(rng):
-    """Its products, and JᵀJ, of the same Jacobian."""
-    model = normalised(layers.Dense(3), shape=(4,))
-    x, variables = rng.normal(size=(15, 4)), model.trainable_variables
+    """Its products and norms are those of the same Jacobian, without forming it."""
+    model = normalised(layers.Dense(3), layers.Conv1D(2, 2), shape=(3, 4))
+    x, variables = rng.normal(size=(12, 3, 4)), model.trainable_variables
     dense = np.concatenate(oracle(lambda x: model(x, training=True), x, variables), 1)
     operator = tfjac.jacobian_operator(
         lambda: model(tf.constant(x), training=True), variables, examples_mix="full", verify=True
     )
+    v, u = rng.normal(size=(dense.shape[1], 2)), rng.normal(size=(dense.shape[0], 2))
     np.testing.assert_allclose(operator.to_dense(), dense, atol=1e-9)
+    np.testing.assert_allclose(operator.matmul(v), dense @ v, atol=1e-9)
+    np.testing.assert_allclose(operator.matmul(u, adjoint=True), dense.T @ u, atol=1e-9)
     np.testing.assert_allclose(operator.gram(), dense.T @ dense, atol=1e-8)
     np.testing.assert_allclose(operator.kernel(), dense @ dense.T, atol=1e-8)
+    np.testing.assert_allclose(operator.row_norms(), np.linalg.norm(dense, axis=1), atol=1e-8)
+    np.testing.assert_allclose(operator.column_norms(), np.linalg.norm(dense, axis=0), atol=1e-6)  # roots of rounding
+    scales = np.arange(1.0, len(variables) + 1)
+    weights = np.repeat(scales, [np.prod(v.shape, dtype=int) for v in variables])
+    np.testing.assert_allclose(operator.kernel(scales), dense * weights @ dense.T, atol=1e-8)
+
+
+def test_a_wide_model_is_never_formed(rng):
+    """J of 2,400 residuals and 1,000,000 weights would take 20 GB."""
+    keras.utils.set_random_seed(0)
+    first = layers.Dense(1000, use_bias=False)
+    model = keras.Sequential(
+        [keras.Input((1000,)), first, layers.Dense(4), layers.BatchNormalization(), layers.Dense(8)]
+    )
+    x, u = tf.constant(rng.normal(size=(300, 1000))), tf.constant(rng.normal(size=(2400, 1)))
+
+    @tf.function
+    def products():
+        y = model(x, training=True)
+        operator = tfjac.jacobian_operator(y, [first.kernel], examples_mix="full")
+        pulled = tf.gradients(y, first.kernel.value, grad_ys=tf.reshape(u, [300, 8]))[0]
+        return operator.matmul(u, adjoint=True)[:, 0], tf.reshape(pulled, [-1])
+
+    found, gradient = products()
+    np.testing.assert_allclose(found, gradient, atol=1e-9 * np.abs(gradient).max())

@@ -43,7 +43,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
             to depend on one another when the graph runs; or it takes a backward pass for each element of the values
             that all examples share, such as the mean of a batch, where these are fewer than rows; and else it takes
             the gradient of every output of every example by itself (n·m backward passes), with a warning that names
-            the op where segments are out of the question. The factors are then dense.
+            the op where segments are out of the question. The factors of segments, and of rows, are dense.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
@@ -263,7 +263,7 @@ def _by_segments(ys, variables, dependence, segments):
 
 
 def _by_shared_values(ys, variables, dependence, chunk_size):
-    """The dense factors of examples that depend on one another through few values; None where that is not so."""
+    """The factors of examples that depend on one another through few values; None where that is not so."""
     sizes = [y.shape.num_elements() for y in ys]
     try:
         shared = SharedValues(ys, dependence)

@@ -39,6 +39,11 @@ class Factor(tf.experimental.ExtensionType):
         """Whether there is an `outer_form`."""
         return True
 
+    @property
+    def mixes_examples(self):
+        """Whether some of its tensors are made of all examples, and are other ones for other examples."""
+        return False
+
     def outer_form(self):
         """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them."""
         raise NotImplementedError
@@ -298,6 +303,7 @@ def joined(factors):
 
 def concatenated(factors):
     """Return factors of one kind, of the same variable and other examples each, as one: example after example."""
+    factors = [DenseFactor(factor.dense()) if factor.mixes_examples else factor for factor in factors]
     first, tensors = factors[0], zip(*(factor.tensors() for factor in factors))
     pairs = zip(tensors, first.axes_of_tensors())
     return first.with_tensors([_after_one_another(each) if axes[:1] == "n" else each[0] for each, axes in pairs])

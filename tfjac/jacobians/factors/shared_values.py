@@ -7,7 +7,7 @@ two terms examples are apart, as s is shared like a weight. The third takes a ba
 import tensorflow as tf
 
 from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.shared_factor import SharedFactor
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.passes.nests import like
@@ -37,7 +37,7 @@ class SharedValues:
         self.size = None if None in sizes else sum(sizes)
 
     def factors(self, variables, by_rules, chunk_size=None):
-        """Return the dense factor of each variable.
+        """Return the factor of each variable.
 
         Args:
             variables: list of variables, one for each source of the dependence.
@@ -59,17 +59,14 @@ class SharedValues:
             Dependence([around.sources[index] for index in connected]),
             chunk_size,
         )
-        columns = {index: factor.dense() for index, factor in zip(connected, apart)}
         count = len(variables)
-        block = tf.concat([columns[index] for index in connected if index >= count], axis=2)
-        used = [self._values[index - count] for index in connected if index >= count]
-        totals = [columns.get(index) for index in range(count)]
-        for index, passed in self._passed(used, variables, chunk_size).items():
-            moved = tf.einsum("nms,sq->nmq", tf.cast(block, passed.dtype), passed)
-            totals[index] = moved if totals[index] is None else totals[index] + moved
-        return [DenseFactor(total) for total in totals]
+        factors = dict(zip(connected, apart))
+        shared = [index for index in connected if index >= count]
+        of_shared = tf.concat([factors[index].dense() for index in shared], axis=2)
+        moved = self._moved([self._values[index - count] for index in shared], variables, chunk_size)
+        return [_total(factors.get(index), of_shared, moved.get(index)) for index in range(count)]
 
-    def _passed(self, values, variables, chunk_size):
+    def _moved(self, values, variables, chunk_size):
         """Return ds/dθ of values as matrices `[s,q]`, by the indices of the variables that these depend on.
 
         All values are seeds of one backward pass, so that its trace is not longer for many layers.
@@ -94,3 +91,13 @@ class SharedValues:
             index: tf.reshape(tf.cast(block, wide_dtype(block.dtype)), [sum(sizes), x.shape.num_elements()])
             for index, block, x in zip(indices, blocks, likes)
         }
+
+
+def _total(apart, of_shared, moved):
+    """The factor of a variable, given that with the shared values as they are, and how it moves these; or None."""
+    if moved is None:
+        return apart
+    of_shared = tf.cast(of_shared, moved.dtype)
+    if apart is None:
+        return SharedFactor.of_shared_alone(of_shared, moved)
+    return SharedFactor(apart.cast(moved.dtype), of_shared, moved)
