@@ -10,7 +10,8 @@ reached, of targets with variance one, and the seconds: the median of three trai
 which takes ten times as long. Nothing is tuned: defaults, but for torch's solver, which is Cholesky's. Steps are bent
 as `tfjac.fit` bends them, as all examples are one batch; straight ones, as the others take them, are listed, too.
 
-The results of 100 steps are kept in `benchmarks/results/regression.json`, table by table.
+The results of 100 steps are kept in `benchmarks/results/regression.json`, table by table, with the load of the
+machine if it was noted: seconds of one load do not compare with those of another.
 """
 
 import argparse
@@ -93,7 +94,7 @@ class Fit:
 
 
 def compare(table: str, split: int, steps: int, alone: bool) -> dict:
-    """Return {candidate: {"loss": …, "seconds": …}}."""
+    """Return {candidate: {"loss": …, "seconds": …, "load": …}}."""
     fit = Fit(table, split, steps)
     in_turn = {"tfjac": fit.tfjac(AutoAcceleration()), "tfjac, straight": fit.tfjac(None)}
     if alone:
@@ -115,7 +116,7 @@ def _timed(candidates: dict, rounds: int) -> dict:
 
     timings = measure({name: noted(name, train) for name, train in candidates.items()}, rounds)
     return {
-        name: {"loss": losses[name], "seconds": statistics.median(timing.samples)}
+        name: {"loss": losses[name], "seconds": statistics.median(timing.samples), "load": os.getloadavg()[0]}
         for name, timing in timings.items()
         if timing.error is None
     }
