@@ -5,8 +5,7 @@ python -m benchmarks.real --rules --problem ladybug-30          # every rule
 python -m benchmarks.real --peers PEERS/bin/python              # an environment with GTSAM: pip install gtsam numpy
 
 Each run takes at most 100 steps at the default tolerances, in float64. It is called twice: the first call traces. The
-results are kept
-in `benchmarks/results/real.json`.
+results are kept in `benchmarks/results/real.json`.
 """
 
 import argparse
@@ -31,6 +30,7 @@ RULES = {
     "radius, marquardt": {"damping": "radius", "scaling": "marquardt"},
     "radius, more": {"damping": "radius", "scaling": "more"},
     "nielsen, identity": {"damping": "nielsen", "scaling": "identity"},
+    "nielsen, marquardt": {"damping": "nielsen", "scaling": "marquardt"},
     "nielsen, more": {"damping": "nielsen", "scaling": "more"},
     "trust_region, more": {"damping": "trust_region", "scaling": "more"},
 }
