@@ -64,17 +64,23 @@ class RadiusDamping(Damping):
             short = proposal.solved & (proposal.length * self.slack < radius)
             return long & (radius > 0) & (proposal.damping < high), short & (proposal.damping > low)
 
-        def unfinished(count, lower, upper, proposal):
-            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*misfit(proposal)))
-
-        def again(count, lower, upper, proposal):
+        def wanting(before, proposal):
+            """Whether to search on: of a step that is too short, unless a smaller λ has just not made it longer."""
             long, short = misfit(proposal)
+            free = proposal.solved & (proposal.damping < before.damping) & (proposal.length < 1.01 * before.length)
+            return long, short & ~free
+
+        def unfinished(count, lower, upper, before, proposal):
+            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*wanting(before, proposal)))
+
+        def again(count, lower, upper, before, proposal):
+            long, short = wanting(before, proposal)
             lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
             trial = solve(tf.where(long | short, self._next(radius, lower, upper, proposal), proposal.damping))
-            return count + 1, lower, upper, trial
+            return count + 1, lower, upper, proposal, trial
 
         first = solve(self.clip(damping, curvature))
-        return Proposal(*while_loop(unfinished, again, (tf.constant(1), low, high, first))[-1])
+        return Proposal(*while_loop(unfinished, again, (tf.constant(1), low, high, first, first))[-1])
 
     @staticmethod
     def _next(radius, lower, upper, proposal):
