@@ -46,16 +46,17 @@ def victoria():
 
 
 def grown_victoria():
-    """Return what GTSAM makes of Victoria Park by the first 2,000, 4,000, 6,000 and all poses, as `grown_path` does."""
+    """Return what GTSAM makes of Victoria Park by parts, as `grown_path` does."""
     import gtsam
 
     whole, _ = gtsam.load2D(unpacked("victoria_park.txt"))
-    lines = [line.split() for line in gzip.decompress((DATA / "posegraph/victoria_park.txt.gz").read_bytes()).splitlines()]
+    text = gzip.decompress((DATA / "posegraph/victoria_park.txt.gz").read_bytes())
+    lines = [line.split() for line in text.splitlines()]
     values, graph, costs, steps, seconds = gtsam.Values(), gtsam.NonlinearFactorGraph(), [], 0, 0.0
     values.insert(0, gtsam.Pose2())
     graph.add(gtsam.NonlinearEqualityPose2(0, gtsam.Pose2()))
     poses, taken = 1, 0
-    for stage in (2000, 4000, 6000, 6969):
+    for stage in (1500, 3000, 4500, 6000, 6969):
         while taken < len(lines):
             kind, one, other, *numbers = lines[taken]
             one, other, (x, y, turn) = int(one), int(other), map(float, numbers[:3])

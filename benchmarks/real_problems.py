@@ -48,7 +48,7 @@ def compose(pose, move):
 
 
 def moves_between(poses, before, after, measured, deviations):
-    """Return the residuals `[n, 3]` of moves between poses of the plane: log of what was measured, undone, then the move.
+    """Return the residuals `[n, 3]` of moves between poses of the plane: log(measured⁻¹·move).
 
     The logarithm of SE(2) is what GTSAM 4.3 takes, with the inverse V⁻¹ of what its exponential does to places.
     """
@@ -92,7 +92,7 @@ class Park(NamedTuple):
         return Park(*(each[driven] for each in self[:3]), *(each[seen] for each in self[3:]))
 
     def start(self, poses, trees):
-        """Return poses and trees with those that are not known yet added: by odometry, and where they are seen first."""
+        """Return poses and trees with new ones added: by odometry, and where they are seen first."""
         poses, trees = list(poses), list(trees)
         for one, move in zip(self.before[len(poses) - 1 :], self.moves[len(poses) - 1 :]):
             poses.append(compose(poses[one], move))

@@ -1,5 +1,7 @@
 """Poses of the plane on SE(2): beside the exponential of matrices, beside SciPy, and a chain that turns as a whole."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -43,7 +45,7 @@ def test_derivatives_at_rest(rng):
 
 def measured(poses, rng, noise):
     """Moves `[n − 1, 3]` from pose to pose, in the frame of the first of two, with noise."""
-    moves = [np.linalg.inv(matrix(one)) @ matrix(other) for one, other in zip(poses, poses[1:])]
+    moves = [np.linalg.inv(matrix(one)) @ matrix(other) for one, other in itertools.pairwise(poses)]
     moves = np.array([[*move[:2, 2], np.arctan2(move[1, 0], move[0, 0])] for move in moves])
     return moves + noise * rng.normal(size=moves.shape)
 
@@ -96,5 +98,5 @@ def test_a_chain_that_turns_as_a_whole_stays_as_it_is(rng):
 
 def test_starts_that_are_not_finite_are_refused():
     poses = tf.Variable([[0.0, 1.0, np.nan]], dtype=tf.float64)
-    with pytest.raises(ValueError, match="Poses must start from finite numbers.*NaN"):
+    with pytest.raises(ValueError, match=r"Poses must start from finite numbers.*NaN"):
         least_squares(lambda: poses - 1.0, poses, manifolds=SE2())

@@ -1,8 +1,8 @@
 """Published problems, by the defaults: the costs that Ceres and GTSAM are known for, from the published starts.
 
 Ceres is at 5,247.4 after 17 iterations on the bundle and ends at 5,246.89. GTSAM ends at 364.49 on the sphere and,
-after 58 iterations, at 0.2329 on Plaza 2. From odometry, Victoria Park has many minima: see `benchmarks.grown_path`. GTSAM
-is below 2e5 after 23 iterations. By the first 2,000 poses it ends at 1773.3; the lowest minimum known has 919.53.
+after 58 iterations, at 0.2329 on Plaza 2. From odometry, Victoria Park has many minima: see `benchmarks.grown_path`.
+GTSAM is below 2e5 after 23 iterations. By the first 2,000 poses it ends at 1773.3; the lowest known has 919.53.
 """
 
 import numpy as np
