@@ -48,43 +48,98 @@ def compose(pose, move):
 
 
 def moves_between(poses, before, after, measured, deviations):
-    """Return the residuals `[n, 3]` of moves between poses of the plane, in the frame that was measured."""
+    """Return the residuals `[n, 3]` of moves between poses of the plane: log(measured⁻¹·move).
+
+    The logarithm of SE(2) is what GTSAM 4.3 takes, with the inverse V⁻¹ of what its exponential does to places.
+    """
     one, other = tf.gather(poses, before), tf.gather(poses, after)
     way, angle = other[:, :2] - one[:, :2], one[:, 2]
     x = tf.cos(angle) * way[:, 0] + tf.sin(angle) * way[:, 1] - measured[:, 0]
     y = tf.cos(angle) * way[:, 1] - tf.sin(angle) * way[:, 0] - measured[:, 1]
     cosine, sine = np.cos(measured[:, 2]), np.sin(measured[:, 2])
+    x, y = cosine * x + sine * y, cosine * y - sine * x
     turn = wrap(other[:, 2] - angle - measured[:, 2])
-    return tf.stack([cosine * x + sine * y, cosine * y - sine * x, turn], 1) / deviations
+    half, cotangent = turn / 2, half_by_its_tangent(turn / 2)
+    return tf.stack([cotangent * x + half * y, cotangent * y - half * x, turn], 1) / deviations
+
+
+def half_by_its_tangent(half):
+    """Return h / tan h, with its derivative at zero."""
+    small = tf.abs(half) < 1e-2
+    safe = tf.where(small, tf.ones_like(half), half)
+    return tf.where(small, 1 - half**2 / 3 - half**4 / 45, safe / tf.tan(safe))
+
+
+class Park(NamedTuple):
+    """What a car in Victoria Park measured, with rows of poses and trees in the order in which they come up.
+
+    Attributes:
+        before, after, moves: `[n]`, `[n]`, `[n, 3]`, which poses a move is between, and how it goes by odometry.
+        seen_from, tree, bearing, distance: `[m]`, from which pose which tree is seen, and where.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    moves: np.ndarray
+    seen_from: np.ndarray
+    tree: np.ndarray
+    bearing: np.ndarray
+    distance: np.ndarray
+
+    def until(self, poses):
+        """Return what was measured by the first `poses` poses alone."""
+        driven, seen = self.after < poses, self.seen_from < poses
+        return Park(*(each[driven] for each in self[:3]), *(each[seen] for each in self[3:]))
+
+    def start(self, poses, trees):
+        """Return poses and trees with new ones added: by odometry, and where they are seen first."""
+        poses, trees = list(poses), list(trees)
+        for one, move in zip(self.before[len(poses) - 1 :], self.moves[len(poses) - 1 :]):
+            poses.append(compose(poses[one], move))
+        for one, tree, bearing, distance in zip(*self[3:]):
+            if tree == len(trees):
+                way = [distance * np.cos(bearing), distance * np.sin(bearing), 0.0]
+                trees.append(compose(poses[one], way)[:2])
+        return np.array(poses), np.array(trees)
+
+    def problem(self, poses, trees):
+        """Return the problem with arrays of poses and trees as its start."""
+        poses, trees = tf.Variable(poses), tf.Variable(trees)
+
+        def residuals():
+            pose = tf.gather(poses, self.seen_from)
+            way = tf.gather(trees, self.tree) - pose[:, :2]
+            turn = wrap(tf.atan2(way[:, 1], way[:, 0]) - pose[:, 2] - self.bearing)
+            sights = tf.stack([turn / BEARING, (tf.norm(way, axis=1) - self.distance) / RANGE], 1)
+            return [moves_between(poses, self.before, self.after, self.moves, ODOMETRY), sights]
+
+        return Problem(residuals, [poses, trees], on_the_plane(poses))
+
+
+def park():
+    """Return Victoria Park: 6,969 poses of a car and 151 trees, seen 3,640 times by bearing and range."""
+    moves, seen, row_of_pose, row_of_tree = [], [], {0: 0}, {}
+    for words in map(str.split, text_of("posegraph/victoria_park.txt.gz").splitlines()):
+        kind, (one, other), numbers = words[0], map(int, words[1:3]), np.array(words[3:6], float)
+        rows = row_of_pose if kind == "ODOMETRY" else row_of_tree
+        other = rows.setdefault(other, len(rows))
+        if kind == "ODOMETRY":
+            moves.append((row_of_pose[one], other, *numbers))
+        else:
+            seen.append((row_of_pose[one], other, np.arctan2(numbers[1], numbers[0]), np.hypot(*numbers[:2])))
+    moves, seen = np.array(moves), np.array(seen)
+    return Park(*moves[:, :2].T.astype(int), moves[:, 2:], *seen[:, :2].T.astype(int), *seen[:, 2:].T)
 
 
 def victoria():
-    """Return Victoria Park: 6,969 poses of a car and 151 trees, seen 3,640 times by bearing and range."""
-    odometry, seen, path, trees = [], [], {0: np.zeros(3)}, {}
-    for words in map(str.split, text_of("posegraph/victoria_park.txt.gz").splitlines()):
-        kind, (one, other), numbers = words[0], map(int, words[1:3]), np.array(words[3:6], float)
-        if kind == "ODOMETRY":
-            odometry.append((one, other, *numbers))
-            path.setdefault(other, compose(path[one], numbers))
-        else:
-            seen.append((one, other, np.arctan2(numbers[1], numbers[0]), np.hypot(*numbers[:2])))
-            trees.setdefault(other, compose(path[one], [*numbers[:2], 0.0])[:2])
-    row_of_pose, row_of_tree = ({name: row for row, name in enumerate(table)} for table in (path, trees))
-    before, after = (np.array([row_of_pose[row[side]] for row in odometry]) for side in (0, 1))
-    from_where = np.array([row_of_pose[row[0]] for row in seen])
-    which = np.array([row_of_tree[row[1]] for row in seen])
-    bearing, distance = (np.array([row[column] for row in seen]) for column in (2, 3))
-    measured = np.array([row[2:] for row in odometry])
-    poses, landmarks = (tf.Variable(np.array(list(table.values()))) for table in (path, trees))
+    """Return Victoria Park from odometry, all of it at once."""
+    whole = park()
+    return whole.problem(*whole.start(np.zeros([1, 3]), []))
 
-    def residuals():
-        pose = tf.gather(poses, from_where)
-        way = tf.gather(landmarks, which) - pose[:, :2]
-        turn = wrap(tf.atan2(way[:, 1], way[:, 0]) - pose[:, 2] - bearing)
-        sights = tf.stack([turn / BEARING, (tf.norm(way, axis=1) - distance) / RANGE], 1)
-        return [moves_between(poses, before, after, measured, ODOMETRY), sights]
 
-    return Problem(residuals, [poses, landmarks], {"fixed": [first_of(poses), None]})
+def on_the_plane(poses):
+    """Return the options of a problem with poses of the plane, the first of which is held, and landmarks."""
+    return {"manifolds": [tfjac.manifolds.SE2(), None], "fixed": [first_of(poses), None]}
 
 
 def first_of(variable):
@@ -167,8 +222,8 @@ def plaza(robust=False):
         distance = (tf.norm(way, axis=1) - heard[:, 3]) / (BEACON_RANGE_ROBUST if robust else BEACON_RANGE)
         return [moves_between(poses, before, before + 1, measured, MOWER), distance]
 
-    options: dict[str, Any] = {"fixed": [first_of(poses), None]}
-    return Problem(residuals, [poses, beacons], options | ({"loss": [None, "tukey"]} if robust else {}))
+    options = on_the_plane(poses) | ({"loss": [None, "tukey"]} if robust else {})
+    return Problem(residuals, [poses, beacons], options)
 
 
 PROBLEMS = {

@@ -1,5 +1,5 @@
-"""Manifolds for variables of `least_squares`: rotations, directions, and what else a user defines."""
+"""Manifolds for variables of `least_squares`: rotations, directions, poses, and what else a user defines."""
 
-from tfjac.optimizers.conditions.manifolds import Manifold, Quaternion, RotationVector, UnitSphere
+from tfjac.optimizers.conditions.manifolds import SE2, Manifold, Quaternion, RotationVector, UnitSphere
 
-__all__ = ["Manifold", "Quaternion", "RotationVector", "UnitSphere"]
+__all__ = ["SE2", "Manifold", "Quaternion", "RotationVector", "UnitSphere"]

@@ -79,7 +79,7 @@ def test_bounded_whatever_happens(ratios, damping, curvature):
         value = float(state[damping.state_names.index("damping")])
         assert EPS**2 * curvature <= value * (1 + EPS) and value <= curvature / EPS
         state = damping.update(state, proposal(value), verdict(ratio), curvature)
-        assert np.isfinite(numbers(state)).all() and min(numbers(state)) > 0
+        assert np.isfinite(numbers(state)).all() and min(numbers(state)[:2]) > 0
 
 
 SPECTRUM = np.array([1e-3, 0.1, 1.0, 20.0])
@@ -108,7 +108,8 @@ def test_trust_region_takes_the_gauss_newton_step_where_it_fits():
 
 def updated_by(damping):
     """Return the function from a verdict on a step of length 1.9 to the radius, 2 before, and λ, 1 before."""
-    return lambda *args: numbers(damping.update((ONE * 2, ONE), proposal(1.0, length=1.9), verdict(*args), ONE))
+    state = (ONE * 2, ONE, 0 * ONE)[: len(damping.state_names)]
+    return lambda *args: numbers(damping.update(state, proposal(1.0, length=1.9), verdict(*args), ONE))
 
 
 def test_trust_region_radius_by_the_formula():
@@ -124,7 +125,7 @@ def test_trust_region_radius_by_the_formula():
 @pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("guess", [1e-3, 1e3])
 def test_a_radius_is_met_within_its_slack(radius, guess):
-    state = (tf.constant(radius, tf.float64), tf.constant(guess, tf.float64))
+    state = (tf.constant(radius, tf.float64), tf.constant(guess, tf.float64), 0 * ONE)
     found = RadiusDamping().propose(state, solve, tf.constant(20.0, tf.float64))
     assert radius / 1.5 <= float(found.length) <= 1.5 * radius
     np.testing.assert_allclose(found.step, solve(found.damping).step)
@@ -139,18 +140,38 @@ def test_a_step_that_fits_is_solved_for_once():
 
     length = float(solve(ONE).length)
     curvature = tf.constant(20.0, tf.float64)
-    RadiusDamping().propose((tf.constant(1.2 * length, tf.float64), ONE), counted, curvature)
-    RadiusDamping().propose((0 * ONE, ONE), counted, curvature)  # there is no radius at first
+    RadiusDamping().propose((tf.constant(1.2 * length, tf.float64), ONE, 0 * ONE), counted, curvature)
+    RadiusDamping().propose((0 * ONE, ONE, 0 * ONE), counted, curvature)  # there is no radius at first
     assert solved == [1.0, 1.0]
 
 
 def test_radius_by_the_formula():
     after = updated_by(RadiusDamping())
-    np.testing.assert_allclose(after(0.9), [3.8, 0.5])
-    np.testing.assert_allclose(after(0.5), [2.0, 1.0])
-    np.testing.assert_allclose(after(0.1), [0.95, 2.0])
+    np.testing.assert_allclose(after(0.9), [3.8, 0.5, 0])
+    np.testing.assert_allclose(after(0.5), [2.0, 1.0, 1])
+    np.testing.assert_allclose(after(0.2), [2.0, 1.0, 1])
+    np.testing.assert_allclose(after(0.1), [0.95, 2.0, 1])
     shrink = 0.5 * -1.0 / (-1.0 - 3.0)
-    np.testing.assert_allclose(after(-2.0, -1.0, -3.0), [1.9 * shrink, 1 / shrink])
+    np.testing.assert_allclose(after(-2.0, -1.0, -3.0), [1.9 * shrink, 1 / shrink, 0])
+
+
+@pytest.mark.parametrize("ratios, factors", [([0.3] * 6, [1, 1, 2, 1, 1, 2]), ([0.2] * 4, [1] * 4),
+                                             ([0.3, 0.3, 0.9, 0.3, 0.3, 0.3], [1, 1, 2, 1, 1, 2]),
+                                             ([0.3, 0.3, 0.0, 0.3, 0.3, 0.3], [1, 1, 0.5, 1, 1, 2])])  # fmt: skip
+def test_a_radius_that_has_waited_for_three_steps_grows(ratios, factors):
+    damping, state = RadiusDamping(), (ONE, ONE, 0 * ONE)
+    for ratio, factor in zip(ratios, factors):
+        radius = float(state[0])
+        state = damping.update(state, proposal(1.0, length=radius), verdict(ratio), ONE)
+        np.testing.assert_allclose(float(state[0]), radius * factor)
+
+
+def test_a_first_damping_that_the_user_names_is_kept():
+    for rule in (RadiusDamping(), Competition(RadiusDamping())):
+        started, named = rule.starting_with(1e-9), rule.starting_with(1e-9).starting_with(1e-2)
+        for damping, expected in ((rule, 1e-3), (started, 1e-9), (named, 1e-9), (rule.starting_with(None), 1e-3)):
+            np.testing.assert_allclose(numbers(damping.start(ONE, ONE))[:2], [0.0, expected])
+    assert NielsenDamping().starting_with(1e-9).initial == 1e-3
 
 
 def test_a_competition_is_won_by_what_lowers_the_cost_more():

@@ -136,3 +136,15 @@ def test_a_variable_that_is_read_in_two_layouts(solver, rng):
     expected = scipy.optimize.least_squares(of_x, start.ravel(), xtol=1e-12, ftol=1e-12).cost
     found = least_squares(residuals, table, solver=solver)
     np.testing.assert_allclose(found.cost, expected, rtol=1e-6)
+
+
+def test_begins_with_nearly_a_gauss_newton_step(rng):
+    """The first λ is 1e-9 of the largest diagonal element of JᵀJ, if nothing else is asked for; 1e-3 for others."""
+    graph, first = PoseGraph(rng), {}
+    options = {"damping": "radius", "scaling": "identity", "max_steps": 1}
+    start = graph.poses.numpy()
+    for name, more in {"sparse": {}, "cholesky": {}, "named": {"solver": "sparse", "initial_damping": 1e-2}}.items():
+        graph.poses.assign(start)
+        first[name] = least_squares(graph.residuals, graph.poses, **{"solver": name, **options, **more})
+    ratios = [float(first[name].history.damping[0] / first["cholesky"].history.damping[0]) for name in first]
+    np.testing.assert_allclose(ratios, [1e-6, 1.0, 10.0], rtol=1e-6)

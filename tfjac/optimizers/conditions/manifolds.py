@@ -197,6 +197,38 @@ class UnitSphere(_Known):
         return -side * length * (turned - 2 * normal * along / tf.reduce_sum(tf.square(normal), axis=-1, keepdims=True))
 
 
+class SE2(_Known):
+    """Poses of the plane `[..., 3]`: x, y and the angle in radians, which counts turns.
+
+    δ is a move in the frame of the body, along an arc: x, y and the turn of a twist, x·exp(δ). If a pose moves all that
+    follows, as in a chain of odometry, then an arc keeps the chain as it is; straight steps stretch it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+
+    def plus(self, x: Tensor, delta: Tensor) -> Tensor:
+        """Return x·exp(δ)."""
+        turn = delta[..., 2:]
+        half = turn / 2
+        sine = _sine_quotient(tf.square(half))  # of half the turn: the chord of the arc
+        along = sine * _turned(half, delta[..., :2])
+        angle = x[..., 2:]
+        return tf.concat([x[..., :2] + _turned(angle, along), angle + turn], axis=-1)
+
+    def check(self, name: str, x: Tensor) -> None:
+        """Raise ValueError for rows that are not finite; all others are poses."""
+        if not np.isfinite(x.numpy()).all():
+            raise ValueError(f"Poses must start from finite numbers. Received: {name} with NaN or infinity")
+
+
+def _turned(angle, vector):
+    """Return vectors `[..., 2]` of the plane turned by angles `[..., 1]`."""
+    cosine, sine = tf.cos(angle), tf.sin(angle)
+    x, y = vector[..., :1], vector[..., 1:]
+    return tf.concat([cosine * x - sine * y, sine * x + cosine * y], axis=-1)
+
+
 def _is_rounding(gap, rows):
     """Whether all of a difference to rows, NumPy, may be rounding."""
     return bool(np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(rows.numpy()))))

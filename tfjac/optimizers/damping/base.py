@@ -57,7 +57,7 @@ class RegionChange(NamedTuple):
     """What a verdict does to a trust region; scalars.
 
     Attributes:
-        poor: bool, whether ρ ≤ ¼, so that the region shrinks.
+        poor: bool, whether ρ is so small, at most ¼, that the region shrinks.
         shrink: by which factor it shrinks then, from ⅒ to ½, by interpolation of the cost along the step.
         damping: by which factor λ changes: 1/shrink, ½ where the region grows, or 1.
     """
@@ -67,12 +67,16 @@ class RegionChange(NamedTuple):
     damping: tf.Tensor
 
     @classmethod
-    def after(cls, verdict, good):
-        """Return the change after a `Verdict`, where the region grows if `good`, a scalar bool (Moré 1978)."""
+    def after(cls, verdict, good, poor=0.25):
+        """Return the change after a `Verdict`, where the region grows if `good`, a scalar bool (Moré 1978).
+
+        Args:
+            poor: up to which ρ the region shrinks.
+        """
         shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
         half = tf.constant(0.5, shrink.dtype)
         shrink = tf.where(verdict.reduction >= 0, half, tf.maximum(shrink, 0.1))
-        poor = verdict.ratio <= 0.25
+        poor = verdict.ratio <= poor
         return cls(poor, shrink, tf.where(poor, 1 / shrink, tf.where(good, half, tf.ones_like(shrink))))
 
 
@@ -106,6 +110,10 @@ class Damping(abc.ABC):
         self, state: tuple[Tensor, ...], proposal: Proposal, verdict: Verdict, curvature: Tensor
     ) -> tuple[Tensor, ...]:
         """Return the state after `verdict` on `proposal`."""
+
+    def starting_with(self, initial: float | None) -> "Damping":
+        """Return the damping whose first λ is `initial`·κ, where the user has named none and there is one."""
+        return self
 
     def metric(self, state: tuple[Tensor, ...], scaling: Tensor) -> Tensor:
         """Return the D `[p]` that steps are measured with, of the D of the scaling."""

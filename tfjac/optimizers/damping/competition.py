@@ -42,6 +42,10 @@ class Competition(Damping):
         self.state_names = (*names, *(f"other_{name}" for name in names), *record)
         self._size = len(names)
 
+    def starting_with(self, initial: float | None) -> Damping:
+        """Return a competition of the damping that starts so."""
+        return Competition(self.inner.starting_with(initial))
+
     def metric(self, state: tuple[Tensor, ...], scaling: Tensor) -> Tensor:
         """Return ones, or D where the scaling's metric is in use."""
         return tf.where((state[2 * self._size] > 0)[..., None], scaling, tf.ones_like(scaling))

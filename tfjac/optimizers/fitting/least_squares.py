@@ -157,8 +157,8 @@ def least_squares(
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.
             Default: `"trust_region"` up to 256 parameters, where solves cost nothing, and `"radius"` for more.
-        initial_damping: the first λ, a multiple of the largest diagonal element of JᵀJ over that of D; default 1e-3.
-            With it, `"radius"` is the default.
+        initial_damping: the first λ, a multiple of the largest diagonal element of JᵀJ over that of D. Default: 1e-3,
+            but 1e-9 for `"radius"` with the solver `"sparse"`. If it is given, `"radius"` is the default damping.
         scaling: `"auto"`, `"identity"`, `"marquardt"`, `"more"`, or a `Scaling`: the matrix D. `"auto"` tries D = I and
             D of Moré's kind, and goes on with the one that lowers the cost by more; see `docs/damping.md`. Default:
             `"more"` up to 256 parameters, `"auto"` for more.

@@ -92,6 +92,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
 
 def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
     """Take the step with one solver, and return the `State` and the `Report`."""
+    method = method._replace(damping=method.damping.starting_with(solver.first_damping))
     system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
     position = objective.position(values)

@@ -95,6 +95,9 @@ class Solver(abc.ABC):
     solves_again_cheaply = False
     """Whether another right-hand side costs little beside J: where a dense matrix is factored."""
 
+    first_damping: float | None = None
+    """The first λ, as a multiple of the curvature, of a damping for which the user names none; None for its own."""
+
     takes_products = False
     """Whether products with J, and an estimate of diag(JᵀJ), are enough where they are the cheaper way."""
 

@@ -30,6 +30,8 @@ class SparseSolver(Solver):
     """
 
     name = "sparse"
+    first_damping = 1e-9
+    """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
     def cost(self, sizes):
         """Return the `Cost`, if the factor has ten times the entries of JᵀJ."""
