@@ -131,6 +131,17 @@ def test_a_value_that_only_shared_values_depend_on(rng):
     check(lambda x: x @ w * tf.reduce_mean(tf.exp(scale * x)), rng.normal(size=(20, 3)), [w, scale])
 
 
+def test_values_of_several_dtypes(rng):
+    w = keras.Variable(rng.normal(size=(3, 2)), dtype="float64")
+
+    def function(x):
+        half = tf.cast(x @ w, tf.float32)
+        apart = tf.cast(half - tf.reduce_mean(half, 0), tf.float64)
+        return apart * tf.reduce_mean(tf.square(x @ w))
+
+    check(function, rng.normal(size=(20, 3)), [w], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "function",
     [lambda z: tf.matmul(z, z, transpose_b=True), lambda z: z - tf.reverse(z, [0]), lambda z: tf.cumsum(z, 0)],

@@ -62,7 +62,9 @@ class SharedValues:
         count = len(variables)
         factors = dict(zip(connected, apart))
         shared = [index for index in connected if index >= count]
-        of_shared = tf.concat([factors[index].dense() for index in shared], axis=2)
+        blocks = [factors[index].dense() for index in shared]
+        widest = max((block.dtype for block in blocks), key=lambda dtype: dtype.size)
+        of_shared = tf.concat([tf.cast(block, widest) for block in blocks], axis=2)
         moved = self._moved([self._values[index - count] for index in shared], variables, chunk_size)
         return [_total(factors.get(index), of_shared, moved.get(index)) for index in range(count)]
 
@@ -79,7 +81,8 @@ class SharedValues:
 
         def rows(positions):
             basis = tf.split(tf.one_hot(positions, sum(sizes), dtype=values[0].dtype), sizes, axis=1)
-            return backward.on_stacks(*(tf.reshape(part, [-1, *v.shape]) for part, v in zip(basis, values)))
+            seeds = [tf.reshape(tf.cast(part, v.dtype), [-1, *v.shape]) for part, v in zip(basis, values)]
+            return backward.on_stacks(*seeds)
 
         if not backward.vectorises():
             chunk_size = 1
