@@ -97,37 +97,56 @@ class TrustRegion:
 class Radius(Multiplicative):
     """‖D^½ p‖ within a factor of 1.5 of Δ, by λ times (‖D^½ p‖/Δ)^1.5 in a bracket."""
 
+    first = 1e-3
+
     def start(self, curvature, length):
-        super().start(curvature, length)
-        self.radius = 0.0
+        self.value = self.first * curvature
+        self.radius, self.waited = 0.0, 0
 
     def propose(self, solve, curvature):
         lower, upper = low, high = limits(curvature)
-        trial, count = solve(float(np.clip(self.value, low, high))), 1
+        last, trial, count = None, solve(float(np.clip(self.value, low, high))), 1
         while count < 6 and self.radius > 0:
             if trial[2] > 1.5 * self.radius and trial[1] < high:
                 lower = trial[1]
             elif trial[2] * 1.5 < self.radius and trial[1] > low:
+                if last is not None and trial[1] < last[1] and trial[2] < 1.01 * last[2]:
+                    break
                 upper = trial[1]
             else:
                 break
             guess = trial[1] * np.clip(trial[2] / self.radius, 0.01, 100) ** 1.5
-            trial, count = solve(guess if lower < guess < upper else np.sqrt(lower) * np.sqrt(upper)), count + 1
+            guess = guess if lower < guess < upper else np.sqrt(lower) * np.sqrt(upper)
+            last, trial, count = trial, solve(guess), count + 1
         return trial
 
     def update(self, proposal, verdict, curvature):
         _, damping, length = proposal
         shrink = verdict.shrink
-        if verdict.ratio <= 0.25:
+        self.waited = self.waited + 1 if verdict.accepted and verdict.ratio < 0.75 else 0
+        forced = self.waited >= 3 and verdict.ratio > 0.25
+        if verdict.ratio <= 0.1:
             self.radius, factor = shrink * length, 1 / shrink
-        elif verdict.ratio >= 0.75:
+        elif verdict.ratio >= 0.75 or forced:
             self.radius, factor = max(self.radius, 2 * length), 0.5
         else:
             self.radius, factor = max(self.radius, length), 1.0
+        self.waited = 0 if forced else self.waited
         self.value = float(np.clip(damping * factor, *limits(curvature)))
 
 
+class RadiusOfSparse(Radius):
+    """The first step is nearly a Gauss–Newton step."""
+
+    first = 1e-9
+
+
 DAMPINGS = {"nielsen": Nielsen, "multiplicative": Multiplicative, "trust_region": TrustRegion, "radius": Radius}
+
+
+def damping_rule(kind, solver):
+    """Return the class of a rule, whose first λ may depend on the solver."""
+    return RadiusOfSparse if (kind, solver) == ("radius", "sparse") else DAMPINGS[kind]
 
 
 class Alone:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.contract.damping_rules import DAMPINGS, EPS, Alone, Competition, Verdict, scaled
+from tests.contract.damping_rules import EPS, Alone, Competition, Verdict, damping_rule, scaled
 
 
 class Run(NamedTuple):
@@ -204,6 +204,7 @@ def damped(jacobian, residual, mass, pull):
 
 class Options(NamedTuple):
     damping: str
+    solver: str
     scaling: str
     accelerated: bool
     steps: int
@@ -214,7 +215,7 @@ class Options(NamedTuple):
 def minimise(terms, where, position, options):
     """Take so many steps, and return a `Run`."""
     rule = Competition if options.scaling == "auto" else Alone
-    damping = rule(DAMPINGS[options.damping])
+    damping = rule(damping_rule(options.damping, options.solver))
     if where.normals is not None:
         position = where.project(position)
     first_cost = cost = terms.cost(position)
