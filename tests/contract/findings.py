@@ -20,7 +20,7 @@ FINDINGS = [
     (
         {
             "problem": "wide",
-            "damping": ("trust_region", "radius"),
+            "damping": "trust_region",
             "execution": "gram_batches",
             "condition": "none",
             "loss": "squares",
@@ -28,7 +28,13 @@ FINDINGS = [
         "the Gauss-Newton step of a singular system has a component, of any length, that J does not see",
     ),
     (
-        {"problem": "wide", "solver": "cg", "scaling": "marquardt", "loss": "convex", "condition": ("none", "bounds")},
+        {
+            "problem": "wide",
+            "solver": "cg",
+            "scaling": ("marquardt", "auto"),
+            "loss": "convex",
+            "condition": ("none", "bounds"),
+        },
         "conjugate gradients with Kronecker factors end, whatever the tolerance, far from the step where D is tiny",
     ),
 ]

@@ -22,7 +22,7 @@ TOLERANCES = {
 central differences along the step leave, what solvers leave that iterate to 1e-11, and in float32 rounding times
 condition. A trust region is met within a tenth: in float32, rounding decides whether λ is solved for once more; so is
 JᵀJ of fewer residuals than parameters, which differ in scale. What J does not see of a step without damping, as the
-shift that a softmax takes away, is known to some roundings over the least λ that counts."""
+shift that a softmax takes away or a turn that nothing measures, is known to some roundings over the least λ."""
 
 
 def _marked(case):
@@ -64,8 +64,9 @@ def _tolerance(case):
         return "within a tenth"
     if case.has(problem="wide", scaling=("marquardt", "more"), execution="gram_batches", dtype="float32"):
         return "within a tenth"
+    by_radius = case.has(damping=("trust_region", "radius"), dtype="float64")
     squared = case.has(execution="gram_batches") or case.has(solver="sparse")
-    if squared and case.has(damping=("trust_region", "radius"), loss="convex", dtype="float64"):
+    if squared and by_radius and (case.has(loss="convex") or case.has(problem="rotations", solver="sparse")):
         return "unseen"
     return "iterative" if case.has(solver=("cg", "lsmr", "schur_cg"), dtype="float64") else case.dtype
 

@@ -131,6 +131,27 @@ def test_a_radius_is_met_within_its_slack(radius, guess):
     np.testing.assert_allclose(found.step, solve(found.damping).step)
 
 
+@pytest.mark.parametrize("damping", [RadiusDamping(), TrustRegionDamping()])
+def test_the_search_of_one_fit_does_not_depend_on_other_fits(damping):
+    """The first fit ends at once, the second where a smaller λ makes its step no longer, the others search on."""
+    spectra = tf.constant([SPECTRUM, 10 + SPECTRUM, SPECTRUM, 1e-3 * SPECTRUM, SPECTRUM])
+
+    def solved(spectra):
+        def solve(damping):
+            step = -tf.constant(GRADIENT) / (spectra + damping[..., tf.newaxis])
+            return Proposal(step, tf.math.is_finite(damping), damping, tf.norm(step, axis=-1))
+
+        return solve
+
+    radii, guesses = np.array([2.0, 5.0, 1e-4, 40.0, 1e3]), np.array([1.0, 1e-2, 1e-3, 1e3, 1e3])
+    state = [tf.constant(value) for value in (radii, guesses, 0 * radii)[: len(damping.state_names)]]
+    found = damping.propose(tuple(state), solved(spectra), tf.fill([5], ONE * 20))
+    for k, each in enumerate(zip(*state)):
+        alone = damping.propose(each, solved(spectra[k]), ONE * 20)
+        np.testing.assert_allclose(float(found.damping[k]), float(alone.damping), rtol=1e-12)
+        np.testing.assert_allclose(found.step[k], alone.step, rtol=1e-12)
+
+
 def test_a_step_that_fits_is_solved_for_once():
     solved = []
 

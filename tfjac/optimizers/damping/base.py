@@ -35,6 +35,18 @@ class Proposal(NamedTuple):
     length: tf.Tensor
 
 
+def solved_where(wanted: Tensor, solve: Callable[[Tensor], Proposal], damping: Tensor, other: Proposal) -> Proposal:
+    """Return the `Proposal` of `damping` where one is wanted, which one problem always does, else another.
+
+    Systems of other fits are not factorised, as NaN has no solution.
+    """
+    if wanted.shape.rank == 0:
+        return solve(damping)
+    nowhere = tf.constant(float("nan"), damping.dtype)
+    found = solve(tf.where(wanted, damping, nowhere))
+    return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(wanted, one, two), found, other)  # by rows
+
+
 class Verdict(NamedTuple):
     """What became of a proposal; scalars.
 

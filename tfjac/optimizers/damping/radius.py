@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.graph import while_loop
-from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict
+from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
 from tfjac.types import Config, Tensor
 
 
@@ -64,23 +64,28 @@ class RadiusDamping(Damping):
             short = proposal.solved & (proposal.length * self.slack < radius)
             return long & (radius > 0) & (proposal.damping < high), short & (proposal.damping > low)
 
-        def wanting(before, proposal):
+        def wanting(last, proposal):
             """Whether to search on: of a step that is too short, unless a smaller λ has just not made it longer."""
+            last_damping, last_length = last
             long, short = misfit(proposal)
-            free = proposal.solved & (proposal.damping < before.damping) & (proposal.length < 1.01 * before.length)
+            free = proposal.solved & (proposal.damping < last_damping) & (proposal.length < 1.01 * last_length)
             return long, short & ~free
 
-        def unfinished(count, lower, upper, before, proposal):
-            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*wanting(before, proposal)))
+        def unfinished(count, lower, upper, last, proposal):
+            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*wanting(last, proposal)))
 
-        def again(count, lower, upper, before, proposal):
-            long, short = wanting(before, proposal)
+        def again(count, lower, upper, last, proposal):
+            long, short = wanting(last, proposal)
+            searching = long | short
             lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
-            trial = solve(tf.where(long | short, self._next(radius, lower, upper, proposal), proposal.damping))
-            return count + 1, lower, upper, proposal, trial
+            trial = solved_where(searching, solve, self._next(radius, lower, upper, proposal), proposal)
+            # Where the search is over it stays over, while other fits search on.
+            last = tf.where(searching, proposal.damping, last[0]), tf.where(searching, proposal.length, last[1])
+            return count + 1, lower, upper, last, trial
 
         first = solve(self.clip(damping, curvature))
-        return Proposal(*while_loop(unfinished, again, (tf.constant(1), low, high, first, first))[-1])
+        start = (tf.constant(1), low, high, (first.damping, first.length), first)
+        return Proposal(*while_loop(unfinished, again, start)[-1])
 
     @staticmethod
     def _next(radius, lower, upper, proposal):

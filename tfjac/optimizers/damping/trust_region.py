@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.graph import while_loop
-from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict
+from tfjac.optimizers.damping.base import Damping, Proposal, RegionChange, Verdict, solved_where
 from tfjac.types import Config, Tensor
 
 
@@ -65,11 +65,11 @@ class TrustRegionDamping(Damping):
             long = ~proposal.solved | (proposal.length > radius)
             lower = tf.where(searching & long, proposal.damping, lower)
             upper = tf.where(searching & ~long, proposal.damping, upper)
-            trial = _solved(searching, solve, self._next(radius, lower, upper, last, proposal), proposal)
+            trial = solved_where(searching, solve, self._next(radius, lower, upper, last, proposal), proposal)
             return count + 1, lower, upper, (proposal.damping, proposal.length), trial
 
         nowhere = (tf.zeros_like(guess), tf.zeros_like(guess))
-        first = _solved(~fits, solve, guess, newton)
+        first = solved_where(~fits, solve, guess, newton)
         start = (tf.constant(1), tf.where(fits, high, low), high, nowhere, first)
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
@@ -101,15 +101,3 @@ class TrustRegionDamping(Damping):
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""
         return {"factor": self.factor, **super().get_config()}
-
-
-def _solved(wanted, solve, damping, other):
-    """Return the `Proposal` of `damping` where one is wanted, which one problem always does, else another.
-
-    Systems of other fits are not factorised, as NaN has no solution.
-    """
-    if wanted.shape.rank == 0:
-        return solve(damping)
-    nowhere = tf.constant(float("nan"), damping.dtype)
-    found = solve(tf.where(wanted, damping, nowhere))
-    return tf.nest.map_structure(lambda one, two: tf.compat.v1.where(wanted, one, two), found, other)  # by rows
