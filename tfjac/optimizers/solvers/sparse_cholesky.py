@@ -22,15 +22,31 @@ class SparseCholesky(abc.ABC):
 
     def __init__(self, pattern: GramPattern) -> None:
         self.pattern = pattern
+        self._factored: Array | None = None  # the entries of the matrix whose factor is at hand
 
-    @abc.abstractmethod
     def solve(self, entries: Array, right: Array) -> Array | None:
         """Return A⁻¹·`right` `[size]`, or None where A is not positive definite.
+
+        A is factored if it is not the last one: a bent step is solved for twice with one λ.
 
         Args:
             entries: `[entries]`, finite, those of the lower triangle of A.
             right: `[size]`, finite.
         """
+        if self._factored is None or not np.array_equal(entries, self._factored):
+            self._factored = None
+            if not self._factor(entries):
+                return None
+            self._factored = entries.copy()
+        return self._solve(right)
+
+    @abc.abstractmethod
+    def _factor(self, entries: Array) -> bool:
+        """Factor A, and return whether it is positive definite."""
+
+    @abc.abstractmethod
+    def _solve(self, right: Array) -> Array:
+        """Return A⁻¹·`right` by the last factor."""
 
 
 class Cholmod(SparseCholesky):
@@ -48,16 +64,19 @@ class Cholmod(SparseCholesky):
         places = (self._matrix_of(each.astype(np.int64)) for each in (pattern.indices, columns))
         self._matrix = importlib.import_module("cvxopt").spmatrix(numbers, *places, (size, size))
         self._order = np.array(self._matrix.V).ravel().astype(np.int64)  # in which it keeps the entries
-        self._factor = self._symbolic()
+        self._lower = self._symbolic()
 
-    def solve(self, entries, right):
+    def _factor(self, entries):
         self._matrix.V = self._vector(entries[self._order])
-        step = self._vector(right)
         try:
-            cholmod().numeric(self._matrix, self._factor)
+            cholmod().numeric(self._matrix, self._lower)
         except ArithmeticError:
-            return None
-        cholmod().solve(self._factor, step)
+            return False
+        return True
+
+    def _solve(self, right):
+        step = self._vector(right)
+        cholmod().solve(self._lower, step)
         return np.array(step).ravel()
 
     def _vector(self, array):
@@ -83,22 +102,26 @@ class SuperLU(SparseCholesky):
 
     _order: Any = None  # compressed columns of the matrix in the order in which it fills least, once that is known
 
-    def solve(self, entries, right):
-        places, order, matrix = self._whole() if self._order is None else self._order
+    def _factor(self, entries):
+        places, self._columns, matrix = self._whole() if self._order is None else self._order
         matrix.data[:] = entries[places]
         try:
-            factors = scipy.sparse.linalg.splu(
+            self._factors = factors = scipy.sparse.linalg.splu(
                 matrix,
                 permc_spec="MMD_AT_PLUS_A" if self._order is None else "NATURAL",
                 diag_pivot_thresh=0.0,
                 options={"SymmetricMode": True},
             )
         except RuntimeError:  # a pivot that is zero
-            return None
+            return False
         if self._order is None:
             self._order = self._whole(factors.perm_c)
-        definite = np.array_equal(factors.perm_r, factors.perm_c) and (factors.U.diagonal() > 0).all()
-        return _put_back(factors.solve(right[order]), order) if definite else None
+        return np.array_equal(factors.perm_r, factors.perm_c) and bool((factors.U.diagonal() > 0).all())
+
+    def _solve(self, right):
+        result = np.empty_like(right)
+        result[self._columns] = self._factors.solve(right[self._columns])
+        return result
 
     def _whole(self, positions=None):
         """Return which entry stands where in the whole matrix, the order of its rows and columns, and the matrix.
@@ -116,12 +139,6 @@ class SuperLU(SparseCholesky):
         matrix = scipy.sparse.coo_array((numbers, (positions[rows], positions[columns])), shape=shape).tocsc()
         matrix.sort_indices()
         return matrix.data - 1, np.argsort(positions), matrix.astype(np.float64)
-
-
-def _put_back(vector, order):
-    result = np.empty_like(vector)
-    result[order] = vector
-    return result
 
 
 @functools.cache
