@@ -82,7 +82,7 @@ class TrustRegion:
         return trial
 
     def update(self, proposal, verdict, curvature):
-        _, damping, length = proposal
+        _, damping, length, _ = proposal
         shrink = verdict.shrink
         poor = verdict.ratio <= 0.25
         good = verdict.ratio >= 0.75 or damping <= limits(curvature)[0]
@@ -105,23 +105,23 @@ class Radius(Multiplicative):
 
     def propose(self, solve, curvature):
         lower, upper = low, high = limits(curvature)
-        last, trial, count = None, solve(float(np.clip(self.value, low, high))), 1
+        trial, count = solve(float(np.clip(self.value, low, high))), 1
         while count < 6 and self.radius > 0:
+            guess = trial[1] * np.clip(trial[2] / self.radius, 0.01, 100) ** 1.5
             if trial[2] > 1.5 * self.radius and trial[1] < high:
                 lower = trial[1]
             elif trial[2] * 1.5 < self.radius and trial[1] > low:
-                if last is not None and trial[1] < last[1] and trial[2] < 1.01 * last[2]:
+                if trial[1] * trial[2] ** 2 * (trial[1] / guess - 1) <= 0.01 * trial[3]:
                     break
                 upper = trial[1]
             else:
                 break
-            guess = trial[1] * np.clip(trial[2] / self.radius, 0.01, 100) ** 1.5
-            guess = guess if lower < guess < upper else np.sqrt(lower) * np.sqrt(upper)
-            last, trial, count = trial, solve(guess), count + 1
+            trial = solve(guess if lower < guess < upper else np.sqrt(lower) * np.sqrt(upper))
+            count += 1
         return trial
 
     def update(self, proposal, verdict, curvature):
-        _, damping, length = proposal
+        _, damping, length, _ = proposal
         shrink = verdict.shrink
         self.waited = self.waited + 1 if verdict.accepted and verdict.ratio < 0.75 else 0
         forced = self.waited >= 3 and verdict.ratio > 0.25

@@ -255,10 +255,10 @@ def _attempt(terms, where, position, cost, model, scaling, curvature, damping, o
 
     def solve(value):
         step = model.solve(value, scaling)
-        return step, value, np.sqrt(np.sum(scaling * step**2))
+        return step, value, np.sqrt(np.sum(scaling * step**2)), model.reduction(step)
 
     proposal = damping.propose(solve, curvature)
-    step, value, length = proposal
+    step, value, length, _ = proposal
     predicted = model.reduction(step)
     bend = np.zeros_like(step)
     if options.accelerated:

@@ -29,9 +29,8 @@ ONE = tf.constant(1.0, tf.float64)
 
 
 def proposal(damping, length=1.0):
-    return Proposal(
-        tf.zeros([1], tf.float64), tf.constant(True), *(tf.constant(v, tf.float64) for v in (damping, length))
-    )
+    scalars = (tf.constant(value, tf.float64) for value in (damping, length, 1.0))
+    return Proposal(tf.zeros([1], tf.float64), tf.constant(True), *scalars)
 
 
 def verdict(ratio, slope=-1.0, reduction=None, cost=4.0):
@@ -86,10 +85,20 @@ SPECTRUM = np.array([1e-3, 0.1, 1.0, 20.0])
 GRADIENT = np.array([1.0, -2.0, 3.0, 4.0])
 
 
+def solver_of(spectrum):
+    """Return the function from λ `[...]` to the damped step of a diagonal system with the diagonal `[..., 4]`."""
+
+    def solve(damping):
+        step = -tf.constant(GRADIENT) / (spectrum + damping[..., tf.newaxis])
+        promise = -tf.reduce_sum((GRADIENT + spectrum * step / 2) * step, axis=-1)
+        return Proposal(step, tf.math.is_finite(damping), damping, tf.norm(step, axis=-1), promise)
+
+    return solve
+
+
 def solve(damping):
-    """The damped step of a diagonal system."""
-    step = -tf.constant(GRADIENT) / (tf.constant(SPECTRUM) + damping)
-    return Proposal(step, tf.constant(True), damping, tf.norm(step))
+    """The damped step of one system."""
+    return solver_of(tf.constant(SPECTRUM))(damping)
 
 
 @pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0, 10.0, 500.0])
@@ -133,21 +142,14 @@ def test_a_radius_is_met_within_its_slack(radius, guess):
 
 @pytest.mark.parametrize("damping", [RadiusDamping(), TrustRegionDamping()])
 def test_the_search_of_one_fit_does_not_depend_on_other_fits(damping):
-    """The first fit ends at once, the second where a smaller λ makes its step no longer, the others search on."""
+    """The first fit ends at once, the second where a smaller λ gains nothing, the others search on."""
     spectra = tf.constant([SPECTRUM, 10 + SPECTRUM, SPECTRUM, 1e-3 * SPECTRUM, SPECTRUM])
-
-    def solved(spectra):
-        def solve(damping):
-            step = -tf.constant(GRADIENT) / (spectra + damping[..., tf.newaxis])
-            return Proposal(step, tf.math.is_finite(damping), damping, tf.norm(step, axis=-1))
-
-        return solve
 
     radii, guesses = np.array([2.0, 5.0, 1e-4, 40.0, 1e3]), np.array([1.0, 1e-2, 1e-3, 1e3, 1e3])
     state = [tf.constant(value) for value in (radii, guesses, 0 * radii)[: len(damping.state_names)]]
-    found = damping.propose(tuple(state), solved(spectra), tf.fill([5], ONE * 20))
+    found = damping.propose(tuple(state), solver_of(spectra), tf.fill([5], ONE * 20))
     for k, each in enumerate(zip(*state)):
-        alone = damping.propose(each, solved(spectra[k]), ONE * 20)
+        alone = damping.propose(each, solver_of(spectra[k]), ONE * 20)
         np.testing.assert_allclose(float(found.damping[k]), float(alone.damping), rtol=1e-12)
         np.testing.assert_allclose(found.step[k], alone.step, rtol=1e-12)
 
@@ -164,6 +166,31 @@ def test_a_step_that_fits_is_solved_for_once():
     RadiusDamping().propose((tf.constant(1.2 * length, tf.float64), ONE, 0 * ONE), counted, curvature)
     RadiusDamping().propose((0 * ONE, ONE, 0 * ONE), counted, curvature)  # there is no radius at first
     assert solved == [1.0, 1.0]
+
+
+@hypothesis.given(
+    spectrum=strategies.lists(strategies.floats(1e-12, 1e3), min_size=4, max_size=4),
+    damping=strategies.floats(1e-9, 1e3),
+    radius=strategies.floats(1e-3, 1e9),
+)
+def test_a_search_that_is_left_out_gains_less_than_a_hundredth(spectrum, damping, radius):
+    system = solver_of(tf.constant(np.array(spectrum)))
+    solved = []
+
+    def counted(damping):
+        solved.append(system(damping))
+        return solved[-1]
+
+    state = tf.constant(radius, tf.float64), tf.constant(damping, tf.float64), 0 * ONE
+    rule, curvature = RadiusDamping(), tf.constant(1e3, tf.float64)
+    found = rule.propose(state, counted, curvature)
+    if (
+        len(solved) < rule.max_solves
+        and float(found.length) * 1.5 < radius
+        and found.damping > rule.bounds(curvature)[0]
+    ):
+        smaller = system(found.damping * max(float(found.length) / radius, 0.01) ** 1.5)
+        assert float(smaller.promise) <= 1.01 * float(found.promise) * (1 + 1e-9)
 
 
 def test_radius_by_the_formula():

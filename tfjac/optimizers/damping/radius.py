@@ -17,8 +17,11 @@ class RadiusDamping(Damping):
     """λ is kept where the step is about as long as a radius Δ: ‖D^½ p(λ)‖ between Δ/1.5 and 1.5·Δ.
 
     The step is solved for with the λ that the last step leads to expect. Mostly its length will do. Otherwise it is
-    solved for again, with λ·(‖D^½ p‖/Δ)^1.5 inside a bracket. If λ is controlled by ρ alone, as in Nielsen's rule, it
-    stays where it is while ρ is near ½, and steps become shorter with the gradient; with a radius λ falls with it.
+    solved for again, with λ′ = λ·(‖D^½ p‖/Δ)^1.5 inside a bracket. If λ′ < λ, the model gains at most
+    λ‖D^½ p‖²(λ/λ′ − 1), by an integral for each eigenvalue. If that is below 1 % of its gain, the step stays.
+
+    If λ is controlled by ρ alone, as in Nielsen's rule, it stays where it is while ρ is near ½, and steps become
+    shorter with the gradient; with a radius λ falls with it.
     The first step has no radius: λ is `initial`·κ, and Δ is the length of that step.
 
     The radius shrinks by interpolation if ρ ≤ ⅒, and doubles if ρ ≥ ¾ (Moré 1978; Conn, Gould & Toint 2000, ch. 6).
@@ -34,6 +37,7 @@ class RadiusDamping(Damping):
     patience = 3.0
     usual_initial = 1e-3
     slack = 1.5
+    worth = 0.01
     max_solves = 6
 
     def __init__(
@@ -59,39 +63,35 @@ class RadiusDamping(Damping):
         low, high = self.bounds(curvature)
 
         def misfit(proposal):
-            """Whether a step is too long, and whether it is too short."""
+            """Whether a step is too long, and whether it is too short and the next λ is worth a solve."""
             long = ~proposal.solved | (proposal.length > self.slack * radius)
             short = proposal.solved & (proposal.length * self.slack < radius)
-            return long & (radius > 0) & (proposal.damping < high), short & (proposal.damping > low)
+            most = proposal.damping * tf.square(proposal.length) * (1 / self._factor(radius, proposal) - 1)
+            worth = most > self.worth * proposal.promise
+            return long & (radius > 0) & (proposal.damping < high), short & worth & (proposal.damping > low)
 
-        def wanting(last, proposal):
-            """Whether to search on: of a step that is too short, unless a smaller λ has just not made it longer."""
-            last_damping, last_length = last
+        def unfinished(count, lower, upper, proposal):
+            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*misfit(proposal)))
+
+        def again(count, lower, upper, proposal):
             long, short = misfit(proposal)
-            free = proposal.solved & (proposal.damping < last_damping) & (proposal.length < 1.01 * last_length)
-            return long, short & ~free
-
-        def unfinished(count, lower, upper, last, proposal):
-            return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*wanting(last, proposal)))
-
-        def again(count, lower, upper, last, proposal):
-            long, short = wanting(last, proposal)
-            searching = long | short
             lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
-            trial = solved_where(searching, solve, self._next(radius, lower, upper, proposal), proposal)
-            # Where the search is over it stays over, while other fits search on.
-            last = tf.where(searching, proposal.damping, last[0]), tf.where(searching, proposal.length, last[1])
-            return count + 1, lower, upper, last, trial
+            trial = solved_where(long | short, solve, self._next(radius, lower, upper, proposal), proposal)
+            return count + 1, lower, upper, trial
 
         first = solve(self.clip(damping, curvature))
-        start = (tf.constant(1), low, high, (first.damping, first.length), first)
+        start = (tf.constant(1), low, high, first)
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
     @staticmethod
-    def _next(radius, lower, upper, proposal):
-        """Return λ·(‖D^½ p‖/Δ)^1.5; the geometric mean of the bracket where that leaves it."""
+    def _factor(radius, proposal):
+        """Return λ′/λ = (‖D^½ p‖/Δ)^1.5, from 10⁻³ to 10³."""
         ratio = tf.where(proposal.solved, proposal.length / radius, tf.constant(np.inf, radius.dtype))
-        guess = proposal.damping * tf.clip_by_value(ratio, 0.01, 100) ** 1.5
+        return tf.clip_by_value(ratio, 0.01, 100) ** 1.5
+
+    def _next(self, radius, lower, upper, proposal):
+        """Return λ′; the geometric mean of the bracket where that leaves it."""
+        guess = proposal.damping * self._factor(radius, proposal)
         inside = (guess > lower) & (guess < upper)
         return tf.where(inside, guess, tf.sqrt(lower) * tf.sqrt(upper))
 

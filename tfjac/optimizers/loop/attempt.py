@@ -91,11 +91,10 @@ def propose(solve, reduction, damping_state, point, method):
     def proposal(damping):
         step, solved = solve(damping)
         length = scaled_norm(step, point.metric)
-        return Proposal(step, solved & tf.math.is_finite(length), damping, length)
+        return Proposal(step, solved & tf.math.is_finite(length), damping, length, reduction(step))
 
     chosen = method.damping.propose(damping_state, proposal, point.curvature)
-    promise = reduction(chosen.step)
-    return Candidate(chosen, chosen.step, promise, promise)
+    return Candidate(chosen, chosen.step, chosen.promise, chosen.promise)
 
 
 def within(box, position, candidate, reduction):

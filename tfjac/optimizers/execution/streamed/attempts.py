@@ -89,8 +89,8 @@ def judged(start, awaited, state, method, cost, reduction):
     """
     system, point = start.system_and_point(state, method)
     length = scaled_norm(awaited.step, point.metric)
-    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length)
     promise = system.reduction(awaited.step)
+    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length, promise)
     candidate = attempt.Candidate(proposal, awaited.step, promise, promise)
     before = Attempt.none_yet(start.cost, state.damping)
     before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
