@@ -71,6 +71,25 @@ def test_solves_again_and_again(library, rng):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+def test_a_matrix_is_factored_once_for_two_right_sides(library, rng, monkeypatch):
+    factored, factor = [], library._factor
+    monkeypatch.setattr(library, "_factor", lambda *args: (factored.append(1), factor(*args))[1])
+    columns, values = blocks_of(rng)
+    pattern = GramPattern(SIZE, columns)
+    factors, gram = library(pattern), dense(columns, values).T @ dense(columns, values)
+    bad = lower(pattern, gram - 5 * np.eye(SIZE))
+    for damping, count in ((1.0, 1), (1.0, 1), (2.0, 2), (None, 3), (2.0, 4), (2.0, 4)):
+        right = rng.normal(size=SIZE)
+        if damping is None:
+            assert factors.solve(bad, right) is None
+        else:
+            matrix = gram + damping * np.eye(SIZE)
+            found, expected = factors.solve(lower(pattern, matrix), right), np.linalg.solve(matrix, right)
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+        assert len(factored) == count
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("corner", [0.0, -1.0, 0.5])
 def test_what_is_not_positive_definite_is_refused(library, corner):
     """From the first time on: a zero, a negative element, and an indefinite one with a positive diagonal."""
