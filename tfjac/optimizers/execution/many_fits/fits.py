@@ -95,13 +95,14 @@ def attempt(fits, linearise, method, limits, max_steps):
     going = fits.running & ~fits.fresh
     tried = going & point.usable
     last = chosen(tried, made, fits.last)
-    state = State(last.state, point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling))
-    state = chosen(tried, state, fits.state)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
     first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
     status = status_after(report, limits, first_cost)
     ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
     kept = tried & last.accepted
+    scaling = point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling)
+    scaling = chosen(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
+    state = State(chosen(tried, last.state, fits.state.damping), scaling)
     now = chosen(kept | fits.fresh, there, fits.here)
     return fits._replace(
         fresh=tf.zeros_like(fits.fresh),
