@@ -75,6 +75,30 @@ def test_each_fit_goes_as_if_alone(measured, damping, chunk_size):
     assert found.success.sum() >= COUNT - 2
 
 
+@pytest.mark.parametrize("scaling", ["auto", "more"])
+@pytest.mark.parametrize("damping", ["radius", "trust_region", "nielsen"])
+def test_fits_from_far_go_as_if_alone(rng, damping, scaling):
+    """Many attempts are rejected: until one is kept, D stays as it is, and so does a search that ended."""
+    t = np.linspace(0, 1, 25)
+    truth = np.stack([rng.uniform(1, 5, 12), rng.uniform(0.2, 0.8, 12), rng.uniform(0.05, 0.2, 12)], axis=1)
+    start = np.stack([rng.uniform(0.1, 30, 12), rng.uniform(-0.5, 1.5, 12), rng.uniform(0.02, 2, 12)], axis=1)
+
+    def peaks(p):
+        return p[..., :1] * tf.exp(-(((t - p[..., 1:2]) / p[..., 2:]) ** 2) / 2)
+
+    measured, options = peaks(truth) + 0.02 * rng.normal(size=(12, 25)), {"damping": damping, "scaling": scaling}
+    fits = tf.Variable(start)
+    found = least_squares(lambda y: peaks(fits) - y, fits, 6, args=(measured,), batch_dims=1, **options)
+    assert found.evaluations.sum() > found.steps.sum()
+    alone = tf.Variable(start[0])
+    problem = tfjac.LeastSquaresProblem(lambda y: peaks(alone) - y, alone, 6, solver="cholesky", **options)
+    for k in range(12):
+        alone.assign(start[k])
+        one = problem.solve(measured[k])
+        assert (found.steps[k], found.evaluations[k]) == (one.steps, one.evaluations), k
+        np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-7)
+
+
 def test_rejected_attempts_that_drown_in_rounding_end_a_fit(rng):
     """In float32 some fits come so near to their minima that no attempt is accepted; they try one, and not thirty."""
     measured, x = decays(rng, 400).astype("float32"), started(400, tf.float32)

@@ -97,6 +97,22 @@ def test_data_sets_unbuilt_models_and_weights():
     np.testing.assert_allclose(first, second, rtol=0.3)
 
 
+@pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 30}])
+def test_lists_stand_for_several_inputs_and_outputs_as_in_keras(options):
+    def fitted(kind):
+        keras.utils.set_random_seed(0)
+        inputs = [keras.Input((1,)), keras.Input((3,))]
+        hidden = keras.layers.Dense(4, activation="tanh")(keras.layers.Concatenate()(inputs))
+        model = keras.Model(inputs, [keras.layers.Dense(1)(hidden), keras.layers.Dense(2)(hidden)])
+        x, y = kind([X[:, :1], X[:, 1:]]), kind([Y, X[:, :2]])
+        validation = {} if "validation_split" in options else {"validation_data": (x, y)}
+        return tfjac.fit(model, x, y, loss=["mse", "mse"], max_steps=3, **validation, **options).history
+
+    by_lists, by_tuples = fitted(list), fitted(tuple)
+    assert by_lists["loss"][-1] < by_lists["loss"][0]
+    np.testing.assert_array_equal(by_lists["val_loss"], by_tuples["val_loss"])
+
+
 def test_memory_decides_between_one_batch_and_sums():
     model, data = mlp(), FittingData.of(X, Y, None, 0)
     assert data.batches(model, None, 2**30) is None

@@ -46,7 +46,7 @@ def examples(x, y=None, sample_weight=None):
     parts = [x, y, sample_weight]
     while parts[-1] is None:
         parts.pop()
-    parts = tf.nest.map_structure(_tensor, tuple(parts))
+    parts = _tuples(tf.nest.map_structure(_tensor, tuple(parts)))
     if any(part is not None and part.shape.rank == 0 for part in tf.nest.flatten(parts)):
         raise ValueError(
             "Every part must be an array whose first axis counts examples; a list is taken for several inputs. Convert "
@@ -56,6 +56,13 @@ def examples(x, y=None, sample_weight=None):
     if len(sizes) != 1:
         raise ValueError(f"All parts must have the same number of examples. Received: {sorted(sizes)}")
     return parts
+
+
+def _tuples(parts):
+    """Return a nest with tuples in place of lists, which `tf.data` would stack into one tensor."""
+    if isinstance(parts, dict):
+        return {key: _tuples(part) for key, part in parts.items()}
+    return tuple(map(_tuples, parts)) if isinstance(parts, (list, tuple)) else parts
 
 
 def _tensor(part):

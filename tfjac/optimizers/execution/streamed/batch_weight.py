@@ -62,7 +62,8 @@ def refuse(op, reason):
     raise ValueError(
         "gram_batches adds up what batches give, which equals the loss of all examples for means and sums over "
         f"examples, each by itself, and regularisers. Here {reason}. Use a loss that is such a mean or sum, or train "
-        f"on full batches, without gram_batches. Received: op {op.name!r} of type {op.type}"
+        "on full batches, without gram_batches, which tfjac.fit does if memory_budget is large enough. Received: op "
+        f"{op.name!r} of type {op.type}"
     )
 
 
