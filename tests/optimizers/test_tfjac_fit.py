@@ -246,6 +246,18 @@ def test_moving_statistics_that_stay_behind_are_named(momentum, warns):
     assert bool([text for text in said if "BatchNormalization(momentum=0.0)" in text]) is warns
 
 
+@pytest.mark.parametrize("options", [{}, {"steps_per_execution": 2}])
+@pytest.mark.parametrize("assigns", [True, False])
+def test_weights_that_a_layer_assigns_are_named(options, assigns):
+    keras.utils.set_random_seed(0)
+    dense = keras.layers.Dense(3)
+    layer = keras.layers.SpectralNormalization(dense) if assigns else dense
+    model = keras.Sequential([keras.Input((4,)), layer, keras.layers.Dense(1)])
+    model.compile(tfjac.LevenbergMarquardt(), "mse", **options)
+    said, _ = warned(lambda: model.fit(X, Y, batch_size=len(X), epochs=2, verbose=0))
+    assert len(said) == assigns and (not assigns or "kernel" in said[0].split("Received")[1])
+
+
 def test_a_mean_over_the_batch_beside_the_model_is_no_moving_statistic():
     """The seed of a dropout is assigned, too: it is no average."""
     keras.utils.set_random_seed(5)

@@ -206,9 +206,9 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         """
         loss = self._seen_loss.take()
         check_strategy()
-        self.pitfalls.look_at_graph(loss.graph)
         self._is_random = may_differ(loss)  # one batch has several losses then
         variables = self._variables_of_step(trainable_variables)
+        self.pitfalls.look_at_graph(loss.graph, variables)
         given = {id(as_tf_variable(v)): gradient for gradient, v in zip(grads, trainable_variables or variables)}
         gradients = [given.get(id(as_tf_variable(variable))) for variable in variables]
         with keras.name_scope(self.name):

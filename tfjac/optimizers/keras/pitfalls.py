@@ -1,9 +1,14 @@
 """What goes wrong in `fit` without an error: said once, as a warning."""
 
+import weakref
+
+import tensorflow as tf
+
 from tfjac._warn import warn
-from tfjac.graph import ancestors
+from tfjac.graph import ancestors, handle_in
 from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.variables import variable_name
 
 
 def may_differ(loss):
@@ -20,6 +25,7 @@ class Pitfalls:
 
     def __init__(self):
         self._said = set()
+        self._seen: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
     def look(self, state):
         """Warn of what `StateVariables` have counted.
@@ -45,11 +51,28 @@ class Pitfalls:
                 f"chooses. Received: {seen.narrow} steps on such batches",
             )
 
-    def look_at_graph(self, graph):
-        """Warn of moving statistics in a graph that steps are taken in, unless these are looked after."""
+    def look_at_graph(self, graph, variables):
+        """Warn of moving statistics, and of weights that the model assigns, in a graph that steps are to be added to.
+
+        Args:
+            graph: of the loss; what steps have added to it themselves is not looked at.
+            variables: list of the variables that are trained.
+        """
+        if graph in self._seen:
+            return
+        self._seen.add(graph)
         text = advice(largest_momentum(graph))
         if text is not None:
             self._say("moving statistics", text)
+        assigned = [op.inputs[0] for op in graph.get_operations() if op.type.startswith("Assign")]
+        names = [variable_name(each) for each in variables if any(handle_in(graph, each) is one for one in assigned)]
+        if names:
+            self._say(
+                "assigned",
+                "the model assigns weights while it computes the loss, as SpectralNormalization does. A step does not "
+                "foresee that: the loss is another one than the step ended with. Leave such layers out, or train with "
+                f"a method of first order. Received: {', '.join(names)}",
+            )
 
     def look_after_statistics(self):
         """Be told that somebody sets moving statistics to what they must be."""
