@@ -27,14 +27,14 @@ class Proposal(NamedTuple):
         solved: scalar bool, whether it could.
         damping: scalar, the λ it was solved with.
         length: scalar, ‖D^½ p‖.
-        promise: scalar, by how much the quadratic model says that the step lowers the cost.
+        slope: scalar, gᵀp.
     """
 
     step: tf.Tensor
     solved: tf.Tensor
     damping: tf.Tensor
     length: tf.Tensor
-    promise: tf.Tensor
+    slope: tf.Tensor
 
 
 def solved_where(wanted: Tensor, solve: Callable[[Tensor], Proposal], damping: Tensor, other: Proposal) -> Proposal:

@@ -66,8 +66,9 @@ class RadiusDamping(Damping):
             """Whether a step is too long, and whether it is too short and the next λ is worth a solve."""
             long = ~proposal.solved | (proposal.length > self.slack * radius)
             short = proposal.solved & (proposal.length * self.slack < radius)
-            most = proposal.damping * tf.square(proposal.length) * (1 / self._factor(radius, proposal) - 1)
-            worth = most > self.worth * proposal.promise
+            held = proposal.damping * tf.square(proposal.length)
+            promise = (held - proposal.slope) / 2  # what the model gains by the solution of a damped system
+            worth = held * (1 / self._factor(radius, proposal) - 1) > self.worth * promise
             return long & (radius > 0) & (proposal.damping < high), short & worth & (proposal.damping > low)
 
         def unfinished(count, lower, upper, proposal):

@@ -25,7 +25,7 @@ class Pitfalls:
 
     def __init__(self):
         self._said = set()
-        self._seen: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
+        self._looked_at: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
     def look(self, state):
         """Warn of what `StateVariables` have counted.
@@ -58,9 +58,9 @@ class Pitfalls:
             graph: of the loss; what steps have added to it themselves is not looked at.
             variables: list of the variables that are trained.
         """
-        if graph in self._seen:
+        if graph in self._looked_at:
             return
-        self._seen.add(graph)
+        self._looked_at.add(graph)
         text = advice(largest_momentum(graph))
         if text is not None:
             self._say("moving statistics", text)

@@ -77,11 +77,12 @@ def _all_zero(vector):
 # ------------------------------------------------------------------ before the cost is known
 
 
-def propose(solve, reduction, damping_state, point, method):
+def propose(solve, gradient, reduction, damping_state, point, method):
     """Return the `Candidate` that the damping proposes, without bounds.
 
     Args:
         solve: function from λ to p and whether it could be solved, see `System.solver`.
+        gradient: `[p]`, g where the step starts.
         reduction: function from a step to the reduction of the cost that the quadratic model predicts.
         damping_state: tuple, the damping's own.
         point: the `Point` where the step starts.
@@ -91,10 +92,12 @@ def propose(solve, reduction, damping_state, point, method):
     def proposal(damping):
         step, solved = solve(damping)
         length = scaled_norm(step, point.metric)
-        return Proposal(step, solved & tf.math.is_finite(length), damping, length, reduction(step))
+        slope = tf.reduce_sum(gradient * step, axis=-1)
+        return Proposal(step, solved & tf.math.is_finite(length), damping, length, slope)
 
     chosen = method.damping.propose(damping_state, proposal, point.curvature)
-    return Candidate(chosen, chosen.step, chosen.promise, chosen.promise)
+    promise = reduction(chosen.step)
+    return Candidate(chosen, chosen.step, promise, promise)
 
 
 def within(box, position, candidate, reduction):

@@ -114,7 +114,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
 
     def attempt(last):
         """Solve, predict, evaluate, judge, keep or restore."""
-        candidate = propose(solve, system.reduction, last.state, point, method)
+        candidate = propose(solve, system.gradient, system.reduction, last.state, point, method)
         bend = bend_of(candidate)
         candidate = _move(objective, values, position, candidate, system, bend, restrictions)
         cost = objective.evaluate()

@@ -151,7 +151,7 @@ def _proposed(fits, here, point, damping, method):
     def solve(damping):
         return damped_solve(here.gram, -here.gradient, point.metric, damping)
 
-    candidate = propose(solve, here.reduction, damping, point, method)
+    candidate = propose(solve, here.gradient, here.reduction, damping, point, method)
     if not fits.box:
         return fits.values + candidate.step, candidate
     return within(fits.box, fits.values, candidate, here.reduction)

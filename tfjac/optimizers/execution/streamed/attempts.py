@@ -65,7 +65,9 @@ def propose(start, state, method, rejected, promised):
     """
     system, point = start.system_and_point(state, method)
     damping = method.damping.resume(state.damping, point.curvature, point.length)
-    proposal = attempt.propose(system.solver(point.metric), system.reduction, damping, point, method).proposal
+    proposal = attempt.propose(
+        system.solver(point.metric), system.gradient, system.reduction, damping, point, method
+    ).proposal
     none = Attempt.none_yet(start.cost, state.damping)
     report = attempt.report_of(none, point, start.cost, start.position, system.gradient)
     awaited = AwaitedStep(
@@ -89,8 +91,9 @@ def judged(start, awaited, state, method, cost, reduction):
     """
     system, point = start.system_and_point(state, method)
     length = scaled_norm(awaited.step, point.metric)
+    slope = tf.reduce_sum(system.gradient * awaited.step)
+    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length, slope)
     promise = system.reduction(awaited.step)
-    proposal = Proposal(awaited.step, awaited.solved > 0, awaited.damping, length, promise)
     candidate = attempt.Candidate(proposal, awaited.step, promise, promise)
     before = Attempt.none_yet(start.cost, state.damping)
     before = before._replace(attempts=tf.cast(awaited.rejected, tf.int32), promised=awaited.promised)
