@@ -26,6 +26,7 @@ RESULTS = pathlib.Path(__file__).parent / "results" / "real.json"
 STEPS = 100
 RULES = {
     "default": {},
+    "default, straight and monotone": {"acceleration": None, "window": 1},
     "radius, identity": {"damping": "radius", "scaling": "identity"},
     "radius, marquardt": {"damping": "radius", "scaling": "marquardt"},
     "radius, more": {"damping": "radius", "scaling": "more"},

@@ -95,6 +95,21 @@ def sphere():
     return {"GTSAM": gtsam_solve(graph, values)}
 
 
+def city():
+    """Return what GTSAM makes of w20000, from odometry, the first pose held."""
+    import gtsam
+
+    graph, values = gtsam.NonlinearFactorGraph(), gtsam.Values()
+    noise = gtsam.noiseModel.Diagonal.Sigmas(1 / np.array([3.16228, 3.16228, 5.0]))
+    values.insert(0, gtsam.Pose2())
+    for one, other, *move in np.loadtxt(DATA / "posegraph/w20000.txt.gz"):
+        graph.add(gtsam.BetweenFactorPose2(int(one), int(other), gtsam.Pose2(*move), noise))
+        if other == one + 1 and not values.exists(int(other)):
+            values.insert(int(other), values.atPose2(int(one)).compose(gtsam.Pose2(*move)))
+    graph.add(gtsam.NonlinearEqualityPose2(0, gtsam.Pose2()))
+    return {"GTSAM": gtsam_solve(graph, values)}
+
+
 def plaza(robust):
     """Return what GTSAM makes of Plaza 2, the first pose held."""
     import gtsam
@@ -122,7 +137,7 @@ def plaza(robust):
     return {"GTSAM": gtsam_solve(graph, values)}
 
 
-MAKERS = {"victoria_park": victoria, "victoria_park, grown": grown_victoria, "sphere2500": sphere}
+MAKERS = {"victoria_park": victoria, "victoria_park, grown": grown_victoria, "sphere2500": sphere, "w20000": city}
 MAKERS |= {"plaza2": lambda: plaza(False), "plaza2, Tukey": lambda: plaza(True)}
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ DATA = pathlib.Path(__file__).parent / "data"
 BEARING, RANGE = np.sqrt(0.04), np.sqrt(0.4)
 """Deviations of what is seen of a landmark, radians and metres: what GTSAM makes of the covariances in the file."""
 ODOMETRY = np.array([0.01, 0.002, 0.002])
+STREETS = 1 / np.array([3.16228, 3.16228, 5.0])
 MOWER, BEACON_RANGE, BEACON_RANGE_ROBUST = np.array([0.05, 0.01, 0.2]), 100.0, 15.0
 
 
@@ -187,6 +188,18 @@ def sphere():
     return Problem(residuals, [positions, rotations], {"manifolds": manifolds, "fixed": [held, held]})
 
 
+def city():
+    """Return w20000: 20,061 poses of the plane on a grid of streets, from odometry, and 26,831 measurements."""
+    table = np.loadtxt(DATA / "posegraph/w20000.txt.gz")
+    before, after, moves = table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2:]
+    path = [np.zeros(3)]
+    for move in moves[after == before + 1]:
+        path.append(compose(path[-1], move))
+    poses = tf.Variable(np.array(path))
+    options = {"manifolds": [tfjac.manifolds.SE2()], "fixed": [first_of(poses)]}
+    return Problem(lambda: moves_between(poses, before, after, moves, STREETS), [poses], options)
+
+
 def times(one, other):
     """Return the product of quaternions `[n, 4]`, scalar last."""
     (u, a), (v, b) = ((q[:, :3], q[:, 3:]) for q in (one, other))
@@ -230,6 +243,7 @@ PROBLEMS = {
     "ladybug-30": ladybug,
     "victoria_park": victoria,
     "sphere2500": sphere,
+    "w20000": city,
     "plaza2": plaza,
     "plaza2, Tukey": functools.partial(plaza, robust=True),
 }

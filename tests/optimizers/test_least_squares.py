@@ -179,7 +179,7 @@ def test_covariance_that_is_not_determined():
 def test_a_short_step_that_promises_much_is_no_convergence():
     """A variable that runs away makes every step look short next to it."""
 
-    def status(predicted, held=0.0, ratio=0.5, cosine=0.01):
+    def status(predicted, held=0.0, ratio=0.5, cosine=0.01, promised=0.5):
         numbers = {name: tf.constant(0.5, tf.float64) for name in Report._fields}
         report = Report(**numbers)._replace(
             status=tf.constant(int(Status.RUNNING)),
@@ -188,6 +188,7 @@ def test_a_short_step_that_promises_much_is_no_convergence():
             held=tf.constant(held, tf.float64),
             ratio=tf.constant(ratio, tf.float64),
             cosine=tf.constant(cosine, tf.float64),
+            promised=tf.constant(promised, tf.float64),
             length=tf.constant(1e6, tf.float64),
         )
         return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
@@ -197,6 +198,8 @@ def test_a_short_step_that_promises_much_is_no_convergence():
     assert status(predicted=1e-5, held=0.9e-5) == Status.STEP_TOLERANCE, "it did not do as it promised"
     assert status(predicted=1e-5, held=0.9e-5, ratio=1.0) == Status.RUNNING, "longer steps are to come"
     assert status(predicted=1e-5, held=0.9e-5, cosine=0.1) == Status.RUNNING, "one parameter alone would gain more"
+    assert status(predicted=1.0, cosine=1e-7) == Status.RUNNING, "all parameters together gain much"
+    assert status(predicted=1.0, cosine=1e-7, promised=1e-7) == Status.GRADIENT_TOLERANCE
 
 
 def test_no_convergence_in_the_steep_part_of_a_valley():

@@ -45,6 +45,10 @@ class Objective(Protocol):
     def position(self, values: list) -> tf.Tensor:
         """`values` in the coordinates of J, `[p]`; tangents of manifolds are zero. For lengths and bounds."""
 
+    def magnitude(self, values: list) -> tf.Tensor:
+        """How large `values` are in the coordinates of J, `[p]`: rounding moves them by ε times as much."""
+        return self.position(values)
+
     @abc.abstractmethod
     def linearise(self, by_products: bool = False) -> "LinearModel":
         """r to first order where the graph computed F. Called once in a step.

@@ -86,6 +86,10 @@ class Chart:
         moves = tf.reduce_any(tf.not_equal(step, 0), axis=-1, keepdims=True)
         return tf.where(moves, self._manifold.move(start, step), start)
 
+    def magnitude(self, value):
+        """Return how large the points of the variable are along each direction, of the shape of the tangent."""
+        return tf.broadcast_to(self._manifold.magnitude(value), tf.shape(self.tangent))
+
 
 class Standing(NamedTuple):
     """What stands for a variable where residuals read it, in place of a `Chart`: J is taken with respect to it.

@@ -66,6 +66,13 @@ class Manifold:
             )
         return moved if x.shape.rank == 2 else tf.reshape(moved, tf.shape(x))
 
+    def magnitude(self, x: Tensor) -> Tensor:
+        """Return how large x `[..., size]` is along each direction, `[..., tangent_size]` or `[..., 1]`.
+
+        Rounding of x is as if δ were ε times as large. Here that is the length of each row.
+        """
+        return tf.norm(x, axis=-1, keepdims=True)
+
     def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError unless a variable's value x `[..., size]`, eager, can be where a minimisation starts."""
         rows = tf.reshape(x, [-1, self.size])
@@ -185,6 +192,10 @@ class UnitSphere(_Known):
             raise ValueError(f"A sphere has directions from two dimensions on. Received: size={size!r}")
         super().__init__(int(size), int(size) - 1)
 
+    def magnitude(self, x: Tensor) -> Tensor:
+        """Return one radian, whatever the length."""
+        return tf.ones_like(x[..., :1])
+
     def plus(self, x: Tensor, delta: Tensor) -> Tensor:
         """Return x turned towards δ, by the reflection that takes the last axis to x."""
         length = tf.norm(x, axis=-1, keepdims=True)
@@ -215,6 +226,11 @@ class SE2(_Known):
         along = sine * _turned(half, delta[..., :2])
         angle = x[..., 2:]
         return tf.concat([x[..., :2] + _turned(angle, along), angle + turn], axis=-1)
+
+    def magnitude(self, x: Tensor) -> Tensor:
+        """Return the distance from the origin, twice, and the angle, or one radian if that is more."""
+        distance = tf.norm(x[..., :2], axis=-1, keepdims=True)
+        return tf.concat([distance, distance, tf.maximum(tf.abs(x[..., 2:]), 1)], axis=-1)
 
     def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError for rows that are not finite; all others are poses."""

@@ -175,7 +175,7 @@ def is_decided(attempt, point, method):
     return ~point.usable | attempt.accepted | attempt.remeasured | hopeless | (attempt.attempts >= method.max_attempts)
 
 
-def report_of(last, point, cost, position, gradient, solver=0, effective=None):
+def report_of(last, point, cost, position, gradient, solver=0, effective=None, magnitude=None):
     """Return the `Report` of a step.
 
     Args:
@@ -186,6 +186,7 @@ def report_of(last, point, cost, position, gradient, solver=0, effective=None):
         gradient: `[p]`, g there.
         solver: integer, which solver it was.
         effective: the effective number of parameters; zero where left out.
+        magnitude: `[p]`, how large w is there; by default `position`.
     """
     products = tf.sqrt(point.columns) * tf.sqrt(2 * tf.abs(cost))[..., None]
     return Report(
@@ -200,6 +201,7 @@ def report_of(last, point, cost, position, gradient, solver=0, effective=None):
         cosine=largest(tf.math.divide_no_nan(gradient, products)),
         step_length=last.step_length,
         length=scaled_norm(position, point.columns),
+        magnitude=scaled_norm(position if magnitude is None else magnitude, point.columns),
         attempts=last.attempts,
         status=_status(last, point),
         solver=tf.fill(tf.shape(last.attempts), solver),

@@ -21,7 +21,8 @@ class Tolerances(NamedTuple):
             of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
         step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol
             times the first cost.
-        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J.
+        gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and no step
+            that can be taken promises more than gtol·F.
     """
 
     cost: float
@@ -54,8 +55,11 @@ def status_after(report, limits, first_cost):
     tolerance is met where a single parameter, without damping, would gain more by the model: cosine²·F. An undamped
     step promises no less than that, so that this takes nothing from it.
 
+    The columns of J may each be orthogonal to r, and some sum of them far from it: that of all poses of a chain turns it
+    as a whole. So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all failed.
+
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
-    was rejected is convergence; see `_is_rounding`.
+    was rejected is convergence, and a poor one if F is a single rounding; see `_is_rounding`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
     settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
@@ -67,20 +71,23 @@ def status_after(report, limits, first_cost):
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
     if limits.cost > 0:
-        flat |= stuck & _is_rounding(report)
+        poor = (report.attempts > 0) & (report.ratio < 0.25)
+        flat |= (stuck & _is_rounding(report, ROUNDINGS)) | (poor & _is_rounding(report, 1))
     status = tf.where(short, int(Status.STEP_TOLERANCE), status)
     status = tf.where(flat, int(Status.COST_TOLERANCE), status)
-    status = tf.where(report.cosine <= limits.gradient, int(Status.GRADIENT_TOLERANCE), status)
+    promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)
+    orthogonal = (report.cosine <= limits.gradient) & (stuck | ~promising)
+    status = tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
-def _is_rounding(report):
-    """Return whether F is what rounding makes of zero: ‖r‖ ≤ 16·ε·‖C^½ w‖ with C = diag(JᵀJ).
+def _is_rounding(report, times):
+    """Return whether F is what rounding makes of zero: ‖r‖ ≤ times·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
 
-    ε‖C^½ w‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
+    ε‖C^½ |w|‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
     within r.
     """
-    rounding = ROUNDINGS * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.length
+    rounding = times * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.magnitude
     return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
 
 

@@ -115,7 +115,7 @@ class Iteration:
         moved = tf.equal(status, int(Status.RUNNING))
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
         invariants = Invariants(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
-        size = self._settings.window
+        size = self._settings.window or self._settings.method.solver.usual_window
         return invariants, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
 
     def _project(self, equality, values):
@@ -202,7 +202,9 @@ class Iteration:
             tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
         objective, restrictions = self._objective(data, invariants)
         if window:
-            restrictions = restrictions._replace(leeway=window.leeway(objective.cost))
+            restrictions = restrictions._replace(
+                leeway=window.leeway(objective.cost), leeway_is_usual=self._settings.window is None
+            )
         method = self._settings.method
         method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
         state, report, self.sizes, _ = take_step(objective, progress.state, method, restrictions)

@@ -64,7 +64,7 @@ class Options:
     min_gain: float = 1e-3
     gram_dtype: GramDType | None = None
     acceleration: AccelerationLike = "auto"
-    window: int = 1
+    window: int | None = None
     jit_compile: bool = False
 
     @classmethod
@@ -117,6 +117,12 @@ class Options:
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, acceleration)
 
+    def window_of(self, num_parameters):
+        """Return of how many costs a step may stay below the highest; None if the solver decides."""
+        if self.window is None:
+            return 1 if num_parameters <= SMALL else None
+        return positive_integer("window", self.window)
+
 
 class Settings(NamedTuple):
     """What is in the graph of a minimisation besides its residuals.
@@ -127,7 +133,7 @@ class Settings(NamedTuple):
         losses: what `get_losses` returned.
         conditions: `Conditions` of `tf.TensorSpec`; what they are is data.
         prior_is_uniform: bool, whether the prior is the same for all elements of a variable.
-        window: of how many costs a step may stay below the highest.
+        window: of how many costs a step may stay below the highest; None if the solver decides.
         jit_compile: bool.
         manifolds: list of a `Manifold`, or None, for each variable.
         recipe: all of this in a form that can be compared; None where it cannot.
@@ -138,7 +144,7 @@ class Settings(NamedTuple):
     losses: Any
     conditions: Conditions
     prior_is_uniform: bool
-    window: int
+    window: int | None
     jit_compile: bool
     manifolds: list
     recipe: Any
@@ -164,7 +170,7 @@ class Settings(NamedTuple):
         rest = (
             Conditions() if conditions is None else conditions.specs(),
             conditions is None or conditions.prior_is_uniform,
-            positive_integer("window", options.window),
+            options.window_of(num_parameters or Columns(variables).total),
             bool(options.jit_compile),
         )
         each = [*(losses if isinstance(losses, tuple) else (losses,)), method.acceleration, *manifolds]

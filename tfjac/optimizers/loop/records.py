@@ -43,7 +43,9 @@ class Report(NamedTuple):
             Its square is what one parameter alone could lower F by, to first order, as a part of |F|: so it is for
             other convex losses, too, although their F is no ½‖r‖², and may be negative.
         step_length: ‖diag(JᵀJ + Λ)^½ p‖ of the last attempt: by how much it moves the residuals, column by column.
-        length: ‖diag(JᵀJ + Λ)^½ w‖ before the step.
+        length: ‖diag(JᵀJ + Λ)^½ w‖ before the step; tangents of manifolds are zero in w.
+        magnitude: the same, with how large the points are in place of tangents: ε times it is what rounding of the
+            variables makes of r.
         attempts: int32, how many times a step was solved for and evaluated.
         status: int32, a `Status`: RUNNING (accepted), REJECTED, STALLED, NOT_FINITE, or GRADIENT_TOLERANCE where the
             gradient is exactly zero, or no residual has weight, so that there is no step to take.
@@ -63,6 +65,7 @@ class Report(NamedTuple):
     cosine: tf.Tensor
     step_length: tf.Tensor
     length: tf.Tensor
+    magnitude: tf.Tensor
     attempts: tf.Tensor
     status: tf.Tensor
     solver: tf.Tensor

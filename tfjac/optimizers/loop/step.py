@@ -37,11 +37,17 @@ class Restrictions(NamedTuple):
         box: a `Box` that the variables are in and stay in.
         equality: an `Equality` that the variables fulfil and go on to.
         leeway: a `Leeway`; without it the cost must not rise.
+        leeway_is_usual: whether only solvers with a `usual_window` have it, as the user did not ask for one.
     """
 
     box: Any = None
     equality: Any = None
     leeway: Leeway | None = None
+    leeway_is_usual: bool = False
+
+    def leeway_of(self, solver: Solver) -> Leeway | None:
+        """Return the leeway of the steps of a `Solver`."""
+        return None if self.leeway_is_usual and solver.usual_window == 1 else self.leeway
 
 
 class Step(NamedTuple):
@@ -119,16 +125,16 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
         candidate = _move(objective, values, position, candidate, system, bend, restrictions)
         cost = objective.evaluate()
         costs = objective.cost, cost, objective.cost - cost
-        made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway)
+        made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway_of(solver))
         objective.restore_unless(made.accepted, values)
         return (made,)
 
     first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
     (last,) = while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
-    return _end(last, point, objective, position, model, system, solver, state, method, restrictions)
+    return _end(last, point, objective, values, position, model, system, solver, state, method, restrictions)
 
 
-def _end(last, point, objective, position, model, system, solver, state, method, restrictions):
+def _end(last, point, objective, values, position, model, system, solver, state, method, restrictions):
     """Return the `State` and the `Report` of a step after its last `Attempt`."""
     scaling = point.scaling
     if restrictions.box is not None:
@@ -137,7 +143,8 @@ def _end(last, point, objective, position, model, system, solver, state, method,
     if method.evidence:
         effective = tf.cond(last.accepted, system.effective_parameters, lambda: tf.zeros_like(last.cost))
     index = method.solver.names.index(solver.name)
-    report = report_of(last, point, objective.cost, position, system.gradient, index, effective)
+    magnitude = objective.magnitude(values)
+    report = report_of(last, point, objective.cost, position, system.gradient, index, effective, magnitude)
     return chosen(point.usable, State(last.state, scaling), state), report
 
 

@@ -129,6 +129,11 @@ class ObjectiveOnManifolds(LocalObjective):
         """Return the place where the variables hold `values`, `[p]`; tangents are zero wherever that is."""
         return self.columns.flatten(positions_of(values, self._charts))
 
+    def magnitude(self, values):
+        """Return how large `values` are, `[p]`; of a tangent, how large the point is that it moves."""
+        pairs = zip(values, self._charts)
+        return self.columns.flatten([value if chart is None else chart.magnitude(value) for value, chart in pairs])
+
     def move(self, start, step):
         """Assign `start` + `step`, or `start` ⊕ `step`."""
         parts = zip(self._charts, start, self.columns.split(step))

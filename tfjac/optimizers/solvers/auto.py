@@ -72,6 +72,7 @@ class AutoSolver(Solver):
     """
 
     name = "auto"
+    usual_window = SparseSolver.usual_window
     names = tuple(
         solver.name
         for solver in (

@@ -93,7 +93,10 @@ class Solver(abc.ABC):
     """Whether JᵀJ, its products and Jᵀr are all that it works with, which add up over processes, and never rows."""
 
     solves_again_cheaply = False
-    """Whether another right-hand side costs little beside J: where a dense matrix is factored."""
+    """Whether another right-hand side costs little beside J: where a matrix is factored, and the factor stays."""
+
+    usual_window = 1
+    """Of how many costs a step may stay below the highest, if the user does not say."""
 
     first_damping: float | None = None
     """The first λ, as a multiple of the curvature, of a damping for which the user names none; None for its own."""

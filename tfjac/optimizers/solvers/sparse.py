@@ -30,6 +30,9 @@ class SparseSolver(Solver):
     """
 
     name = "sparse"
+    solves_again_cheaply = True
+    usual_window = 5
+    """A long chain bends in a curved valley: steps along its floor are short, and those that leave it for a while are not."""
     first_damping = 1e-9
     """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
