@@ -75,7 +75,10 @@ class Streets:
             driven = tf.stack([*frame(here, (there - here)[:, :2]), (there - here)[:, 2]], 1)
             pose = tf.gather(poses, self.viewer)
             seen = tf.stack(frame(pose, tf.gather(trees, self.tree) - pose[:, :2]), 1)
-            return [(driven - self.moves.astype(dtype)) / MOVE.astype(dtype), (seen - self.sights.astype(dtype)) / SIGHT]
+            return [
+                (driven - self.moves.astype(dtype)) / MOVE.astype(dtype),
+                (seen - self.sights.astype(dtype)) / SIGHT,
+            ]
 
         return residuals
 

@@ -55,8 +55,8 @@ def status_after(report, limits, first_cost):
     tolerance is met where a single parameter, without damping, would gain more by the model: cosine²·F. An undamped
     step promises no less than that, so that this takes nothing from it.
 
-    The columns of J may each be orthogonal to r, and some sum of them far from it: that of all poses of a chain turns it
-    as a whole. So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all failed.
+    Each column of J may be orthogonal to r, and a sum of them far from it: that of all poses turns a chain as a whole.
+    So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all attempts failed.
 
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
     was rejected is convergence, and a poor one if F is a single rounding; see `_is_rounding`.

@@ -31,8 +31,10 @@ class SparseSolver(Solver):
 
     name = "sparse"
     solves_again_cheaply = True
+
     usual_window = 5
-    """A long chain bends in a curved valley: steps along its floor are short, and those that leave it for a while are not."""
+    """Long chains bend in curved valleys. Steps along the floor are short; those that leave it for a while are not."""
+
     first_damping = 1e-9
     """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
