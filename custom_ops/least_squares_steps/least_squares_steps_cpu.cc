@@ -301,9 +301,8 @@ class Minimisation {
                           report.predicted <= rules_.step_tolerance * first_cost &&
                           alone <= 2 * rules_.step_tolerance * first_cost;
     const bool stuck = report.status == kRejected || report.status == kStalled;
-    const double roundings = std::sqrt(2 * std::abs(before)), one = DBL_EPSILON * report.length;
-    const bool poor = report.attempts > 0 && report.ratio < 0.25;
-    if (rules_.cost_tolerance > 0) flat = flat || (stuck && roundings <= kRoundings * one) || (poor && roundings <= one);
+    const bool rounding = std::sqrt(2 * std::abs(before)) <= kRoundings * DBL_EPSILON * report.length;
+    if (rules_.cost_tolerance > 0) flat = flat || (stuck && rounding);
     if (report.status == kNotFinite) return kNotFinite;
     const bool promising = report.attempts > 0 && report.promised > rules_.gradient_tolerance * before;
     if (report.cosine <= rules_.gradient_tolerance && (stuck || !promising)) return kGradientTolerance;

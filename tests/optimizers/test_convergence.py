@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfjac import Manifold
 from tfjac.callbacks import Convergence
 from tfjac.optimizers import LevenbergMarquardt, least_squares
 from tfjac.optimizers.statuses import Status
@@ -90,3 +91,17 @@ def test_no_convergence_where_damping_alone_makes_steps_tiny(damping):
     sizes = np.linalg.norm(jacobian, axis=1) * np.linalg.norm(residuals)
     cosines = np.divide(np.abs(jacobian @ residuals), sizes, out=np.zeros(2), where=sizes > 0)
     assert not result.success or cosines.max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [1e6, 1e10])
+def test_rounding_of_a_manifold_whose_steps_are_parts_of_its_points(size):
+    """A positive number in large units: a step of ε moves it by ε times its size, and no more."""
+    positive = Manifold(lambda x, delta: x * tf.exp(delta), 1, 1)
+    number, valley = tf.Variable([size * (1 + 1e-9)], dtype=tf.float64), tf.Variable([-1.2, 1.0], dtype=tf.float64)
+
+    def residuals():
+        return [10 * (valley[1:] - valley[:1] ** 2), 1 - valley[:1], number - size]
+
+    found = least_squares(residuals, [valley, number], manifolds=[None, positive])
+    assert found.success
+    np.testing.assert_allclose(valley.numpy(), [1.0, 1.0], rtol=1e-6)

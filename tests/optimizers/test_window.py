@@ -76,6 +76,34 @@ def test_it_ends_at_the_best_point_however_it_ends(tmp_path):
     assert whole.success and all(np.array_equal(*pair) for pair in zip(rest.history, whole.history))
 
 
+def test_it_does_not_stop_at_a_point_that_it_passed():
+    """From the second step on all lead away, to a minimum that is higher: the best point so far is no minimum."""
+    x = tf.Variable([5.888936618894665], dtype=tf.float64)
+
+    def residuals():
+        return [1.4918797178835632 * tf.sin(1.6119245168651655 * x + 5.627430651815936) - 2.431339929832998,
+                0.054654444239146824 * (x + 2.12495035603226)]  # fmt: skip
+
+    options = {"damping": "radius", "scaling": "auto", "initial_damping": 1e-9, "acceleration": "geodesic"}
+    found = least_squares(residuals, x, window=5, **options)
+    assert found.success and found.cost < 0.52311 and found.steps < 20
+    assert (np.diff(found.history.cost) > 0).sum() >= 2, "a case that can fail"
+
+
+def test_after_an_exception_in_a_callback_it_is_at_the_best_point():
+    costs = []
+
+    def fails(state):
+        costs.append(state.cost)
+        if len(costs) > 1 and costs[-1] > min(costs):
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        fit(window=4, callback=fails)
+    best = min(np.sum(np.square(rosenbrock(START))) / 2, *costs)
+    np.testing.assert_allclose(np.sum(np.square(rosenbrock(X.numpy()))) / 2, best, rtol=1e-12)
+
+
 def test_in_a_graph():
     @tf.function(jit_compile=True)
     def run():

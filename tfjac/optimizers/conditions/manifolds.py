@@ -69,9 +69,10 @@ class Manifold:
     def magnitude(self, x: Tensor) -> Tensor:
         """Return how large x `[..., size]` is along each direction, `[..., tangent_size]` or `[..., 1]`.
 
-        Rounding of x is as if δ were ε times as large. Here that is the length of each row.
+        Rounding of x is as if δ were ε times as large. Here that is the length of each row, or one if that is less: δ
+        may be a part of x.
         """
-        return tf.norm(x, axis=-1, keepdims=True)
+        return tf.minimum(tf.norm(x, axis=-1, keepdims=True), 1)
 
     def check(self, name: str, x: Tensor) -> None:
         """Raise ValueError unless a variable's value x `[..., size]`, eager, can be where a minimisation starts."""

@@ -128,6 +128,9 @@ class Supervisor:
             return Status.STOPPED if self._callback(state) else None
         except StopIteration:
             return Status.STOPPED
+        except Exception:
+            run.go_to_best()
+            raise
 
 
 _WIDTHS = (5, 11, 14, 12, 9, 10, 12)

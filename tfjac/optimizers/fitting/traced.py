@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, call_flat
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
 from tfjac.optimizers.loop.records import LONGEST_RECORD
@@ -164,11 +165,17 @@ class Run:
         """End the minimisation for a reason of its own, a `Status`."""
         self._set_status(status)
 
+    def go_to_best(self):
+        """Assign the best point to the variables, if a step may have led to a worse one."""
+        if self.progress.window:
+            self._assign(Columns(self._flat).split(self.progress.window.best))
+
     def resume(self, invariants, progress, values, rows):
         """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
         self._assign(values)
         self.invariants, self.progress, self.rows = invariants, progress, [rows]
-        self._expected = float(progress.outcome.cost) if self.steps else None
+        returns = bool(progress.window) and bool(progress.window.returns)
+        self._expected = float(progress.window.lowest if returns else progress.outcome.cost) if self.steps else None
         ended = Status(int(progress.outcome.status))
         if ended in (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED, Status.MAX_STEPS):
             self._set_status(Status.RUNNING if self.steps < int(self._max_steps) else Status.MAX_STEPS)

@@ -59,7 +59,7 @@ def status_after(report, limits, first_cost):
     So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all attempts failed.
 
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
-    was rejected is convergence, and a poor one if F is a single rounding; see `_is_rounding`.
+    was rejected is convergence; see `_is_rounding`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
     settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
@@ -71,8 +71,7 @@ def status_after(report, limits, first_cost):
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
     if limits.cost > 0:
-        poor = (report.attempts > 0) & (report.ratio < 0.25)
-        flat |= (stuck & _is_rounding(report, ROUNDINGS)) | (poor & _is_rounding(report, 1))
+        flat |= stuck & _is_rounding(report)
     status = tf.where(short, int(Status.STEP_TOLERANCE), status)
     status = tf.where(flat, int(Status.COST_TOLERANCE), status)
     promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)
@@ -81,13 +80,13 @@ def status_after(report, limits, first_cost):
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
-def _is_rounding(report, times):
-    """Return whether F is what rounding makes of zero: ‖r‖ ≤ times·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
+def _is_rounding(report):
+    """Return whether F is what rounding makes of zero: ‖r‖ ≤ 16·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
 
     ε‖C^½ |w|‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
     within r.
     """
-    rounding = times * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.magnitude
+    rounding = ROUNDINGS * np.finfo(tf.convert_to_tensor(report.cost).dtype.as_numpy_dtype).eps * report.magnitude
     return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
 
 

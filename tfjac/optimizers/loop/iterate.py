@@ -199,7 +199,8 @@ class Iteration:
         """Take a step, or where there is a reason to stop a mere linearisation; return the `Progress` and `Report`."""
         running, window = progress.running, progress.window
         if window:
-            tf.cond(running, lambda: window.best, lambda: self._assign(window.best))
+            stays = running & ~window.returns
+            tf.cond(stays, lambda: window.best, lambda: self._assign(window.best))
         objective, restrictions = self._objective(data, invariants)
         if window:
             restrictions = restrictions._replace(
@@ -215,9 +216,12 @@ class Iteration:
         running, window, moved = progress.running, progress.window, report.accepted
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
+        if window:
+            left = running & window.is_left(report) & tf.not_equal(status, int(Status.RUNNING))
+            status = tf.where(left, int(Status.RUNNING), status)
         outcome = outcome_after(progress.outcome, running, report, status, max_steps)
         if window:
-            window = window.after(report, Columns(self._variables).flatten(self.values()))
+            window = window.after(report, Columns(self._variables).flatten(self.values()), left)
             moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
         return Progress(outcome, state, first_cost, moved, window)
 
