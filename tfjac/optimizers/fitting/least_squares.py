@@ -170,7 +170,7 @@ def least_squares(
             loses, at twice the memory and time of that part; None for their own dtype.
         acceleration: `"auto"`, `"geodesic"`, or a `GeodesicAcceleration`: steps of second order along the curve of the
             residuals; None for none. `"auto"` takes them for sums of squares of more than 256 parameters, if the solver
-            factors a matrix.
+            factors a dense matrix, or is `"sparse"`.
         window: a step may raise the cost, if it stays below the highest of the last so many; 1 for never. At the end,
             the variables are put back to the best point. Default: 5 if the solver is `"sparse"`, else 1.
         jit_compile: whether to compile the minimisation with XLA.

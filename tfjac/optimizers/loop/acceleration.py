@@ -74,7 +74,7 @@ class GeodesicAcceleration:
 
 @keras.saving.register_keras_serializable("tfjac")
 class AutoAcceleration(GeodesicAcceleration):
-    """Geodesic acceleration where it pays: for sums of squares, with solvers that factor a dense matrix.
+    """Geodesic acceleration where it pays: for sums of squares, with solvers that factor a matrix and keep the factor.
 
     There another solve costs little beside J. Networks that solve equations, or that can meet their targets, take a
     fraction of the steps. For cross-entropies and robust losses, it gains nothing.
