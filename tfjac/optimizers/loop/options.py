@@ -13,7 +13,7 @@ from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE, get_damping
 from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
-from tfjac.optimizers.solvers.auto import SMALL
+from tfjac.optimizers.solvers.auto import LARGE, SMALL
 from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike
 
 _ELSEWHERE = {
@@ -120,7 +120,8 @@ class Options:
     def window_of(self, num_parameters):
         """Return of how many costs a step may stay below the highest; None if the solver decides."""
         if self.window is None:
-            return 1 if num_parameters <= SMALL else None
+            may_be_sparse = self.solver != "auto" or (num_parameters > LARGE and not self.jit_compile)
+            return None if num_parameters > SMALL and may_be_sparse else 1
         return positive_integer("window", self.window)
 
 
