@@ -297,11 +297,12 @@ class Minimisation {
     bool flat = settled && std::abs(report.reduction) <= small && report.predicted <= small && report.ratio <= 2;
     if (!report.accepted) flat = report.promised <= small && report.promised >= 0 && report.attempts > 0;
     flat = flat && alone <= 2 * small;
-    const bool is_short = report.accepted && settled && report.step_length <= rules_.step_tolerance * report.length &&
-                          report.predicted <= rules_.step_tolerance * first_cost &&
-                          alone <= 2 * rules_.step_tolerance * first_cost;
-    const bool stuck = report.status == kRejected || report.status == kStalled;
+    const double little = rules_.step_tolerance * std::max(std::abs(before), rules_.step_tolerance * first_cost);
     const bool rounding = std::sqrt(2 * std::abs(before)) <= kRoundings * DBL_EPSILON * report.length;
+    const bool promises_little = (report.predicted <= little && alone <= 2 * little) || rounding;
+    const bool is_short = report.accepted && settled && promises_little &&
+                          report.step_length <= rules_.step_tolerance * report.length;
+    const bool stuck = report.status == kRejected || report.status == kStalled;
     if (rules_.cost_tolerance > 0) flat = flat || (stuck && rounding);
     if (report.status == kNotFinite) return kNotFinite;
     const bool promising = report.attempts > 0 && report.promised > rules_.gradient_tolerance * before;

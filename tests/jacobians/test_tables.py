@@ -56,3 +56,22 @@ def test_a_table_that_is_read_twice_is_differentiated_once(monkeypatch, rng):
         expected[example, :, there[example]] -= rows[there[example]]
     np.testing.assert_allclose(dense(), expected.reshape(4, 3, 15), atol=1e-12)
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_tensor_with_a_row_for_each_example(kept, rng):
+    """J is a row of blocks for each, whatever else reads the same tensor; in a loop it is taken row by row."""
+    x, scale, kinds = rng.normal(size=(6, 3)), rng.normal(size=(3, 4)), []
+
+    @tf.function
+    def dense():
+        rows = tf.identity(x)
+        looped = lambda: tf.while_loop(lambda k, _: k < 1, lambda k, y: (k + 1, tf.exp(y)), (0, rows))[1]  # noqa: E731
+        y = tf.exp(rows) @ scale if kept else looped()
+        kinds[:] = jacobian_operator(y, [rows], examples_mix="full").factors
+        return kinds[0].dense()
+
+    block = np.einsum("nk,km->nmk", np.exp(x), scale if kept else np.eye(3))
+    expected = np.einsum("nmk,ni->nmik", block, np.eye(6)).reshape(6, -1, 18)
+    np.testing.assert_allclose(dense(), expected, atol=1e-12)
+    assert isinstance(kinds[0], GatherFactor) == kept

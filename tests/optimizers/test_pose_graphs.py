@@ -6,8 +6,8 @@ import scipy.sparse
 import scipy.spatial
 import tensorflow as tf
 
-from tfjac.manifolds import SE2, Quaternion
-from tfjac.optimizers import least_squares
+from tfjac.manifolds import SE2, Manifold, Quaternion
+from tfjac.optimizers import LeastSquaresProblem, least_squares
 
 MOVE, SIGHT = np.array([0.03, 0.03, 0.01]), 0.1
 """Standard deviations: of a move along, aside and in radians, and of where a landmark is seen, in metres."""
@@ -188,3 +188,50 @@ def test_rotations_alone_without_noise(rng):
 
     found = least_squares(residuals, rotations, manifolds=Quaternion())
     assert found.success and found.cost < 1e-27
+
+
+@pytest.mark.parametrize("dtype, near", [("float64", 1e-7), ("float32", 1e-3)])
+def test_what_is_read_whole_is_sparse_on_a_manifold_too(dtype, near, rng):
+    """Positive numbers that are measured each, and smooth: the minimum is one linear solution."""
+    positive = Manifold(lambda x, delta: x * tf.exp(delta), 1, 1)
+    number, truth = 3000, np.exp(np.sin(np.linspace(0.0, 9.0, 3000)))
+    measured = truth + 0.05 * rng.normal(size=number)
+    x = tf.Variable((truth * np.exp(0.3 * rng.normal(size=number)))[:, None].astype(dtype))
+
+    def residuals():
+        return [x - measured[:, None].astype(dtype), 5 * (x[1:] - x[:-1])]
+
+    found = least_squares(residuals, x, manifolds=positive)
+    steps = scipy.sparse.diags_array([-np.ones(number - 1), np.ones(number - 1)], offsets=[0, 1], shape=(2999, 3000))
+    normal = scipy.sparse.eye_array(number) + 25 * steps.T @ steps
+    np.testing.assert_allclose(x[:, 0], scipy.sparse.linalg.spsolve(normal.tocsc(), measured), rtol=near)
+    assert found.success and found.steps < 15
+    assert LeastSquaresProblem(residuals, x, manifolds=positive).plan().solver == "sparse"
+
+
+def distances(number, rng):
+    """Points of the plane, which of them are near each other, and how far apart these are, with noise."""
+    points = rng.uniform(0, 20, size=(number, 2))
+    near = scipy.spatial.cKDTree(points).query_pairs(0.9, output_type="ndarray")
+    lengths = np.linalg.norm(points[near[:, 0]] - points[near[:, 1]], axis=1)
+    return points, near, lengths * (1 + 0.01 * rng.normal(size=len(near)))
+
+
+def test_single_precision_ends_where_double_does():
+    """Of a start a thousand times as high, steps that promise much more than is left look short in float32."""
+    rng, ends = np.random.default_rng(1), []
+    points, near, lengths = distances(2500, rng)
+    known = rng.choice(2500, 150, replace=False)
+    start = points + 0.3 * rng.normal(size=points.shape)
+    for dtype in ("float64", "float32"):
+        x = tf.Variable(start.astype(dtype))
+
+        def residuals(x=x, dtype=dtype):
+            way = tf.gather(x, near[:, 0]) - tf.gather(x, near[:, 1])
+            length = tf.sqrt(tf.reduce_sum(way**2, 1) + 1e-12)
+            fixed = tf.gather(x, known) - points[known].astype(dtype)
+            return [100 * (length - lengths.astype(dtype)), 100 * fixed, 1e-3 * (x - start.astype(dtype))]
+
+        ends.append(least_squares(residuals, x, max_steps=200, solver="sparse"))
+    assert all(end.success for end in ends)
+    assert float(ends[1].cost) < 1.001 * float(ends[0].cost)

@@ -60,8 +60,8 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
 
     def factors_of(ys, dependence):
         try:
-            analysis, uses = _analysed(ys, dependence)
-            if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use.op) for use in uses):
+            analysis, uses = _analysed(ys, dependence, takes_own_rows=examples_mix == "full")
+            if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use) for use in uses):
                 segments = _segments(ys, dependence, chunk_size)
                 if segments is not None:
                     return _by_segments(ys, variables, dependence, segments)
@@ -151,10 +151,11 @@ def _check(ys, examples_mix):
             )
 
 
-def _analysed(ys, dependence):
+def _analysed(ys, dependence, takes_own_rows=False):
     """The `ExampleAnalysis` of the graph, and the places where weights meet the data."""
     analysis = analyse_examples(dependence, ys)
-    return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0])
+    takes_own_rows = takes_own_rows and not has_control_flow(analysis)
+    return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0], takes_own_rows)
 
 
 def _by_rules(ys, variables, analysis, uses, chunk_size):

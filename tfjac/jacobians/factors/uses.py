@@ -31,6 +31,11 @@ class Use:
     d: tf.Tensor | None = None
 
     @property
+    def kind(self):
+        """What its rule is found by: the type of the op."""
+        return self.op.type
+
+    @property
     def weight(self):
         """The shared input."""
         return self.op.inputs[self.weight_index]
@@ -49,27 +54,49 @@ class Use:
         return split_examples(self.d if d is None else d, self.axis, self.n, lead=1)
 
 
-def find_uses(analysis, sources, n):
+OWN_ROWS = "rows of a source"
+"""Stands in the place of an op type where a source itself has a row for each example."""
+
+
+class OwnRows(Use):
+    """The use of a source that has a row for each example, along axis 0: the source itself."""
+
+    kind = OWN_ROWS
+
+    def __init__(self, source, n):
+        super().__init__(source.op, None, source.value_index, ExampleAxis(0), [], n)
+
+    @property
+    def weight(self):
+        """The source."""
+        return self.output
+
+
+def find_uses(analysis, sources, n, takes_own_rows=False):
     """List the uses of `sources`, which cover every path from them to the results.
 
     Args:
         analysis: the `ExampleAnalysis` of the graph between them.
         sources: handles of variables, or tensors that all examples share.
         n: number of examples.
+        takes_own_rows: whether tensors may have a row for each example.
 
     Raises:
         ExamplesMix: where a source belongs to single examples, or a use has several outputs that carry examples and
             the sources reach a result through more than one of them in a way that cannot be cut.
     """
+    own = []
     for source in sources:
-        if analysis.carries(source):
+        if takes_own_rows and analysis.axis(source) == ExampleAxis(0):
+            own.append(OwnRows(source, n))
+        elif analysis.carries(source):
             consumer = next(op for op in analysis.path if any(tensor is source for tensor in op.inputs))
             raise examples_mix_at(
                 consumer,
                 f"{source.name!r} has a part of its own for each example, not one that all share: batch_jacobian and "
                 "node_gradients are for such tensors",
             )
-    return [use for op in analysis.path for use in _uses_of(op, analysis, n)]
+    return own + [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 
 def _uses_of(op, analysis, n):

@@ -19,8 +19,9 @@ class Tolerances(NamedTuple):
     Attributes:
         cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
             of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
-        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol
-            times the first cost.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol·F,
+            or than xtol² times the first cost, a change of residuals by xtol of the first ones, or where F is zero but
+            for rounding.
         gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and no step
             that can be taken promises more than gtol·F.
     """
@@ -45,9 +46,10 @@ def status_after(report, limits, first_cost):
 
     A short step is convergence only where it does not promise much either. A parameter of which the residuals are
     independent but for rounding, as the bias before a batch normalisation is, runs away, and next to it all steps look
-    short; measured by the first cost, as the last one may be zero but for rounding. Lengths are measured by J as it is:
-    by Moré's D, all steps would be short for ever after a start where a parameter had far more influence. And where
-    the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum either.
+    short; measured by the first residuals, too, as the last ones may be zero but for rounding. Lengths are measured by
+    J as it is: by Moré's D, all steps would be short for ever after a start where a parameter had far more influence.
+    And where the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum
+    either.
 
     A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
     that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
@@ -59,7 +61,7 @@ def status_after(report, limits, first_cost):
     So the gradient says nothing as long as the first attempt promises more than gtol·F, unless all attempts failed.
 
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
-    was rejected is convergence; see `_is_rounding`.
+    is short or was rejected is convergence; see `_is_rounding`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
     settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
@@ -67,11 +69,13 @@ def status_after(report, limits, first_cost):
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     flat &= alone <= 2 * small
     short = report.accepted & settled & (report.step_length <= limits.step * report.length)
-    short &= (report.predicted <= limits.step * first_cost) & (alone <= 2 * limits.step * first_cost)
+    little = limits.step * tf.maximum(tf.abs(report.cost_before), limits.step * first_cost)
+    rounding = _is_rounding(report)
+    short &= ((report.predicted <= little) & (alone <= 2 * little)) | rounding
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
     if limits.cost > 0:
-        flat |= stuck & _is_rounding(report)
+        flat |= stuck & rounding
     status = tf.where(short, int(Status.STEP_TOLERANCE), status)
     status = tf.where(flat, int(Status.COST_TOLERANCE), status)
     promising = (report.attempts > 0) & (report.promised > limits.gradient * report.cost_before)

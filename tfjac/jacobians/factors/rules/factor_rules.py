@@ -13,9 +13,9 @@ rule = registering(_RULES)
 """Register a rule for `op_types`."""
 
 
-def has_rule(op):
-    """Return whether there is a rule for ops like this one, though it may not cover each use."""
-    return op.type in _RULES
+def has_rule(use):
+    """Return whether there is a rule for uses of this kind, though it may not cover each of them."""
+    return use.kind in _RULES
 
 
 def factor_of(use):
@@ -24,8 +24,8 @@ def factor_of(use):
     Raises:
         NoFactor: where no rule covers it.
     """
-    if has_custom_gradient(use.op):
+    if use.kind == use.op.type and has_custom_gradient(use.op):
         raise NoFactor("it has a custom gradient")
-    if not has_rule(use.op):
+    if not has_rule(use):
         raise NoFactor("there is no rule for ops of this type")
-    return _RULES[use.op.type](use)
+    return _RULES[use.kind](use)

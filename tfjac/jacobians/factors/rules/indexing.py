@@ -6,6 +6,7 @@ from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.slices import sliced
+from tfjac.jacobians.factors.uses import OWN_ROWS
 from tfjac.jacobians.shapes import product
 
 
@@ -46,7 +47,7 @@ def _slice(use):
     return found.factor(GatherFactor(tf.range(n)[:, None], d, n))
 
 
-@rule("ReadVariableOp", "Reshape")
+@rule("ReadVariableOp", "Reshape", OWN_ROWS)
 def _own_rows(use):
     """Each example is computed from a row of its own; the order of elements stays what it is."""
     d = use.split_cotangent()
