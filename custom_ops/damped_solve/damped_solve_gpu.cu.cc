@@ -92,87 +92,124 @@ __global__ void __launch_bounds__(kThreads) SolveSmallKernel(DampedSystems<T> sy
   }
 }
 
-// What has gone wrong with the system at hand: a number that is not finite; the statuses of the two steps of cuSOLVER.
-struct Failure {
-  int not_finite, factor[2];
+// Where `count` systems are worked on, [count] each: their matrices, where these and the solutions are, and what went wrong, a
+// number that is not finite or the status of cuSOLVER, which has one more for itself.
+template <typename T>
+struct Batch {
+  int64_t count;
+  T* work;
+  T **matrices, **solutions;
+  int *not_finite, *failed;
 };
 
-// Copy the lower triangle of one damped system to `work` and the right-hand side to `solution`. A block per row.
+// Copy the lower triangles of the damped systems [first, first + count) to `work` and the right-hand sides to `solution`. A block
+// per row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    DampKernel(DampedSystems<T> systems, int64_t j, T* work, T* solution, Failure* failure) {
-  const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
-  for (int64_t row = FirstTask(); row < systems.p; row += TaskStep()) {
+    DampKernel(DampedSystems<T> systems, int64_t first, Batch<T> batch, T* solution) {
+  const int64_t p = systems.p;
+  for (int64_t task = FirstTask(); task < batch.count * p; task += TaskStep()) {
+    const int64_t k = task / p, row = task % p, j = first + k;
+    const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
+    T* const work = batch.work + k * p * p;
     for (int64_t column = threadIdx.x; column <= row; column += kThreads) {
-      T value = matrix[row * systems.p + column];
+      T value = matrix[row * p + column];
       if (column == row) value += systems.damping[j] * scaling[row];
-      work[row * systems.p + column] = value;
-      if (!IsFinite(value)) atomicOr(&failure->not_finite, 1);
+      work[row * p + column] = value;
+      if (!IsFinite(value)) atomicOr(&batch.not_finite[k], 1);
     }
-    if (threadIdx.x == 0) {
-      solution[row] = rhs[row];
-      if (!IsFinite(rhs[row])) atomicOr(&failure->not_finite, 1);
-    }
+    if (threadIdx.x > 0) continue;
+    solution[k * p + row] = rhs[row];
+    if (!IsFinite(rhs[row])) atomicOr(&batch.not_finite[k], 1);
+    if (row > 0) continue;
+    batch.matrices[k] = work;
+    batch.solutions[k] = solution + k * p;
   }
 }
 
-// Set the flag of one system, and its solution to zero where it failed. One block.
+// Set the flags of the systems, and the solutions of those that failed to zero. A block per system.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) JudgeKernel(int64_t p, const Failure* failure, T* solution, bool* success) {
+__global__ void __launch_bounds__(kThreads) JudgeKernel(int64_t p, Batch<T> batch, T* solution, bool* success) {
   __shared__ int failed;
-  if (threadIdx.x == 0) failed = failure->not_finite | failure->factor[0];
-  __syncthreads();
-  for (int64_t k = threadIdx.x; k < p; k += kThreads) {
-    if (!IsFinite(solution[k])) atomicOr(&failed, 1);
+  for (int64_t k = FirstTask(); k < batch.count; k += TaskStep()) {
+    __syncthreads();
+    if (threadIdx.x == 0) failed = batch.not_finite[k] | batch.failed[k];
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < p; j += kThreads) {
+      if (!IsFinite(solution[k * p + j])) atomicOr(&failed, 1);
+    }
+    __syncthreads();
+    for (int64_t j = threadIdx.x; failed != 0 && j < p; j += kThreads) solution[k * p + j] = T(0);
+    if (threadIdx.x == 0) success[k] = failed == 0;
   }
-  __syncthreads();
-  for (int64_t k = threadIdx.x; failed != 0 && k < p; k += kThreads) solution[k] = T(0);
-  if (threadIdx.x == 0) *success = failed == 0;
 }
 
+// Systems of more than kSmallSystem unknowns. Made without memory it tells how large the workspace must be.
 template <typename T>
-struct Space {
-  T* work;
-  Failure* failure;
-  char* buffer;
-  int64_t buffer_bytes = 0;
+class LargeSystems {
+ public:
+  LargeSystems(const DampedSystems<T>& systems, void* workspace) : systems_(systems), arena_(workspace) {
+    const int64_t p = systems.p;
+    const int64_t affordable = LargerOf(1, kPanelBytes / (p * p * static_cast<int64_t>(sizeof(T))));
+    batch_.count = p <= kBatchedSystem ? SmallerOf(systems.k, affordable) : 1;
+    batch_.work = arena_.Take<T>(batch_.count * p * p);
+    batch_.matrices = arena_.Take<T*>(batch_.count);
+    batch_.solutions = arena_.Take<T*>(batch_.count);
+    batch_.not_finite = arena_.Take<int>(2 * batch_.count + 1);
+    batch_.failed = batch_.not_finite + batch_.count;
+  }
 
-  int Take(void* stream, int64_t p, Arena* arena) {
-    TFJAC_RETURN_IF_ERROR(CholeskyBuffer<T>(stream, p, &buffer_bytes));
-    work = arena->Take<T>(p * p);
-    failure = arena->Take<Failure>(1);
-    buffer = arena->Take<char>(buffer_bytes);
+  int Bytes(void* stream, int64_t* bytes) {
+    TFJAC_RETURN_IF_ERROR(TakeBuffer(stream));
+    *bytes = arena_.used();
     return 0;
   }
+
+  int Solve(void* stream, T* solution, bool* success) {
+    TFJAC_RETURN_IF_ERROR(TakeBuffer(stream));
+    const int64_t p = systems_.p;
+    for (int64_t first = 0; first < systems_.k; first += batch_.count, solution += batch_.count * p, success += batch_.count) {
+      Batch<T> some = batch_;
+      some.count = SmallerOf(batch_.count, systems_.k - first);
+      some.failed = some.not_finite + some.count;
+      TFJAC_RETURN_IF_ERROR(cudaMemsetAsync(some.not_finite, 0, (2 * some.count + 1) * sizeof(int),
+                                            static_cast<cudaStream_t>(stream)));
+      TFJAC_RETURN_IF_ERROR(Launch(stream, some.count * p, DampKernel<T>, systems_, first, some, solution));
+      if (batch_.count > 1) {
+        TFJAC_RETURN_IF_ERROR(LibraryCholeskys(stream, some.count, p, some.matrices, some.solutions, some.failed));
+      } else {
+        TFJAC_RETURN_IF_ERROR(LibraryCholesky(stream, p, some.work, solution, buffer_, buffer_bytes_, some.failed));
+      }
+      TFJAC_RETURN_IF_ERROR(Launch(stream, some.count, JudgeKernel<T>, p, some, solution, success));
+    }
+    return 0;
+  }
+
+ private:
+  int TakeBuffer(void* stream) {
+    if (batch_.count > 1) return 0;
+    TFJAC_RETURN_IF_ERROR(CholeskyBuffer<T>(stream, systems_.p, &buffer_bytes_));
+    buffer_ = arena_.Take<char>(buffer_bytes_);
+    return 0;
+  }
+
+  const DampedSystems<T>& systems_;
+  Arena arena_;
+  Batch<T> batch_;
+  char* buffer_ = nullptr;
+  int64_t buffer_bytes_ = 0;
 };
 
 template <typename T>
 int DampedSolve(void* stream, const DampedSystems<T>& systems, T* solution, bool* success, void* workspace) {
   if (systems.p <= kSmallSystem) return Launch(stream, systems.k, SolveSmallKernel<T>, systems, solution, success);
-  Arena arena(workspace);
-  Space<T> space;
-  TFJAC_RETURN_IF_ERROR(space.Take(stream, systems.p, &arena));
-  for (int64_t j = 0; j < systems.k; ++j, solution += systems.p, ++success) {
-    TFJAC_RETURN_IF_ERROR(
-        cudaMemsetAsync(space.failure, 0, sizeof(Failure), static_cast<cudaStream_t>(stream)));
-    TFJAC_RETURN_IF_ERROR(Launch(stream, systems.p, DampKernel<T>, systems, j, space.work, solution, space.failure));
-    TFJAC_RETURN_IF_ERROR(LibraryCholesky(stream, systems.p, space.work, solution, space.buffer, space.buffer_bytes,
-                                          space.failure->factor));
-    TFJAC_RETURN_IF_ERROR(Launch(stream, 1, JudgeKernel<T>, systems.p, static_cast<const Failure*>(space.failure),
-                                 solution, success));
-  }
-  return 0;
+  return LargeSystems<T>(systems, workspace).Solve(stream, solution, success);
 }
 
 template <typename T>
 int Workspace(void* stream, const DampedSystems<T>& systems, int64_t* bytes) {
   *bytes = 0;
-  if (systems.p <= kSmallSystem) return 0;
-  Arena arena(nullptr);
-  Space<T> space;
-  TFJAC_RETURN_IF_ERROR(space.Take(stream, systems.p, &arena));
-  *bytes = arena.used();
-  return 0;
+  return systems.p <= kSmallSystem ? 0 : LargeSystems<T>(systems, nullptr).Bytes(stream, bytes);
 }
 
 }  // namespace

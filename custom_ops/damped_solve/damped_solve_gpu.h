@@ -2,7 +2,7 @@
 // share.
 //
 // Systems of up to kSmallSystem unknowns are solved by one block each, in shared memory, all values of the damping in
-// one launch; larger ones by cuSOLVER, one after the other in one copy of the matrix.
+// one launch; larger ones by cuSOLVER: many at once up to kBatchedSystem unknowns, then one after the other.
 #ifndef TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 #define TFJAC_CUSTOM_OPS_DAMPED_SOLVE_DAMPED_SOLVE_GPU_H_
 

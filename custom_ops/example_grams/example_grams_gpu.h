@@ -1,8 +1,9 @@
 // ExampleGrams on the GPU: the contract of example_grams.h for device pointers. See common/gpu/api.h for what launchers
 // share.
 //
-// A block per example; its threads share out the entries of the lower triangle and of the gradient, and each adds up its
-// own over all rows.
+// The residual stands for one column more: the last row of the product is the gradient. With few columns a block takes
+// several examples, whose rows wait in shared memory, and writes their results in one run. With many, tiles of each example,
+// or cuBLAS if there is much to do.
 #ifndef TFJAC_CUSTOM_OPS_EXAMPLE_GRAMS_EXAMPLE_GRAMS_GPU_H_
 #define TFJAC_CUSTOM_OPS_EXAMPLE_GRAMS_EXAMPLE_GRAMS_GPU_H_
 

@@ -1,10 +1,11 @@
-// Jᵀ residual from the factors: a thread per column, over some examples; their sums are added in order. For
+// Jᵀ residual from the factors: threads for each column, over some examples; their sums are added in order. For
 // jacobian_gram_gpu.cu.cc.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GRADIENT_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GRADIENT_GPU_H_
 
 #include "custom_ops/common/gpu/factor_table.h"
 #include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/sum_parts.h"
 
 namespace tfjac {
 
@@ -13,20 +14,25 @@ static inline int64_t GradientSegments(int64_t n, int64_t p) {
   return LargerOf(1, SmallerOf(CeilingOf(kEnoughBlocks, CeilingOf(p, kThreads)), n / kRowsPerThread));
 }
 
-// sums[segment, column] = sum_nm J[n,m,column] residual[n,m] over the examples of the segment.
+// sums[segment, column] = sum_nm J[n,m,column] residual[n,m] over the examples of the segment. A block covers `lanes` columns,
+// a power of two; lines of so many threads share the examples, and their sums are added in order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    GradientKernel(const __grid_constant__ FactorTable<T> table, int64_t n_size, int64_t m_size, int64_t p,
+    GradientKernel(const __grid_constant__ FactorTable<T> table, int lanes, int64_t n_size, int64_t m_size, int64_t p,
                    int64_t segments, const T* __restrict__ residual, T* gradient, T* others) {
-  const int64_t across = CeilingOf(table.columns(), kThreads), length = CeilingOf(n_size, segments);
+  __shared__ T sums[kThreads];
+  const int64_t across = CeilingOf(table.columns(), lanes), length = CeilingOf(n_size, segments);
+  const int lane = static_cast<int>(threadIdx.x) % lanes, line = static_cast<int>(threadIdx.x) / lanes;
+  const int lines = kThreads / lanes;
   for (int64_t task = FirstTask(); task < across * segments; task += TaskStep()) {
-    const int64_t segment = task / across, number = task % across * kThreads + threadIdx.x;
-    if (number >= table.columns()) continue;
-    const int k = FactorAt(table, number);
+    const int64_t segment = task / across, number = task % across * lanes + lane;
+    const bool inside = number < table.columns();
+    const int k = FactorAt(table, inside ? number : 0);
     const Factor<T>& f = table.factor[k];
-    const Place place = PlaceOf(f, number - table.first[k]);
+    const Place place = PlaceOf(f, inside ? number - table.first[k] : 0);
+    const int64_t end = inside ? SmallerOf((segment + 1) * length, n_size) : 0;
     T sum = 0;
-    for (int64_t n = segment * length; n < SmallerOf((segment + 1) * length, n_size); ++n) {
+    for (int64_t n = segment * length + line; n < end; n += lines) {
       for (int64_t t = 0; t < f.t; ++t) {
         T weighted = 0;
         for (int64_t m = 0; m < m_size; ++m) {
@@ -35,21 +41,13 @@ __global__ void __launch_bounds__(kThreads)
         sum += RowOfA(f, n, t, place.g)[place.i] * weighted;
       }
     }
+    __syncthreads();  // the sums of the task before have been used
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (line > 0 || !inside) continue;
+    for (int other = 1; other < lines; ++other) sum += sums[other * lanes + lane];
     T* const out = segment == 0 ? gradient : others + (segment - 1) * p;
     out[ColumnOf(f, place.g, place.i, place.o)] = sum;
-  }
-}
-
-// gradient[column] += the sums of the segments after the first, in their order.
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    SumGradientsKernel(int64_t p, int64_t others, const T* __restrict__ sums, T* gradient) {
-  for (int64_t task = FirstTask(); task < CeilingOf(p, kThreads); task += TaskStep()) {
-    const int64_t column = task * kThreads + threadIdx.x;
-    if (column >= p) continue;
-    T sum = gradient[column];
-    for (int64_t s = 0; s < others; ++s) sum += sums[s * p + column];
-    gradient[column] = sum;
   }
 }
 
@@ -60,12 +58,13 @@ int LaunchGradient(void* stream, const Factors<T>& factors, const T* residual, T
   FactorTable<T> table;
   for (int64_t k = 0; k < factors.count;) {
     k = FillTable(factors, k, [](const Factor<T>&) { return true; }, &table);
-    TFJAC_RETURN_IF_ERROR(Launch(stream, CeilingOf(table.columns(), kThreads) * segments, GradientKernel<T>, table,
+    int lanes = kWarp;
+    while (lanes < kThreads && lanes < table.columns()) lanes *= 2;
+    TFJAC_RETURN_IF_ERROR(Launch(stream, CeilingOf(table.columns(), lanes) * segments, GradientKernel<T>, table, lanes,
                                  factors.n, factors.m, factors.p, segments, residual, gradient, scratch));
   }
-  if (segments == 1) return 0;
-  return Launch(stream, CeilingOf(factors.p, kThreads), SumGradientsKernel<T>, factors.p, segments - 1,
-                static_cast<const T*>(scratch), gradient);
+  return SumParts(stream, segments - 1, int64_t{1}, factors.p, false, static_cast<const T*>(scratch), gradient,
+                  factors.p);
 }
 
 }  // namespace tfjac

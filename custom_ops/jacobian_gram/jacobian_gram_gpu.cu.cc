@@ -61,12 +61,10 @@ class Plan {
     }
     FactorTable<T> table;
     const bool one_table = FillTable(factors, 0, [](const Factor<T>&) { return true; }, &table) == factors.count;
-    library_ = UseCublas(operations_, factors.p);
-    fused_ = outer_products && one_table && !library_;
+    fused_ = outer_products && one_table && !UseCublas(operations_);
     const int64_t line = LargerOf(1, factors.m * (fused_ ? 1 : factors.p));  // numbers of an example
     const int64_t most = fused_ ? int64_t{1} << 30 : kPanelBytes / static_cast<int64_t>(sizeof(T));
     chunk_ = LargerOf(1, SmallerOf(factors.n, most / line));
-    panel_ = arena_.Take<T>(fused_ || operations_ == 0 ? 0 : chunk_ * factors.m * factors.p);
     others_ = arena_.Take<T>((GradientSegments(factors.n, factors.p) - 1) * factors.p);
     TakeScratch();
   }
@@ -110,7 +108,10 @@ class Plan {
     return {spans_[x].columns, spans_[y].columns, examples * factors_.m, x == y};
   }
 
-  // The products follow one another, so they share what is left of the workspace.
+  // Numbers of J that are in memory at a time.
+  int64_t PanelSize() const { return fused_ || operations_ == 0 ? 0 : chunk_ * factors_.m * factors_.p; }
+
+  // The products follow one another, so they share what is left of the workspace: first those of rows, then those of pairs.
   void TakeScratch() {
     int64_t most = 0;
     for (size_t x = 0; x < spans_.size(); ++x) {
@@ -119,7 +120,8 @@ class Plan {
         if (FromPairs(x, y)) {
           PairWorkspace<T>(BlockOf(x, y), &one);
         } else {
-          one.Take<T>(library_ ? 0 : ShapeOf(x, y, chunk_).scratch());
+          one.Take<T>(PanelSize());
+          one.Take<T>(fused_ ? ShapeOf(x, y, chunk_).scratch() : 0);
         }
         most = LargerOf(most, one.used());
       }
@@ -135,32 +137,28 @@ class Plan {
       f.d = RowOfD(f, factors_.m, n, 0, 0, 0);
     }
     const Factors<T> some{examples, factors_.m, factors_.p, factors_.count, storage.data()};
-    if (!fused_) TFJAC_RETURN_IF_ERROR(LaunchJacobianRows(stream, some, panel_));
+    Arena space = shared_;
+    T* const panel = space.Take<T>(PanelSize());
+    if (!fused_) TFJAC_RETURN_IF_ERROR(LaunchJacobianRows(stream, some, panel));
     for (size_t x = 0; x < spans_.size(); ++x) {
       for (size_t y = 0; y <= x; ++y) {
-        if (!FromPairs(x, y)) TFJAC_RETURN_IF_ERROR(AddBlock(stream, some, x, y, n > 0, gram));
+        if (!FromPairs(x, y)) TFJAC_RETURN_IF_ERROR(AddBlock(stream, some, x, y, panel, n > 0, space, gram));
       }
     }
     return 0;
   }
 
-  int AddBlock(void* stream, const Factors<T>& some, size_t x, size_t y, bool add, T* gram) {
+  int AddBlock(void* stream, const Factors<T>& some, size_t x, size_t y, const T* panel, bool add, Arena rest, T* gram) {
     const int64_t p = factors_.p;
     const Span &down = spans_[x], &across = spans_[y];
     const ProductShape shape = ShapeOf(x, y, some.n);
-    Arena rest = shared_;
-    const ProductTarget<T> target{gram + down.begin * p + across.begin, p, add,
-                                  rest.Take<T>(library_ ? 0 : shape.scratch())};
-    const T *const left = panel_ + down.begin, *const right = panel_ + across.begin;
-    if (library_) {
-      return x == y ? LibrarySquare(stream, down.columns, shape.depth, left, p, add, target.out, p)
-                    : LibraryProduct(stream, down.columns, across.columns, shape.depth, left, p, right, p, add,
-                                     target.out, p);
-    }
+    T* const out = gram + down.begin * p + across.begin;
     if (!fused_) {
-      return LaunchProduct(stream, shape, StoredRows<T>{left, p, down.columns}, StoredRows<T>{right, p, across.columns},
-                           target);
+      const T *const left = panel + down.begin, *const right = panel + across.begin;
+      return x == y ? LibrarySquare(stream, down.columns, shape.depth, left, p, add, out, p)
+                    : LibraryProduct(stream, down.columns, across.columns, shape.depth, left, p, right, p, add, out, p);
     }
+    const ProductTarget<T> target{out, p, add, rest.Take<T>(shape.scratch())};
     FactorTable<T> table;
     FillTable(some, 0, [](const Factor<T>&) { return true; }, &table);
     const int64_t tasks = shape.tiles() * shape.segments();
@@ -173,9 +171,9 @@ class Plan {
   const std::vector<Span> spans_;
   Arena arena_, shared_{nullptr};
   double operations_ = 0;  // of the blocks computed from rows
-  bool library_ = false, fused_ = false;
+  bool fused_ = false;  // made from the factors, tile by tile
   int64_t chunk_ = 1;  // examples at a time
-  T *panel_ = nullptr, *others_ = nullptr;
+  T* others_ = nullptr;  // segments of the gradient after the first
 };
 
 template <typename T>

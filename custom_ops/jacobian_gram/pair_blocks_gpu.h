@@ -2,7 +2,8 @@
 //
 //     gram[(i,o),(j,q)] = sum_n X[n,(i,j)] Y[n,(o,q)]      X = a_k[n,i] a_l[n,j]      Y = sum_m d_k[n,m,o] d_l[n,m,q]
 //
-// Where k = l both X and Y are symmetric in their pairs, so pairs with j <= i and q <= o are enough. For
+// Where k = l both X and Y are symmetric in their pairs, so pairs with j <= i and q <= o are enough. Pairs of inputs are taken
+// in bands, so that the products of a band with all pairs of outputs, over many examples, fit in the workspace. For
 // jacobian_gram_gpu.cu.cc.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
@@ -56,92 +57,111 @@ struct PairBlock {
   double operations() const { return 2.0 * static_cast<double>(n) * static_cast<double>(product_size()); }
 };
 
-// Give each number of the block its product: gram[(i,o),(j,q)] = products[(i,j),(o,q)], on and below the diagonal of
-// the matrix. A thread per column walks down some rows, whose places the block has looked up before.
+// Give each number of the block that belongs to the pairs of inputs [begin, end) its product:
+//     gram[(i,o),(j,q)] = products[(i,j) - begin, (o,q)]
+// on and below the diagonal of the matrix. A block takes kPairs of them, looked up before, and some pairs of outputs; which
+// of the two neighbouring threads differ in is what is next to one another in the matrix.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    SpreadPairsKernel(const __grid_constant__ PairBlock<T> block, const T* __restrict__ products, T* gram) {
-  __shared__ int64_t input[kRowsPerThread], output[kRowsPerThread];
-  const int64_t down = Columns(block.rows), across = CeilingOf(Columns(block.columns), kThreads);
-  for (int64_t task = FirstTask(); task < across * CeilingOf(down, kRowsPerThread); task += TaskStep()) {
-    const int64_t first = task / across * kRowsPerThread, count = SmallerOf(kRowsPerThread, down - first);
+    SpreadPairsKernel(const __grid_constant__ PairBlock<T> block, int64_t begin, int64_t end, Divider by_columns,
+                      Divider by_outputs, const T* __restrict__ products, T* gram) {
+  constexpr int kPairs = kRowsPerThread;
+  __shared__ int64_t input_row[kPairs], input_column[kPairs];
+  const uint32_t outputs = by_outputs.divisor;
+  const bool inputs_run = block.columns.stride_i < block.columns.stride_o;
+  for (int64_t task = FirstTask(); task < CeilingOf(end - begin, kPairs) * CeilingOf(outputs, kThreads);
+       task += TaskStep()) {
+    const int64_t first = begin + task / CeilingOf(outputs, kThreads) * kPairs;
+    const uint32_t output = static_cast<uint32_t>(task % CeilingOf(outputs, kThreads) * kThreads);
+    const uint32_t count = static_cast<uint32_t>(SmallerOf(kPairs, end - first));
+    const uint32_t wide = static_cast<uint32_t>(SmallerOf(kThreads, outputs - output));
     __syncthreads();
     if (threadIdx.x < count) {
-      const Place place = PlaceOf(block.rows, first + threadIdx.x);
-      input[threadIdx.x] = place.i;
-      output[threadIdx.x] = place.o;
+      const int64_t i = block.inputs.RowAt(first + threadIdx.x);
+      input_row[threadIdx.x] = i;
+      input_column[threadIdx.x] = first + threadIdx.x - block.inputs.IndexOf(i, 0);
     }
     __syncthreads();
-    const int64_t offset = task % across * kThreads + threadIdx.x;
-    if (offset >= Columns(block.columns)) continue;
-    const Place place = PlaceOf(block.columns, offset);
-    const int64_t column = block.columns.column + offset;
-    for (int r = 0; r < count; ++r) {
-      const int64_t row = block.rows.column + first + r;
-      if (column > row) continue;
-      const int64_t of_inputs = block.inputs.IndexOf(input[r], place.i);
-      gram[row * block.p + column] =
-          products[of_inputs * block.outputs.count() + block.outputs.IndexOf(output[r], place.o)];
+    for (uint32_t k = threadIdx.x; k < kPairs * kThreads; k += kThreads) {
+      const uint32_t pair = inputs_run ? k % kPairs : k / kThreads, offset = inputs_run ? k / kPairs : k % kThreads;
+      if (pair >= count || offset >= wide) continue;
+      const int64_t i = input_row[pair], j = input_column[pair];
+      const int64_t o = Divide(output + offset, by_columns), q = output + offset - o * by_columns.divisor;
+      if (block.inputs.triangular && i == j && q > o) continue;  // the same number as (q, o)
+      const int64_t x = ColumnOf(block.rows, 0, i, o), y = ColumnOf(block.columns, 0, j, q);
+      gram[LargerOf(x, y) * block.p + SmallerOf(x, y)] =
+          products[(first - begin + pair) * block.outputs.count() + block.outputs.IndexOf(o, q)];
     }
   }
 }
 
-// The workspace of a block: the products, and panels of X and Y for some examples at a time.
+// The workspace of a block: the products of a band of pairs of inputs, and panels of X and Y for some examples at a time.
 template <typename T>
 struct PairWorkspace {
   bool library;
-  int64_t chunk;  // examples at a time
+  int64_t band, chunk;  // pairs of inputs, examples at a time
   T *products, *scratch, *inputs, *outputs;
 
-  PairWorkspace(const PairBlock<T>& block, Arena* arena)
-      : library(UseCublas(block.operations(), LargerOf(block.inputs.count(), block.outputs.count()))) {
-    const int64_t width = block.outputs.count() + (library ? block.inputs.count() : 0);
-    const int64_t line = LargerOf(1, width * static_cast<int64_t>(sizeof(T)));
-    chunk = LargerOf(1, SmallerOf(block.n, kPanelBytes / line));
-    products = arena->Take<T>(block.product_size());
-    scratch = arena->Take<T>(library ? 0 : ShapeOf(block, chunk).scratch());
+  PairWorkspace(const PairBlock<T>& block, Arena* arena) : library(UseCublas(block.operations())) {
+    constexpr int64_t kNumbers = kPanelBytes / static_cast<int64_t>(sizeof(T));
+    const int64_t width = LargerOf(1, block.outputs.count());
+    chunk = LargerOf(1, SmallerOf(block.n, kNumbers / 2 / width));
+    if (library) chunk = SmallerOf(chunk, kPairDepth);
+    band = LargerOf(1, SmallerOf(block.inputs.count(), kNumbers / 2 / (library ? LargerOf(width, chunk) : width)));
+    products = arena->Take<T>(band * block.outputs.count());
+    scratch = arena->Take<T>(library ? 0 : ShapeOf(block, band, chunk).scratch());
     outputs = arena->Take<T>(chunk * block.outputs.count());
-    inputs = arena->Take<T>(library ? chunk * block.inputs.count() : 0);
+    inputs = arena->Take<T>(library ? chunk * band : 0);
   }
-  static ProductShape ShapeOf(const PairBlock<T>& block, int64_t examples) {
-    return {block.inputs.count(), block.outputs.count(), examples, false};
+  static ProductShape ShapeOf(const PairBlock<T>& block, int64_t pairs, int64_t examples) {
+    return {pairs, block.outputs.count(), examples, false};
   }
 };
+
+// products[(i,j) - begin, (o,q)] of a band, of the examples [first, last); added to those of the examples before.
+template <typename T>
+int MultiplyPairs(void* stream, const PairBlock<T>& block, const PairWorkspace<T>& space, int64_t begin, int64_t end,
+                  int64_t first, int64_t last) {
+  const int64_t x = end - begin, y = block.outputs.count(), examples = last - first;
+  const PairsOfInputs<T> inputs{block.rows.a + first * block.inputs.rows, block.columns.a + first * block.inputs.columns,
+                                block.inputs, begin, x};
+  if (space.library) {
+    TFJAC_RETURN_IF_ERROR(WriteSource(stream, inputs, 0, examples, space.inputs));
+    return LibraryProduct(stream, x, y, examples, space.inputs, x, space.outputs, y, first > 0, space.products, y);
+  }
+  return LaunchProduct(stream, PairWorkspace<T>::ShapeOf(block, x, examples), inputs,
+                       StoredRows<T>{space.outputs, y, y}, ProductTarget<T>{space.products, y, first > 0, space.scratch});
+}
 
 // Compute the block, on and below the diagonal of the matrix.
 template <typename T>
 int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace<T>& space, T* gram) {
-  const int64_t x = block.inputs.count(), y = block.outputs.count();
-  const PairsOfInputs<T> inputs{block.rows.a, block.columns.a, block.inputs, x};
-  const FoldedOutputs<T> outputs{block.rows.d, block.columns.d, block.outputs, block.m, y};
-  for (int64_t begin = 0; begin < block.n; begin += space.chunk) {
-    const int64_t end = SmallerOf(begin + space.chunk, block.n);
-    TFJAC_RETURN_IF_ERROR(WriteSource(stream, outputs, begin, end, space.outputs));
-    if (space.library) {
-      TFJAC_RETURN_IF_ERROR(WriteSource(stream, inputs, begin, end, space.inputs));
-      TFJAC_RETURN_IF_ERROR(LibraryProduct(stream, x, y, end - begin, space.inputs, x, space.outputs, y, begin > 0,
-                                           space.products, y));
-      continue;
+  const FoldedOutputs<T> outputs{block.rows.d, block.columns.d, block.outputs, block.m, block.outputs.count()};
+  const int64_t squares = block.rows.o * block.columns.o, pairs = block.inputs.count();
+  bool written = false;
+  for (int64_t begin = 0, end; begin < pairs; begin = end) {
+    end = SmallerOf(begin + space.band, pairs);
+    for (int64_t first = 0, last; first < block.n; first = last) {
+      last = SmallerOf(first + space.chunk, block.n);
+      if (!written) TFJAC_RETURN_IF_ERROR(WriteSource(stream, outputs, first, last, space.outputs));
+      written = space.chunk >= block.n;  // one panel holds all examples
+      TFJAC_RETURN_IF_ERROR(MultiplyPairs(stream, block, space, begin, end, first, last));
     }
-    PairsOfInputs<T> some = inputs;
-    some.x += begin * block.inputs.rows;
-    some.y += begin * block.inputs.columns;
-    const StoredRows<T> folded{space.outputs, y, y};
-    TFJAC_RETURN_IF_ERROR(LaunchProduct(stream, PairWorkspace<T>::ShapeOf(block, end - begin), some, folded,
-                                        ProductTarget<T>{space.products, y, begin > 0, space.scratch}));
+    TFJAC_RETURN_IF_ERROR(Launch(stream, CeilingOf(end - begin, kRowsPerThread) * CeilingOf(squares, kThreads),
+                                 SpreadPairsKernel<T>, block, begin, end, DividerBy(block.columns.o),
+                                 DividerBy(squares), static_cast<const T*>(space.products), gram));
   }
-  const int64_t tasks = CeilingOf(Columns(block.columns), kThreads) * CeilingOf(Columns(block.rows), kRowsPerThread);
-  return Launch(stream, tasks, SpreadPairsKernel<T>, block, static_cast<const T*>(space.products), gram);
+  return 0;
 }
 
 // Whether a factor's own block costs clearly less this way than through its rows, by multiply-adds.
 template <typename T>
 static inline bool FoldingPays(const Factors<T>& factors, const Factor<T>& f) {
   if (f.t != 1 || f.g != 1 || f.i < 2 || factors.m < 1) return false;
-  constexpr int64_t kLimit = 2147483647;
+  constexpr int64_t kLimit = 2147483647, kMostPairs = kPairBytes / static_cast<int64_t>(sizeof(T));
   const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
   return costs.Pairs() && static_cast<double>(factors.n) * (costs.rows - costs.pairs) > kWorthFolding &&
-         TriangleSize(f.i) < kLimit && TriangleSize(f.o) < kLimit;
+         TriangleSize(f.i) < kLimit && f.o * f.o <= kMostPairs;
 }
 
 }  // namespace tfjac

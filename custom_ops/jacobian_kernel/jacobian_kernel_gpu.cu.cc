@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "custom_ops/common/gpu/launch.h"
+#include "custom_ops/common/gpu/libraries.h"
 #include "custom_ops/common/gpu/product.h"
 #include "custom_ops/common/gpu/sources.h"
 #include "custom_ops/jacobian_rows/jacobian_rows_gpu.h"
@@ -10,12 +11,12 @@
 namespace tfjac {
 namespace {
 
-// (weights[n,x]) ∘ (d dᵀ)
+// weights[n,x] ∘ (d dᵀ)
 template <typename T>
 struct Term {
   const T *down, *across;  // d of both sides, [rows, depth], ld numbers between rows
   int64_t ld, depth;
-  const T* weights;  // [n down, n across], of which the lower triangle is read on the diagonal; null: ones
+  const T* weights;  // [n down, n across]
 };
 
 template <typename T>
@@ -24,71 +25,90 @@ struct Terms {
   int count = 0;
 };
 
-// Where the products of rows of one block with rows of another go: out[r * ld + c], and mirror[c * ld + r].
-template <typename T>
-struct Target {
-  T *out, *mirror;
-  int64_t ld;
-};
-
-// The part of the kernel that belongs to two blocks of rows, or to one with itself.
+// The part of the kernel that belongs to two blocks of rows, or to one with itself; of that what is on and below the
+// diagonal counts.
 template <typename T>
 struct Part {
-  ProductShape shape;  // triangular on the diagonal
+  ProductShape shape;  // its depth: that of all terms of a launch
   Divider m_down, m_across;
   int64_t n_across;
-  Target<T> target;
+  T* out;  // number (row, column) goes to out[row * ld + column]
+  int64_t ld;
+
+  __device__ T WeightAt(const T* weights, uint32_t row, uint32_t column) const {
+    return weights[Divide(row, m_down) * n_across + Divide(column, m_across)];
+  }
 };
 
-// out = the sum of the terms, or out += it; the mirror image as well.
+// Where segments after the first go: [segments - 1, rows, columns].
+template <typename T>
+struct Segments {
+  T* scratch;
+  bool add;  // the first one: to what is there
+};
+
+// The sum of the terms, tile by tile. The depth of each term is cut into as many segments as the part's shape says.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    KernelTilesKernel(const __grid_constant__ Terms<T> terms, const __grid_constant__ Part<T> part, bool add) {
+    KernelTilesKernel(const __grid_constant__ Terms<T> terms, const __grid_constant__ Part<T> part,
+                      Segments<T> segmented) {
   __shared__ Panels<T> panels;
   const ProductShape& shape = part.shape;
-  const Target<T>& target = part.target;
-  const int64_t across = LargerOf(shape.tiles_across(), 1);
-  for (int64_t task = FirstTask(); task < shape.tiles(); task += TaskStep()) {
-    const int64_t tile_row = shape.triangular ? TriangleRow(task) : task / across;
+  const int64_t across = LargerOf(shape.tiles_across(), 1), segments = shape.segments();
+  for (int64_t task = FirstTask(); task < shape.tiles() * segments; task += TaskStep()) {
+    const int64_t segment = task % segments, index = task / segments;
+    const int64_t tile_row = shape.triangular ? TriangleRow(index) : index / across;
     const int64_t x = tile_row * kTileSide;
-    const int64_t y = (task - (shape.triangular ? TriangleIndex(tile_row, 0) : tile_row * across)) * kTileSide;
+    const int64_t y = (index - (shape.triangular ? TriangleIndex(tile_row, 0) : tile_row * across)) * kTileSide;
     const uint32_t row = static_cast<uint32_t>(x + TilePart<T>::row());
     const uint32_t column = static_cast<uint32_t>(y + TilePart<T>::column());
-    const auto inside = [&](uint32_t r, uint32_t c) {
-      return r < shape.rows && c < shape.columns && (c <= r || !shape.triangular);
-    };
+    const auto inside = [&](uint32_t r, uint32_t c) { return r < shape.rows && c < shape.columns; };
     TilePart<T> sum;
     sum.Clear();
     for (int k = 0; k < terms.count; ++k) {
       const Term<T>& term = terms.term[k];
       const StoredColumns<T> down{term.down, term.ld, shape.rows}, right{term.across, term.ld, shape.columns};
+      const int64_t length = CeilingOf(CeilingOf(term.depth, segments), kPanelDepth) * kPanelDepth;
       TilePart<T> products;
       products.Clear();
-      AddTileProduct(down, x, right, y, 0, term.depth, &panels, &products);
+      AddTileProduct(down, x, right, y, segment * length, SmallerOf((segment + 1) * length, term.depth), &panels,
+                     &products);
 #pragma unroll
       for (int u = 0; u < kPerThread; ++u) {
 #pragma unroll
         for (int v = 0; v < kPerThread; ++v) {
-          const T weight = !inside(row + u, column + v) ? T(0)
-                           : term.weights == nullptr
-                               ? T(1)
-                               : term.weights[Divide(row + u, part.m_down) * part.n_across +
-                                              Divide(column + v, part.m_across)];
+          const T weight = inside(row + u, column + v) ? part.WeightAt(term.weights, row + u, column + v) : T(0);
           sum.value[u][v] += weight * products.value[u][v];
         }
       }
     }
+    T* const out = segment == 0 ? part.out : segmented.scratch + (segment - 1) * shape.rows * shape.columns;
+    const int64_t ld = segment == 0 ? part.ld : shape.columns;
+    const bool add = segment == 0 && segmented.add;
 #pragma unroll
     for (int u = 0; u < kPerThread; ++u) {
 #pragma unroll
       for (int v = 0; v < kPerThread; ++v) {
-        const int64_t r = row + u, c = column + v;
         if (!inside(row + u, column + v)) continue;
-        const T value = sum.value[u][v] + (add ? target.out[r * target.ld + c] : T(0));
-        target.out[r * target.ld + c] = value;
-        target.mirror[c * target.ld + r] = value;
+        const int64_t place = static_cast<int64_t>(row + u) * ld + column + v;
+        out[place] = sum.value[u][v] + (add ? out[place] : T(0));
       }
     }
+  }
+}
+
+// Rows of the part, [begin, begin + rows), from products [rows, columns] of d with d: out = weights ∘ products, or out += it.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    WeightProductsKernel(const __grid_constant__ Part<T> part, int64_t begin, int64_t rows, int64_t columns,
+                         const T* __restrict__ products, const T* __restrict__ weights, bool add) {
+  const int64_t across = CeilingOf(columns, kThreads);
+  for (int64_t task = FirstTask(); task < across * rows; task += TaskStep()) {
+    const int64_t row = task / across, column = task % across * kThreads + threadIdx.x;
+    if (column >= columns) continue;
+    T* const out = part.out + (begin + row) * part.ld + column;
+    const T weight = part.WeightAt(weights, static_cast<uint32_t>(begin + row), static_cast<uint32_t>(column));
+    *out = weight * products[row * columns + column] + (add ? *out : T(0));
   }
 }
 
@@ -97,27 +117,40 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 class Walk {
  public:
-  Walk(void* stream, const Factors<T>& down, const Factors<T>& across, const Target<T>& target, void* workspace)
+  Walk(void* stream, const Factors<T>& down, const Factors<T>& across, T* out, int64_t ld, void* workspace)
       : stream_(stream),
         down_(down),
         across_(across),
-        part_{ProductShape{down.n * down.m, across.n * across.m, 0, &down == &across}, DividerBy(down.m),
-              DividerBy(across.m), across.n, target},
+        part_{ProductShape{down.n * down.m, across.n * across.m, 0, &down == &across},
+              DividerBy(down.m),
+              DividerBy(across.m),
+              across.n,
+              out,
+              ld},
         arena_(workspace) {
-    ProductShape products = WeightsShape(0);
+    const int64_t rows = part_.shape.rows, columns = part_.shape.columns, square = down.n * across.n;
+    int64_t weights_wanted = 0, depth = 0;
+    bool in_memory = false;
     for (int64_t k = 0; k < down.count; ++k) {
+      const Factor<T>& f = down.factor[k];
       if (!Once(k)) continue;
-      products.depth = LargerOf(products.depth, down.factor[k].i);
-      weights_wanted_ += down.factor[k].g;
+      weights_wanted += f.g;
+      if (GoesThroughMemory(f)) {
+        in_memory = true;
+      } else {
+        depth += f.g * f.o;
+      }
     }
-    const int64_t square = down.n * across.n;
     const int64_t affordable = LargerOf(1, kPanelBytes / LargerOf(1, square * static_cast<int64_t>(sizeof(T))));
-    weights_room_ = SmallerOf(SmallerOf(weights_wanted_, affordable), kFactorsPerLaunch);
+    weights_room_ = SmallerOf(SmallerOf(weights_wanted, affordable), kFactorsPerLaunch);
     weights_ = arena_.Take<T>(weights_room_ * square);
-    scratch_ = arena_.Take<T>(weights_room_ > 0 ? products.scratch() : 0);
+    ProductShape deepest = part_.shape;
+    deepest.depth = depth;
+    scratch_ = arena_.Take<T>(deepest.scratch());
+    products_ = arena_.Take<T>(in_memory ? BandRows() * columns : 0);
     const int64_t widest = WidestSlice();
-    rows_down_ = arena_.Take<T>(part_.shape.rows * widest);
-    rows_across_ = OnDiagonal() ? rows_down_ : arena_.Take<T>(part_.shape.columns * widest);
+    rows_down_ = arena_.Take<T>(rows * widest);
+    rows_across_ = OnDiagonal() ? rows_down_ : arena_.Take<T>(columns * widest);
   }
 
   int Run() {
@@ -144,7 +177,26 @@ class Walk {
     const Factor<T>&f = block.factor[k], &other = block.factor[next];
     return other.d == f.d && other.g == f.g && other.o == f.o;
   }
-  ProductShape WeightsShape(int64_t depth) const { return {down_.n, across_.n, depth, OnDiagonal()}; }
+  // Whether the products of d with d of a factor with one position of use are cuBLAS'.
+  bool GoesThroughMemory(const Factor<T>& f) const {
+    const double numbers = static_cast<double>(part_.shape.rows) * static_cast<double>(part_.shape.columns);
+    return UseCublas((OnDiagonal() ? 1.0 : 2.0) * numbers * static_cast<double>(f.o));
+  }
+
+  // Call body(begin, rows, columns) for bands of the part: of a triangular one up to the diagonal, and not much beyond.
+  int64_t BandRows() const {
+    const int64_t line = LargerOf(1, part_.shape.columns * static_cast<int64_t>(sizeof(T)));
+    return LargerOf(1, SmallerOf(SmallerOf(kBandRows, part_.shape.rows), kPanelBytes / line));
+  }
+  template <typename Body>
+  int ForEachBand(const Body& body) {
+    const int64_t height = BandRows();
+    for (int64_t begin = 0; begin < part_.shape.rows; begin += height) {
+      const int64_t rows = SmallerOf(height, part_.shape.rows - begin);
+      TFJAC_RETURN_IF_ERROR(body(begin, rows, OnDiagonal() ? begin + rows : part_.shape.columns));
+    }
+    return 0;
+  }
 
   // Inputs of a factor with several positions of use whose columns are formed at a time.
   int64_t SliceOf(const Factor<T>& f) const {
@@ -166,32 +218,50 @@ class Walk {
     const Factor<T>&x = down_.factor[first], &y = across_.factor[first];
     for (int64_t g = 0; g < x.g; ++g) {
       if (weights_used_ == weights_room_ || terms_.count == kFactorsPerLaunch) TFJAC_RETURN_IF_ERROR(Flush());
-      T* const weights = weights_ + weights_used_++ * down_.n * across_.n;
+      T* const weights = weights_ + weights_used_ * down_.n * across_.n;
       for (int64_t k = first; k < last; ++k) {
         const Factor<T>&f = down_.factor[k], &other = across_.factor[k];
-        const StoredColumns<T> left{RowOfA(f, 0, 0, g), f.g * f.i, down_.n};
-        const StoredColumns<T> right{RowOfA(other, 0, 0, g), f.g * f.i, across_.n};
-        TFJAC_RETURN_IF_ERROR(LaunchProduct(stream_, WeightsShape(f.i), left, right,
-                                            ProductTarget<T>{weights, across_.n, k != first, scratch_}));
+        TFJAC_RETURN_IF_ERROR(LibraryProductOfRows(stream_, down_.n, across_.n, f.i, RowOfA(f, 0, 0, g), f.g * f.i,
+                                                   RowOfA(other, 0, 0, g), f.g * f.i, k != first, weights, across_.n));
       }
       const T *const left = RowOfD(x, down_.m, 0, 0, 0, g), *const right = RowOfD(y, across_.m, 0, 0, 0, g);
-      terms_.term[terms_.count++] = Term<T>{left, right, x.g * x.o, x.o, weights};
+      const Term<T> term{left, right, x.g * x.o, x.o, weights};
+      if (GoesThroughMemory(x)) {
+        TFJAC_RETURN_IF_ERROR(AddThroughMemory(term));  // on this stream, before the weights' place is taken again
+      } else {
+        terms_.term[terms_.count++] = term;
+        ++weights_used_;
+      }
     }
     return 0;
   }
 
-  // A term for each slice of the rows of a factor with several positions of use.
+  // One term from cuBLAS' products, some rows at a time.
+  int AddThroughMemory(const Term<T>& term) {
+    TFJAC_RETURN_IF_ERROR(ForEachBand([&](int64_t begin, int64_t rows, int64_t columns) {
+      TFJAC_RETURN_IF_ERROR(LibraryProductOfRows(stream_, rows, columns, term.depth, term.down + begin * term.ld,
+                                                 term.ld, term.across, term.ld, false, products_, columns));
+      return Launch(stream_, CeilingOf(columns, kThreads) * rows, WeightProductsKernel<T>, part_, begin, rows, columns,
+                    static_cast<const T*>(products_), term.weights, started_);
+    }));
+    started_ = true;
+    return 0;
+  }
+
+  // The products of the rows of a factor with several positions of use, formed some columns at a time.
   int AddSlices(int64_t k) {
     const Factor<T>& f = down_.factor[k];
     const int64_t slice = SliceOf(f);
     for (int64_t g = 0; g < f.g; ++g) {
       for (int64_t i = 0; i < f.i; i += slice) {
         const int64_t count = SmallerOf(slice, f.i - i), width = count * f.o;
-        if (terms_.count == kFactorsPerLaunch) TFJAC_RETURN_IF_ERROR(Flush());
         TFJAC_RETURN_IF_ERROR(FormRows(down_, k, g, i, count, rows_down_));
         if (!OnDiagonal()) TFJAC_RETURN_IF_ERROR(FormRows(across_, k, g, i, count, rows_across_));
-        terms_.term[terms_.count++] = Term<T>{rows_down_, rows_across_, width, width, nullptr};
-        TFJAC_RETURN_IF_ERROR(Flush());  // the next slice takes the same place
+        TFJAC_RETURN_IF_ERROR(ForEachBand([&](int64_t begin, int64_t rows, int64_t columns) {
+          return LibraryProductOfRows(stream_, rows, columns, width, rows_down_ + begin * width, width, rows_across_,
+                                      width, started_, part_.out + begin * part_.ld, part_.ld);
+        }));
+        started_ = started_ || width > 0;
       }
     }
     return 0;
@@ -205,7 +275,13 @@ class Walk {
   }
 
   int Flush() {
-    TFJAC_RETURN_IF_ERROR(Launch(stream_, part_.shape.tiles(), KernelTilesKernel<T>, terms_, part_, started_));
+    Part<T> part = part_;
+    for (int k = 0; k < terms_.count; ++k) part.shape.depth += terms_.term[k].depth;
+    const ProductShape& shape = part.shape;
+    TFJAC_RETURN_IF_ERROR(Launch(stream_, shape.tiles() * shape.segments(), KernelTilesKernel<T>, terms_, part,
+                                 Segments<T>{scratch_, started_}));
+    TFJAC_RETURN_IF_ERROR(SumParts(stream_, shape.segments() - 1, shape.rows, shape.columns, shape.triangular,
+                                   static_cast<const T*>(scratch_), part.out, part.ld));
     started_ = true;
     terms_.count = 0;
     weights_used_ = 0;
@@ -216,10 +292,10 @@ class Walk {
   const Factors<T>&down_, &across_;
   const Part<T> part_;
   Arena arena_;
-  int64_t weights_wanted_ = 0, weights_room_ = 0, weights_used_ = 0;
-  T *weights_, *scratch_, *rows_down_, *rows_across_;
+  int64_t weights_room_ = 0, weights_used_ = 0;
+  T *weights_, *scratch_, *products_, *rows_down_, *rows_across_;
   Terms<T> terms_;
-  bool started_ = false;
+  bool started_ = false;  // whether there is anything in the part yet
 };
 
 // Some examples of a block of rows.
@@ -271,17 +347,18 @@ int ForEachPair(const std::vector<Piece<T>>& pieces, const Body& body) {
 template <typename T>
 int JacobianKernel(void* stream, const Blocks<T>& blocks, T* kernel, void* workspace) {
   const int64_t size = RowsOf(blocks);
-  return ForEachPair(PiecesOf(blocks), [&](const Piece<T>& down, const Piece<T>& across) {
-    const Target<T> target{kernel + down.row * size + across.row, kernel + across.row * size + down.row, size};
-    return Walk<T>(stream, down.factors, across.factors, target, workspace).Run();
-  });
+  TFJAC_RETURN_IF_ERROR(ForEachPair(PiecesOf(blocks), [&](const Piece<T>& down, const Piece<T>& across) {
+    T* const out = kernel + down.row * size + across.row;
+    return Walk<T>(stream, down.factors, across.factors, out, size, workspace).Run();
+  }));
+  return Mirror(stream, size, kernel);
 }
 
 template <typename T>
 int Workspace(void* stream, const Blocks<T>& blocks, int64_t* bytes) {
   *bytes = 0;
   return ForEachPair(PiecesOf(blocks), [&](const Piece<T>& down, const Piece<T>& across) {
-    *bytes = LargerOf(*bytes, Walk<T>(stream, down.factors, across.factors, Target<T>{}, nullptr).bytes());
+    *bytes = LargerOf(*bytes, Walk<T>(stream, down.factors, across.factors, nullptr, 0, nullptr).bytes());
     return 0;
   });
 }

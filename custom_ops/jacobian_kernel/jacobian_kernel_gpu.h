@@ -1,11 +1,12 @@
 // JacobianKernel on the GPU: the contract of jacobian_kernel.h for device pointers. See common/gpu/api.h for what
 // launchers share.
 //
-// What two blocks of rows, or one with itself, have in the kernel is a sum of terms (weights[n,x]) ∘ (d dᵀ), computed tile
-// by tile, of one block its lower triangle, many terms in one pass. For a factor with one position of use the terms are
-// its groups, and the weights a aᵀ, over examples only; factors that share d share a term. For several positions of use
-// the term is a part of the factor's rows, formed in the workspace, without weights. Blocks of many examples are cut into
-// pieces, so that the workspace does not grow with the kernel.
+// What two blocks of rows, or one with itself, have in the kernel is a sum over factors, computed on and below the diagonal;
+// the mirror image is copied at the end. For a factor with one position of use it is a sum over groups of
+// (weights[n,x]) ∘ (d dᵀ), the weights a aᵀ being over examples only; factors that share d share it. Many such terms are
+// computed in one pass, tile by tile, or, if d dᵀ is large, from products of cuBLAS. For several positions of use the
+// factor's rows are formed in the workspace, some columns at a time, for cuBLAS to multiply. Blocks of many examples are
+// cut into pieces, so that the workspace does not grow with the kernel.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_KERNEL_GPU_H_
 

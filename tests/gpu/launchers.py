@@ -100,8 +100,16 @@ class Launchers:
         """Copy a problem to the device."""
         return DeviceProblem(self.arrays, problem, dtype)
 
+    def sizes(self, n, m, blocks):
+        """Give factors without values, one for each (t, g, i, o): enough to be asked for a workspace."""
+        table, column = [], 0
+        for t, g, i, o in blocks:
+            table.append(_Factor(None, None, t, g, i, o, column, i * o, o, 1))
+            column += g * i * o
+        return _Factors(n, m, column, len(table), (_Factor * len(table))(*table))
+
     def use_library(self, use):
-        """Choose whether JacobianGram uses cuBLAS."""
+        """Choose whether products that need not exist in memory do, for cuBLAS."""
         self.library.tfjac_cuda_use_library(use)
 
     def jacobian_rows(self, problem):

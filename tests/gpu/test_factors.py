@@ -6,7 +6,7 @@ import pytest
 from tests.gpu.launchers import ALWAYS_LIBRARY, NEVER_LIBRARY, blocks_of
 from tests.gpu.problems import CASES, STACKS, Problem, random_case, stack_of, tolerance
 
-USES = {"own": NEVER_LIBRARY, "library": ALWAYS_LIBRARY}
+USES = {"tiles": NEVER_LIBRARY, "library": ALWAYS_LIBRARY}
 
 
 def check(launchers, problem, dtype):
@@ -22,8 +22,10 @@ def check(launchers, problem, dtype):
     np.testing.assert_array_equal(found["kernel"], found["kernel"].T)
 
 
+@pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", STACKS)
-def test_kernel_of_several_blocks(case, launchers, dtype, rng):
+def test_kernel_of_several_blocks(case, use, launchers, dtype, rng):
+    launchers.use_library(USES[use])
     stack = stack_of(rng, *STACKS[case])
     found = launchers.jacobian_kernel(*(launchers.problem(problem, dtype) for problem in stack))
     rows = np.concatenate([problem.rows() for problem in stack])
@@ -39,6 +41,16 @@ def test_workspace_does_not_grow_with_the_number_of_examples(n, launchers, dtype
         assert 0 < launchers.workspace_size(op, dtype, sizes) < 150 * 2**20
 
 
+@pytest.mark.parametrize("inputs, outputs", [(784, 16), (784, 256), (4096, 64), (64, 4096)])
+@pytest.mark.parametrize("m", [1, 10])
+def test_workspace_does_not_grow_with_the_number_of_parameters(inputs, outputs, m, launchers, dtype):
+    """JᵀJ of the last has 275 GB of float32, and its pairs a quarter of that."""
+    for use in USES.values():
+        launchers.use_library(use)
+        factors = launchers.sizes(4096, m, [(1, 1, inputs, outputs)] * 2)
+        assert launchers.workspace_size("jacobian_gram", dtype, factors) < 150 * 2**20
+
+
 def check_gram(launchers, problem, dtype):
     on_device, rows = launchers.problem(problem, dtype), problem.rows()
     gram, gradient = launchers.jacobian_gram(on_device)
@@ -50,8 +62,10 @@ def check_gram(launchers, problem, dtype):
     np.testing.assert_array_equal(zeros, 0)
 
 
+@pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("case", CASES)
-def test_rows_kernel_and_norms(case, launchers, dtype, rng):
+def test_rows_kernel_and_norms(case, use, launchers, dtype, rng):
+    launchers.use_library(USES[use])
     check(launchers, Problem(rng, *CASES[case]), dtype)
 
 

@@ -20,7 +20,7 @@ constexpr int kCusolverError = 20000;  // + cusolverStatus_t
 constexpr int kNoCublas = 30001;
 constexpr int kNoCusolver = 30002;
 
-// Whether products may go to cuBLAS.
+// Which products go through memory to cuBLAS.
 enum LibraryUse { kNeverLibrary = 0, kLibraryWhereFaster = 1, kAlwaysLibrary = 2 };
 
 }  // namespace tfjac
@@ -28,9 +28,12 @@ enum LibraryUse { kNeverLibrary = 0, kLibraryWhereFaster = 1, kAlwaysLibrary = 2
 // A sentence for an error code. The text lives until the thread's next call.
 TFJAC_API const char* tfjac_cuda_error_message(int code);
 
-// Choose whether JacobianGram uses cuBLAS: a LibraryUse, for the whole process; kLibraryWhereFaster to begin with. With
-// kLibraryWhereFaster a missing cuBLAS means own kernels, with kAlwaysLibrary it means the error kNoCublas.
+// Choose whether products that need not exist in memory do so, for cuBLAS to multiply, or are made tile by tile: a
+// LibraryUse, for the whole process; kLibraryWhereFaster to begin with. Products of what is in memory go to cuBLAS always.
 TFJAC_API void tfjac_cuda_use_library(int use);
+
+// Whether cuBLAS may round float32 to TF32 (10 bits) in products, for the whole process; not, to begin with.
+TFJAC_API void tfjac_cuda_use_tf32(int use);
 
 // Look for cuBLAS and cuSOLVER in this folder as well, after those given before. Before the first launch.
 TFJAC_API void tfjac_cuda_search_in(const char* folder);

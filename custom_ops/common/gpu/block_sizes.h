@@ -14,7 +14,7 @@ constexpr int kWarp = 32;
 
 // Products of matrices: a block computes a square tile, kPerThread x kPerThread numbers per thread, from panels of
 // kPanelDepth rows in shared memory. 64 rather than 128, because kernels and Gram matrices of some hundred rows must
-// still fill a GPU; larger products go to cuBLAS. Shared memory: 8.5 KB in float32, 17 KB in float64.
+// still fill a GPU; larger products go through memory to cuBLAS. Shared memory: 8.5 KB in float32, 17 KB in float64.
 constexpr int kTileSide = 64;
 constexpr int kPanelDepth = 16;
 constexpr int kPerThread = 4;
@@ -28,14 +28,30 @@ constexpr int kPanelPadding = 4;
 // rows, so that finding the column's place costs nothing.
 constexpr int kRowsPerThread = 32;
 
+// Parts of a sum: a line of threads takes at least kPartsOfLine of them; neighbouring lanes, kThreads / kMostLines at least,
+// read a whole sector of 32 bytes.
+constexpr int kPartsOfLine = 4;
+constexpr int kMostLines = 16;
+
+// ExampleGrams: numbers of several examples that wait in shared memory (24 KB in float32, 48 KB in float64, the most that
+// needs no asking), and the columns, residual included, up to which they do.
+constexpr int kExampleNumbers = 6144;
+constexpr int kExampleColumns = 64;
+
 // Mirroring a triangle: square tiles through shared memory, so that reading and writing both run along rows.
 constexpr int kMirrorSide = 32;
 
 // Systems of up to this size are factorised by one block in shared memory (33 KB in float64).
 constexpr int kSmallSystem = 64;
 
+// Systems up to this size are factorised many at a time by cuSOLVER's batched functions, which use one block for each.
+constexpr int kBatchedSystem = 512;
+
 // Factors handed to a kernel by value: kernel parameters end at 4 KB on all supported CUDA versions.
 constexpr int kFactorsPerLaunch = 32;
+
+// Bytes of the products of d with d of one example, up to which JᵀJ is computed from pairs.
+constexpr int64_t kPairBytes = int64_t{16} << 20;
 
 // Blocks that fill the largest GPU (132 to 148 multiprocessors, four blocks each).
 constexpr int64_t kEnoughBlocks = 528;
@@ -50,8 +66,15 @@ constexpr int64_t kShortestSegment = 128;
 // enough to stay a small share of the memory.
 constexpr int64_t kPanelBytes = int64_t{64} << 20;
 
-// Floating-point operations above which cuBLAS, with its larger tiles and tensor cores, beats the fused tiles.
+// Examples at a time of products of pairs: deep enough for cuBLAS' full rate, and few enough that a panel holds many pairs.
+constexpr int64_t kPairDepth = 4096;
+
+// Floating-point operations above which cuBLAS, with its larger tiles, beats tiles that are made from factors, though its
+// operands have to go through memory.
 constexpr double kWorthLibrary = 4e9;
+
+// Rows of a symmetric product that are computed at a time, up to the diagonal: few are wasted above it.
+constexpr int64_t kBandRows = 512;
 
 // Multiply-adds that folding the residuals must save to be worth three more launches.
 constexpr double kWorthFolding = 5e7;
@@ -64,6 +87,8 @@ constexpr int64_t kMaxBlocks = 0x7fffffff;
 constexpr int64_t kShortestSegment = 16;
 constexpr int64_t kPanelBytes = 4096;
 constexpr double kWorthLibrary = 1e5;
+constexpr int64_t kBandRows = 8;
+constexpr int64_t kPairDepth = 24;
 constexpr double kWorthFolding = 0;
 constexpr int64_t kMaxBlocks = 5;
 

@@ -17,9 +17,9 @@
 
 namespace tfjac {
 
-TFJAC_HOST_DEVICE static inline int64_t CeilingOf(int64_t x, int64_t step) { return (x + step - 1) / step; }
-TFJAC_HOST_DEVICE static inline int64_t SmallerOf(int64_t x, int64_t y) { return x < y ? x : y; }
-TFJAC_HOST_DEVICE static inline int64_t LargerOf(int64_t x, int64_t y) { return x > y ? x : y; }
+TFJAC_HOST_DEVICE static constexpr int64_t CeilingOf(int64_t x, int64_t step) { return (x + step - 1) / step; }
+TFJAC_HOST_DEVICE static constexpr int64_t SmallerOf(int64_t x, int64_t y) { return x < y ? x : y; }
+TFJAC_HOST_DEVICE static constexpr int64_t LargerOf(int64_t x, int64_t y) { return x > y ? x : y; }
 
 // The tasks of a block: kernels are launched for a number of tasks, with as many blocks as a grid may have.
 //     for (int64_t task = FirstTask(); task < tasks; task += TaskStep())

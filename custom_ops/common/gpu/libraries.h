@@ -11,21 +11,32 @@
 
 namespace tfjac {
 
-// Whether a product of `operations` floating-point operations, with sizes up to `largest`, is to go to cuBLAS: where that
-// is there, works, and counts so far. The same for the same product whenever it is asked: workspaces are cut by it.
-bool UseCublas(double operations, int64_t largest);
+// Whether a product of `operations` floating-point operations is to go through memory to cuBLAS, rather than to be made tile
+// by tile. The same for the same product whenever it is asked: workspaces are cut by it.
+bool UseCublas(double operations);
 
-// All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31.
+// All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31. Products are
+// computed in the precision of T, unless tfjac_cuda_use_tf32 says otherwise.
 
 // out[rows, columns] = leftᵀ right for left [depth, rows], right [depth, columns].
 template <typename T>
 int LibraryProduct(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                    const T* right, int64_t ld_right, bool add, T* out, int64_t ld);
 
+// out[rows, columns] = left rightᵀ for left [rows, depth], right [columns, depth].
+template <typename T>
+int LibraryProductOfRows(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
+                         const T* right, int64_t ld_right, bool add, T* out, int64_t ld);
+
 // The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size].
 template <typename T>
 int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
                   int64_t ld);
+
+// out[k, rows, columns] = left[k]ᵀ right[k] for `count` matrices left [depth, rows], right [depth, columns], all dense.
+template <typename T>
+int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, int64_t depth, const T* left,
+                    const T* right, T* out);
 
 // Numbers of device memory that LibraryCholesky wants as `buffer`, in bytes.
 template <typename T>
@@ -35,6 +46,11 @@ int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes);
 // its factor. failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
 template <typename T>
 int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed);
+
+// The same for `count` systems at once, matrices[k] and rhs[k] being arrays in device memory of where these are. failed[k]
+// becomes nonzero if the matrix k has no factor; failed[count] is scratch.
+template <typename T>
+int LibraryCholeskys(void* stream, int64_t count, int64_t size, T** matrices, T** rhs, int* failed);
 
 }  // namespace tfjac
 

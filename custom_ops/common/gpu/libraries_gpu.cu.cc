@@ -25,9 +25,13 @@ namespace tfjac {
 namespace {
 
 std::atomic<int> library_use{kLibraryWhereFaster};
+std::atomic<bool> may_use_tf32{false};
+
+// Products of one call: below the limit of a grid's second axis, whatever cuBLAS makes of it.
+constexpr int64_t kMostProducts = 32768;
 
 // Values of the libraries' enumerations, the same from CUDA 11 to 13: row-major lower is their column-major upper.
-constexpr int kNoTranspose = 0, kTranspose = 1, kUpper = 1;
+constexpr int kNoTranspose = 0, kTranspose = 1, kUpper = 1, kDefaultMath = 0, kTf32Math = 3;
 
 using Handle = void*;
 
@@ -67,14 +71,20 @@ bool Find(void* library, const char* name, Function** function) {
 template <typename T>
 using Gemm = int(Handle, int, int, int, int, int, const T*, const T*, int, const T*, int, const T*, T*, int);
 template <typename T>
+using Gemms = int(Handle, int, int, int, int, int, const T*, const T*, int, long long, const T*, int, long long,
+                  const T*, T*, int, long long, int);
+template <typename T>
 using Syrk = int(Handle, int, int, int, int, const T*, const T*, int, const T*, T*, int);
 
 struct Cublas {
   int (*create)(Handle*);
   int (*destroy)(Handle);
   int (*set_stream)(Handle, cudaStream_t);
+  int (*set_math)(Handle, int);
   Gemm<float>* sgemm;
   Gemm<double>* dgemm;
+  Gemms<float>* sgemms;
+  Gemms<double>* dgemms;
   Syrk<float>* ssyrk;
   Syrk<double>* dsyrk;
 
@@ -82,13 +92,19 @@ struct Cublas {
     void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
     return library != nullptr && Find(library, "cublasCreate_v2", &create) &&
            Find(library, "cublasDestroy_v2", &destroy) &&
-           Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSgemm_v2", &sgemm) &&
-           Find(library, "cublasDgemm_v2", &dgemm) && Find(library, "cublasSsyrk_v2", &ssyrk) &&
-           Find(library, "cublasDsyrk_v2", &dsyrk);
+           Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSetMathMode", &set_math) &&
+           Find(library, "cublasSgemm_v2", &sgemm) && Find(library, "cublasDgemm_v2", &dgemm) &&
+           Find(library, "cublasSgemmStridedBatched", &sgemms) && Find(library, "cublasDgemmStridedBatched", &dgemms) &&
+           Find(library, "cublasSsyrk_v2", &ssyrk) && Find(library, "cublasDsyrk_v2", &dsyrk);
   }
 };
 
-// The 64-bit interface of cuSOLVER, with types as values of cudaDataType.
+template <typename T>
+using Potrfs = int(Handle, int, int, T**, int, int*, int);
+template <typename T>
+using Potrss = int(Handle, int, int, int, T**, int, T**, int, int*, int);
+
+// One system: the 64-bit interface of cuSOLVER, with types as values of cudaDataType.
 struct Cusolver {
   int (*create)(Handle*);
   int (*create_params)(Handle*);
@@ -96,6 +112,10 @@ struct Cusolver {
   int (*buffer_size)(Handle, Handle, int, int64_t, int, const void*, int64_t, int, size_t*, size_t*);
   int (*factorise)(Handle, Handle, int, int64_t, int, void*, int64_t, int, void*, size_t, void*, size_t, int*);
   int (*solve)(Handle, Handle, int, int64_t, int64_t, int, const void*, int64_t, int, void*, int64_t, int*);
+  Potrfs<float>* spotrfs;
+  Potrfs<double>* dpotrfs;
+  Potrss<float>* spotrss;
+  Potrss<double>* dpotrss;
 
   bool Load() {
     void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUSOLVER", {"libcusolver.so.11", "libcusolver.so.12"});
@@ -103,7 +123,9 @@ struct Cusolver {
            Find(library, "cusolverDnCreateParams", &create_params) &&
            Find(library, "cusolverDnSetStream", &set_stream) &&
            Find(library, "cusolverDnXpotrf_bufferSize", &buffer_size) &&
-           Find(library, "cusolverDnXpotrf", &factorise) && Find(library, "cusolverDnXpotrs", &solve);
+           Find(library, "cusolverDnXpotrf", &factorise) && Find(library, "cusolverDnXpotrs", &solve) &&
+           Find(library, "cusolverDnSpotrfBatched", &spotrfs) && Find(library, "cusolverDnDpotrfBatched", &dpotrfs) &&
+           Find(library, "cusolverDnSpotrsBatched", &spotrss) && Find(library, "cusolverDnDpotrsBatched", &dpotrss);
   }
 };
 
@@ -117,16 +139,6 @@ const Library* Loaded() {
   const std::lock_guard<std::mutex> lock(mutex);
   if (!loaded.load() && library.Load()) loaded.store(true);
   return loaded.load() ? &library : nullptr;
-}
-
-// Whether cuBLAS is there and gives handles. Found out once.
-bool CublasWorks() {
-  static const bool works = [] {
-    const Cublas* const library = Loaded<Cublas>();
-    Handle handle = nullptr;
-    return library != nullptr && library->create(&handle) == 0 && library->destroy(handle) == 0;
-  }();
-  return works;
 }
 
 // A handle and what belongs to it, one for each device and stream, so that streams do not share a library's workspace.
@@ -161,6 +173,7 @@ class Sessions {
     const std::lock_guard<std::mutex> lock(session.mutex);
     int status = session.handle == nullptr ? Create(*library, &session) : 0;
     if (status == 0) status = library->set_stream(session.handle, static_cast<cudaStream_t>(stream));
+    if (status == 0) status = Prepare(*library, session);
     if (status == 0) status = use(*library, session);
     return status == 0 ? 0 : error + status;
   }
@@ -171,6 +184,10 @@ class Sessions {
     const int status = library.create(&session->handle);
     return status == 0 ? library.create_params(&session->params) : status;
   }
+  static int Prepare(const Cublas& library, const Session& session) {
+    return library.set_math(session.handle, may_use_tf32.load() ? kTf32Math : kDefaultMath);
+  }
+  static int Prepare(const Cusolver&, const Session&) { return 0; }
 
   static Session& SessionOf(int device, void* stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -183,6 +200,12 @@ class Sessions {
 
 Gemm<float>* GemmOf(const Cublas& library, float) { return library.sgemm; }
 Gemm<double>* GemmOf(const Cublas& library, double) { return library.dgemm; }
+Gemms<float>* GemmsOf(const Cublas& library, float) { return library.sgemms; }
+Gemms<double>* GemmsOf(const Cublas& library, double) { return library.dgemms; }
+Potrfs<float>* PotrfsOf(const Cusolver& library, float) { return library.spotrfs; }
+Potrfs<double>* PotrfsOf(const Cusolver& library, double) { return library.dpotrfs; }
+Potrss<float>* PotrssOf(const Cusolver& library, float) { return library.spotrss; }
+Potrss<double>* PotrssOf(const Cusolver& library, double) { return library.dpotrss; }
 Syrk<float>* SyrkOf(const Cublas& library, float) { return library.ssyrk; }
 Syrk<double>* SyrkOf(const Cublas& library, double) { return library.dsyrk; }
 constexpr int DataType(float) { return CUDA_R_32F; }
@@ -190,23 +213,56 @@ constexpr int DataType(double) { return CUDA_R_64F; }
 
 }  // namespace
 
-bool UseCublas(double operations, int64_t largest) {
-  constexpr int64_t kLargest = 2147483647;
+bool UseCublas(double operations) {
   const int use = library_use.load();
-  if (use == kLibraryWhereFaster) return operations >= kWorthLibrary && largest <= kLargest && CublasWorks();
-  return use == kAlwaysLibrary;
+  return use == kAlwaysLibrary || (use == kLibraryWhereFaster && operations >= kWorthLibrary);
 }
+
+namespace {
+
+// All matrices are read column by column, so that everything is transposed: outᵀ = op(right)ᵀ op(left).
+template <typename T>
+int Product(void* stream, int op_right, int op_left, int64_t rows, int64_t columns, int64_t depth, const T* left,
+            int64_t ld_left, const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
+  if (rows == 0 || columns == 0) return 0;
+  return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
+    const T one = 1, beta = add ? 1 : 0;
+    const int ld_a = static_cast<int>(LargerOf(ld_right, 1)), ld_b = static_cast<int>(LargerOf(ld_left, 1));
+    return GemmOf(library, T())(session.handle, op_right, op_left, static_cast<int>(columns), static_cast<int>(rows),
+                                static_cast<int>(depth), &one, right, ld_a, left, ld_b, &beta, out,
+                                static_cast<int>(ld));
+  });
+}
+
+}  // namespace
 
 template <typename T>
 int LibraryProduct(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                    const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
+  return Product(stream, kNoTranspose, kTranspose, rows, columns, depth, left, ld_left, right, ld_right, add, out, ld);
+}
+
+template <typename T>
+int LibraryProductOfRows(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
+                         const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
+  return Product(stream, kTranspose, kNoTranspose, rows, columns, depth, left, ld_left, right, ld_right, add, out, ld);
+}
+
+template <typename T>
+int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, int64_t depth, const T* left,
+                    const T* right, T* out) {
   return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
-    const T one = 1, beta = add ? 1 : 0;
-    // Read column by column, everything is transposed: outᵀ = rightᵀ left.
-    return GemmOf(library, T())(session.handle, kNoTranspose, kTranspose, static_cast<int>(columns),
-                                static_cast<int>(rows), static_cast<int>(depth), &one, right,
-                                static_cast<int>(ld_right), left, static_cast<int>(ld_left), &beta, out,
-                                static_cast<int>(ld));
+    const T one = 1, zero = 0;
+    int status = 0;
+    for (int64_t k = 0; k < count && status == 0; k += kMostProducts) {
+      status = GemmsOf(library, T())(session.handle, kNoTranspose, kTranspose, static_cast<int>(columns),
+                                     static_cast<int>(rows), static_cast<int>(depth), &one,
+                                     right + k * columns * depth, static_cast<int>(columns), columns * depth,
+                                     left + k * rows * depth, static_cast<int>(rows), rows * depth, &zero,
+                                     out + k * rows * columns, static_cast<int>(columns), rows * columns,
+                                     static_cast<int>(SmallerOf(kMostProducts, count - k)));
+    }
+    return status;
   });
 }
 
@@ -247,12 +303,26 @@ int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer,
   });
 }
 
-#define INSTANTIATE(T)                                                                                              \
-  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,     \
-                              int64_t);                                                                             \
-  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                        \
-  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                         \
-  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);
+template <typename T>
+int LibraryCholeskys(void* stream, int64_t count, int64_t size, T** matrices, T** rhs, int* failed) {
+  return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
+    const int n = static_cast<int>(size), k = static_cast<int>(count);
+    const int status = PotrfsOf(library, T())(session.handle, kUpper, n, matrices, n, failed, k);
+    if (status != 0) return status;
+    return PotrssOf(library, T())(session.handle, kUpper, n, 1, matrices, n, rhs, n, failed + count, k);
+  });
+}
+
+#define INSTANTIATE(T)                                                                                               \
+  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,      \
+                              int64_t);                                                                              \
+  template int LibraryProductOfRows(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool,    \
+                                    T*, int64_t);                                                                    \
+  template int LibraryProducts(void*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);                   \
+  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                         \
+  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                          \
+  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);                                        \
+  template int LibraryCholeskys(void*, int64_t, int64_t, T**, T**, int*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE
@@ -278,6 +348,8 @@ const char* tfjac_cuda_error_message(int code) {
 }
 
 void tfjac_cuda_use_library(int use) { tfjac::library_use.store(use); }
+
+void tfjac_cuda_use_tf32(int use) { tfjac::may_use_tf32.store(use != 0); }
 
 void tfjac_cuda_search_in(const char* folder) {
   const std::lock_guard<std::mutex> lock(tfjac::folders_mutex);

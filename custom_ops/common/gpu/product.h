@@ -2,6 +2,7 @@
 #ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_PRODUCT_H_
 #define TFJAC_CUSTOM_OPS_COMMON_GPU_PRODUCT_H_
 
+#include "custom_ops/common/gpu/sum_parts.h"
 #include "custom_ops/common/gpu/tile_product.h"
 
 namespace tfjac {
@@ -74,26 +75,10 @@ __global__ void __launch_bounds__(kThreads)
   ComputeProducts(shape, left, right, target, &panels);
 }
 
-// out[row * ld + column] += sum_s scratch[s, row, column], the segments after the first in their order.
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    SumSegmentsKernel(ProductShape shape, const T* scratch, T* out, int64_t ld) {
-  const int64_t size = shape.rows * shape.columns, segments = shape.segments();
-  for (int64_t task = FirstTask(); task < CeilingOf(size, kThreads); task += TaskStep()) {
-    const int64_t k = task * kThreads + threadIdx.x, row = k / shape.columns, column = k % shape.columns;
-    if (k >= size || (shape.triangular && column > row)) continue;
-    T sum = out[row * ld + column];
-    for (int64_t s = 0; s < segments - 1; ++s) sum += scratch[s * size + k];
-    out[row * ld + column] = sum;
-  }
-}
-
 template <typename T>
 int AddSegments(void* stream, const ProductShape& shape, const ProductTarget<T>& target) {
-  if (shape.segments() == 1) return 0;
-  const int64_t tasks = CeilingOf(shape.rows * shape.columns, kThreads);
-  return Launch(stream, tasks, SumSegmentsKernel<T>, shape, static_cast<const T*>(target.scratch), target.out,
-                target.ld);
+  return SumParts(stream, shape.segments() - 1, shape.rows, shape.columns, shape.triangular,
+                  static_cast<const T*>(target.scratch), target.out, target.ld);
 }
 
 // The product, its segments summed. `target.scratch` holds shape.scratch() numbers.

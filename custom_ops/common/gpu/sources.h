@@ -86,18 +86,18 @@ struct PairGrid {
   }
 };
 
-// The products x[n,i] y[n,j] for all pairs (i, j); depth is the example n.
+// The products x[n,i] y[n,j] for the pairs (i, j) from number `begin` on; depth is the example n.
 template <typename T>
 struct PairsOfInputs {
   static constexpr bool kAlongDepth = false;
   using Cursor = PairCursor<T>;
   const T *x, *y;  // [n, pairs.rows], [n, pairs.columns]
   PairGrid pairs;
-  int64_t columns;  // pairs.count()
+  int64_t begin, columns;
 
   TFJAC_HOST_DEVICE Cursor At(int64_t column) const {
-    const int64_t i = pairs.RowAt(column);
-    return {x + i, y + (column - pairs.IndexOf(i, 0)), pairs.rows, pairs.columns};
+    const int64_t i = pairs.RowAt(begin + column);
+    return {x + i, y + (begin + column - pairs.IndexOf(i, 0)), pairs.rows, pairs.columns};
   }
   TFJAC_HOST_DEVICE T Load(const Cursor& cursor, int64_t n) const {
     return cursor.left[n * cursor.ld_left] * cursor.right[n * cursor.ld_right];

@@ -39,7 +39,9 @@ struct TilePart {
   }
 };
 
-// What one thread moves from a source to the panels: kPerThread numbers a panel.
+// What one thread moves from a source to the panels: kPerThread numbers a panel. If neighbours in memory differ in depth,
+// kAlong threads side by side read a sector of 32 bytes; so they write to different banks, as rows of a panel are four
+// numbers apart, modulo the banks.
 template <typename T, typename Source>
 class Stage {
  public:
@@ -58,26 +60,30 @@ class Stage {
 #pragma unroll
     for (int u = 0; u < kPerThread; ++u) {
       const int64_t depth = begin + Depth(u);
-      const int c = u < kCursors ? u : 0;
+      const int c = u / kDepths;
       value_[u] = inside_[c] && depth < end ? source_.Load(cursor_[c], depth) : T(0);
     }
   }
 
   __device__ void Store(T (*panel)[kTileSide + kPanelPadding]) const {
 #pragma unroll
-    for (int u = 0; u < kPerThread; ++u) panel[Depth(u)][Column(u)] = value_[u];
+    for (int u = 0; u < kPerThread; ++u) panel[Depth(u)][Column(u / kDepths)] = value_[u];
   }
 
  private:
-  static constexpr int kCursors = Source::kAlongDepth ? kPerThread : 1;
+  static constexpr int kAlong = Source::kAlongDepth ? 32 / static_cast<int>(sizeof(T)) : 1;
+  static constexpr int kAcross = static_cast<int>(SmallerOf(kThreads / kAlong, kTileSide));  // columns side by side
+  static constexpr int kDown = kThreads / kAcross;  // depths side by side
+  static constexpr int kDepths = kPanelDepth / kDown;  // numbers of a thread in one column
+  static constexpr int kCursors = kPerThread / kDepths;
+  static_assert(kDepths * kCursors == kPerThread && kCursors * kAcross == kTileSide, "each number once");
 
-  __device__ static int Column(int u) {
-    const int thread = static_cast<int>(threadIdx.x);
-    return Source::kAlongDepth ? thread / kPanelDepth + u * (kThreads / kPanelDepth) : thread % kTileSide;
+  __device__ static int Column(int cursor) {
+    return static_cast<int>(threadIdx.x) / kAlong % kAcross + cursor * kAcross;
   }
   __device__ static int Depth(int u) {
     const int thread = static_cast<int>(threadIdx.x);
-    return Source::kAlongDepth ? thread % kPanelDepth : thread / kTileSide + u * (kThreads / kTileSide);
+    return thread % kAlong + thread / (kAlong * kAcross) * kAlong + u % kDepths * kDown;
   }
 
   const Source& source_;
@@ -85,6 +91,29 @@ class Stage {
   bool inside_[kCursors];
   T value_[kPerThread];
 };
+
+// Write a tile, transposed: value (row, column) goes to out[column * ld + row], for what is `inside(row, column)`. Sixteen
+// columns at a time go through the panel, so that neighbouring threads write neighbours.
+template <typename T, typename Inside>
+__device__ inline void StoreTransposed(const TilePart<T>& part, Panels<T>* panels, T* out, int64_t ld,
+                                       const Inside& inside) {
+  for (int first = 0; first < kTileSide; first += kPanelDepth) {
+    const int column = TilePart<T>::column() - first;
+    __syncthreads();  // what the panels held before has been used
+    if (column >= 0 && column < kPanelDepth) {
+#pragma unroll
+      for (int u = 0; u < kPerThread; ++u) {
+#pragma unroll
+        for (int v = 0; v < kPerThread; ++v) panels->left[column + v][TilePart<T>::row() + u] = part.value[u][v];
+      }
+    }
+    __syncthreads();
+    for (int k = static_cast<int>(threadIdx.x); k < kPanelDepth * kTileSide; k += kThreads) {
+      const int row = k % kTileSide, line = k / kTileSide;
+      if (inside(row, first + line)) out[(first + line) * ld + row] = panels->left[line][row];
+    }
+  }
+}
 
 template <typename T>
 __device__ inline void AddPanels(const Panels<T>& panels, TilePart<T>* part) {

@@ -13,6 +13,7 @@ constexpr int kNoTranspose = 0, kUpper = 1, kFloat = 0, kInvalid = 7;
 template <typename T>
 int Gemm(int op_a, int op_b, int m, int n, int k, T alpha, const T* a, int lda, const T* b, int ldb, T beta, T* c,
          int ldc) {
+  if (lda < 1 || ldb < 1 || ldc < 1) return kInvalid;
   if (lda < (op_a == kNoTranspose ? m : k) || ldb < (op_b == kNoTranspose ? k : n) || ldc < m) return kInvalid;
   for (int64_t x = 0; x < m; ++x) {
     for (int64_t y = 0; y < n; ++y) {
@@ -27,6 +28,16 @@ int Gemm(int op_a, int op_b, int m, int n, int k, T alpha, const T* a, int lda, 
     }
   }
   return 0;
+}
+
+template <typename T>
+int Gemms(int op_a, int op_b, int m, int n, int k, T alpha, const T* a, int lda, int64_t step_a, const T* b, int ldb,
+          int64_t step_b, T beta, T* c, int ldc, int64_t step_c, int count) {
+  int status = 0;
+  for (int64_t j = 0; j < count && status == 0; ++j) {
+    status = Gemm(op_a, op_b, m, n, k, alpha, a + j * step_a, lda, b + j * step_b, ldb, beta, c + j * step_c, ldc);
+  }
+  return status;
 }
 
 // The upper triangle of c = alpha a aᵀ + beta c, a [n, k]
@@ -87,6 +98,7 @@ int Create(void** handle) {
 EXPORT cublasCreate_v2(void** handle) { return Create(handle); }
 EXPORT cublasDestroy_v2(void*) { return 0; }
 EXPORT cublasSetStream_v2(void*, void*) { return 0; }
+EXPORT cublasSetMathMode(void*, int mode) { return mode == 0 || mode == 3 ? 0 : kInvalid; }
 EXPORT cublasSgemm_v2(void*, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
                       const float* b, int ldb, const float* beta, float* c, int ldc) {
   return Gemm(op_a, op_b, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
@@ -94,6 +106,16 @@ EXPORT cublasSgemm_v2(void*, int op_a, int op_b, int m, int n, int k, const floa
 EXPORT cublasDgemm_v2(void*, int op_a, int op_b, int m, int n, int k, const double* alpha, const double* a, int lda,
                       const double* b, int ldb, const double* beta, double* c, int ldc) {
   return Gemm(op_a, op_b, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
+}
+EXPORT cublasSgemmStridedBatched(void*, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
+                                 long long step_a, const float* b, int ldb, long long step_b, const float* beta,
+                                 float* c, int ldc, long long step_c, int count) {
+  return Gemms(op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc, step_c, count);
+}
+EXPORT cublasDgemmStridedBatched(void*, int op_a, int op_b, int m, int n, int k, const double* alpha, const double* a,
+                                 int lda, long long step_a, const double* b, int ldb, long long step_b,
+                                 const double* beta, double* c, int ldc, long long step_c, int count) {
+  return Gemms(op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc, step_c, count);
 }
 EXPORT cublasSsyrk_v2(void*, int triangle, int op, int n, int k, const float* alpha, const float* a, int lda,
                       const float* beta, float* c, int ldc) {
@@ -127,4 +149,38 @@ EXPORT cusolverDnXpotrs(void*, void*, int triangle, int64_t n, int64_t columns, 
                  : Solve(n, static_cast<const double*>(a), lda, static_cast<double*>(b));
   *info = 0;
   return 0;
+}
+
+namespace {
+
+template <typename T>
+int FactoriseAll(int triangle, int n, T** a, int lda, int* info, int count) {
+  if (triangle != kUpper || lda < n) return kInvalid;
+  for (int k = 0; k < count; ++k) Factorise<T>(n, a[k], lda, info + k);
+  return 0;
+}
+
+template <typename T>
+int SolveAll(int triangle, int n, int columns, T** a, int lda, T** b, int ldb, int* info, int count) {
+  if (triangle != kUpper || columns != 1 || lda < n || ldb < n) return kInvalid;
+  for (int k = 0; k < count; ++k) Solve<T>(n, a[k], lda, b[k]);
+  *info = 0;
+  return 0;
+}
+
+}  // namespace
+
+EXPORT cusolverDnSpotrfBatched(void*, int triangle, int n, float** a, int lda, int* info, int count) {
+  return FactoriseAll(triangle, n, a, lda, info, count);
+}
+EXPORT cusolverDnDpotrfBatched(void*, int triangle, int n, double** a, int lda, int* info, int count) {
+  return FactoriseAll(triangle, n, a, lda, info, count);
+}
+EXPORT cusolverDnSpotrsBatched(void*, int triangle, int n, int columns, float** a, int lda, float** b, int ldb, int* info,
+                               int count) {
+  return SolveAll(triangle, n, columns, a, lda, b, ldb, info, count);
+}
+EXPORT cusolverDnDpotrsBatched(void*, int triangle, int n, int columns, double** a, int lda, double** b, int ldb,
+                               int* info, int count) {
+  return SolveAll(triangle, n, columns, a, lda, b, ldb, info, count);
 }
