@@ -51,22 +51,10 @@ __device__ void LoadRows(const ExampleBlocks<T>& blocks, const Cut& cut, int64_t
   }
 }
 
-// Neighbours that are read by one access, or two.
-template <typename T>
-struct alignas(16) Neighbours {
-  T value[kPerThread];
-};
-
 template <typename T>
 __device__ void AddRows(const T* waiting, int64_t rows, int64_t width, int row, int column, TilePart<T>* part) {
   for (int64_t k = 0; k < rows; ++k, waiting += width) {
-    const Neighbours<T> left = *reinterpret_cast<const Neighbours<T>*>(waiting + row);
-    const Neighbours<T> right = *reinterpret_cast<const Neighbours<T>*>(waiting + column);
-#pragma unroll
-    for (int u = 0; u < kPerThread; ++u) {
-#pragma unroll
-      for (int v = 0; v < kPerThread; ++v) part->value[u][v] += left.value[u] * right.value[v];
-    }
+    AddOuterProduct(waiting + row, waiting + column, part);
   }
 }
 

@@ -47,9 +47,10 @@ struct Segments {
   bool add;  // the first one: to what is there
 };
 
-// The sum of the terms, tile by tile. The depth of each term is cut into as many segments as the part's shape says.
+// The sum of the terms, tile by tile. The depth of each term is cut into as many segments as the part's shape says. Two blocks
+// share a multiprocessor, which the compiler has to be told.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     KernelTilesKernel(const __grid_constant__ Terms<T> terms, const __grid_constant__ Part<T> part,
                       Segments<T> segmented) {
   __shared__ Panels<T> panels;

@@ -115,23 +115,29 @@ __device__ inline void StoreTransposed(const TilePart<T>& part, Panels<T>* panel
   }
 }
 
+// Numbers side by side, read by accesses of 16 bytes.
+template <typename T>
+struct alignas(16) Neighbours {
+  T value[kPerThread];
+};
+
+// part += left rightᵀ of kPerThread numbers each, aligned to 16 bytes.
+template <typename T>
+__device__ inline void AddOuterProduct(const T* left, const T* right, TilePart<T>* part) {
+  const Neighbours<T> down = *reinterpret_cast<const Neighbours<T>*>(left);
+  const Neighbours<T> across = *reinterpret_cast<const Neighbours<T>*>(right);
+#pragma unroll
+  for (int u = 0; u < kPerThread; ++u) {
+#pragma unroll
+    for (int v = 0; v < kPerThread; ++v) part->value[u][v] += down.value[u] * across.value[v];
+  }
+}
+
 template <typename T>
 __device__ inline void AddPanels(const Panels<T>& panels, TilePart<T>* part) {
   const int row = TilePart<T>::row(), column = TilePart<T>::column();
 #pragma unroll
-  for (int k = 0; k < kPanelDepth; ++k) {
-    T left[kPerThread], right[kPerThread];
-#pragma unroll
-    for (int u = 0; u < kPerThread; ++u) {
-      left[u] = panels.left[k][row + u];
-      right[u] = panels.right[k][column + u];
-    }
-#pragma unroll
-    for (int u = 0; u < kPerThread; ++u) {
-#pragma unroll
-      for (int v = 0; v < kPerThread; ++v) part->value[u][v] += left[u] * right[v];
-    }
-  }
+  for (int k = 0; k < kPanelDepth; ++k) AddOuterProduct(&panels.left[k][row], &panels.right[k][column], part);
 }
 
 // part += the tile at (x, y) of the product, summed over the depths [begin, end).
