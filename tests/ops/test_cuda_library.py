@@ -122,7 +122,7 @@ for use in (LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY):
 
 @pytest.mark.parametrize("failure", [{}, {"TFJAC_EMULATED_FAILURE": "1"}])
 def test_cublas_is_looked_for_in_folders_and_its_failure_is_told(failure, tmp_path):
-    """In a process of its own, emulated, where every product is worth the library's call."""
+    """In a process by itself, emulated."""
     library = emulated_library(CACHE / "emulated-small_limits", True)
     (tmp_path / "libcublas.so.12").symlink_to(library)
     said = subprocess.run(
@@ -132,7 +132,7 @@ def test_cublas_is_looked_for_in_folders_and_its_failure_is_told(failure, tmp_pa
     )  # fmt: skip
     assert "cuBLAS was not found" in said.stdout.splitlines()[0], said.stderr
     fails = "cuBLAS failed with status 7" if failure else "True"
-    assert said.stdout.splitlines()[1:] == [fails, fails]
+    assert said.stdout.splitlines()[1:] == ["True", fails]  # so small a product needs none
 
 
 def test_runtime_version_is_known(with_cuda):
