@@ -172,6 +172,7 @@ class Sessions {
     Session& session = SessionOf(device, stream);
     const std::lock_guard<std::mutex> lock(session.mutex);
     int status = session.handle == nullptr ? Create(*library, &session) : 0;
+    if (status != 0) session.handle = nullptr;  // whatever a library that fails leaves there
     if (status == 0) status = library->set_stream(session.handle, static_cast<cudaStream_t>(stream));
     if (status == 0) status = Prepare(*library, session);
     if (status == 0) status = use(*library, session);
