@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.rules.gather_cases import CASES as GATHERED
 from tests.rules.gather_cases import check_gathered
 from tests.rules.table_cases import CASES, check_table, variables
-from tfjac.jacobians import jacobian_operator
+from tfjac.jacobians import batch_jacobian, jacobian_operator
 from tfjac.jacobians.factors import tables
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
@@ -75,3 +75,58 @@ def test_a_tensor_with_a_row_for_each_example(kept, rng):
     expected = np.einsum("nmk,ni->nmik", block, np.eye(6)).reshape(6, -1, 18)
     np.testing.assert_allclose(dense(), expected, atol=1e-12)
     assert isinstance(kinds[0], GatherFactor) == kept
+
+
+@tf.custom_gradient
+def cubed(x):
+    return x**3, lambda upstream: 3 * upstream * x**2
+
+
+ROWS = np.array([3, 0, 0, 5, 2, 1])
+BY_ROWS_AND_WHOLE = {
+    "difference": lambda w, x: w - tf.gather(w, ROWS),
+    "three times": lambda w, x: w * tf.gather(w, ROWS) + tf.sin(w) * tf.gather(w, ROWS[::-1]),
+    "twice at one op": lambda w, x: w * w * tf.gather(w, ROWS),
+    "chosen": lambda w, x: tf.where(w > 0.3, w, 2.0 * tf.gather(w, ROWS)),
+    "one output": lambda w, x: tf.einsum("nk,nk->n", w, tf.gather(w, ROWS)),
+    "side by side": lambda w, x: tf.concat([w, tf.gather(w, ROWS), x], 1),
+    "matrices": lambda w, x: tf.linalg.matvec(x[:, :, None] * x[:, None, :], w) - tf.gather(w, ROWS),
+    "custom": lambda w, x: cubed(w) - tf.gather(w, ROWS),
+    "distances": lambda w, x: tf.norm(w - tf.gather(w, ROWS) + x, axis=1),
+    "broadcast": lambda w, x: w[:, :1] * x - tf.gather(w, ROWS),
+    "stacked": lambda w, x: tf.stack([w, tf.gather(w, ROWS)], 2) * x[:, :, None],
+}
+
+
+@pytest.mark.parametrize("under_xla", [False, True])
+@pytest.mark.parametrize("name", BY_ROWS_AND_WHOLE)
+def test_a_table_used_by_rows_and_whole(name, under_xla, rng):
+    """Beside a tape: of a table made from a variable, each example takes its row at one op, and any row at another."""
+    variable, x = tf.Variable(rng.normal(size=(6, 3))), tf.constant(rng.normal(size=(6, 3)))
+    kinds = []
+
+    def outputs():
+        return BY_ROWS_AND_WHOLE[name](tf.exp(0.3 * variable), x)
+
+    @tf.function(jit_compile=under_xla)
+    def dense():
+        kinds[:] = jacobian_operator(outputs(), [variable], verify=not under_xla).factors
+        return kinds[0].dense()
+
+    with tf.GradientTape() as tape:
+        y = outputs()
+    expected = tf.reshape(tape.jacobian(y, variable), [6, -1, 18])
+    np.testing.assert_allclose(dense(), expected, atol=1e-12)
+    assert isinstance(kinds[0], GatherFactor)
+
+
+def test_data_that_are_used_by_rows_and_whole_mix(rng):
+    """What is of weights alone may be split so; a tensor of data that J is taken of may not."""
+
+    @tf.function
+    def blocks(x):
+        rows = tf.exp(x)
+        return batch_jacobian(rows - tf.gather(rows, ROWS), x)
+
+    with pytest.raises(ValueError, match="examples mix"):
+        blocks(tf.constant(rng.normal(size=(6, 3))))

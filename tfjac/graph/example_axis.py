@@ -79,7 +79,9 @@ class ExampleAnalysis:
         return isinstance(self.axis(tensor), ExampleAxis)
 
 
-def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=False, proved=()):
+def analyse_examples(
+    sources, targets, axes=None, num_examples=None, by_value=False, proved=(), takes_rows_of_weights=False
+):
     """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
@@ -90,6 +92,8 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
         num_examples: the static number of examples, where the targets' shapes do not tell.
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
         proved: tensors that are known to hold all examples, whatever their size.
+        takes_rows_of_weights: whether what is computed from variables alone may have a row for each example at one op, and
+            be used whole at another. It then counts as `SHARED`; `input_axes` tell the two apart.
 
     Returns:
         An `ExampleAnalysis`.
@@ -103,6 +107,7 @@ def analyse_examples(sources, targets, axes=None, num_examples=None, by_value=Fa
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
     wanted = WantedAxes(dependence, num_examples)
+    wanted.takes_rows_of_weights = takes_rows_of_weights
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
@@ -146,12 +151,13 @@ class WantedAxes:
         reaches: function from a tensor to whether the sources reach it in the way that counts.
         depends_on_no_data: function from a tensor to whether it is computed from variables and constants alone.
         symbolic_sizes: what the graph knows of sizes that the trace leaves open.
+        takes_rows_of_weights: as in `analyse_examples`.
         shared: the tensors that all examples use whole, though data are in them; noted, and not walked through, only if
             the walk stops at them.
     """
 
     def __init__(self, dependence, num_examples, stops_at_shared=False):
-        self.stops_at_shared, self.shared = stops_at_shared, []
+        self.stops_at_shared, self.shared, self.takes_rows_of_weights = stops_at_shared, [], False
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
@@ -266,10 +272,19 @@ class WantedAxes:
     def want(self, op, tensor, axis):
         """Note that `op` uses `tensor` this way."""
         known = self.axes.setdefault(tensor.ref(), axis)
-        if known != axis and not self._agree_when_run(tensor, known, axis):
+        if known == axis or self._agree_when_run(tensor, known, axis):
+            return
+        if self._has_rows_of_weights(tensor, {known, axis}):
+            self.axes[tensor.ref()] = SHARED
+        else:
             raise examples_mix_at(
                 op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
             )
+
+    def _has_rows_of_weights(self, tensor, axes):
+        """Whether a tensor that is used whole and by rows is of variables alone, with a row for each example."""
+        both = self.takes_rows_of_weights and axes == {SHARED, ExampleAxis(0)} and self.num_examples is not None
+        return both and tensor.shape[0] == self.num_examples and self._is_of_weights(tensor)
 
     def _agree_when_run(self, tensor, known, axis):
         """Take the known size over one that is left open, if that is all that two uses differ in."""

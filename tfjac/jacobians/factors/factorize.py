@@ -153,7 +153,12 @@ def _check(ys, examples_mix):
 
 def _analysed(ys, dependence, takes_own_rows=False):
     """The `ExampleAnalysis` of the graph, and the places where weights meet the data."""
-    analysis = analyse_examples(dependence, ys)
+    try:
+        analysis = analyse_examples(dependence, ys)
+    except ExamplesMix:
+        analysis = analyse_examples(dependence, ys, takes_rows_of_weights=True)
+        if has_control_flow(analysis):
+            raise
     takes_own_rows = takes_own_rows and not has_control_flow(analysis)
     return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0], takes_own_rows)
 

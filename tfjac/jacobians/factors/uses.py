@@ -8,6 +8,13 @@ from tfjac.graph import SHARED, ExampleAxis, differentiable_inputs, examples_mix
 from tfjac.jacobians.shapes import split_examples
 
 
+OWN_ROWS = "rows of a source"
+"""Stands in the place of an op type where a source itself has a row for each example."""
+
+ROWS_OF_WEIGHT = "rows of a weight"
+"""Stands in the place of an op type where an op takes a row of the weight for each example, and another op all of it."""
+
+
 @dataclasses.dataclass
 class Use:
     """An op with a shared input that the variables reach, and an output that carries the examples.
@@ -32,8 +39,9 @@ class Use:
 
     @property
     def kind(self):
-        """What its rule is found by: the type of the op."""
-        return self.op.type
+        """What its rule is found by: the type of the op, or that each example takes a row of the weight."""
+        rows = self.weight_index is not None and self.input_axes[self.weight_index] == ExampleAxis(0)
+        return ROWS_OF_WEIGHT if rows else self.op.type
 
     @property
     def weight(self):
@@ -52,10 +60,6 @@ class Use:
     def split_cotangent(self, d=None):
         """The cotangents (or others in their place) with the examples first: `[n, m, ...]`."""
         return split_examples(self.d if d is None else d, self.axis, self.n, lead=1)
-
-
-OWN_ROWS = "rows of a source"
-"""Stands in the place of an op type where a source itself has a row for each example."""
 
 
 class OwnRows(Use):

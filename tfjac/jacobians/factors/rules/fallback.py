@@ -37,9 +37,19 @@ def factor_by_op_gradient(use):
 
     mask = tf.tile(tf.eye(n, dtype=use.d.dtype)[:, None, :, None], [1, outer, 1, inner])
     mask = tf.reshape(mask, [n, 1, *along[: use.axis.axis], shape[use.axis.axis], *along[use.axis.axis + 1 :]])
-    seed = tf.zeros(shape, use.d.dtype)
-    (rows,) = LinearMap([seed], [_gradient(use, seed)]).on_stacks(tf.reshape(mask * use.d, [n * m, *shape]))
+    rows = _pulled(use, tf.reshape(mask * use.d, [n * m, *shape]))
     return DenseFactor(tf.reshape(rows, [n, m, product(_sizes(use.weight))]))
+
+
+def pulled_through_op(use):
+    """Return the cotangents `[m, *weight.shape]` of the weight of a `Use`, by the registered gradient of its op."""
+    return _pulled(use, use.d)
+
+
+def _pulled(use, stack):
+    seed = tf.zeros(axes(use.output), use.d.dtype)
+    (rows,) = LinearMap([seed], [_gradient(use, seed)]).on_stacks(stack)
+    return rows
 
 
 def _gradient(use, cotangent):

@@ -5,9 +5,10 @@ import tensorflow as tf
 from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
+from tfjac.jacobians.factors.rules.fallback import pulled_through_op
 from tfjac.jacobians.factors.slices import sliced
-from tfjac.jacobians.factors.uses import OWN_ROWS
-from tfjac.jacobians.shapes import product
+from tfjac.jacobians.factors.uses import OWN_ROWS, ROWS_OF_WEIGHT
+from tfjac.jacobians.shapes import product, split_examples
 
 
 @rule("GatherV2")
@@ -50,10 +51,20 @@ def _slice(use):
 @rule("ReadVariableOp", "Reshape", OWN_ROWS)
 def _own_rows(use):
     """Each example is computed from a row of its own; the order of elements stays what it is."""
-    d = use.split_cotangent()
-    n, m, *sizes = axes(d)
     if (use.axis.axis, use.axis.outer) != (0, 1):
         raise NoFactor("only rows along axis 0 are covered")
+    return _each_its_row(use.split_cotangent())
+
+
+@rule(ROWS_OF_WEIGHT)
+def _rows_of_weight(use):
+    """The op takes a row for each example: the cotangents are pulled back through it, those of all examples at once."""
+    return _each_its_row(split_examples(pulled_through_op(use), ExampleAxis(0), use.n, lead=1))
+
+
+def _each_its_row(d):
+    """The factor of a table of which example n reads row n, given the cotangents `[n, m, ...]` of the rows."""
+    n, m, *sizes = axes(d)
     return GatherFactor(tf.range(n)[:, None], tf.reshape(d, [n, m, 1, product(sizes)]), n)
 
 
