@@ -89,7 +89,8 @@ def lines_of_pytest(log, _out) -> list:
 
 def lines_of_checkers(log, out) -> list:
     """Give what each checker has found, and where first."""
-    found = [line[:200] for line in log.splitlines() if re.match(r"========= (Error: |ERROR SUMMARY|Invalid |Target )", line)]
+    wanted = re.compile(r"========= (Error: |ERROR SUMMARY|Invalid |Target )")
+    found = [line[:200] for line in log.splitlines() if wanted.match(line)]
     return _at_most(12, found) + lines_of_pytest(log, out)
 
 
@@ -162,7 +163,7 @@ def verdict_in(log: pathlib.Path, part: Part) -> Verdict | None:
 
 
 def run_part(part: Part, out: pathlib.Path, facts: dict, again: bool = False) -> Verdict:
-    """Run a part, unless it is done or cannot run here; keep what it prints, and at the end the verdict, in its file."""
+    """Run a part, unless it is done or cannot run here; keep what it prints in its file, and the verdict at the end."""
     log = out / f"{part.name}.log"
     earlier = verdict_in(log, part)
     if earlier and earlier.state == DONE and not again and part.name != "machine":
@@ -190,7 +191,8 @@ def summary(parts, verdicts, out) -> str:
     for part in parts:
         verdict = verdicts.get(part.name)
         state = f"{verdict.state} {verdict.said}" if verdict else "not reached"
-        lines.append(f"{part.name:11} {state}{', earlier: --again runs it again' if verdict and verdict.earlier else ''}")
+        earlier = ", earlier: --again runs it again" if verdict and verdict.earlier else ""
+        lines.append(f"{part.name:11} {state}{earlier}")
     for part in parts:
         if part.name in verdicts and verdicts[part.name].state != SKIPPED:
             log = (out / f"{part.name}.log").read_text(errors="replace").rpartition("\n== ")[0]

@@ -18,14 +18,14 @@ _PYTEST = (sys.executable, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:
 _TESTS = ("--confcutdir=tests/gpu", "tests/gpu", "--require-gpu", "--gpu-alone")
 
 
-def run_tests(options=(), prefix=(), environment=None, run=subprocess.run) -> str:
+def run_tests(options=(), prefix=(), environment=None, tests=_TESTS) -> str:
     """Run the tests on the GPU.
 
     Args:
         options: more of pytest's.
         prefix: a command to run pytest with.
         environment: the variables, unless those of this process.
-        run: runs one process.
+        tests: where they are, and which.
 
     Returns:
         How it failed, empty where all passed.
@@ -36,8 +36,8 @@ def run_tests(options=(), prefix=(), environment=None, run=subprocess.run) -> st
         begun.touch()
         while True:
             before = begun.read_text().splitlines()
-            command = (*prefix, *_PYTEST, *_TESTS, *options, "--begun", str(begun))
-            failures.append(how_it_ended(run(command, cwd=ROOT, env=environment).returncode))
+            command = (*prefix, *_PYTEST, *tests, *options, "--begun", str(begun))
+            failures.append(how_it_ended(subprocess.run(command, cwd=ROOT, env=environment).returncode))
             after = begun.read_text().splitlines()
             if _FINISHED in after or after == before:
                 break

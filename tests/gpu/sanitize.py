@@ -1,7 +1,8 @@
 """Run the launchers' tests under NVIDIA's checkers: `python -m tests.gpu.sanitize [memcheck racecheck synccheck]`.
 
-Needs a GPU, nvcc or a library of TFJAC_CUDA_LIBRARY, compute-sanitizer, and PyTorch or CuPy; neither TensorFlow nor tfjac. Also `--host`: the emulated
-kernels under AddressSanitizer and UndefinedBehaviorSanitizer, which needs g++ alone and finds reads out of bounds.
+Needs a GPU, compute-sanitizer, PyTorch or CuPy, and nvcc or a library that TFJAC_CUDA_LIBRARY names; neither TensorFlow
+nor tfjac. Also `--host`: the emulated kernels under AddressSanitizer and UndefinedBehaviorSanitizer, which needs g++
+alone and finds reads out of bounds.
 """
 
 import os
@@ -26,10 +27,11 @@ def find_checker() -> str:
     nvcc = find_nvcc(read_settings().cuda_architectures)
     home = pathlib.Path(nvcc.path).parents[1] if nvcc else None
     folders = [home / "bin", home / "compute-sanitizer", home / "extras" / "compute-sanitizer"] if home else []
-    return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=os.pathsep.join(map(str, folders)))
+    places = (None, os.pathsep.join(map(str, folders)))
+    return next(filter(None, (shutil.which("compute-sanitizer", path=place) for place in places)), "")
 
 
-def check_on_gpu(tools, checker=None, run=subprocess.run) -> int:
+def check_on_gpu(tools, checker=None) -> int:
     """Run each tool over the tests on the GPU; small limits, so that all ways are taken by small problems.
 
     Returns:
@@ -45,7 +47,7 @@ def check_on_gpu(tools, checker=None, run=subprocess.run) -> int:
     for tool in tools:
         print(f"== {tool}", flush=True)
         prefix = (checker, "--tool", tool, "--error-exitcode", "3", "--target-processes", "all")
-        failures[tool] = run_tests(("-k", wanted), prefix, plain, run)
+        failures[tool] = run_tests(("-k", wanted), prefix, plain)
         print(f"== {tool}: {failures[tool] or 'nothing found'}", flush=True)
     return 1 if any(failures.values()) else 0
 
