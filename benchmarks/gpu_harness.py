@@ -14,7 +14,7 @@ from tests.gpu.arrays import TorchArrays
 from tests.gpu.launchers import Launchers, nvidia_folders
 
 ROUNDS, FEWEST_ROUNDS = 15, 3
-SECONDS = 2.5  # for all candidates of a question together, once each has had its fewest rounds
+SECONDS = 1.5  # for all candidates of a question together, once each has had its fewest rounds
 TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
 
 

@@ -35,7 +35,12 @@ def build_emulated(folder: pathlib.Path, small_limits: bool = False, extra: tupl
     """
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
-    flags += (*(("-Werror",) if warnings_are_errors() else ()), "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
+    flags += (
+        *(("-Werror",) if warnings_are_errors() else ()),
+        "-Wno-unknown-pragmas",
+        "-Wno-maybe-uninitialized",
+        *extra,
+    )
     flags += ('-DTFJAC_VARIABLE_PREFIX="TFJAC_EMULATED_"',)  # never the cuBLAS of a GPU, whatever the process has
     sources = [*SOURCES, *sorted(EMULATION.glob("*.cc"))]
     link = (*compiler, "-shared", "-Wl,-z,defs", *extra)

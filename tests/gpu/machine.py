@@ -51,10 +51,12 @@ def read(text: str) -> dict[str, str]:
 def _answer(*command, line=0):
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        return f"{NONE} ({command[0]} was not found)"
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{NONE} ({type(error).__name__})"
+        return f"{NONE} ({command[0]} does not answer: {type(error).__name__})"
     lines = said.stdout.strip().splitlines()
-    return lines[line] if lines and not said.returncode else f"{NONE} ({' '.join(command[:1])} fails)"
+    return lines[line] if lines and not said.returncode else f"{NONE} ({command[0]} fails)"
 
 
 def _version(package):

@@ -1,6 +1,6 @@
 """All that there is to learn on a machine with a GPU, in under ten minutes: `python -m tests.gpu.report OUT`.
 
-    python -m tests.gpu.report OUT [--only PART ...] [--again]
+    python -m tests.gpu.report OUT [--only PART ...] [--again] [--limit SECONDS]
 
 Runs the parts in order, each in a process with a limit of time, and writes what each says to OUT/PART.log and a summary
 to OUT/summary.txt. A part that is done, by its file in OUT, is not run again without `--again`. What cannot run here is
@@ -60,7 +60,7 @@ def no_nvcc(facts) -> str:
 def no_gpu(facts) -> str:
     """Say why nothing can run on a GPU."""
     if not machine.has(facts, "arrays on the GPU"):
-        return "no GPU: " + facts.get("arrays on the GPU", machine.NONE)
+        return "no GPU: " + facts.get("arrays on the GPU", "").removeprefix(machine.NONE).strip(" ()")
     return no_library(facts)
 
 
@@ -137,9 +137,9 @@ def jax_commands(_out):
 # fmt: off
 PARTS = (  # under ten minutes, if every command takes all of its time
     Part("machine", 30, lambda out: [module("tests.gpu.machine")], lambda facts: "", whole),
-    Part("build", 70, build_commands, no_nvcc, last_lines),
+    Part("build", 50, build_commands, no_nvcc, last_lines),
     Part("tests", 90, lambda out: [module("tests.gpu.restarts")], no_gpu, lines_of_pytest),
-    Part("benchmarks", 120, lambda out: [module("benchmarks.gpu_ops", "--out", out)], no_torch, lines_of_benchmarks),
+    Part("benchmarks", 160, lambda out: [module("benchmarks.gpu_ops", "--out", out)], no_torch, lines_of_benchmarks),
     Part("checkers", 45, checker_commands, no_checker, lines_of_checkers),
     Part("jax", 50, jax_commands, no_jax, lines_of_pytest),
 )
@@ -228,9 +228,13 @@ def main(arguments=None) -> int:
     parser.add_argument("out", type=pathlib.Path, help="the folder for logs, results and the summary")
     parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=f"of {', '.join(names)}")
     parser.add_argument("--again", action="store_true", help="run parts that are done, too")
+    parser.add_argument("--limit", type=int, metavar="SECONDS", help="for each command, in place of those of the table")
     given = parser.parse_args(arguments)
     wanted = {"machine", *(given.only or names)}  # what is there decides what can run
-    return run([part for part in PARTS if part.name in wanted], given.out.resolve(), given.again)
+    parts = [part for part in PARTS if part.name in wanted]
+    if given.limit:
+        parts = [dataclasses.replace(part, seconds=given.limit) for part in parts]
+    return run(parts, given.out.resolve(), given.again)
 
 
 if __name__ == "__main__":

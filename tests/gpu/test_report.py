@@ -80,6 +80,7 @@ def test_reasons():
     given = {"library given (TFJAC_CUDA_LIBRARY)": "/some/library.so", "arrays on the GPU": "torch, a GPU"}
     assert report.no_gpu(given) == "" and "nvcc" in report.no_nvcc(given)
     nothing = {"arrays on the GPU": "none (torch is not installed)"}
+    assert report.no_gpu(nothing) == "no GPU: torch is not installed"
     for each in PARTS[2:]:
         assert each.missing(nothing), each.name
 
@@ -114,3 +115,9 @@ def test_key_figures(tmp_path):
         "killed by SIGSEGV in tests/gpu/test_factors.py::test_rows; the rest in another process",
     ]
     assert report.lines_of_checkers(LOG, tmp_path)[1] == "========= ERROR SUMMARY: 1 error"
+
+
+def test_another_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "PARTS", (part("slow", "import time; time.sleep(60)"),))
+    assert main([str(tmp_path), "--limit", "1"]) == 1
+    assert "killed after 1 s" in (tmp_path / "summary.txt").read_text()

@@ -120,6 +120,14 @@ def test_tests_go_on_in_another_process(wrong, failure, tmp_path, capfd):
     assert "the GPU's context is broken: an illegal memory access was encountered" in capfd.readouterr().out
 
 
+def test_the_gpus_tests_need_no_compiler_for_the_host():
+    """Without a GPU they are skipped for that, and not because nothing can be emulated."""
+    command = [sys.executable, "-m", "pytest", "-rs", "--confcutdir=tests/gpu", "tests/gpu/test_example_grams.py"]
+    given = os.environ | {"CXX": "no-such-compiler"}
+    said = subprocess.run([*command, "--gpu-alone"], cwd=ROOT, capture_output=True, text=True, env=given)
+    assert said.returncode == 0 and "emulated" not in said.stdout, said.stdout
+
+
 def test_tests_on_the_gpu_alone():
     """Without the suite's own conftest, and whatever the folder is called."""
     command = [
