@@ -103,6 +103,11 @@ def cuda_library() -> pathlib.Path:
     return pathlib.Path(given_library() or build_cuda(CACHE / "gpu"))
 
 
+def cuda_library_of_small_limits() -> pathlib.Path:
+    """Give those of which small problems take the ways of large ones."""
+    return build_cuda(CACHE / "gpu-small_limits", True)
+
+
 def _limits(small):
     return ("-DTFJAC_SMALL_LIMITS",) if small else ()
 

@@ -79,13 +79,18 @@ def emulated_launchers(options):
     return launchers
 
 
-def gpu_launchers(options, arrays):
-    """Give launchers on the GPU; skip the test where a library is given, and the test wants another."""
-    if "small_limits" not in options:
-        return Launchers(build.cuda_library(), arrays, nvidia_folders())
+@pytest.fixture(scope="session")
+def cuda_library():
+    """Give the library of the launchers as they are used."""
+    return build.cuda_library()
+
+
+@pytest.fixture(scope="session")
+def small_cuda_library():
+    """Give the one with small limits; skip the test where it cannot be built, and another is given."""
     if build.given_library() and not build.has_nvcc():
         pytest.skip("there is no nvcc, and the library that TFJAC_CUDA_LIBRARY names has the usual limits")
-    return Launchers(build.build_cuda(CACHE / "gpu-small_limits", True), arrays, nvidia_folders())
+    return build.cuda_library_of_small_limits()
 
 
 @pytest.fixture(params=VARIANTS)
@@ -101,7 +106,8 @@ def launchers(request):
             pytest.fail(f"no GPU: {reason} (--require-gpu was given)")
         if arrays is None:
             pytest.skip(f"no GPU: {reason}")
-        launchers = gpu_launchers(options, arrays)
+        library = request.getfixturevalue("small_cuda_library" if options else "cuda_library")
+        launchers = Launchers(library, arrays, nvidia_folders())
     yield launchers
     launchers.use_library(LIBRARY_WHERE_FASTER)
     if device == "gpu" and request.config.getoption("--begun", None):

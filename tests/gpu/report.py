@@ -131,7 +131,7 @@ def checker_commands(_out):
 
 def jax_commands(_out):
     """The calls of the launchers from JAX."""
-    return [module("pytest", "-q", "-ra", "--tb=short", "--confcutdir=tests/gpu", JAX_CALLS)]
+    return [module("pytest", "-q", "-ra", "--tb=short", "--confcutdir=tests/gpu", "-k", "cuda", JAX_CALLS)]
 
 
 # fmt: off

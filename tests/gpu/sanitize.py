@@ -71,4 +71,6 @@ def check_on_host() -> int:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
+    if arguments != ["--host"] and find_checker() and has_nvcc():
+        build.cuda_library_of_small_limits()  # not under a checker, which slows down nvcc as well
     sys.exit(check_on_host() if arguments == ["--host"] else check_on_gpu(arguments or TOOLS))
