@@ -107,6 +107,7 @@ def ask(record_file, wanted, bench) -> None:
             lines.append(begun | {"error": BROKEN})
             record_file.write_text(json.dumps(record, indent=1) + "\n")
             lines[-1] = answer(bench, question, np.dtype(dtype).type)
+            record["rates"] = record.get("rates", {}) | bench.rates
             print(told(lines[-1], bench.times_count), flush=True)
             record_file.write_text(json.dumps(record, indent=1) + "\n")
             try:
@@ -150,6 +151,7 @@ def keep(record_file, lines, count, rehearsed) -> int:
     print(f"{len(lines)} of {count} questions asked, {len(failed)} failed or wrong{aims}")
     if lines and not rehearsed:
         record = json.loads(record_file.read_text())
+        print("rates:", ", ".join(f"{rate:.3g} {name}" for name, rate in record.get("rates", {}).items()))
         device = "".join(c if c.isalnum() else "-" for c in record["device"].lower())
         record_file = record_file.rename(record_file.with_name(f"gpu_ops-{device}-{record['date']}.json"))
     print("written to", record_file)

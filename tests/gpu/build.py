@@ -100,7 +100,7 @@ def has_nvcc() -> bool:
 
 def cuda_library() -> pathlib.Path:
     """Give the launchers for the GPU that is there, as they are used: those given, or those built."""
-    return pathlib.Path(given_library() or build_cuda(CACHE / "gpu"))
+    return pathlib.Path(given_library() or build_cuda(CACHE / "gpu")).resolve()
 
 
 def cuda_library_of_small_limits() -> pathlib.Path:

@@ -35,7 +35,8 @@ class Part:
         name: what it is called, here and in OUT.
         seconds: how long each of its commands may take.
         commands: gives them, for the folder OUT.
-        missing: says why it cannot run here, for the facts of this machine; empty where it can.
+        missing: says why it cannot run here, for the facts of this machine; empty where it can. Not asked if there are
+            no facts.
         figures: gives the lines of the summary, for what it has printed and the folder OUT.
     """
 
@@ -58,8 +59,8 @@ def no_nvcc(facts) -> str:
 
 
 def no_gpu(facts) -> str:
-    """Say why nothing can run on a GPU."""
-    if not machine.has(facts, "arrays on the GPU"):
+    """Say why nothing can run on a GPU. One that is there and cannot be used is no reason to skip: the tests fail."""
+    if not machine.has(facts, "arrays on the GPU") and not machine.has(facts, "GPU"):
         return "no GPU: " + facts.get("arrays on the GPU", "").removeprefix(machine.NONE).strip(" ()")
     return no_library(facts)
 
@@ -106,7 +107,8 @@ def whole(log, _out) -> list:
 
 def lines_of_benchmarks(log, _out) -> list:
     """Give a line for each question."""
-    return [line for line in log.splitlines() if " aim " in line or line.startswith("rates:") or "Error" in line]
+    wanted = re.compile(r".*(\baim \d|\bquestions asked\b|Error|^rates:|^the (process|GPU))")
+    return [line[:250] for line in log.splitlines() if wanted.match(line)]
 
 
 def _at_most(count, lines):
@@ -136,10 +138,10 @@ def jax_commands(_out):
 
 # fmt: off
 PARTS = (  # under ten minutes, if every command takes all of its time
-    Part("machine", 30, lambda out: [module("tests.gpu.machine")], lambda facts: "", whole),
+    Part("machine", 60, lambda out: [module("tests.gpu.machine")], lambda facts: "", whole),
     Part("build", 50, build_commands, no_nvcc, last_lines),
     Part("tests", 90, lambda out: [module("tests.gpu.restarts")], no_gpu, lines_of_pytest),
-    Part("benchmarks", 160, lambda out: [module("benchmarks.gpu_ops", "--out", out)], no_torch, lines_of_benchmarks),
+    Part("benchmarks", 140, lambda out: [module("benchmarks.gpu_ops", "--out", out)], no_torch, lines_of_benchmarks),
     Part("checkers", 45, checker_commands, no_checker, lines_of_checkers),
     Part("jax", 50, jax_commands, no_jax, lines_of_pytest),
 )
@@ -162,7 +164,7 @@ def verdict_in(log: pathlib.Path, part: Part) -> Verdict | None:
     return Verdict(found[2], found[3].strip(), True) if found and found[1] == part.name else None
 
 
-def run_part(part: Part, out: pathlib.Path, facts: dict, again: bool = False) -> Verdict:
+def run_part(part: Part, out: pathlib.Path, facts: dict | None, again: bool = False) -> Verdict:
     """Run a part, unless it is done or cannot run here; keep what it prints in its file, and the verdict at the end."""
     log = out / f"{part.name}.log"
     earlier = verdict_in(log, part)
@@ -171,7 +173,7 @@ def run_part(part: Part, out: pathlib.Path, facts: dict, again: bool = False) ->
     started = time.monotonic()
     with open(log, "w") as file:
         failures = []
-        if reason := part.missing(facts):
+        if reason := part.missing(facts) if facts else "":
             verdict = Verdict(SKIPPED, f"({reason})")
         else:
             environment = os.environ | {"PYTHONUNBUFFERED": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -209,12 +211,12 @@ def run(parts: Sequence[Part], out: pathlib.Path, again: bool = False) -> int:
         The status to exit with: 1 if a part failed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    verdicts, facts = {}, {}
+    verdicts, facts = {}, None  # where the machine has not answered, parts run, and fail where they cannot
     for part in parts:
         print(f"{part.name} ...", end=" ", flush=True)
         verdicts[part.name] = run_part(part, out, facts, again)
         print(verdicts[part.name].state, verdicts[part.name].said, flush=True)
-        if part.name == "machine":
+        if part.name == "machine" and verdicts[part.name].state == DONE:
             facts = machine.read((out / "machine.log").read_text(errors="replace"))
         (out / "summary.txt").write_text(summary(parts, verdicts, out))
     print("\n" + (out / "summary.txt").read_text(), end="")

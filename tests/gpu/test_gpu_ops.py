@@ -21,7 +21,7 @@ class Bench:
     times_count = True
 
     def __init__(self):
-        self.allowed, self.breaks = False, False
+        self.allowed, self.breaks, self.rates = False, False, {}
         self.torch = type("torch", (), {"__version__": "0", "cuda": type("cuda", (), {"empty_cache": lambda: None})})
 
     def wait(self):

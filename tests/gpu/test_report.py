@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from benchmarks.gpu_ops import told
 from tests.gpu import machine, report
 from tests.gpu.report import PARTS, Part, main, run
 
@@ -15,6 +16,7 @@ def part(name, program, seconds=20, missing="", commands=1):
 
 GOOD = part("good", "print('a figure')")
 SKIPPED = part("skipped", "1 / 0", missing="no GPU")
+FACTS = part("machine", "print('GPU: none')")
 
 
 def test_limits_keep_within_the_ten_minutes_that_a_call_may_take(tmp_path):
@@ -24,10 +26,10 @@ def test_limits_keep_within_the_ten_minutes_that_a_call_may_take(tmp_path):
 
 
 def test_skipped_is_no_failure(tmp_path, capsys):
-    assert run([GOOD, SKIPPED], tmp_path) == 0
+    assert run([FACTS, GOOD, SKIPPED], tmp_path) == 0
     said = capsys.readouterr().out
     assert "good        done in" in said and "---- good\na figure" in said
-    assert "skipped     skipped (no GPU)" in said and "1 done, 0 failed, 1 skipped of 2 parts" in said
+    assert "skipped     skipped (no GPU)" in said and "2 done, 0 failed, 1 skipped of 3 parts" in said
     assert (tmp_path / "summary.txt").read_text() in said
 
 
@@ -56,7 +58,7 @@ def test_one_command_of_several_fails(tmp_path):
 def test_what_is_done_is_not_run_again(tmp_path, capsys):
     runs = tmp_path / "runs"
     counting = part("counting", f"open({str(runs)!r}, 'a').write('x')")
-    run([counting, SKIPPED], tmp_path / "out")
+    run([FACTS, counting, SKIPPED], tmp_path / "out")
     assert run([counting, part("skipped", "print('now it can')")], tmp_path / "out") == 0
     assert runs.read_text() == "x"
     summary = (tmp_path / "out" / "summary.txt").read_text()
@@ -81,6 +83,7 @@ def test_reasons():
     assert report.no_gpu(given) == "" and "nvcc" in report.no_nvcc(given)
     nothing = {"arrays on the GPU": "none (torch is not installed)"}
     assert report.no_gpu(nothing) == "no GPU: torch is not installed"
+    assert report.no_gpu(nothing | {"GPU": "NVIDIA H100, 9.0", "nvcc": "/bin/nvcc, 13"}) == ""
     for each in PARTS[2:]:
         assert each.missing(nothing), each.name
 
@@ -117,7 +120,23 @@ def test_key_figures(tmp_path):
     assert report.lines_of_checkers(LOG, tmp_path)[1] == "========= ERROR SUMMARY: 1 error"
 
 
+def test_parts_run_where_the_machine_does_not_answer(tmp_path):
+    """Whether there is a GPU is not known then, and skipping all would look as if there were none."""
+    silent = part("machine", "import time; print('GPU: none', flush=True); time.sleep(60)", 1)
+    assert run([silent, part("tests", "print('run')", missing="no GPU")], tmp_path) == 1
+    assert "---- tests\nrun" in (tmp_path / "summary.txt").read_text()
+
+
 def test_another_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "PARTS", (part("slow", "import time; time.sleep(60)"),))
     assert main([str(tmp_path), "--limit", "1"]) == 1
     assert "killed after 1 s" in (tmp_path / "summary.txt").read_text()
+
+
+def test_key_figures_of_the_benchmark(tmp_path):
+    right = {"name": "rows", "dtype": "float32", "aim": 1.3, "reference": "a copy", "relative error": 1e-8}
+    right |= {"seconds": 1e-3, "ratios": {"reference": 1.2}, "reached": True}
+    lines = [told(right), told(right | {"error": "WRONG: relative error 1.0"}), "rates: 3e+12 bytes per second, copy"]
+    lines += ["2 of 2 questions asked, 1 failed or wrong, 1 aims reached"]
+    log = "\n".join(["tfjac: building gpu/a.o", *lines, "written to somewhere"])
+    assert report.lines_of_benchmarks(log, tmp_path) == lines
