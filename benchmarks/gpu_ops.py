@@ -6,7 +6,7 @@ WORDS: only questions whose name contains them. Needs a CUDA GPU, PyTorch, and n
 names; neither TensorFlow nor tfjac. Every result is compared with PyTorch's in float64 first, and what is wrong is not
 timed. Times are medians of CUDA events on one stream, ours and the others in turn. What counts are the ratios: beside
 each stands the one aimed at. In float32 PyTorch is timed without TF32, which the aim is held against, and with it. The
-results go to FOLDER, benchmarks/results/ unless given, with the device and the date in the file's name.
+results go to FOLDER/gpu_ops.json; to benchmarks/results/ unless given, with the device and the date in the file's name.
 
 Not yet run on a GPU: no machine with one was at hand when this was written. `--rehearse` asks the questions with small
 sizes on the host, of the emulated launchers: it shows that they can be asked, and its times mean nothing.
@@ -141,19 +141,20 @@ def main(arguments=None) -> int:
         if run.returncode:
             print(f"the process that asks: {how_it_ended(run.returncode)}", flush=True)
         lines = json.loads(record_file.read_text())["questions"] if record_file.exists() else []
-    return keep(record_file, lines, 2 * len(wanted), given.rehearse)
+    return conclude(record_file, lines, 2 * len(wanted), given.rehearse)
 
 
-def keep(record_file, lines, count, rehearsed) -> int:
-    """Say how many aims are reached, and put the device and the date into the file's name."""
+def conclude(record_file, lines, count, rehearsed) -> int:
+    """Say how many aims are reached; among kept results put the device and the date into the file's name."""
     failed, reached = [line for line in lines if "error" in line], sum(line.get("reached", False) for line in lines)
     aims = "" if rehearsed else f", {reached} aims reached"
     print(f"{len(lines)} of {count} questions asked, {len(failed)} failed or wrong{aims}")
     if lines and not rehearsed:
         record = json.loads(record_file.read_text())
         print("rates:", ", ".join(f"{rate:.3g} {name}" for name, rate in record.get("rates", {}).items()))
-        device = "".join(c if c.isalnum() else "-" for c in record["device"].lower())
-        record_file = record_file.rename(record_file.with_name(f"gpu_ops-{device}-{record['date']}.json"))
+        if record_file.parent == RESULTS:
+            device = "".join(c if c.isalnum() else "-" for c in record["device"].lower())
+            record_file = record_file.rename(RESULTS / f"gpu_ops-{device}-{record['date']}.json")
     print("written to", record_file)
     return 1 if failed or len(lines) < count else 0
 

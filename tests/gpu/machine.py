@@ -14,6 +14,7 @@ from tests.gpu.launchers import nvidia_folders
 from tests.gpu.sanitize import find_checker
 
 NONE = "none"
+_OTHERS = ("cupy-cuda12x", "cupy-cuda13x", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "tensorflow")
 _ASKED = "name,compute_cap,memory.total,driver_version"
 
 
@@ -30,8 +31,8 @@ def facts() -> dict[str, str]:
         "compute-sanitizer": f"{checker}, {_answer(checker, '--version', line=-1)}" if checker else NONE,
         "g++": _answer("g++", "--version"),
         "Python": f"{platform.python_version()}, {sys.executable}",
-        **{name: _version(name) for name in ("numpy", "pytest", "torch", "cupy-cuda12x", "cupy-cuda13x")},
-        **{name: _version(name) for name in ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "tensorflow")},
+        **{name: _version(name) for name in ("numpy", "pytest", "torch", "jax")},
+        **{name: version for name in _OTHERS if (version := _version(name)) != NONE},
         "cuBLAS and cuSOLVER of PyPI in": os.pathsep.join(folders) or NONE,
         "processors": str(len(os.sched_getaffinity(0))),
         "system": platform.platform(),

@@ -61,7 +61,8 @@ def no_nvcc(facts) -> str:
 def no_gpu(facts) -> str:
     """Say why nothing can run on a GPU. One that is there and cannot be used is no reason to skip: the tests fail."""
     if not machine.has(facts, "arrays on the GPU") and not machine.has(facts, "GPU"):
-        return "no GPU: " + facts.get("arrays on the GPU", "").removeprefix(machine.NONE).strip(" ()")
+        reasons = (facts.get(name, "").removeprefix(f"{machine.NONE} (") for name in ("GPU", "arrays on the GPU"))
+        return "no GPU: " + "; ".join(reason.removesuffix(")") for reason in reasons if reason)
     return no_library(facts)
 
 

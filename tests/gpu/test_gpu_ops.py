@@ -108,11 +108,13 @@ def test_record_is_kept_question_by_question(tmp_path, monkeypatch, capsys):
     assert "broken here" in lines[0]["error"] and "the GPU's context is broken" in capsys.readouterr().out
 
 
-def test_results_are_named_after_device_and_date(tmp_path, capsys):
+def test_kept_results_are_named_after_device_and_date(tmp_path, capsys, monkeypatch):
     record = tmp_path / "gpu_ops.json"
     lines = [{"reached": True}, {"error": "WRONG"}]
     record.write_text(json.dumps({"device": "NVIDIA H100 80GB", "date": "2026-11-26", "questions": lines}))
-    assert gpu_ops.keep(record, lines, 2, False) == 1
+    assert gpu_ops.conclude(record, lines, 2, False) == 1 and record.exists()
+    monkeypatch.setattr(gpu_ops, "RESULTS", tmp_path)
+    assert gpu_ops.conclude(record, lines, 2, False) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["gpu_ops-nvidia-h100-80gb-2026-11-26.json"]
     assert "2 of 2 questions asked, 1 failed or wrong, 1 aims reached" in capsys.readouterr().out
 
