@@ -249,6 +249,12 @@ def damped(bench, matrix, scaling, damping):
     return matrix + damping[..., None, None] * bench.torch.diag_embed(scaling)
 
 
+def by_cholesky(bench, whole, rhs):
+    """Solve systems in PyTorch, one for each matrix."""
+    factor, _ = bench.torch.linalg.cholesky_ex(whole)
+    return bench.torch.cholesky_solve(rhs.expand(whole.shape[:-1])[..., None], factor)[..., 0]
+
+
 def solve(bench, dtype, p, k=1, each=False):
     """(A + λD)⁻¹b, of one system or of k, beside Cholesky in PyTorch, of all at once."""
     torch, shape = bench.torch, (k,) if each else ()
@@ -262,11 +268,10 @@ def solve(bench, dtype, p, k=1, each=False):
 
     def expected():
         whole = damped(bench, matrix.double(), scaling.double(), damping.double())
-        return torch.linalg.solve(whole, rhs.double().expand(k, p)), torch.ones_like(success).double()
+        return by_cholesky(bench, whole, rhs.double()), torch.ones_like(success).double()
 
     def reference():
-        factor, _ = torch.linalg.cholesky_ex(damped(bench, matrix, scaling, damping))
-        return torch.cholesky_solve(rhs.expand(k, p)[..., None], factor)[..., 0]
+        return by_cholesky(bench, damped(bench, matrix, scaling, damping), rhs)
 
     return Task(ours, (solution, success), expected, reference)
 
@@ -294,12 +299,11 @@ def step(bench, dtype, *sizes):
     def expected():
         gram, right = expected_gram(bench, factors, residual)
         whole = damped(bench, gram, scaling.double(), damping.double())
-        return torch.linalg.solve(whole, right.expand(1, p)), torch.ones_like(success).double()
+        return by_cholesky(bench, whole, right), torch.ones_like(success).double()
 
     def reference():
         formed = matrix_of(bench, factors)
-        factor, _ = torch.linalg.cholesky_ex(damped(bench, formed.T @ formed, scaling, damping))
-        return torch.cholesky_solve((formed.T @ residual.flatten()).expand(1, p)[..., None], factor)[..., 0]
+        return by_cholesky(bench, damped(bench, formed.T @ formed, scaling, damping), formed.T @ residual.flatten())
 
     return Task(lambda: (form(), find()), (solution, success), expected, reference)
 
