@@ -10,11 +10,14 @@ NATIVE_FLAGS := $(if $(shell command -v $(or $(CXX),g++)),--require-native)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help install native demo check test compat wheels nightly verify mutate lint bench test-gpu sanitize-gpu sanitize sanitize-aarch64 clean distclean
+.PHONY: help install native demo check test compat wheels nightly verify mutate lint bench test-gpu gpu-report sanitize-gpu sanitize sanitize-aarch64 clean distclean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ :/' | awk -F ' : ?' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+# Here a warning of a compiler is an error; elsewhere there may be one that this project has not met.
+check test nightly: export TFJAC_WERROR := 1
 
 demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Adam
 	$(RUN) examples/01_regression.py
@@ -77,6 +80,10 @@ bench: native  ## time everything side by side with what else there is
 GPU_PYTHON ?= $(RUN)
 test-gpu:  ## the CUDA kernels on this machine's GPU
 	$(GPU_PYTHON) -m pytest --confcutdir=tests/gpu tests/gpu --require-gpu
+
+OUT ?= build/gpu-report
+gpu-report:  ## all there is to learn on a machine with a GPU, in under ten minutes: tests, benchmarks, checkers; into OUT
+	$(GPU_PYTHON) -m tests.gpu.report $(OUT)
 
 sanitize-gpu:  ## the same under NVIDIA's memory, race and synchronisation checkers
 	$(GPU_PYTHON) -m tests.gpu.sanitize

@@ -1,254 +1,168 @@
-"""The CUDA launchers against the GPU's own limits and libraries: `python -m benchmarks.gpu_ops [filter]`.
+"""The CUDA launchers against the GPU's own limits and libraries.
 
-Needs a CUDA GPU, nvcc and PyTorch; neither TensorFlow nor tfjac. Times are medians of CUDA events on one stream, ours
-and the reference in turn. What counts are the ratios: beside each stands the one aimed at. The results go to
-benchmarks/results/, with the date and the device in the file's name.
+    python -m benchmarks.gpu_ops [WORDS] [--out FOLDER] [--rehearse]
 
-Not yet run on a GPU: no machine with one was at hand when this was written.
+WORDS: only questions whose name contains them. Needs a CUDA GPU, PyTorch, and nvcc or a library that TFJAC_CUDA_LIBRARY
+names; neither TensorFlow nor tfjac. Every result is compared with PyTorch's in float64 first, and what is wrong is not
+timed. Times are medians of CUDA events on one stream, ours and the others in turn. What counts are the ratios: beside
+each stands the one aimed at. In float32 PyTorch is timed without TF32, which the aim is held against, and with it. The
+results go to FOLDER/gpu_ops.json; to benchmarks/results/ unless given, with the device and the date in the file's name.
+
+Not yet run on a GPU: no machine with one was at hand when this was written. `--rehearse` asks the questions with small
+sizes on the host, of the emulated launchers: it shows that they can be asked, and its times mean nothing.
 """
 
-import dataclasses
+import argparse
 import datetime
-import itertools
 import json
 import pathlib
+import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.gpu_harness import Bench
-from tests.gpu.launchers import Systems, blocks_of
-from tests.gpu.problems import Problem
+from benchmarks.gpu_harness import TOLERANCE, Bench, Rehearsal, relative_error
+from benchmarks.gpu_questions import QUESTIONS
+from build_tools.settings import ROOT
+from tests.gpu.running import how_it_ended
 
 RESULTS = pathlib.Path(__file__).parent / "results"
+WITH_AND_WITHOUT = {"float32": {"": False, " with TF32": True}, "float64": {"": False}}  # what is timed: TF32 or not
+BROKEN = "the process ended, or the GPU answered no more"
 
 
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """What to time against what.
-
-    Attributes:
-        name: what is computed.
-        aim: the ratio of our time to the reference's that is to be reached.
-        reference: what that is, in words.
-        make: gives (ours, seconds of the reference or a callable to be timed), for a dtype.
-    """
-
-    name: str
-    aim: float
-    reference: str
-    make: Callable
-
-
-def mlp(n, *sizes):
-    """Give the factors of an MLP with biases, one residual per output: a layer's bias shares d with its weights."""
-    blocks = []
-    for i, o in itertools.pairwise(sizes):
-        blocks += [(1, 1, i, o, "gio"), (1, 1, 1, "=", "gio")]
-    return Problem(np.random.default_rng(0), n, sizes[-1], blocks)
+def check(bench, task, dtype) -> dict:
+    """Run it once; give how far the results are from what is expected, or that they are wrong."""
+    tolerance = TOLERANCE[np.dtype(dtype).name]
+    task.ours()
+    bench.wait()
+    expected = task.expected()
+    error = max((relative_error(x, y) for x, y in zip(task.results, expected)), key=lambda e: (e != e, e))
+    found = {"relative error": error}
+    if not error <= tolerance:
+        return found | {"error": f"WRONG: relative error {error:.1e}, more than {tolerance:.0e}"}
+    if not task.is_floor:
+        for name, allowed in WITH_AND_WITHOUT[np.dtype(dtype).name].items():
+            with bench.tf32(allowed):
+                found[f"relative error of the reference{name}"] = relative_error(task.reference(), expected[0])
+    return found
 
 
-def rows(bench, problem, dtype):
-    on_device = bench.launchers.problem(problem, dtype)
-    out = bench.empty((problem.n, problem.m, problem.p), dtype)
-    ours = bench.launch("jacobian_rows", dtype, on_device.factors, out)
-    return ours, out.nbytes / bench.copy_rate()
+def time_all(bench, task, aim, dtype) -> dict:
+    """Time ours and the others in turn; give the ratios."""
+    modes = WITH_AND_WITHOUT[np.dtype(dtype).name]
+    others = task.also if task.is_floor else {"reference": task.reference} | task.also
+    calls = {f"{other}{mode}": (call, allowed) for mode, allowed in modes.items() for other, call in others.items()}
+    candidates = {"ours": task.ours} | {name: call for name, (call, _) in calls.items()}
+    timings = bench.compare(candidates, [name for name, (_, allowed) in calls.items() if allowed])
+    seconds = {name: timing["seconds"] for name, timing in timings.items()}
+    ours = seconds.pop("ours")
+    if task.is_floor:
+        floors = {f"reference{mode}": task.reference(allowed) for mode, allowed in modes.items()}
+        depends = len(set(floors.values())) > 1  # on TF32, which a copy does not
+        seconds |= floors if depends else {"reference": floors["reference"]}
+    ratios = {name: ours / other for name, other in seconds.items()}
+    return timings["ours"] | {"others": seconds, "ratios": ratios, "reached": ratios["reference"] <= aim}
 
 
-def remaining_operations(problem):
-    """Count the floating-point operations of JᵀJ that are left after both symmetries, block by block."""
-    total, sizes = 0.0, [(a.shape[3], d.shape[4]) for a, d in zip(problem.a, problem.d)]
-    for k, (i, o) in enumerate(sizes):
-        through_rows = problem.n * problem.m * (i * o) * (i * o + 1)
-        total += min(through_rows, problem.n * i * (i + 1) * o * (o + 1) / 2)
-        total += sum(2 * problem.n * i * o * j * q for j, q in sizes[:k])
-    return total
-
-
-def gram(bench, problem, dtype):
-    on_device = bench.launchers.problem(problem, dtype)
-    out, gradient = bench.empty((problem.p, problem.p), dtype), bench.empty((problem.p,), dtype)
-    workspace = bench.workspace("jacobian_gram", dtype, on_device.factors)
-    pointers = (on_device.residual, out, gradient, workspace)
-    ours = bench.launch("jacobian_gram", dtype, on_device.factors, *pointers)
-    return ours, remaining_operations(problem) / bench.matmul_rate(dtype)
-
-
-def kernel(bench, problem, dtype):
-    on_device, size = bench.launchers.problem(problem, dtype), problem.n * problem.m
-    out, blocks = bench.empty((size, size), dtype), blocks_of(on_device)
-    workspace = bench.workspace("jacobian_kernel", dtype, blocks)
-    ours = bench.launch("jacobian_kernel", dtype, blocks, out, workspace)
-    factors = [
-        (bench.arrays.put(a[:, 0, 0].astype(dtype)), bench.arrays.put(d[:, :, 0, 0].astype(dtype)))
-        for a, d in zip(problem.a, problem.d)
-    ]
-
-    def reference():
-        total = 0
-        for a, d in factors:
-            of_d = (d.reshape(size, -1) @ d.reshape(size, -1).T).reshape(problem.n, problem.m, problem.n, problem.m)
-            total = total + (a @ a.T)[:, None, :, None] * of_d
-        return total.reshape(size, size)
-
-    return ours, reference
-
-
-def row_norms(bench, problem, dtype):
-    on_device = bench.launchers.problem(problem, dtype)
-    out = bench.empty((problem.n, problem.m), dtype)
-    ours = bench.launch("jacobian_row_norms", dtype, on_device.factors, out)
-    numbers = sum(a.size for a in problem.a) + sum(d.size for d in {id(d): d for d in problem.d}.values())
-    return ours, numbers * np.dtype(dtype).itemsize / bench.copy_rate()
-
-
-def solve(bench, p, dtype):
-    torch = bench.torch
-    root = bench.random((p, p + 8), dtype)
-    matrix, rhs, scaling = root @ root.T / p, bench.random((p,), dtype), torch.ones_like(root[:, 0])
-    damping, solution = torch.full_like(rhs[:1], 0.1), torch.empty_like(rhs)
-    success = torch.empty(1, dtype=torch.bool, device="cuda")
-    inputs = (matrix, rhs, scaling, damping)
-    systems = Systems(p, 1, *(x.data_ptr() for x in inputs))
-    workspace = bench.workspace("damped_solve", dtype, systems)
-    launch = bench.launch("damped_solve", dtype, systems, solution, success, workspace)
-
-    def reference():
-        factor, _ = torch.linalg.cholesky_ex(matrix + damping * torch.diag(scaling))
-        return torch.cholesky_solve(rhs[:, None], factor)
-
-    return (lambda: (launch(), inputs)), reference
-
-
-def step(bench, problem, dtype):
-    """One step of Levenberg-Marquardt from the factors: JᵀJ, Jᵀr and the solution, against the same through J."""
-    torch, p = bench.torch, problem.p
-    on_device = bench.launchers.problem(problem, dtype)
-    matrix, gradient = bench.empty((p, p), dtype), bench.empty((p,), dtype)
-    scaling, damping = torch.ones_like(gradient), torch.full_like(gradient[:1], 0.1)
-    solution, success = torch.empty_like(gradient), torch.empty(1, dtype=torch.bool, device="cuda")
-    systems = Systems(p, 1, *(x.data_ptr() for x in (matrix, gradient, scaling, damping)))
-    first = bench.workspace("jacobian_gram", dtype, on_device.factors)
-    second = bench.workspace("damped_solve", dtype, systems)
-    form = bench.launch("jacobian_gram", dtype, on_device.factors, on_device.residual, matrix, gradient, first)
-    find = bench.launch("damped_solve", dtype, systems, solution, success, second)
-    factors = [
-        (bench.arrays.put(a[:, 0, 0].astype(dtype)), bench.arrays.put(d[:, :, 0, 0].astype(dtype)))
-        for a, d in zip(problem.a, problem.d)
-    ]
-    residual = bench.arrays.put(problem.residual.astype(dtype)).reshape(-1)
-
-    def reference():
-        blocks = [(a[:, None, :, None] * d[:, :, None, :]).reshape(len(residual), -1) for a, d in factors]
-        whole = torch.cat(blocks, dim=1)
-        factor, _ = torch.linalg.cholesky_ex(whole.T @ whole + damping * torch.diag(scaling))
-        return torch.cholesky_solve((whole.T @ residual)[:, None], factor)
-
-    return (lambda: (form(), find())), reference
-
-
-QUESTIONS = (
-    Question(
-        "rows, 784-16-10, 1,000 examples",
-        1.3,
-        "writing as fast as a copy does",
-        lambda bench, dtype: rows(bench, mlp(1000, 784, 16, 10), dtype),
-    ),
-    Question(
-        "rows, 8-50-50-1, 20,000 examples",
-        1.3,
-        "writing as fast as a copy does",
-        lambda bench, dtype: rows(bench, mlp(20_000, 8, 50, 50, 1), dtype),
-    ),
-    Question(
-        "gram, one layer 55-55, one output, 10,000 examples",
-        1 / 0.7,
-        "its operations at the rate of matmul",
-        lambda bench, dtype: gram(bench, Problem(np.random.default_rng(0), 10_000, 1, [(1, 1, 55, 55, "gio")]), dtype),
-    ),
-    Question(
-        "gram, 784-16-10, 256 examples",
-        1 / 0.7,
-        "its operations at the rate of matmul",
-        lambda bench, dtype: gram(bench, mlp(256, 784, 16, 10), dtype),
-    ),
-    Question(
-        "gram, 8-50-50-1, 20,000 examples",
-        1 / 0.7,
-        "its operations at the rate of matmul",
-        lambda bench, dtype: gram(bench, mlp(20_000, 8, 50, 50, 1), dtype),
-    ),
-    Question(
-        "kernel, 784-16-10, 256 examples",
-        1 / 3,
-        "the same in PyTorch",
-        lambda bench, dtype: kernel(bench, mlp(256, 784, 16, 10), dtype),
-    ),
-    Question(
-        "kernel, 784-1024-1024-10, 100 examples",
-        1 / 3,
-        "the same in PyTorch",
-        lambda bench, dtype: kernel(bench, mlp(100, 784, 1024, 1024, 10), dtype),
-    ),
-    Question(
-        "norms, 784-1024-1024-10, 10,000 examples",
-        1.5,
-        "reading the factors as fast as a copy does",
-        lambda bench, dtype: row_norms(bench, mlp(10_000, 784, 1024, 1024, 10), dtype),
-    ),
-    Question("solve, p = 61", 1.0, "PyTorch", lambda bench, dtype: solve(bench, 61, dtype)),
-    Question("solve, p = 3,000", 1.0, "PyTorch", lambda bench, dtype: solve(bench, 3000, dtype)),
-    Question(
-        "step, 8-50-50-1, 20,000 examples",
-        0.5,
-        "through J in PyTorch",
-        lambda bench, dtype: step(bench, mlp(20_000, 8, 50, 50, 1), dtype),
-    ),
-)
-
-
-def answer(bench, question, dtype):
-    """Time one question; give a line of the results."""
+def answer(bench, question, dtype) -> dict:
+    """Check and time one question; give a line of the results, with an error if it cannot be answered."""
+    name = np.dtype(dtype).name
+    line = {"name": question.name, "dtype": name, "aim": question.aim, "reference": question.reference}
     try:
-        ours, reference = question.make(bench, dtype)
-        if callable(reference):
-            timings = bench.compare({"ours": ours, "reference": reference})
-            reference = timings["reference"]["seconds"]
-        else:
-            timings = bench.compare({"ours": ours})
-        ratio = timings["ours"]["seconds"] / reference
-        found = timings["ours"] | {"reference_seconds": reference, "ratio": ratio, "reached": ratio <= question.aim}
+        with bench.on_stream():
+            task = question.task(bench, dtype)
+            bench.wait()
+            line |= check(bench, task, dtype)
+            bench.wait()
+            return line if "error" in line else line | time_all(bench, task, question.aim, dtype)
     except Exception as error:  # one question that cannot be answered does not stop the others
-        found = {"error": f"{type(error).__name__}: {error}"[:300]}
-    return {
-        "name": question.name,
-        "dtype": np.dtype(dtype).name,
-        "aim": question.aim,
-        "reference": question.reference,
-    } | found
+        return line | {"error": f"{type(error).__name__}: {error}"[:300]}
 
 
-def main(wanted=""):
-    """Answer the questions whose name contains `wanted`; print a table and write the results."""
-    bench, lines = Bench(), []
+def told(line, times_count=True) -> str:
+    """Say a line of the results in words."""
+    start = f"{line['name']:56} {line['dtype']:8}"
+    if "error" in line:
+        return f"{start} {line['error']}; aim {line['aim']:.2f}"
+    if not times_count:
+        return f"{start} right, error {line['relative error']:.0e}"
+    others = ", ".join(f"{name} {ratio:.2f}" for name, ratio in line["ratios"].items() if name != "reference")
+    return (
+        f"{start} error {line['relative error']:.0e}, {line['seconds'] * 1e3:9.3f} ms, "
+        f"ratio {line['ratios']['reference']:.2f}, aim {line['aim']:.2f} "
+        f"{'reached' if line['reached'] else 'MISSED'}: {line['reference']}"
+        f"{f' ({others})' if others else ''}"
+    )
+
+
+def ask(record_file, wanted, bench) -> None:
+    """Ask what is not in the record yet, and keep it question by question; return early if the GPU answers no more."""
+    record = json.loads(record_file.read_text()) if record_file.exists() else {"questions": []}
+    record |= {"device": bench.name, "date": datetime.date.today().isoformat(), "torch": bench.torch.__version__}
+    lines = record["questions"]
+    asked = {(line["name"], line["dtype"]) for line in lines}
     for question in QUESTIONS:
-        for dtype in (np.float32, np.float64):
-            if wanted not in question.name:
+        for dtype in ("float32", "float64"):
+            if wanted not in question.name or (question.name, dtype) in asked:
                 continue
-            line = answer(bench, question, dtype)
-            lines.append(line)
-            told = line.get("error") or f"{line['seconds'] * 1e3:9.3f} ms, ratio {line['ratio']:.2f}"
-            print(f"{line['name']:52} {line['dtype']:8} {told}, aim {line['aim']:.2f}: {line['reference']}", flush=True)
+            begun = {"name": question.name, "dtype": dtype, "aim": question.aim, "reference": question.reference}
+            lines.append(begun | {"error": BROKEN})
+            record_file.write_text(json.dumps(record, indent=1) + "\n")
+            lines[-1] = answer(bench, question, np.dtype(dtype).type)
+            record["rates"] = record.get("rates", {}) | bench.rates
+            print(told(lines[-1], bench.times_count), flush=True)
+            record_file.write_text(json.dumps(record, indent=1) + "\n")
+            try:
+                bench.wait()
+            except Exception as error:
+                print(f"the GPU's context is broken, the rest in another process: {error}".splitlines()[0], flush=True)
+                return
             bench.torch.cuda.empty_cache()
-    date = datetime.date.today().isoformat()
-    record = {"device": bench.arrays.device, "date": date, "torch": bench.torch.__version__, "questions": lines}
-    RESULTS.mkdir(exist_ok=True)
-    name = "".join(c if c.isalnum() else "-" for c in bench.arrays.device.lower())
-    path = RESULTS / f"gpu_ops-{name}-{date}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print("written to", path)
+
+
+def main(arguments=None) -> int:
+    """Ask the questions in as many processes as it takes; give 1 if one was not answered, or wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wanted", nargs="?", default="", help="only questions whose name contains this")
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS, help="the folder for the results")
+    parser.add_argument("--rehearse", action="store_true", help="on the host, with small sizes")
+    parser.add_argument("--record", type=pathlib.Path, help=argparse.SUPPRESS)  # in the processes that ask
+    given = parser.parse_args(arguments)
+    if given.record:
+        ask(given.record, given.wanted, Rehearsal() if given.rehearse else Bench())
+        return 0
+    given.out.mkdir(parents=True, exist_ok=True)
+    record_file = given.out / "gpu_ops.json"
+    record_file.unlink(missing_ok=True)
+    wanted = [question for question in QUESTIONS if given.wanted in question.name]
+    lines, before = [], -1
+    while len(lines) < 2 * len(wanted) and len(lines) > before:
+        before = len(lines)
+        options = [given.wanted, "--record", record_file, *(["--rehearse"] if given.rehearse else [])]
+        run = subprocess.run([sys.executable, "-m", "benchmarks.gpu_ops", *map(str, options)], cwd=ROOT)
+        lines = json.loads(record_file.read_text())["questions"] if record_file.exists() else []
+        if run.returncode:
+            print(f"the process that asks: {how_it_ended(run.returncode)}", flush=True)
+            print(*(told(line) for line in lines[-1:]), sep="\n", flush=True)
+    return conclude(record_file, lines, 2 * len(wanted), given.rehearse)
+
+
+def conclude(record_file, lines, count, rehearsed) -> int:
+    """Say how many aims are reached; among kept results put the device and the date into the file's name."""
+    failed, reached = [line for line in lines if "error" in line], sum(line.get("reached", False) for line in lines)
+    aims = "" if rehearsed else f", {reached} aims reached"
+    print(f"{len(lines)} of {count} questions asked, {len(failed)} failed or wrong{aims}")
+    if lines and not rehearsed:
+        record = json.loads(record_file.read_text())
+        rates = [f"{rate:.3g} {name}" for name, rate in record.get("rates", {}).items()]
+        print("rates:", "; ".join(rates) or "not needed")
+        if record_file.parent == RESULTS:
+            device = "".join(c if c.isalnum() else "-" for c in record["device"].lower())
+            record_file = record_file.rename(RESULTS / f"gpu_ops-{device}-{record['date']}.json")
+    print("written to", record_file)
+    return 1 if failed or len(lines) < count else 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    sys.exit(main())

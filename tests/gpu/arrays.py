@@ -49,6 +49,10 @@ class TorchArrays:
     def pointer(self, array):
         return array.data_ptr()
 
+    def wait(self):
+        """Wait for all work enqueued so far; raises what has broken the GPU's context, then and ever after."""
+        self._torch.cuda.synchronize()
+
 
 class CupyArrays:
     """Arrays of CuPy on the current CUDA device, on a stream of their own."""
@@ -74,6 +78,9 @@ class CupyArrays:
 
     def pointer(self, array):
         return array.data.ptr
+
+    def wait(self):
+        self._cupy.cuda.Device().synchronize()
 
 
 def gpu_arrays():

@@ -1,13 +1,15 @@
 """Build the CUDA launchers alone, with neither TensorFlow nor tfjac: for a GPU with nvcc, or emulated with g++.
 
-    python -m tests.gpu.build FOLDER [--emulated] [--small-limits] [--architecture 90] [--line-info]
+    python -m tests.gpu.build FOLDER [--emulated] [--small-limits] [--architecture 90]
 
 Small limits make small problems take the ways that otherwise only large ones take (`block_sizes.h`). What is up to
 date is not compiled again.
 """
 
 import argparse
+import os
 import pathlib
+import subprocess
 
 from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.settings import ROOT, read_settings
@@ -15,6 +17,8 @@ from build_tools.toolchain import BuildError, find_compiler, find_nvcc
 
 EMULATION = pathlib.Path(__file__).resolve().parent / "emulation"
 SOURCES = sorted((ROOT / "custom_ops").rglob("*_gpu.cu.cc"))
+DEFAULT_ARCHITECTURE = "90"
+CACHE = ROOT / "build" / "gpu_tests"
 _COMMON = ("-std=c++17", f"-I{ROOT}")
 
 
@@ -31,21 +35,36 @@ def build_emulated(folder: pathlib.Path, small_limits: bool = False, extra: tupl
     """
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
-    flags += ("-Werror", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
+    flags += (
+        *(("-Werror",) if warnings_are_errors() else ()),
+        "-Wno-unknown-pragmas",
+        "-Wno-maybe-uninitialized",
+        *extra,
+    )
     flags += ('-DTFJAC_VARIABLE_PREFIX="TFJAC_EMULATED_"',)  # never the cuBLAS of a GPU, whatever the process has
     sources = [*SOURCES, *sorted(EMULATION.glob("*.cc"))]
     link = (*compiler, "-shared", "-Wl,-z,defs", *extra)
     return _build(folder, sources, (*flags, *_limits(small_limits)), link)
 
 
-def build_cuda(folder, small_limits=False, architectures=("native",), line_info=False) -> pathlib.Path:
-    """Compile the launchers with nvcc, whose warnings are errors.
+def architecture_here() -> str:
+    """Give the compute capability of the GPU that is there, as in "90", which it is where there is none."""
+    asked = ("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    first = "".join(said.split("\n")[0].split("."))
+    return first if first.isdigit() else DEFAULT_ARCHITECTURE
+
+
+def build_cuda(folder, small_limits=False, architectures=()) -> pathlib.Path:
+    """Compile the launchers with nvcc, with the lines that the checkers name.
 
     Args:
         folder: where to, and where to keep what is compiled.
         small_limits: whether small problems are to take the ways of large ones.
-        architectures: compute capabilities, as in "90", or "native" for the GPU that is there.
-        line_info: whether the checkers are to name lines.
+        architectures: compute capabilities, as in "90"; of none, that of the GPU that is there.
 
     Returns:
         The library.
@@ -56,12 +75,37 @@ def build_cuda(folder, small_limits=False, architectures=("native",), line_info=
     nvcc = find_nvcc(read_settings().cuda_architectures)
     if nvcc is None:
         raise BuildError("nvcc was not found")
-    codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in architectures)
-    codes = ("-arch=native",) if architectures == ("native",) else codes
-    flags = (nvcc.path, *_COMMON, "-O3", "-Werror=all-warnings", "-x", "cu")
-    flags += ("-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall", *(("-lineinfo",) if line_info else ()))
+    names = tuple(architectures) or (architecture_here(),)
+    codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in names)
+    flags = (nvcc.path, *_COMMON, "-O3", "-lineinfo", *(("-Werror=all-warnings",) if warnings_are_errors() else ()))
+    flags += ("-x", "cu", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall")
     link = (nvcc.path, *codes, "-shared", "-cudart", "static")
     return _build(folder, SOURCES, (*flags, *codes, *_limits(small_limits)), link)
+
+
+def warnings_are_errors() -> bool:
+    """Whether they are: in this project's `make test`, and not with compilers elsewhere, which may know new ones."""
+    return os.environ.get("TFJAC_WERROR") == "1"
+
+
+def given_library() -> str:
+    """Give the file of TFJAC_CUDA_LIBRARY, to be tested where there is no nvcc; empty unless set."""
+    return os.environ.get("TFJAC_CUDA_LIBRARY", "")
+
+
+def has_nvcc() -> bool:
+    """Whether nvcc is found."""
+    return find_nvcc(read_settings().cuda_architectures) is not None
+
+
+def cuda_library() -> pathlib.Path:
+    """Give the launchers for the GPU that is there, as they are used: those given, or those built."""
+    return pathlib.Path(given_library() or build_cuda(CACHE / "gpu")).resolve()
+
+
+def cuda_library_of_small_limits() -> pathlib.Path:
+    """Give those of which small problems take the ways of large ones."""
+    return build_cuda(CACHE / "gpu-small_limits", True)
 
 
 def _limits(small):
@@ -87,13 +131,11 @@ def main():
     parser.add_argument("--emulated", action="store_true", help="for the host, with g++")
     parser.add_argument("--small-limits", action="store_true", help="small problems take the ways of large ones")
     parser.add_argument("--architecture", action="append", help="as in 90; default: that of the GPU here")
-    parser.add_argument("--line-info", action="store_true", help="so that checkers can name lines")
     arguments = parser.parse_args()
     if arguments.emulated:
         print(build_emulated(arguments.folder, arguments.small_limits))
     else:
-        architectures = tuple(arguments.architecture or ("native",))
-        print(build_cuda(arguments.folder, arguments.small_limits, architectures, arguments.line_info))
+        print(build_cuda(arguments.folder, arguments.small_limits, tuple(arguments.architecture or ())))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,29 @@
 """The launchers of libtfjac_cuda.so through ctypes. Imports neither tfjac nor TensorFlow."""
 
 import ctypes
+import runpy
 
 import numpy as np
 
+from build_tools.settings import ROOT
 from tests.gpu.arrays import Guarded
+
+# Run by itself: the package would import TensorFlow, which need not be there.
+nvidia_folders = runpy.run_path(str(ROOT / "tfjac" / "ops" / "_nvidia_folders.py"))["nvidia_folders"]
 
 NEVER_LIBRARY, LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY = 0, 1, 2
 _ALIGNMENT = 256
+
+
+class _Inputs(ctypes.Structure):
+    """What a launcher is given as one struct. Whoever has the struct has the arrays that its pointers lead to."""
+
+    kept = ()
+
+    def keeping(self, *arrays):
+        """Hold on to the arrays, for as long as there is this struct."""
+        self.kept = (*self.kept, *arrays)
+        return self
 
 
 class _Factor(ctypes.Structure):
@@ -16,13 +32,11 @@ class _Factor(ctypes.Structure):
     ]
 
 
-class _Factors(ctypes.Structure):
+class _Factors(_Inputs):
     _fields_ = [(name, ctypes.c_int64) for name in ("n", "m", "p", "count")] + [("factor", ctypes.POINTER(_Factor))]
 
 
-class Systems(ctypes.Structure):
-    """The sizes and inputs of DampedSolve, as C++ sees them."""
-
+class _Systems(_Inputs):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("p", "k")),
         *((name, ctypes.c_void_p) for name in ("matrix", "rhs", "scaling", "damping")),
@@ -30,13 +44,11 @@ class Systems(ctypes.Structure):
     ]
 
 
-class _Blocks(ctypes.Structure):
+class _Blocks(_Inputs):
     _fields_ = [("count", ctypes.c_int64), ("block", ctypes.POINTER(_Factors))]
 
 
-class ExampleBlocks(ctypes.Structure):
-    """The sizes and inputs of ExampleGrams, as C++ sees them."""
-
+class _ExampleBlocks(_Inputs):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("n", "m", "p")),
         *((name, ctypes.c_void_p) for name in ("jacobian", "residual")),
@@ -76,25 +88,47 @@ class DeviceProblem:
             pointers = arrays.pointer(put(a)), arrays.pointer(put(d))
             table.append(_Factor(*pointers, t, g, i, o, column, strides["g"], strides["i"], strides["o"]))
             column += g * i * o
-        self._table = (_Factor * len(table))(*table)
-        self.factors = _Factors(self.n, self.m, self.p, len(table), self._table)
-        self._residual = arrays.put(problem.residual.astype(dtype))
-        self.residual = arrays.pointer(self._residual)
-        self.factors.kept = shared, self._residual  # whoever has the pointers has the arrays
+        residual = arrays.put(problem.residual.astype(dtype))
+        self.residual = arrays.pointer(residual)
+        table = (_Factor * len(table))(*table)
+        self.factors = _Factors(self.n, self.m, self.p, len(table), table).keeping(*shared.values(), residual)
 
 
 def blocks_of(*problems):
     """Give problems of the same columns as blocks of rows, as C++ sees them."""
-    return _Blocks(len(problems), (_Factors * len(problems))(*(problem.factors for problem in problems)))
+    factors = [problem.factors for problem in problems]
+    return _Blocks(len(factors), (_Factors * len(factors))(*factors)).keeping(*factors)
+
+
+def systems_of(arrays, matrix, rhs, scaling, damping):
+    """Give the inputs of DampedSolve, as C++ sees them: one system for all values of the damping, or one for each."""
+    inputs = (matrix, rhs, scaling, damping)
+    pointers, each = map(arrays.pointer, inputs), len(rhs.shape) - 1
+    return _Systems(rhs.shape[-1], damping.shape[0], *pointers, each).keeping(*inputs)
+
+
+def example_blocks_of(arrays, jacobian, residual):
+    """Give the inputs of ExampleGrams, as C++ sees them."""
+    pointers = arrays.pointer(jacobian), arrays.pointer(residual)
+    return _ExampleBlocks(*jacobian.shape, *pointers).keeping(jacobian, residual)
 
 
 class Launchers:
-    """The launchers of one library, on arrays of one kind."""
+    """The launchers of one library, on arrays of one kind.
 
-    def __init__(self, path, arrays):
+    Args:
+        path: the library.
+        arrays: where its inputs and results are.
+        folders: where cuBLAS and cuSOLVER may be, besides where the system looks. A GPU's launchers want
+            `nvidia_folders()`; the emulated ones must not find a real cuBLAS.
+    """
+
+    def __init__(self, path, arrays, folders=()):
         self.arrays = arrays
         self.library = ctypes.CDLL(str(path))
         self.library.tfjac_cuda_error_message.restype = ctypes.c_char_p
+        for folder in folders:
+            self.library.tfjac_cuda_search_in(str(folder).encode())
 
     def problem(self, problem, dtype):
         """Copy a problem to the device."""
@@ -148,7 +182,7 @@ class Launchers:
         """Give (gram `[n, p, p]`, gradient `[n, p]`)."""
         inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (jacobian, residual)]
         n, _, p = np.shape(jacobian)
-        blocks = ExampleBlocks(*np.shape(jacobian), *(self.arrays.pointer(x) for x in inputs))
+        blocks = example_blocks_of(self.arrays, *inputs)
         gram, gradient = (Guarded(self.arrays, shape, np.dtype(dtype)) for shape in ((n, p, p), (n, p)))
         self.call("example_grams", dtype, ctypes.byref(blocks), gram.pointer, gradient.pointer)
         return gram.read(), gradient.read()
@@ -157,7 +191,7 @@ class Launchers:
         """Give (solution `[k, p]`, success `[k]`); of one system, or one for each damping."""
         inputs = [self.arrays.put(np.asarray(x, dtype)) for x in (matrix, rhs, scaling, damping)]
         shape = (len(damping), np.shape(rhs)[-1])
-        systems = Systems(shape[1], shape[0], *(self.arrays.pointer(x) for x in inputs), np.ndim(rhs) - 1)
+        systems = systems_of(self.arrays, *inputs)
         solution = Guarded(self.arrays, shape, np.dtype(dtype))
         success = Guarded(self.arrays, shape[:1], np.dtype(np.int8))
         workspace = self.workspace("damped_solve", dtype, systems)
@@ -185,8 +219,16 @@ class Launchers:
         Raises:
             LaunchError: with its message, if it returns an error code.
         """
+        self.bound(name, dtype, *arguments)()
+
+    def bound(self, name, dtype, *arguments):
+        """Give a callable that calls a launcher as `call` does, with no more work in Python than it takes."""
         function = getattr(self.library, f"tfjac_cuda_{name}_{'f32' if np.dtype(dtype) == np.float32 else 'f64'}")
         arguments = [ctypes.c_void_p(x) if isinstance(x, int) or x is None else x for x in arguments]
-        code = function(ctypes.c_void_p(self.arrays.stream), *arguments)
-        if code:
-            raise LaunchError(self.library.tfjac_cuda_error_message(code).decode())
+        stream, message = ctypes.c_void_p(self.arrays.stream), self.library.tfjac_cuda_error_message
+
+        def launch():
+            if code := function(stream, *arguments):
+                raise LaunchError(message(code).decode())
+
+        return launch

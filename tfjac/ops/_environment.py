@@ -22,6 +22,7 @@ VARIABLES = {  # name -> its values; None: any text
     # when it is tested
     "TFJAC_TEST_GPU": None,
     "TFJAC_CUDA_LIBRARY": None,
+    "TFJAC_WERROR": ("0", "1"),
     "TFJAC_EMULATED_LIBRARY": None,
     "TFJAC_EMULATED_CUBLAS": None,
     "TFJAC_EMULATED_CUSOLVER": None,

@@ -3,9 +3,10 @@
 import ctypes
 import pathlib
 import re
-import sys
 
 import tensorflow as tf
+
+from ._nvidia_folders import nvidia_folders
 
 
 def why_not(library_file: pathlib.Path, architectures: tuple, reason: str) -> str:
@@ -54,7 +55,5 @@ def runs_on_cpu() -> bool:
 def tell_folders(library_file: pathlib.Path) -> None:
     """Tell the CUDA library where NVIDIA's packages from PyPI have put cuBLAS and cuSOLVER."""
     library = ctypes.CDLL(str(library_file))
-    for place in map(pathlib.Path, sys.path):
-        for folder in sorted({*place.glob("nvidia/*/lib")} if place.is_dir() else ()):
-            if any(folder.glob("libcublas.so.*")) or any(folder.glob("libcusolver.so.*")):
-                library.tfjac_cuda_search_in(str(folder).encode())
+    for folder in nvidia_folders():
+        library.tfjac_cuda_search_in(str(folder).encode())
