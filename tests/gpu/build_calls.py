@@ -52,9 +52,7 @@ def _build(folder, include, sources, linked):
     compiler = find_compiler(settings.compiler).command
     flags = (*compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
     flags += (f"-I{ROOT}", "-isystem", include)
-    steps = [
-        compile_step(flags, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources
-    ]
+    steps = [compile_step(flags, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources]
     objects = tuple(step.output for step in steps)
     link = (*compiler, "-shared", "-Wl,-z,defs", *objects, *linked, "-pthread")
     with only_one(folder):

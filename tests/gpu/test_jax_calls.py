@@ -1,7 +1,7 @@
 """The handlers of XLA's calls in programs of JAX, against NumPy in float64: on the CPU, on a GPU, and emulated.
 
-Needs jax, NumPy and pytest, neither TensorFlow nor tfjac; for the CPU's kernels, the Eigen in TensorFlow's package. In
-the emulation programs for the CPU call the handlers for CUDA: see `tests/ops/cuda_calls.cc`.
+Needs jax, NumPy and pytest, neither TensorFlow nor tfjac; for the CPU the Eigen in TensorFlow's package. In the emulation
+programs for the CPU call the handlers for CUDA (`tests/ops/cuda_calls.cc`).
 """
 
 import ctypes
@@ -25,11 +25,11 @@ DENSE = ["one_of_everything", "one_output", "mlp", "two_folds", "positions", "lo
 
 
 class Calls:
-    """Calls of the handlers of one library, by programs that JAX compiles for one of its devices."""
+    """Calls of the handlers of one library, by programs that JAX compiles for a platform, "cpu" or "CUDA"."""
 
-    def __init__(self, jax, kind, platform, library, suffix=""):
+    def __init__(self, jax, kind, library, platform="cpu", suffix=""):
         self._jax, self._kind, self.library = jax, kind, ctypes.CDLL(str(library))
-        self._device = jax.devices(platform)[0]
+        self._device = jax.devices(platform.lower())[0]
         for op in OPS:
             for dtype in ("f32", "f64"):
                 handler = jax.ffi.pycapsule(getattr(self.library, f"tfjac_{op}{suffix}_{dtype}"))
@@ -38,10 +38,19 @@ class Calls:
     def __call__(self, op, dtype, results, *operands, **attributes):
         """Call a handler within a compiled program; results are shapes, or (shape, dtype)."""
         jax, name = self._jax, f"{self._kind}_{op}_{'f32' if dtype == np.float32 else 'f64'}"
-        with jax.enable_x64(True), jax.default_device(self._device):
+        with double_precision(jax), jax.default_device(self._device):
             results = [jax.ShapeDtypeStruct(*each) for each in results]
             call = jax.jit(lambda *x: jax.ffi.ffi_call(name, results)(*x, **attributes))
             return [np.asarray(x) for x in call(*(np.asarray(x, dtype) for x in operands))]
+
+
+def double_precision(jax):
+    """Let JAX have float64, by the name that this version has for it."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
 
 
 @pytest.fixture(scope="module", params=["cpu", "emulated", "cuda"])
@@ -52,11 +61,11 @@ def calls(request):
     include, folder = pathlib.Path(jax.ffi.include_dir()), CACHE / "calls" / request.param
     try:
         if request.param == "cpu":
-            return Calls(jax, "cpu", "cpu", build_cpu_calls(folder, include))
+            return Calls(jax, "cpu", build_cpu_calls(folder, include))
         if request.param == "emulated":
             request.getfixturevalue("gpu")  # names the emulated cuBLAS and cuSOLVER
             handlers = build_cuda_calls(folder, include, emulated_library(CACHE / "emulated"))
-            return Calls(jax, "emulated", "cpu", shim(folder, include, handlers))
+            return Calls(jax, "emulated", shim(folder, include, handlers))
     except ToolMissing as missing:
         pytest.skip(f"the handlers cannot be built: {missing}")
     try:
@@ -64,13 +73,13 @@ def calls(request):
     except RuntimeError as error:
         pytest.skip(f"JAX sees no GPU: {error}")
     launchers = os.environ.get("TFJAC_CUDA_LIBRARY") or build.build_cuda(CACHE / "gpu")
-    return Calls(jax, "cuda", "cuda", build_cuda_calls(folder, include, launchers), "_cuda")
+    return Calls(jax, "cuda", build_cuda_calls(folder, include, launchers), "CUDA", "_cuda")
 
 
 def shim(folder, include, handlers):
-    """Build what leads programs for the CPU to the handlers for CUDA."""
+    """Build what leads programs for the CPU to the handlers for CUDA, and load these, for it to find."""
     os.environ["TFJAC_TEST_LIBRARY"] = str(handlers)
-    ctypes.CDLL(str(handlers))  # it takes them from the process
+    ctypes.CDLL(str(handlers))
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", "-Werror", "-isystem", include)
     compiled, library = compile_step(flags, SHIM, folder / "shim.o"), folder / "libshim.so"
