@@ -1,7 +1,7 @@
 """The handlers of XLA's calls in programs of JAX, against NumPy in float64: on the CPU, on a GPU, and emulated.
 
-Needs jax, NumPy and pytest, neither TensorFlow nor tfjac; for the CPU the Eigen in TensorFlow's package. In the emulation
-programs for the CPU call the handlers for CUDA (`tests/ops/cuda_calls.cc`).
+Needs jax, NumPy and pytest, neither TensorFlow nor tfjac; for the CPU the Eigen in TensorFlow's package. In the
+emulation programs for the CPU call the handlers for CUDA (`tests/ops/cuda_calls.cc`).
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""A handler that XLA refuses, since its name is taken, is named in a warning, and its op is computed by XLA's own code."""
+"""A handler that XLA refuses since its name is taken: a warning names it, and XLA's own code computes its op."""
 
 import pytest
 
@@ -22,7 +22,8 @@ systems = [tf.linalg.diag([one, 3 * one]), tf.stack([4 * one, 8 * one]), tf.stac
 grams = [tf.ones([2, 3, 2], tf.float64), tf.ones([2, 3], tf.float64)]
 for op, inputs in ((tfjac.ops.damped_solve, systems), (tfjac.ops.example_grams, grams)):
     compiled = tf.function(op, jit_compile=True)
-    print("tfjac_" in compiled.experimental_get_compiler_ir(*inputs)(stage="hlo"), compiled(*inputs)[0].numpy().round(9).tolist())
+    program = compiled.experimental_get_compiler_ir(*inputs)(stage="hlo")
+    print("tfjac_" in program, compiled(*inputs)[0].numpy().round(9).tolist())
 """
 
 
