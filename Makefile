@@ -77,6 +77,7 @@ bench: native  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.native_ops
 
 # On a machine without TensorFlow: make test-gpu GPU_PYTHON=python3, with pytest, NumPy, and PyTorch or CuPy.
+# Where JAX is installed and sees the GPU, its programs call the kernels, too.
 GPU_PYTHON ?= $(RUN)
 test-gpu:  ## the CUDA kernels on this machine's GPU
 	$(GPU_PYTHON) -m pytest --confcutdir=tests/gpu tests/gpu --require-gpu

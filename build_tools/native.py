@@ -3,7 +3,7 @@
 Sources are found by their names under custom_ops/, so a new op needs no change here:
 
     *_cpu.cc           compiled once per instruction set            -> libtfjac.so
-    *_kernel_gpu.cc    compiled where there are CUDA kernels        -> libtfjac.so
+    *_gpu.cc           compiled where there are CUDA kernels        -> libtfjac.so
     *_xla.cc                                                        -> libtfjac_xla.so
     *_call.cc          compiled where TensorFlow has typed calls    -> libtfjac.so
     *_gpu.cu.cc        compiled by nvcc, without TensorFlow         -> libtfjac_cuda.so
@@ -109,28 +109,40 @@ def _build_ops(compiler: Compiler, tensorflow: TensorFlow, cuda: list, jobs: int
 
 
 def _compile_steps(compiler, tensorflow, folder, with_cuda):
-    include = tensorflow.directory / "include"
-    left_out = ("_gpu.cu.cc", *(() if with_cuda else ("_kernel_gpu.cc",)), "older_systems.cc")
+    flags = _flags(compiler, tensorflow)
+    left_out = ("_cpu.cc", "_gpu.cu.cc", *(() if with_cuda else ("_gpu.cc",)), "older_systems.cc")
     left_out += () if _has_calls(tensorflow) else ("call.cc",)
+    kernels, xla = [], []
+    for source in sorted(SOURCES.rglob("*.cc")):
+        if not source.name.endswith(left_out):
+            (xla if source.name.endswith("_xla.cc") else kernels).append(source)
+    older = compile_step(flags, OLDER_SYSTEMS, _object(folder / "baseline", OLDER_SYSTEMS))
+    steps = [*cpu_steps(compiler, tensorflow), _bundle_step(flags, folder / "kernels.cc", kernels, weight=8), older]
+    # XLA kernels run once for each graph that is compiled: no need to optimise them.
+    return steps, [_bundle_step((*flags, "-O1"), folder / "xla.cc", xla, weight=9), older]
+
+
+def cpu_steps(compiler: Compiler, tensorflow: TensorFlow) -> list:
+    """Give the steps that compile the computations on the CPU; of TensorFlow they need its Eigen alone."""
+    flags, folder = _flags(compiler, tensorflow), CACHE / tensorflow.version
+    return [
+        compile_step(
+            (*flags, *machine, f"-DTFJAC_ISA={name}", f"-DEigen=Eigen_{name}"),
+            source,
+            _object(folder / name, source),
+            weight=len(machine),
+        )
+        for source in sorted(SOURCES.rglob("*_cpu.cc"))
+        for name, machine in instruction_sets(compiler.processor).items()
+    ]
+
+
+def _flags(compiler, tensorflow):
+    include = tensorflow.directory / "include"
     places = (include, include / "external/highwayhash", include / "external/farmhash_archive/src", ABSENT)
     flags = (*compiler.command, *_COMMON_FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
     flags += (f"-ffile-prefix-map={include}/=",)
-    flags += tuple(word for place in places for word in ("-isystem", place))
-    sets = instruction_sets(compiler.processor)
-    steps, kernels, xla = [], [], []
-    for source in sorted(SOURCES.rglob("*.cc")):
-        if source.name.endswith(left_out):
-            continue
-        if source.name.endswith("_cpu.cc"):
-            for name, machine in sets.items():
-                variant = (*flags, *machine, f"-DTFJAC_ISA={name}", f"-DEigen=Eigen_{name}")
-                steps.append(compile_step(variant, source, _object(folder / name, source), weight=len(machine)))
-        else:
-            (xla if source.name.endswith("_xla.cc") else kernels).append(source)
-    older = compile_step(flags, OLDER_SYSTEMS, _object(folder / "baseline", OLDER_SYSTEMS))
-    steps += [_bundle_step(flags, folder / "kernels.cc", kernels, weight=8), older]
-    # XLA kernels run once for each graph that is compiled: no need to optimise them.
-    return steps, [_bundle_step((*flags, "-O1"), folder / "xla.cc", xla, weight=9), older]
+    return flags + tuple(word for place in places for word in ("-isystem", place))
 
 
 def _bundle_step(flags, bundle, sources, weight):

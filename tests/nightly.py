@@ -43,6 +43,7 @@ NIGHTLY = {
         "test_gram": values, "test_kernel_of_several_blocks": values, "test_random_shapes": values,
         "test_rows_kernel_and_norms": values, "test_workspace_does_not_grow_with_the_number_of_examples": values,
     },
+    "gpu/test_jax_calls": {"test_jacobian_gram": values, "test_jacobian_kernel": values},
     "graph/test_custom_gradients": {
         "test_a_backward_that_adds_something_of_its_own": values, "test_rows": values,
         "test_second_derivatives_through_a_loaded_loop": none,

@@ -3,10 +3,10 @@
 namespace tfjac {
 
 template <typename T>
-absl::Status RunDampedSolve(xla::ffi::ThreadPool pool, const DampedSystems<T>& systems, T* solution, bool* success) {
+Outcome RunDampedSolve(xla::ffi::ThreadPool pool, const DampedSystems<T>& systems, T* solution, bool* success) {
   const CallRuntime runtime(pool);
   const bool done = TFJAC_BEST(DampedSolve<T>)(runtime.runtime(), systems, solution, success);
-  return done ? absl::OkStatus() : OutOfScratch("DampedSolve");
+  return done ? Outcome{} : OutOfScratch("DampedSolve");
 }
 
 TFJAC_DEFINE_XLA_CALL(damped_solve, DampedSolveCall, xla::ffi::ThreadPool);

@@ -11,7 +11,7 @@ class DampedSolveCpuOp : public DampedSolveOp<T> {
   void Run(tensorflow::OpKernelContext* context, const DampedSystems<T>& systems, T* solution, bool* success) override {
     OpRuntime runtime(context);
     OP_REQUIRES(context, TFJAC_BEST(DampedSolve<T>)(runtime.runtime(), systems, solution, success),
-                OutOfScratch("DampedSolve"));
+                StatusOf(OutOfScratch("DampedSolve")));
   }
 };
 

@@ -3,10 +3,10 @@
 namespace tfjac {
 
 template <typename T>
-absl::Status RunExampleGrams(xla::ffi::ThreadPool pool, const ExampleBlocks<T>& blocks, T* gram, T* gradient) {
+Outcome RunExampleGrams(xla::ffi::ThreadPool pool, const ExampleBlocks<T>& blocks, T* gram, T* gradient) {
   const CallRuntime runtime(pool);
   TFJAC_BEST(ExampleGrams<T>)(runtime.runtime(), blocks, gram, gradient);
-  return absl::OkStatus();
+  return {};
 }
 
 TFJAC_DEFINE_XLA_CALL(example_grams, ExampleGramsCall, xla::ffi::ThreadPool);

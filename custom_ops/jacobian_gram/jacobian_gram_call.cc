@@ -3,11 +3,11 @@
 namespace tfjac {
 
 template <typename T>
-absl::Status RunJacobianGram(xla::ffi::ThreadPool pool, const Factors<T>& factors, const T* residual, T* gram,
-                             T* gradient) {
+Outcome RunJacobianGram(xla::ffi::ThreadPool pool, const Factors<T>& factors, const T* residual, T* gram,
+                        T* gradient) {
   const CallRuntime runtime(pool);
   const bool done = TFJAC_BEST(JacobianGram<T>)(runtime.runtime(), factors, residual, gram, gradient);
-  return done ? absl::OkStatus() : OutOfScratch("JacobianGram");
+  return done ? Outcome{} : OutOfScratch("JacobianGram");
 }
 
 TFJAC_DEFINE_XLA_CALL(jacobian_gram, JacobianGramCall, xla::ffi::ThreadPool);

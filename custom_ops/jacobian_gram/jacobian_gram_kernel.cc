@@ -14,7 +14,7 @@ class JacobianGramCpuOp : public JacobianGramOp<T> {
            T* gradient) override {
     OpRuntime runtime(context);
     OP_REQUIRES(context, TFJAC_BEST(JacobianGram<T>)(runtime.runtime(), factors, residual, gram, gradient),
-                OutOfScratch("JacobianGram"));
+                StatusOf(OutOfScratch("JacobianGram")));
   }
 };
 

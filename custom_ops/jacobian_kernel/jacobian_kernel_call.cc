@@ -3,10 +3,10 @@
 namespace tfjac {
 
 template <typename T>
-absl::Status RunJacobianKernel(xla::ffi::ThreadPool pool, const Blocks<T>& blocks, T* kernel) {
+Outcome RunJacobianKernel(xla::ffi::ThreadPool pool, const Blocks<T>& blocks, T* kernel) {
   const CallRuntime runtime(pool);
   const bool done = TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), blocks, kernel);
-  return done ? absl::OkStatus() : OutOfScratch("JacobianKernel");
+  return done ? Outcome{} : OutOfScratch("JacobianKernel");
 }
 
 TFJAC_DEFINE_XLA_CALL(jacobian_kernel, JacobianKernelCall, xla::ffi::ThreadPool);

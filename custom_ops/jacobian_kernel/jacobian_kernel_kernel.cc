@@ -13,7 +13,7 @@ class JacobianKernelCpuOp : public JacobianKernelOp<T> {
   void Run(tensorflow::OpKernelContext* context, const Blocks<T>& blocks, T* kernel) override {
     OpRuntime runtime(context);
     OP_REQUIRES(context, TFJAC_BEST(JacobianKernel<T>)(runtime.runtime(), blocks, kernel),
-                OutOfScratch("JacobianKernel"));
+                StatusOf(OutOfScratch("JacobianKernel")));
   }
 };
 

@@ -13,7 +13,7 @@ class JacobianRowNormsCpuOp : public JacobianRowNormsOp<T> {
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* norms) override {
     OpRuntime runtime(context);
     OP_REQUIRES(context, TFJAC_BEST(JacobianRowNorms<T>)(runtime.runtime(), factors, norms),
-                OutOfScratch("JacobianRowNorms"));
+                StatusOf(OutOfScratch("JacobianRowNorms")));
   }
 };
 

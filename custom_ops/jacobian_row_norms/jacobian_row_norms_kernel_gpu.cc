@@ -12,7 +12,7 @@ class JacobianRowNormsGpuOp : public JacobianRowNormsOp<T> {
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* norms) override {
     const auto launch = [&](void* stream) { return LaunchJacobianRowNorms(stream, factors, norms); };
-    OP_REQUIRES_OK(context, OpStream(context).Run("JacobianRowNorms", launch));
+    OP_REQUIRES_OK(context, StatusOf(OpStream(context).Run("JacobianRowNorms", launch)));
   }
 };
 

@@ -12,7 +12,8 @@ class JacobianRowsCpuOp : public JacobianRowsOp<T> {
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* rows) override {
     OpRuntime runtime(context);
-    OP_REQUIRES(context, TFJAC_BEST(JacobianRows<T>)(runtime.runtime(), factors, rows), OutOfScratch("JacobianRows"));
+    OP_REQUIRES(context, TFJAC_BEST(JacobianRows<T>)(runtime.runtime(), factors, rows),
+                StatusOf(OutOfScratch("JacobianRows")));
   }
 };
 

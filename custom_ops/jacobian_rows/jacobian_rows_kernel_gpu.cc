@@ -12,7 +12,7 @@ class JacobianRowsGpuOp : public JacobianRowsOp<T> {
  private:
   void Run(tensorflow::OpKernelContext* context, const Factors<T>& factors, T* rows) override {
     const auto launch = [&](void* stream) { return LaunchJacobianRows(stream, factors, rows); };
-    OP_REQUIRES_OK(context, OpStream(context).Run("JacobianRows", launch));
+    OP_REQUIRES_OK(context, StatusOf(OpStream(context).Run("JacobianRows", launch)));
   }
 };
 

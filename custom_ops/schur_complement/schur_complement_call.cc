@@ -3,14 +3,14 @@
 namespace tfjac {
 
 template <typename T>
-absl::Status RunSchurComplement(xla::ffi::ThreadPool pool, const SparseExamples<T>& examples, T* complement,
-                                T* projected, bool* success) {
+Outcome RunSchurComplement(xla::ffi::ThreadPool pool, const SparseExamples<T>& examples, T* complement,
+                           T* projected, bool* success) {
   const CallRuntime runtime(pool);
   switch (TFJAC_BEST(SchurComplement<T>)(runtime.runtime(), examples, complement, projected, success)) {
     case SchurStatus::kDone:
-      return absl::OkStatus();
+      return {};
     case SchurStatus::kOutOfRange:
-      return absl::InvalidArgumentError("`columns` must be in [0, size) and `group` below the number of groups");
+      return {Outcome::kInvalidArgument, "`columns` must be in [0, size) and `group` below the number of groups"};
     default:
       return OutOfScratch("SchurComplement");
   }

@@ -36,7 +36,7 @@ class SchurComplementCpuOp : public tensorflow::OpKernel {
     const SchurStatus status =
         TFJAC_BEST(SchurComplement<T>)(runtime.runtime(), examples, complement->flat<T>().data(),
                                        projected->flat<T>().data(), success->flat<bool>().data());
-    OP_REQUIRES(context, status != SchurStatus::kNoMemory, OutOfScratch("SchurComplement"));
+    OP_REQUIRES(context, status != SchurStatus::kNoMemory, StatusOf(OutOfScratch("SchurComplement")));
     OP_REQUIRES(context, status != SchurStatus::kOutOfRange,
                 absl::InvalidArgumentError(absl::StrCat("`columns` must be in [0, ", size_, ") and `group` below ",
                                                         vector.dim_size(0), ". Received: others")));

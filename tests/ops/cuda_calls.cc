@@ -6,15 +6,18 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "xla/ffi/api/c_api.h"
 
 namespace {
 
+// XLA refuses to align device memory to more than this. So does the allocator here; what it gives is aligned to no more.
+constexpr size_t kMostAlignment = 16;
+
 int calls = 0;
 int64_t allocated = 0;
 bool out_of_memory = false;
+XLA_FFI_DeviceMemory_Allocate* refuse = nullptr;  // XLA's own, which on the CPU refuses always, and says why
 
 XLA_FFI_Error* GetStream(XLA_FFI_Stream_Get_Args* args) {
   args->stream = nullptr;  // which the emulation takes
@@ -22,15 +25,18 @@ XLA_FFI_Error* GetStream(XLA_FFI_Stream_Get_Args* args) {
 }
 
 XLA_FFI_Error* Allocate(XLA_FFI_DeviceMemory_Allocate_Args* args) {
-  const size_t size = (args->size + args->alignment - 1) / args->alignment * args->alignment;
-  args->data = std::aligned_alloc(args->alignment, size);
-  std::memset(args->data, 0xff, size);  // NaN: what the workspace held before must not matter
+  if (out_of_memory || args->alignment > kMostAlignment) return refuse(args);
+  constexpr size_t kPage = 4096;
+  const size_t size = (kMostAlignment + args->size + kPage - 1) / kPage * kPage;
+  char* const memory = static_cast<char*>(std::aligned_alloc(kPage, size));
+  std::memset(memory, 0xff, size);  // NaN: what the workspace held before must not matter
+  args->data = memory + kMostAlignment;
   ++allocated;
   return nullptr;
 }
 
 XLA_FFI_Error* Free(XLA_FFI_DeviceMemory_Free_Args* args) {
-  std::free(args->data);
+  std::free(static_cast<char*>(args->data) - kMostAlignment);
   --allocated;
   return nullptr;
 }
@@ -39,10 +45,11 @@ XLA_FFI_Error* CallOnCuda(const char* handler, XLA_FFI_CallFrame* frame) {
   static void* const library = dlopen(std::getenv("TFJAC_TEST_LIBRARY"), RTLD_LAZY | RTLD_NOLOAD);
   const auto call = reinterpret_cast<XLA_FFI_Handler*>(dlsym(library, handler));
   if (frame->extension_start != nullptr) return call(frame);  // asks what the handler is made for; no call
+  refuse = frame->api->XLA_FFI_DeviceMemory_Allocate;
   XLA_FFI_Api api = *frame->api;
   api.XLA_FFI_Stream_Get = GetStream;
   api.XLA_FFI_DeviceMemory_Free = Free;
-  if (!out_of_memory) api.XLA_FFI_DeviceMemory_Allocate = Allocate;  // XLA's own refuses, on the CPU
+  api.XLA_FFI_DeviceMemory_Allocate = Allocate;
   XLA_FFI_CallFrame on_cuda = *frame;
   on_cuda.api = &api;
   ++calls;

@@ -226,11 +226,26 @@ def _load() -> _Library:
         try:
             module = tf.load_op_library(str(native_folder() / "libtfjac.so"))
             tf.load_library(str(native_folder() / "libtfjac_xla.so"))
+            _warn_of_refused_calls()
             if built.get("cuda_architectures"):
                 _gpu.tell_folders(native_folder() / "libtfjac_cuda.so")
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
     return _Library(module, built, reason)
+
+
+def _warn_of_refused_calls() -> None:
+    """Say which kernels XLA's programs do not call. Without a word they would only be slower."""
+    refused = getattr(ctypes.CDLL(str(native_folder() / "libtfjac_xla.so")), "tfjac_refused_calls", None)
+    if refused is None:  # a library from before it
+        return
+    refused.restype = ctypes.c_char_p
+    if reasons := refused().decode():
+        warn(
+            f"Programs that XLA compiles do without some kernels of tfjac, since XLA refuses them: {reasons}. Results "
+            "are the same, computed by XLA's own code, slower.",
+            RuntimeWarning,
+        )
 
 
 def _build_info() -> dict:

@@ -1,8 +1,9 @@
 // What every launcher of libtfjac_cuda.so has in common. A plain C interface: no CUDA header, no TensorFlow header.
 //
 // A launcher tfjac_cuda_<op>_<f32|f64> takes a cudaStream_t as void*, sizes, device pointers and a workspace in device
-// memory, whose size its companion tfjac_cuda_<op>_workspace_<f32|f64> gives for the same sizes. It enqueues work on
-// the stream, does not wait for it, checks every launch, and returns 0 or an error code for tfjac_cuda_error_message.
+// memory, aligned to kWorkspaceAlignment, whose size its companion tfjac_cuda_<op>_workspace_<f32|f64> gives for the
+// same sizes. It enqueues work on the stream, does not wait for it, checks every launch, and returns 0 or an error code
+// for tfjac_cuda_error_message.
 // Results do not depend on what the workspace or the results held before. Results are the same bits in every run on the
 // same GPU.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_API_H_
@@ -13,6 +14,8 @@
 #define TFJAC_API extern "C" __attribute__((visibility("default")))
 
 namespace tfjac {
+
+constexpr int64_t kWorkspaceAlignment = 256;  // bytes, as cudaMalloc's: cuSOLVER gets a part of the workspace
 
 // Error codes: those of the CUDA runtime as they are, the others shifted.
 constexpr int kCublasError = 10000;    // + cublasStatus_t

@@ -2,30 +2,40 @@
 #ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_CALL_H_
 #define TFJAC_CUSTOM_OPS_COMMON_GPU_CALL_H_
 
+#include <cstdint>
+#include <memory>
 #include <optional>
-#include <utility>
+#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "custom_ops/common/gpu/support.h"
+#include "custom_ops/common/gpu/stream.h"
 #include "custom_ops/common/xla/call.h"
 
 namespace tfjac {
 
-// The stream of a call, for its duration: XLA's allocator gives what is freed then to later work on the same stream only.
+// The stream of a call, and workspace of XLA's allocator.
 class CallStream : public GpuStream {
  public:
-  CallStream(void* stream, xla::ffi::ScratchAllocator allocator) : GpuStream(stream), allocator_(std::move(allocator)) {}
+  CallStream(void* stream, const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context)
+      : GpuStream(stream), api_(api), context_(context) {}
 
  private:
-  absl::Status Allocate(int64_t bytes, void** memory) override {
-    constexpr size_t kAlignment = 256;  // as cudaMalloc's
-    const std::optional<void*> allocated = allocator_.Allocate(bytes, kAlignment);
-    if (!allocated) return absl::ResourceExhaustedError(absl::StrCat("no ", bytes, " bytes of workspace on the GPU"));
-    *memory = *allocated;
-    return absl::OkStatus();
+  Outcome WithWorkspace(int64_t bytes, const Body& body) override {
+    // XLA refuses to promise more, whatever its memory is aligned to. So there is room to begin a little later.
+    constexpr size_t kPromised = 16;
+    size_t space = bytes + kWorkspaceAlignment - kPromised;
+    xla::ffi::DiagnosticEngine said;
+    auto allocator = xla::ffi::CtxDecoding<xla::ffi::ScratchAllocator>::Decode(api_, context_, said);
+    const std::optional<void*> allocated = allocator->Allocate(space, kPromised);
+    if (!allocated) {
+      return {Outcome::kResourceExhausted,
+              "no " + std::to_string(bytes) + " bytes of workspace on the GPU: " + said.Result()};
+    }
+    void* memory = *allocated;
+    return body(std::align(kWorkspaceAlignment, bytes, memory, space));
   }
 
-  xla::ffi::ScratchAllocator allocator_;
+  const XLA_FFI_Api* api_;
+  XLA_FFI_ExecutionContext* context_;
 };
 
 }  // namespace tfjac
@@ -38,9 +48,8 @@ struct xla::ffi::CtxDecoding<tfjac::CallStream> {
   static std::optional<Type> Decode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
                                     DiagnosticEngine& diagnostic) {
     const auto stream = CtxDecoding<PlatformStream<void*>>::Decode(api, context, diagnostic);
-    auto allocator = CtxDecoding<ScratchAllocator>::Decode(api, context, diagnostic);
-    if (!stream || !allocator) return std::nullopt;
-    return Type(*stream, *std::move(allocator));
+    if (!stream) return std::nullopt;
+    return Type(*stream, api, context);
   }
 };
 

@@ -39,7 +39,7 @@ int Launch(void* stream, int64_t tasks, void (*kernel)(Parameters...), const Arg
   return static_cast<int>(error);
 }
 
-// Pieces of a workspace, each aligned to 256 bytes. Without memory it counts what would be needed.
+// Pieces of a workspace, each aligned as the workspace is. Without memory it counts what would be needed.
 class Arena {
  public:
   explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
@@ -47,7 +47,7 @@ class Arena {
   template <typename T>
   T* Take(int64_t count) {
     char* const piece = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += CeilingOf(count * static_cast<int64_t>(sizeof(T)), 256) * 256;
+    used_ += CeilingOf(count * static_cast<int64_t>(sizeof(T)), kWorkspaceAlignment) * kWorkspaceAlignment;
     return reinterpret_cast<T*>(piece);
   }
   int64_t used() const { return used_; }

@@ -1,6 +1,5 @@
 #include "custom_ops/common/op/support.h"
 
-#include "absl/strings/str_cat.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace tfjac {
@@ -80,8 +79,8 @@ void* OpRuntime::Allocate(void* self, int64_t bytes) {
   return memory.flat<int8_t>().data();
 }
 
-absl::Status OutOfScratch(const char* op) {
-  return absl::ResourceExhaustedError(absl::StrCat(op, ": no memory left for its scratch space."));
+absl::Status StatusOf(const Outcome& outcome) {
+  return absl::Status(static_cast<absl::StatusCode>(outcome.code), outcome.message);
 }
 
 }  // namespace tfjac

@@ -7,22 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "custom_ops/common/factors.h"
 #include "custom_ops/common/op/checks.h"
+#include "custom_ops/common/op_factors.h"
+#include "custom_ops/common/outcome.h"
 #include "custom_ops/common/runtime.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace tfjac {
-
-// The factors of an op and the storage behind them.
-template <typename T>
-struct OpFactors {
-  std::vector<Factor<T>> storage;       // those of the first block, then those of the next
-  std::vector<Factors<T>> block_views;  // one for each block
-  Factors<T> view;                      // the first block: all there is where an op takes no more
-
-  Blocks<T> blocks() const { return Blocks<T>{static_cast<int64_t>(block_views.size()), block_views.data()}; }
-};
 
 // Read the inputs "a" and "d" of an op and check every shape. Pointers are left as they are, so this serves kernels for
 // any device. `layouts` has one entry per factor, or none for an op whose result does not depend on them. The inputs are
@@ -46,8 +37,8 @@ class OpRuntime {
   Runtime runtime_;
 };
 
-// Set the status of an op whose kernel returned false: it got no scratch memory.
-absl::Status OutOfScratch(const char* op);
+// TensorFlow's status for an outcome.
+absl::Status StatusOf(const Outcome& outcome);
 
 }  // namespace tfjac
 

@@ -1,28 +1,55 @@
 #include "custom_ops/common/xla/call.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <new>
 #include <string>
-
-#include "absl/synchronization/blocking_counter.h"
 
 namespace tfjac {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
+// Counts down to zero, and waits until it has. By pthread: std::condition_variable needs the libstdc++ of g++ 12.
+class Countdown {
+ public:
+  explicit Countdown(int64_t count) : left_(count) {}
+  Countdown(const Countdown&) = delete;
+  ~Countdown() {
+    pthread_cond_destroy(&zero_);
+    pthread_mutex_destroy(&mutex_);
+  }
+
+  void Step() {
+    pthread_mutex_lock(&mutex_);
+    if (--left_ == 0) pthread_cond_broadcast(&zero_);
+    pthread_mutex_unlock(&mutex_);
+  }
+  void Wait() {
+    pthread_mutex_lock(&mutex_);
+    while (left_ > 0) pthread_cond_wait(&zero_, &mutex_);
+    pthread_mutex_unlock(&mutex_);
+  }
+
+ private:
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t zero_ = PTHREAD_COND_INITIALIZER;
+  int64_t left_;
+};
+
 // The workers of one CallRuntime::Run. Threads of the pool take workers from it, and so does the caller, until none is left;
 // so it is done even where the pool never gets to its tasks, as when the caller occupies its only thread.
 class Team {
  public:
   Team(int64_t workers, void (*body)(void*, int64_t), void* state)
-      : workers_(workers), body_(body), state_(state), undone_(static_cast<int>(workers)) {}
+      : workers_(workers), body_(body), state_(state), undone_(workers) {}
 
   void Work() {
     int64_t worker;
     while ((worker = next_.fetch_add(1)) < workers_) {
       body_(state_, worker);
-      undone_.DecrementCount();
+      undone_.Step();
     }
   }
   void Wait() { undone_.Wait(); }
@@ -32,7 +59,7 @@ class Team {
   void (*const body_)(void*, int64_t);
   void* const state_;
   std::atomic<int64_t> next_{0};
-  absl::BlockingCounter undone_;
+  Countdown undone_;
 };
 
 }  // namespace
@@ -88,9 +115,8 @@ void ReadCallFactors(xla::ffi::RemainingArgs operands, int64_t count, std::strin
 template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<float>*, int64_t);
 template void ReadCallFactors(xla::ffi::RemainingArgs, int64_t, std::string_view, OpFactors<double>*, int64_t);
 
-xla::ffi::Error ErrorOf(const absl::Status& status) {
-  if (status.ok()) return xla::ffi::Error::Success();
-  return xla::ffi::Error(static_cast<XLA_FFI_Error_Code>(status.code()), std::string(status.message()));
+xla::ffi::Error ErrorOf(const Outcome& outcome) {
+  return xla::ffi::Error(static_cast<XLA_FFI_Error_Code>(outcome.code), outcome.message);
 }
 
 }  // namespace tfjac

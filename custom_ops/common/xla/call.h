@@ -1,18 +1,23 @@
 // Calling an op's kernel from programs that XLA compiled: custom calls of XLA's foreign function interface.
 //
-// <op>_call.h has the handler, a struct <Op>Call with a template parameter for the device: it reads operands, results and
-// attributes, and calls Run<Op> with the device. That is defined, and the handler with it by TFJAC_DEFINE_XLA_CALL, in
-// libtfjac.so beside the kernel: in <op>_call.cc for the CPU, where the device is XLA's thread pool, in <op>_kernel_gpu.cc for
-// CUDA, where it is a CallStream. <op>_xla.cc registers the handlers with TFJAC_REGISTER_XLA_CALL, in libtfjac_xla.so, and
-// calls them with CallKernel. Shapes have been checked there, when the program was compiled.
+// <op>_call.h has the handler, a struct <Op>Call with a template parameter for the device: it reads operands, results
+// and attributes, and calls Run<Op> with the device. The handler is defined by TFJAC_DEFINE_XLA_CALL, in libtfjac.so: in
+// <op>_call.cc for the CPU, where the device is XLA's thread pool, in <op>_call_gpu.cc for CUDA, where it is a
+// CallStream. <op>_xla.cc registers the handlers with TFJAC_REGISTER_XLA_CALL, in libtfjac_xla.so, and calls them with
+// CallKernel. Shapes have been checked there, when the program was compiled.
+//
+// Of XLA and TensorFlow handlers need the headers xla/ffi/api/ and nothing else, so that JAX can call them as well:
+// tests/gpu/build_calls.py.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_XLA_CALL_H_
 #define TFJAC_CUSTOM_OPS_COMMON_XLA_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "custom_ops/common/op/support.h"
+#include "custom_ops/common/op_factors.h"
+#include "custom_ops/common/outcome.h"
 #include "custom_ops/common/runtime.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -48,8 +53,8 @@ const T* CallOperand(xla::ffi::RemainingArgs operands, int64_t index) {
   return operands.get<xla::ffi::AnyBuffer>(index)->typed_data<T>();
 }
 
-// What a handler returns for the status of its kernel.
-xla::ffi::Error ErrorOf(const absl::Status& status);
+// What a handler returns for the outcome of its kernel.
+xla::ffi::Error ErrorOf(const Outcome& outcome);
 
 }  // namespace tfjac
 

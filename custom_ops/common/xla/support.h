@@ -76,7 +76,8 @@ absl::StatusOr<xla::XlaOp> CallKernel(const char* name, absl::Span<const xla::Xl
 std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors);
 
 #if TFJAC_HAS_XLA_CALLS
-// Registers the handlers tfjac_<name>_f32 and tfjac_<name>_f64 for a platform of XLA; none where they are null.
+// Registers the handlers tfjac_<name>_f32 and tfjac_<name>_f64 for a platform of XLA; none where they are null. Where XLA
+// refuses one, as when the name is taken, programs compute with plain HLO, and tfjac_refused_calls() says why.
 class XlaCallRegistrar {
  public:
   XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single, XLA_FFI_Handler* twice);

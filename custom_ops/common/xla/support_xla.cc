@@ -18,6 +18,24 @@ std::set<std::pair<std::string, std::string>>& Callable() {
   return callable;
 }
 
+// Which handlers XLA did not take, and why.
+std::string& RefusedCalls() {
+  static std::string refused;
+  return refused;
+}
+
+#if TFJAC_HAS_XLA_CALLS
+bool RegisterCall(const char* platform, const std::string& name, XLA_FFI_Handler* handler) {
+  const XLA_FFI_Api* const api = xla::ffi::GetXlaFfiApi();
+  XLA_FFI_Error* const error = xla::ffi::Ffi::RegisterStaticHandler(api, name, platform, handler);
+  if (error == nullptr) return true;
+  absl::StrAppend(&RefusedCalls(), RefusedCalls().empty() ? "" : "; ", name, " for ", platform, ": ",
+                  xla::ffi::internal::GetErrorMessage(api, error));
+  xla::ffi::internal::DestroyError(api, error);
+  return false;
+}
+#endif
+
 // Numbers and integers of one size, bits of the mantissa, the biased exponent of infinity.
 struct IeeeFormat {
   xla::PrimitiveType type, bits;
@@ -145,11 +163,10 @@ std::vector<xla::XlaOp> OperandsOf(const std::vector<XlaFactor>& factors) {
 XlaCallRegistrar::XlaCallRegistrar(const char* platform, const char* name, XLA_FFI_Handler* single,
                                    XLA_FFI_Handler* twice) {
   if (single == nullptr || twice == nullptr) return;
-  const XLA_FFI_Api* const api = xla::ffi::GetXlaFfiApi();
   const std::string target = absl::StrCat("tfjac_", name);
-  xla::ffi::Ffi::RegisterStaticHandler(api, target + "_f32", platform, single);
-  xla::ffi::Ffi::RegisterStaticHandler(api, target + "_f64", platform, twice);
-  Callable().emplace(platform, name);
+  const bool registered =
+      RegisterCall(platform, target + "_f32", single) && RegisterCall(platform, target + "_f64", twice);
+  if (registered) Callable().emplace(platform, name);
 }
 #endif
 
@@ -168,3 +185,8 @@ LateXlaRegistrar::LateXlaRegistrar(const char* op,
 }
 
 }  // namespace tfjac
+
+// Which handlers XLA did not take, and why; empty where it took all.
+extern "C" __attribute__((visibility("default"))) const char* tfjac_refused_calls() {
+  return tfjac::RefusedCalls().c_str();
+}

@@ -8,6 +8,7 @@
 namespace {
 
 constexpr int kNoTranspose = 0, kUpper = 1, kFloat = 0, kInvalid = 7;
+constexpr int kAlignment = 256;  // of what cudaMalloc gives, which the real ones may count on
 
 // c = alpha op(a) op(b) + beta c, op(a) [m, k], op(b) [k, n]
 template <typename T>
@@ -139,6 +140,7 @@ EXPORT cusolverDnXpotrf(void*, void*, int triangle, int64_t n, int type, void* a
                         void* on_device, size_t device_bytes, void* on_host, size_t host_bytes, int* info) {
   if (triangle != kUpper || type != computing || lda < n || device_bytes < 100 || host_bytes < 10) return kInvalid;
   if (on_device == nullptr || on_host == nullptr) return kInvalid;
+  if (reinterpret_cast<uintptr_t>(on_device) % kAlignment != 0) return kInvalid;
   type == kFloat ? Factorise(n, static_cast<float*>(a), lda, info) : Factorise(n, static_cast<double*>(a), lda, info);
   return 0;
 }
