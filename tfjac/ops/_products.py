@@ -1,11 +1,11 @@
 """Products of matrices in the precision of their dtype, which TensorFlow's are not on a GPU: there it rounds to TF32.
 
-TF32 keeps 10 of the 23 bits of a float32's mantissa. Each factor x is split, x = high + low: the high part is rounded
-to what TF32 holds, so that products of it are exact, and the low part is at most 2⁻¹¹ of it. Then
+TF32 keeps 10 of the 23 bits of a float32's mantissa. Each factor x is split into two numbers that TF32 holds: high,
+which is x rounded, and low, the rest, at most 2⁻¹¹ of it. Then
 
     x y = high high' + high low' + low high'    up to 2⁻²¹ of |x| |y|
 
-each of the three a product in TF32, added up in float32.
+where each product is exact in TF32, and added up in float32.
 """
 
 import tensorflow as tf
@@ -14,6 +14,9 @@ from tfjac.ops import _gpu
 
 _LOW_BITS = 23 - 10
 """Of a float32, those that TF32 does not have."""
+
+_LARGEST = 2.0**128 - 2.0**117
+"""Of the numbers that TF32 holds."""
 
 
 def einsum(equation, x, y):
@@ -48,7 +51,8 @@ def _exact(equation, x, y):
     @tf.custom_gradient
     def product(x, y):
         (high, low), (other_high, other_low) = _split(x), _split(y)
-        small = tf.einsum(equation, _finite(high), other_low) + tf.einsum(equation, low, _finite(other_high))
+        small = tf.einsum(equation, high, other_low) + tf.einsum(equation, low, other_high)
+        large = tf.einsum(equation, _with_infinities(high, x), _with_infinities(other_high, y))
 
         def gradient(cotangent):
             return (
@@ -56,23 +60,27 @@ def _exact(equation, x, y):
                 _exact(f"{of_product},{of_x}->{of_y}", cotangent, x),
             )
 
-        return tf.einsum(equation, high, other_high) + small, gradient  # symmetric where x y is, to the last bit
+        return large + _finite(small), gradient  # symmetric to the last bit where the exact product is
 
     return product(x, y)
 
 
 def _split(x):
-    """Give the high part of float32, rounded to TF32, and the low part: zero of infinity, and NaN of NaN."""
-    bits = tf.bitcast(x, tf.int32)
-    truncated, rounded = (_without_low_bits(each) for each in (bits, bits + (1 << (_LOW_BITS - 1))))
-    high = tf.where(tf.math.is_finite(rounded), rounded, truncated)  # the largest numbers would be rounded to infinity
-    return high, tf.where(x == high, tf.zeros_like(x), x - high)
+    """Give two parts that TF32 holds, of float32: high, rounded, and low, cut off; zeros of infinity and of NaN."""
+    x = _finite(x)
+    bits = tf.bitcast(tf.clip_by_value(x, -_LARGEST, _LARGEST), tf.int32)
+    high = _cut_off(bits + (1 << (_LOW_BITS - 1)))
+    return high, _cut_off(tf.bitcast(x - high, tf.int32))
 
 
-def _without_low_bits(bits):
+def _cut_off(bits):
     return tf.bitcast(tf.bitwise.bitwise_and(bits, -(1 << _LOW_BITS)), tf.float32)
 
 
-def _finite(high):
-    """Zeros for infinity and NaN, which are in the product of the high parts: infinity times zero would be NaN."""
-    return tf.where(tf.math.is_finite(high), high, tf.zeros_like(high))
+def _finite(x):
+    """Zeros for infinity and NaN; products of high parts have them, and so say what comes of them and of overflow."""
+    return tf.where(tf.math.is_finite(x), x, tf.zeros_like(x))
+
+
+def _with_infinities(high, x):
+    return tf.where(tf.math.is_finite(x), high, x)
