@@ -40,9 +40,9 @@ def matvec(x, y, transpose_a=False):
 
 def _would_round(dtype):
     """Whether TensorFlow may round factors of this dtype where the product that is traced, or called, here will run."""
-    if dtype != tf.float32 or _gpu.tf32_wanted() or not tf.config.experimental.tensor_float_32_execution_enabled():
+    if dtype != tf.float32 or not tf.config.experimental.tensor_float_32_execution_enabled():
         return False
-    return bool(tf.config.get_visible_devices("GPU")) and not _gpu.runs_on_cpu()
+    return bool(tf.config.get_visible_devices("GPU")) and not _gpu.tf32_wanted() and not _gpu.runs_on_cpu()
 
 
 def _exact(equation, x, y):
