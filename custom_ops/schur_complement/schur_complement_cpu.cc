@@ -213,22 +213,49 @@ void AddRows(const SparseExamples<T>& e, const Work<T>& work, int64_t begin, int
   }
 }
 
-// complement = A + Aᵀ, tile by tile.
+// complement = A + Aᵀ, tile by tile; whether all of it is finite.
 template <typename T>
-void Symmetrise(const Runtime& runtime, const Work<T>& work, int64_t p, T* complement) {
+bool Symmetrise(const Runtime& runtime, const Work<T>& work, int64_t p, T* complement) {
   const int64_t tiles = Ceiling(p, kRows), ld = work.ld;
   const T* const a = work.sum;
+  std::atomic<bool> finite{true};
   ForEach(runtime, Workers(runtime, tiles, static_cast<double>(kRows * p)), tiles, [&](int64_t tile, int64_t) {
+    bool here = true;
     for (int64_t left = 0; left <= tile; ++left) {
       for (int64_t r = tile * kRows; r < Smaller(p, (tile + 1) * kRows); ++r) {
         for (int64_t c = left * kRows; c < Smaller(r + 1, (left + 1) * kRows); ++c) {
           const T value = a[r * ld + c] + a[c * ld + r];
+          here &= value - value == T(0);
           complement[r * p + c] = value;
           complement[c * p + r] = value;
         }
       }
     }
+    if (!here) finite = false;
   });
+  return finite;
+}
+
+// Fill both results; false where a number of them has left the range.
+template <typename T>
+bool Eliminate(const Runtime& runtime, const SparseExamples<T>& e, const Work<T>& work, T* complement, T* projected) {
+  double pairs = 0;
+  for (int64_t j = 0; j < e.groups; ++j) {
+    const double count = static_cast<double>(work.first[j + 2] - work.first[j + 1]);
+    pairs += count * count / 2;
+  }
+  const double cost = (e.n * e.m + pairs * e.o) * e.k * e.k;
+  const int64_t workers = Workers(runtime, Ceiling(e.p, 8), cost / Ceiling(e.p, 8));
+  const int64_t rows = workers > 1 ? Smaller(kRows, Ceiling(e.p, 4 * workers)) : e.p, ranges = Ceiling(e.p, rows);
+  std::memset(work.sum, 0, e.p * work.ld * sizeof(T));
+  ForEach(runtime, workers, ranges, [&](int64_t range, int64_t) {
+    AddRows(e, work, range * rows, Smaller(e.p, (range + 1) * rows));
+  });
+  std::memset(projected, 0, e.p * sizeof(T));
+  for (int64_t at = work.first[1]; at < e.n; ++at) {
+    for (int64_t c = at * e.k; c < (at + 1) * e.k; ++c) projected[work.columns[c]] += work.half[c];
+  }
+  return Symmetrise(runtime, work, e.p, complement) && AllFinite(projected, e.p);
 }
 
 }  // namespace
@@ -242,11 +269,6 @@ SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& e, 
   if (spare == nullptr || !Allocate(runtime, e, &work)) return SchurStatus::kNoMemory;
   if (!InRange(e)) return SchurStatus::kOutOfRange;
   Sort(e, work);
-  if (e.p > 0) {
-    std::memset(complement, 0, e.p * e.p * sizeof(T));
-    std::memset(work.sum, 0, e.p * work.ld * sizeof(T));
-    std::memset(projected, 0, e.p * sizeof(T));
-  }
 
   std::atomic<bool> right{AllFinite(e.values, e.n * e.m * e.k)};
   for (int64_t at = 0; at < work.first[1]; ++at) Load(e, at, work);
@@ -258,23 +280,10 @@ SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& e, 
       if (!Whiten(e, group, work, spare + worker * room)) right = false;
     }
   });
-  *success = right;
-  if (!right || e.p == 0) return SchurStatus::kDone;
-
-  double pairs = 0;
-  for (int64_t j = 0; j < e.groups; ++j) {
-    const double count = static_cast<double>(work.first[j + 2] - work.first[j + 1]);
-    pairs += count * count / 2;
-  }
-  const double cost = (e.n * e.m + pairs * e.o) * e.k * e.k;
-  const int64_t workers = Workers(runtime, Ceiling(e.p, 8), cost / Ceiling(e.p, 8));
-  const int64_t rows = workers > 1 ? Smaller(kRows, Ceiling(e.p, 4 * workers)) : e.p, ranges = Ceiling(e.p, rows);
-  ForEach(runtime, workers, ranges, [&](int64_t range, int64_t) {
-    AddRows(e, work, range * rows, Smaller(e.p, (range + 1) * rows));
-  });
-  Symmetrise(runtime, work, e.p, complement);
-  for (int64_t at = work.first[1]; at < e.n; ++at) {
-    for (int64_t c = at * e.k; c < (at + 1) * e.k; ++c) projected[work.columns[c]] += work.half[c];
+  *success = right && (e.p == 0 || Eliminate(runtime, e, work, complement, projected));
+  if (!*success && e.p > 0) {
+    std::memset(complement, 0, e.p * e.p * sizeof(T));
+    std::memset(projected, 0, e.p * sizeof(T));
   }
   return SchurStatus::kDone;
 }

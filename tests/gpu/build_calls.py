@@ -14,6 +14,7 @@ from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.native import CACHE, SOURCES, cpu_steps
 from build_tools.settings import ROOT, read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
+from tests.gpu.build import warnings_are_errors
 
 LIBRARY = "libtfjac_ffi.so"
 
@@ -50,8 +51,8 @@ def build_cuda_calls(folder: pathlib.Path, include: pathlib.Path, launchers: pat
 def _build(folder, include, sources, linked):
     settings = read_settings()
     compiler = find_compiler(settings.compiler).command
-    flags = (*compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
-    flags += (f"-I{ROOT}", "-isystem", include)
+    flags = (*compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
+    flags += (*(("-Werror",) if warnings_are_errors() else ()), f"-I{ROOT}", "-isystem", include)
     steps = [compile_step(flags, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources]
     objects = tuple(step.output for step in steps)
     link = (*compiler, "-shared", "-Wl,-z,defs", *objects, *linked, "-pthread")

@@ -17,6 +17,7 @@ from build_tools.toolchain import ToolMissing, find_compiler
 from tests.gpu import build
 from tests.gpu.build_calls import build_cpu_calls, build_cuda_calls
 from tests.gpu.conftest import CACHE, emulated_library
+from tests.gpu.launchers import nvidia_folders
 from tests.gpu.problems import CASES, STACKS, Problem, stack_of, tolerance
 
 OPS = ("damped_solve", "example_grams", "jacobian_gram", "jacobian_kernel")
@@ -63,7 +64,7 @@ def calls(request):
         if request.param == "cpu":
             return Calls(jax, "cpu", build_cpu_calls(folder, include))
         if request.param == "emulated":
-            request.getfixturevalue("gpu")  # names the emulated cuBLAS and cuSOLVER
+            request.getfixturevalue("emulation")  # names the emulated cuBLAS and cuSOLVER
             handlers = build_cuda_calls(folder, include, emulated_library(CACHE / "emulated"))
             return Calls(jax, "emulated", shim(folder, include, handlers))
     except ToolMissing as missing:
@@ -72,7 +73,9 @@ def calls(request):
         jax.devices("cuda")
     except RuntimeError as error:
         pytest.skip(f"JAX sees no GPU: {error}")
-    launchers = os.environ.get("TFJAC_CUDA_LIBRARY") or build.build_cuda(CACHE / "gpu")
+    launchers = build.cuda_library()
+    for place in nvidia_folders():
+        ctypes.CDLL(str(launchers)).tfjac_cuda_search_in(str(place).encode())
     return Calls(jax, "cuda", build_cuda_calls(folder, include, launchers), "CUDA", "_cuda")
 
 
@@ -81,7 +84,8 @@ def shim(folder, include, handlers):
     os.environ["TFJAC_TEST_LIBRARY"] = str(handlers)
     ctypes.CDLL(str(handlers))
     compiler = find_compiler(read_settings().compiler).command
-    flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", "-Werror", "-isystem", include)
+    strict = ("-Werror",) if build.warnings_are_errors() else ()
+    flags = (*compiler, *strict, "-std=c++17", "-O1", "-fPIC", "-Wall", "-isystem", include)
     compiled, library = compile_step(flags, SHIM, folder / "shim.o"), folder / "libshim.so"
     with only_one(folder):
         run_steps([compiled], jobs=1)

@@ -384,3 +384,24 @@ def test_full_of_what_has_no_segments_says_what_it_costs(rng):
     expected = tape.jacobian(y, layer.trainable_variables, experimental_use_pfor=False)
     with pytest.warns(UserWarning, match="every row costs a backward pass"):
         assert_all_close(rows(batch["nodes"]), expected)
+
+
+def test_a_row_that_goes_nowhere_by_a_number_below_all_int32(rng):
+    """A plain cast of -2³² would put it into the first graph, and it is in the last."""
+    layer, batch = dense(HIDDEN), batch_of_graphs(rng)
+    places = np.arange(sum(SIZES), dtype=np.int64)
+    places[-1] = -(2**32)
+
+    def outputs(graph, places):
+        h = layer(graph["nodes"])
+        both = h + tf.math.unsorted_segment_sum(tf.square(h), places, len(places))
+        return tf.math.unsorted_segment_sum(both, graph["graph_of_node"], graph["graph_of_node"].max() + 1)
+
+    outputs(batch, places)
+    found = tfjac.per_segment_jacobian(lambda: outputs(batch, places), layer.trainable_variables)
+    for number, size in enumerate(SIZES):
+        stays = np.arange(size, dtype=np.int64)
+        stays[-1] = -1 if number == len(SIZES) - 1 else stays[-1]
+        graph = single(batch, number)
+        alone = tfjac.jacobian(lambda graph=graph, stays=stays: outputs(graph, stays)[0], layer.trainable_variables)
+        assert_all_close([each[number] for each in found], alone)

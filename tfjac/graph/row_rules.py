@@ -9,6 +9,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac._indices import as_int32
 from tfjac.graph.example_rules import NoRule
 from tfjac.graph.facts import facts_of, is_branching, is_loop
 
@@ -74,7 +75,7 @@ def of_rows(indices):
 
 def summed_into(output, rows, ids):
     """The rows of what is summed: row e belongs to the segment of row `ids[e]` of the output."""
-    ids = tf.cast(ids, tf.int32)
+    ids = as_int32(ids)
     return Rows(tf.where(ids < 0, _NONE, tf.gather(rows.along(output), tf.maximum(ids, 0))))
 
 
@@ -83,7 +84,7 @@ def gathered_from(params, rows, indices, op, wanted):
 
     That must be one and the same for all of them: else segments depend on one another.
     """
-    indices = tf.cast(indices, tf.int32)
+    indices = as_int32(indices)
     ids = Rows(rows.along(indices)).along(tf.reshape(indices, [-1]))
     indices = tf.reshape(indices, [-1])
     of_params = tf.maximum(tf.math.unsorted_segment_max(ids, indices, tf.shape(params)[0]), _NONE)

@@ -16,6 +16,7 @@ VARIABLES = {  # name -> its values; None: any text
     # when it runs
     "TFJAC_ISA": ("baseline", "avx2", "avx512"),
     "TFJAC_XLA": ("call", "hlo"),
+    "TFJAC_TF32": ("0", "1"),
     "TFJAC_CUBLAS": None,
     "TFJAC_CUSOLVER": None,
     "TFJAC_VERIFY": ("0", "1"),

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfjac.ops import _products
+
 LAYOUTS = ("gio", "goi", "igo", "iog", "ogi", "oig")
 DTYPES = (tf.float32, tf.float64)
 HALF = (tf.float16, tf.bfloat16)
@@ -240,7 +242,7 @@ def expand(a, d, layout):
         right = tf.transpose(d[:, :, 0, :, None, :], [0, 1, *(1 + axis for axis in order)])
         block = left * right
     else:
-        block = tf.einsum(f"ntgi,nmtgo->nm{layout}", a, d)
+        block = _products.einsum(f"ntgi,nmtgo->nm{layout}", a, d)
     n, m, *rest = axes(block)
     return tf.reshape(block, [n, m, rest[0] * rest[1] * rest[2]])
 
@@ -264,6 +266,6 @@ def pull_back(a, d, layouts, cotangent):
     for x, y, layout, block, part in zip(a, d, layouts, blocks, parts):
         by_axis = dict(zip("gio", block))
         part = tf.reshape(part, [n, m, *(by_axis[axis] for axis in layout)])
-        to_a.append(tf.einsum(f"nm{layout},nmtgo->ntgi", part, y))
-        to_d.append(tf.einsum(f"nm{layout},ntgi->nmtgo", part, x))
+        to_a.append(_products.einsum(f"nm{layout},nmtgo->ntgi", part, y))
+        to_d.append(_products.einsum(f"nm{layout},ntgi->nmtgo", part, x))
     return to_a + to_d

@@ -1,6 +1,7 @@
 """Whether the native ops have kernels for the GPUs that TensorFlow sees, and where an op that is called will run."""
 
 import ctypes
+import os
 import pathlib
 import re
 
@@ -50,6 +51,18 @@ def runs_on_cpu() -> bool:
     """Whether an op that is called here runs on the CPU: in the scope of a device, or where TensorFlow would put it."""
     probe = tf.constant(0.0) if tf.executing_eagerly() else tf.no_op()
     return tf.DeviceSpec.from_string(probe.device).device_type == "CPU"
+
+
+def tf32_wanted() -> bool:
+    """Whether the ops and their twins may compute float32 in TF32."""
+    return os.environ.get("TFJAC_TF32") == "1"
+
+
+def tell_tf32(library_file: pathlib.Path) -> None:
+    """Tell the CUDA library whether it may compute float32 in TF32; one from before it could never does."""
+    use = getattr(ctypes.CDLL(str(library_file)), "tfjac_cuda_use_tf32", None)
+    if use is not None:
+        use(int(tf32_wanted()))
 
 
 def tell_folders(library_file: pathlib.Path) -> None:

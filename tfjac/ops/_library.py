@@ -229,6 +229,7 @@ def _load() -> _Library:
             _warn_of_refused_calls()
             if built.get("cuda_architectures"):
                 _gpu.tell_folders(native_folder() / "libtfjac_cuda.so")
+                _gpu.tell_tf32(native_folder() / "libtfjac_cuda.so")
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
     return _Library(module, built, reason)

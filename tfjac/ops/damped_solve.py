@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac.ops import _factors, _library, _products
 from tfjac.types import Tensor, TensorLike
 
 
@@ -185,7 +185,7 @@ def _pull_back(scaling, damping, solution, success, again, known):
         again, known: w, and whether that is one: not where the cotangent x̄ is not finite.
     """
     w = _known(again, known, success)
-    product = -tf.matmul(w, solution, transpose_a=True)
+    product = -_products.matmul(w, solution, transpose_a=True)
     to_matrix = (product + tf.transpose(product)) / 2
     to_scaling = -tf.reduce_sum(damping[:, None] * w * solution, axis=0)
     return to_matrix, w, to_scaling, -tf.reduce_sum(w * solution * scaling, axis=1)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac.ops import _factors, _library, _products
 from tfjac.types import Tensor, TensorLike
 
 
@@ -44,12 +44,12 @@ def example_grams(jacobian: TensorLike, residual: TensorLike) -> tuple[Tensor, T
 def twin(jacobian, residual):
     """Compute `example_grams` in plain TensorFlow."""
     both = tf.concat([jacobian, residual[:, :, None]], axis=2)  # sizes that are open must agree: nothing broadcasts
-    products = tf.linalg.matmul(jacobian, both, transpose_a=True)
+    products = _products.matmul(jacobian, both, transpose_a=True)
     return products[:, :, :-1], products[:, :, -1]
 
 
 @_library.register_gradient("TfjacExampleGrams")
 def _gradient(op, to_gram, to_gradient):
     jacobian, residual = op.inputs
-    through_gram = jacobian @ (to_gram + tf.linalg.matrix_transpose(to_gram))
-    return through_gram + residual[:, :, None] * to_gradient[:, None], tf.linalg.matvec(jacobian, to_gradient)
+    through_gram = _products.matmul(jacobian, to_gram + tf.linalg.matrix_transpose(to_gram))
+    return through_gram + residual[:, :, None] * to_gradient[:, None], _products.matvec(jacobian, to_gradient)

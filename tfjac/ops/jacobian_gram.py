@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _forms, _library
+from tfjac.ops import _factors, _forms, _library, _products
 from tfjac.ops.jacobian_rows import jacobian_rows
 from tfjac.types import Tensor, TensorLike
 
@@ -75,7 +75,7 @@ def twin(a, d, layouts, residual=None):
         gram = _gram_by_pairs(a, d, layouts, rows)
     else:
         whole = tf.concat(rows, axis=-1)
-        gram = tf.einsum("nmp,nmq->pq", whole, whole)
+        gram = _products.einsum("nmp,nmq->pq", whole, whole)
     if residual is None:
         return gram, tf.zeros(_factors.axes(gram)[:1], gram.dtype)
     return gram, tf.concat([_gradient_block(x, y, layout, residual) for x, y, layout in zip(a, d, layouts)], axis=0)
@@ -94,7 +94,7 @@ def _gram_by_pairs(a, d, layouts, rows):
             if _folding_pays(a, d, k, other):
                 block = _folded_block(a[k], d[k], layouts[k], a[other], d[other], layouts[other])
             else:
-                block = tf.einsum("nmp,nmq->pq", rows[k], rows[other])
+                block = _products.einsum("nmp,nmq->pq", rows[k], rows[other])
             if k == other:  # the forms are symmetric up to rounding only
                 block = tf.linalg.band_part(block, -1, 0)
                 block += tf.transpose(tf.linalg.set_diag(block, tf.zeros(_factors.axes(block)[:1], block.dtype)))
@@ -106,15 +106,15 @@ def _gram_by_pairs(a, d, layouts, rows):
 
 def _folded_block(a, d, layout, a_other, d_other, layout_other):
     columns = layout_other.translate(_RENAMED)
-    folded = tf.einsum("nmgo,nmhq->ngohq", d[:, :, 0], d_other[:, :, 0])
-    half = tf.einsum("ngi,ngohq->ngiohq", a[:, 0], folded)
-    block = tf.einsum(f"ngiohq,nhj->{layout}{columns}", half, a_other[:, 0])
+    folded = _products.einsum("nmgo,nmhq->ngohq", d[:, :, 0], d_other[:, :, 0])
+    half = _products.einsum("ngi,ngohq->ngiohq", a[:, 0], folded)
+    block = _products.einsum(f"ngiohq,nhj->{layout}{columns}", half, a_other[:, 0])
     u, v, w, x, y, z = _factors.axes(block)
     return tf.reshape(block, [u * v * w, x * y * z])
 
 
 def _gradient_block(a, d, layout, residual):
-    block = tf.einsum(f"ntgi,ntgo->{layout}", a, tf.einsum("nmtgo,nm->ntgo", d, residual))
+    block = _products.einsum(f"ntgi,ntgo->{layout}", a, _products.einsum("nmtgo,nm->ntgo", d, residual))
     return tf.reshape(block, [-1])
 
 
@@ -124,8 +124,8 @@ def _gradient(op, to_gram, to_gradient):
     a, d, residual = op.inputs[:count], op.inputs[count : 2 * count], op.inputs[2 * count :]
     layouts = [layout.decode() for layout in op.get_attr("layouts")]
     rows = jacobian_rows(a, d, layouts)  # [n, m, p]
-    to_rows = tf.einsum("nmp,pq->nmq", rows, to_gram + tf.transpose(to_gram))
+    to_rows = _products.einsum("nmp,pq->nmq", rows, to_gram + tf.transpose(to_gram))
     if not residual:
         return _factors.pull_back(a, d, layouts, to_rows)
     to_rows += residual[0][:, :, None] * to_gradient
-    return [*_factors.pull_back(a, d, layouts, to_rows), tf.einsum("nmp,p->nm", rows, to_gradient)]
+    return [*_factors.pull_back(a, d, layouts, to_rows), _products.einsum("nmp,p->nm", rows, to_gradient)]

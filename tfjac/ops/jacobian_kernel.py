@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _forms, _library
+from tfjac.ops import _factors, _forms, _library, _products
 from tfjac.ops.jacobian_rows import jacobian_rows
 from tfjac.types import Tensor
 
@@ -95,17 +95,17 @@ def _kernel_of_factor(a, d, other_a, other_d):
     if s.known and other.known and _forms.kernel_costs(s, other).pairs_pay:
         if s.t == other.t == 1:
             return _hadamard(a[:, 0], d[:, :, 0], other_a[:, 0], other_d[:, :, 0])
-        products = tf.einsum("ntgi,xsgi->ntxsg", a, other_a)
-        return tf.einsum("nmtgo,ntxygo->nmxy", d, tf.einsum("ntxsg,xysgo->ntxygo", products, other_d))
-    return tf.einsum("nmp,xyp->nmxy", _factors.expand(a, d, "gio"), _factors.expand(other_a, other_d, "gio"))
+        products = _products.einsum("ntgi,xsgi->ntxsg", a, other_a)
+        return _products.einsum("nmtgo,ntxygo->nmxy", d, _products.einsum("ntxsg,xysgo->ntxygo", products, other_d))
+    return _products.einsum("nmp,xyp->nmxy", _factors.expand(a, d, "gio"), _factors.expand(other_a, other_d, "gio"))
 
 
 def _hadamard(a, d, other_a, other_d):
     if a.shape[1] == 1:  # one group: no axis to sum over
-        products = tf.einsum("ni,xi->nx", a[:, 0], other_a[:, 0])
-        return products[:, None, :, None] * tf.einsum("nmgo,xygo->nmxy", d, other_d)
-    products = tf.einsum("ngi,xgi->nxg", a, other_a)
-    return tf.einsum("nxg,nmxyg->nmxy", products, tf.einsum("nmgo,xygo->nmxyg", d, other_d))
+        products = _products.einsum("ni,xi->nx", a[:, 0], other_a[:, 0])
+        return products[:, None, :, None] * _products.einsum("nmgo,xygo->nmxy", d, other_d)
+    products = _products.einsum("ngi,xgi->nxg", a, other_a)
+    return _products.einsum("nxg,nmxyg->nmxy", products, _products.einsum("nmgo,xygo->nmxyg", d, other_d))
 
 
 @_library.register_gradient("TfjacJacobianKernel")
@@ -115,7 +115,7 @@ def _gradient(op, cotangent):
     rows = [jacobian_rows(inputs, outputs, ["gio"] * len(inputs)) for inputs, outputs in parts]
     shapes = [_factors.axes(block) for block in rows]
     jacobian = tf.concat([tf.reshape(block, [n * m, p]) for block, (n, m, p) in zip(rows, shapes)], axis=0)
-    to_rows = tf.matmul(cotangent + tf.transpose(cotangent), jacobian)
+    to_rows = _products.matmul(cotangent + tf.transpose(cotangent), jacobian)
     to_blocks = tf.split(to_rows, [n * m for n, m, _ in shapes]) if len(parts) > 1 else [to_rows]
     to_factors = [
         _factors.pull_back(inputs, outputs, ["gio"] * len(inputs), tf.reshape(to_block, shape))

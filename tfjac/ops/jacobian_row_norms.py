@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _forms, _library
+from tfjac.ops import _factors, _forms, _library, _products
 from tfjac.ops.jacobian_rows import jacobian_rows
 from tfjac.types import Tensor
 
@@ -49,9 +49,10 @@ def _norms_of_factor(a, d):
     a, d = _factors.balanced(a, d)
     s = _factors.sizes(a, d)
     if s.t == 1:
-        return tf.einsum("ng,nmg->nm", tf.reduce_sum(a[:, 0] ** 2, -1), tf.reduce_sum(d[:, :, 0] ** 2, -1))
+        return _products.einsum("ng,nmg->nm", tf.reduce_sum(a[:, 0] ** 2, -1), tf.reduce_sum(d[:, :, 0] ** 2, -1))
     if s.known and _forms.norm_costs(s).pairs_pay:
-        return tf.einsum("ntsg,nmtsg->nm", tf.einsum("ntgi,nsgi->ntsg", a, a), tf.einsum("nmtgo,nmsgo->nmtsg", d, d))
+        of_a, of_d = _products.einsum("ntgi,nsgi->ntsg", a, a), _products.einsum("nmtgo,nmsgo->nmtsg", d, d)
+        return _products.einsum("ntsg,nmtsg->nm", of_a, of_d)
     return tf.reduce_sum(_factors.expand(a, d, "gio") ** 2, axis=-1)
 
 

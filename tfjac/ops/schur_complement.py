@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfjac.ops import _factors, _library
+from tfjac._indices import as_int32
+from tfjac.ops import _factors, _library, _products
 from tfjac.types import Tensor, TensorLike
 
 _ELEMENTS = 2**22
@@ -26,7 +27,7 @@ def schur_complement(
 
     Args:
         values: J of the parameters that stay, `[n,m,k]`, float32 or float64, in the columns that an example touches.
-        columns: `[n,k]`, integers in [0, size).
+        columns: `[n,k]`, integers of any dtype in [0, size).
         block: J of the parameters that go, `[n,m,o]`.
         group: `[n]`, integers below the number of groups; negative for examples that touch none.
         matrix: M, `[groups,o,o]`, positive definite; its lower triangle is read, where any example touches the group.
@@ -38,9 +39,10 @@ def schur_complement(
         all was finite; zeros where not.
 
     Raises:
-        TypeError: if the dtypes are not all float32 or all float64.
+        TypeError: if the dtypes are not all float32 or all float64, or columns or groups are no integers.
         ValueError: if shapes that are known while tracing do not fit together.
-        tf.errors.InvalidArgumentError: if shapes or indices turn out not to fit when the op runs.
+        tf.errors.InvalidArgumentError: if shapes or indices turn out not to fit when the op runs. In a program that XLA
+            compiles the twin raises nothing for indices; there `success` is False.
 
     Cost: (n·m + c·o)·k²/2 multiply-adds, c the number of pairs of examples in the same group, and p² of memory.
     Has no derivatives. The native kernel runs on the CPU alone.
@@ -55,10 +57,20 @@ def schur_complement(
             "`values`, `block`, `matrix` and `vector` must all be float32, or all float64. "
             f"Received: {', '.join(sorted(dtype.name for dtype in dtypes))}"
         )
-    columns, group = tf.cast(columns, tf.int32), tf.cast(group, tf.int32)
+    columns, group = _indices(columns, "columns"), _indices(group, "group")
     _check_shapes(values, columns, block, group, matrix, vector)
     native = _library.native_op("schur_complement")
     return tuple((native or twin)(values, columns, block, group, matrix, vector, size=size))
+
+
+def _indices(given, name):
+    given = tf.convert_to_tensor(given)
+    if not given.dtype.is_integer:
+        raise TypeError(
+            f"`{name}` must be integers; if these are whole numbers, cast them to tf.int32. Received: dtype "
+            f"{given.dtype.name}"
+        )
+    return as_int32(given)
 
 
 def _check_shapes(values, columns, block, group, matrix, vector):
@@ -77,6 +89,10 @@ def _check_shapes(values, columns, block, group, matrix, vector):
 def twin(values, columns, block, group, matrix, vector, size):
     """Compute `schur_complement` in plain TensorFlow: rows of (W L⁻ᵀ)ᵀ dense, some groups at a time, M = L Lᵀ."""
     groups, o = _factors.axes(vector)
+    in_range = tf.reduce_all((columns >= 0) & (columns < size)) & tf.reduce_all(group < groups)
+    refused = f"`columns` must be in [0, {size}) and `group` below the number of groups. Received: others"
+    with tf.control_dependencies([tf.debugging.Assert(in_range, [refused])]):  # which XLA leaves out
+        columns, group = tf.where(in_range, columns, 0), tf.where(in_range, group, -1)
     touched = group >= 0
     used = tf.math.unsorted_segment_max(tf.cast(touched, tf.int32), group, groups) > 0
     matrix = tf.where(used[:, None, None], tf.linalg.band_part(matrix, -1, 0), tf.eye(o, dtype=matrix.dtype))
@@ -84,19 +100,19 @@ def twin(values, columns, block, group, matrix, vector, size):
     factor = tf.linalg.cholesky(matrix)
     whitened = tf.linalg.triangular_solve(factor, vector[:, :, None])[:, :, 0]
     own = tf.gather(factor, tf.maximum(group, 0))
-    rows = tf.linalg.triangular_solve(own, tf.linalg.matmul(block, values, transpose_a=True))
+    rows = tf.linalg.triangular_solve(own, _products.matmul(block, values, transpose_a=True))
     rows = tf.where(touched[:, None, None], rows, tf.zeros_like(rows))
     complement = _scattered_grams(values, columns, size)
     complement, projected = _eliminated(complement, rows, columns, group, whitened, size)
-    complement = (complement + tf.transpose(complement)) / 2  # to the last bit
-    success = tf.reduce_all(tf.math.is_finite(complement)) & tf.reduce_all(tf.math.is_finite(projected))
-    success &= tf.reduce_all(tf.math.is_finite(matrix)) & tf.reduce_all(tf.math.is_finite(vector))
+    complement = complement / 2 + tf.transpose(complement / 2)  # symmetric to the last bit
+    looked_at = (matrix, whitened, rows, complement, projected)
+    success = in_range & tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in looked_at])
     results = (tf.where(success, result, tf.zeros_like(result)) for result in (complement, projected))
     return (*results, success)
 
 
 def _scattered_grams(values, columns, size):
-    grams = tf.linalg.matmul(values, values, transpose_a=True)
+    grams = _products.matmul(values, values, transpose_a=True)
     places = columns[:, :, None] * size + columns[:, None, :]
     summed = tf.math.unsorted_segment_sum(tf.reshape(grams, [-1]), tf.reshape(places, [-1]), size * size)
     return tf.reshape(summed, [size, size])
@@ -115,8 +131,8 @@ def _eliminated(complement, rows, columns, group, vector, size):
         dense = tf.reshape(dense, [at_once, o, size])
         padded = tf.concat([vector[first : first + at_once], tf.zeros([at_once, o], vector.dtype)], axis=0)[:at_once]
         flat = tf.reshape(dense, [at_once * o, size])
-        product = tf.linalg.matvec(flat, tf.reshape(padded, [-1]), transpose_a=True)
-        return first + at_once, complement - tf.linalg.matmul(flat, flat, transpose_a=True), projected + product
+        product = _products.matvec(flat, tf.reshape(padded, [-1]), transpose_a=True)
+        return first + at_once, complement - _products.matmul(flat, flat, transpose_a=True), projected + product
 
     start = (tf.constant(0), complement, tf.zeros([size], complement.dtype))
     return tf.while_loop(lambda first, *_: first < groups, step, start)[1:]

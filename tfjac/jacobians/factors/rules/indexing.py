@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfjac._indices import as_int32
 from tfjac.graph import SHARED, ExampleAxis, axes, handle_shape
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
@@ -83,5 +84,5 @@ def _rows(use, ids, rows):
     positions = ids.shape.rank - 1
     t, o = product(sizes[:positions]), product(sizes[positions:])
     rows = tf.cast(rows, tf.int32) if tf.is_tensor(rows) else rows
-    ids = tf.cast(tf.reshape(ids, [n, t]), tf.int32)  # the dtype of sizes that are open while tracing
+    ids = as_int32(tf.reshape(ids, [n, t]))  # the dtype of sizes that are open while tracing
     return GatherFactor(ids, tf.reshape(d, [n, m, t, o]), rows)
