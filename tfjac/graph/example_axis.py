@@ -92,8 +92,8 @@ def analyse_examples(
         num_examples: the static number of examples, where the targets' shapes do not tell.
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
         proved: tensors that are known to hold all examples, whatever their size.
-        takes_rows_of_weights: whether what is computed from variables alone may have a row for each example at one op, and
-            be used whole at another. It then counts as `SHARED`; `input_axes` tell the two apart.
+        takes_rows_of_weights: whether what is computed from variables alone may have a row for each example at one op,
+            and be used whole at another. It then counts as `SHARED`; `input_axes` tell the two apart.
 
     Returns:
         An `ExampleAnalysis`.

@@ -7,12 +7,8 @@ import tensorflow as tf
 from tfjac.graph import SHARED, ExampleAxis, differentiable_inputs, examples_mix_at
 from tfjac.jacobians.shapes import split_examples
 
-
-OWN_ROWS = "rows of a source"
-"""Stands in the place of an op type where a source itself has a row for each example."""
-
 ROWS_OF_WEIGHT = "rows of a weight"
-"""Stands in the place of an op type where an op takes a row of the weight for each example, and another op all of it."""
+"""Stands in the place of an op type where an op takes a row for each example of what another one takes whole."""
 
 
 @dataclasses.dataclass
@@ -63,9 +59,9 @@ class Use:
 
 
 class OwnRows(Use):
-    """The use of a source that has a row for each example, along axis 0: the source itself."""
+    """The use of a source that has a row for each example, along axis 0: the source itself, as a variable is read."""
 
-    kind = OWN_ROWS
+    kind = "ReadVariableOp"
 
     def __init__(self, source, n):
         super().__init__(source.op, None, source.value_index, ExampleAxis(0), [], n)
