@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.gpu import build
 from tests.gpu.arrays import TorchArrays
-from tests.gpu.launchers import Launchers, nvidia_folders
+from tests.gpu.launchers import ALIGNMENT, Launchers, nvidia_folders
 
 ROUNDS, FEWEST_ROUNDS = 15, 3
 SECONDS = 1.5  # for all candidates of a question together, once each has had its fewest rounds
@@ -111,9 +111,10 @@ class Bench:
         return self.torch.randn(shape, dtype=getattr(self.torch, np.dtype(dtype).name), device=self.device)
 
     def workspace(self, op, dtype, sizes):
-        """Give the workspace that an op asks for."""
+        """Give the workspace that an op asks for, aligned as launchers expect it, also on the host."""
         size = self.launchers.workspace_size(op, dtype, sizes)
-        return self.torch.empty(max(size, 1), dtype=self.torch.int8, device=self.device)
+        room = self.torch.empty(size + ALIGNMENT, dtype=self.torch.int8, device=self.device)
+        return room[-room.data_ptr() % ALIGNMENT :]
 
     def launch(self, op, dtype, inputs, *tensors):
         """Give a callable that launches an op; None among the tensors is a null pointer.

@@ -12,7 +12,8 @@ from tests.gpu.arrays import Guarded
 nvidia_folders = runpy.run_path(str(ROOT / "tfjac" / "ops" / "_nvidia_folders.py"))["nvidia_folders"]
 
 NEVER_LIBRARY, LIBRARY_WHERE_FASTER, ALWAYS_LIBRARY = 0, 1, 2
-_ALIGNMENT = 256
+ALIGNMENT = 256
+"""Bytes, of a workspace."""
 
 
 class _Inputs(ctypes.Structure):
@@ -203,8 +204,8 @@ class Launchers:
     def workspace(self, op, dtype, sizes):
         """Allocate the workspace that an op asks for: bytes that make not-a-numbers, with guards."""
         size = self.workspace_size(op, dtype, sizes)
-        workspace = Guarded(self.arrays, (size + _ALIGNMENT,), np.dtype(np.int8))
-        workspace.pointer += -workspace.pointer % _ALIGNMENT
+        workspace = Guarded(self.arrays, (size + ALIGNMENT,), np.dtype(np.int8))
+        workspace.pointer += -workspace.pointer % ALIGNMENT
         return workspace
 
     def workspace_size(self, op, dtype, sizes) -> int:
