@@ -284,7 +284,7 @@ class WantedAxes:
     def _has_rows_of_weights(self, tensor, axes):
         """Whether a tensor that is used whole and by rows is of variables alone, with a row for each example."""
         both = self.takes_rows_of_weights and axes == {SHARED, ExampleAxis(0)} and self.num_examples is not None
-        return both and tensor.shape[0] == self.num_examples and self._is_of_weights(tensor)
+        return both and tensor.shape[0] == self.num_examples and not self._may_hold_data(tensor)
 
     def _agree_when_run(self, tensor, known, axis):
         """Take the known size over one that is left open, if that is all that two uses differ in."""
