@@ -7,6 +7,9 @@ import tensorflow as tf
 from tfjac.graph import SHARED, ExampleAxis, differentiable_inputs, examples_mix_at
 from tfjac.jacobians.shapes import split_examples
 
+READ = "ReadVariableOp"
+"""The type of the op by which a variable is read."""
+
 ROWS_OF_WEIGHT = "rows of a weight"
 """Stands in the place of an op type where an op takes a row for each example of what another one takes whole."""
 
@@ -61,7 +64,7 @@ class Use:
 class OwnRows(Use):
     """The use of a source that has a row for each example, along axis 0: the source itself, as a variable is read."""
 
-    kind = "ReadVariableOp"
+    kind = READ
 
     def __init__(self, source, n):
         super().__init__(source.op, None, source.value_index, ExampleAxis(0), [], n)

@@ -8,7 +8,7 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.factors.rules.fallback import pulled_through_op
 from tfjac.jacobians.factors.slices import sliced
-from tfjac.jacobians.factors.uses import ROWS_OF_WEIGHT
+from tfjac.jacobians.factors.uses import READ, ROWS_OF_WEIGHT
 from tfjac.jacobians.shapes import product, split_examples
 
 
@@ -49,7 +49,7 @@ def _slice(use):
     return found.factor(GatherFactor(tf.range(n)[:, None], d, n))
 
 
-@rule("ReadVariableOp", "Reshape")
+@rule(READ, "Reshape")
 def _own_rows(use):
     """Each example is computed from a row of its own; the order of elements stays what it is."""
     if (use.axis.axis, use.axis.outer) != (0, 1):
