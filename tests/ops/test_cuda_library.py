@@ -65,7 +65,7 @@ def test_launch_without_a_gpu_is_an_error_with_a_message(rng):
     for op in ("jacobian_rows", "jacobian_gram", "jacobian_row_norms"):
         with pytest.raises(LaunchError, match="cudaError"):
             getattr(launchers, op)(problem)
-    with pytest.raises(LaunchError, match="cudaError|cuBLAS"):  # which is called first
+    with pytest.raises(LaunchError, match=r"cudaError|cuBLAS"):  # which is called first
         launchers.jacobian_kernel(problem)
     with pytest.raises(LaunchError, match="cudaError"):
         launchers.damped_solve(np.eye(3), np.ones(3), np.ones(3), [1.0], np.float32)
