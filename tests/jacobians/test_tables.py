@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.rules.gather_cases import CASES as GATHERED
 from tests.rules.gather_cases import check_gathered
 from tests.rules.table_cases import CASES, check_table, variables
-from tfjac.jacobians import batch_jacobian, jacobian_operator
+from tfjac.jacobians import batch_jacobian, jacobian_operator, per_example_jacobian
 from tfjac.jacobians.factors import tables
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
@@ -110,7 +110,7 @@ def test_a_table_used_by_rows_and_whole(name, under_xla, rng):
 
     @tf.function(jit_compile=under_xla)
     def dense():
-        kinds[:] = jacobian_operator(outputs(), [variable], verify=not under_xla).factors
+        kinds[:] = jacobian_operator(outputs(), [variable], examples_mix="full", verify=not under_xla).factors
         return kinds[0].dense()
 
     with tf.GradientTape() as tape:
@@ -118,6 +118,20 @@ def test_a_table_used_by_rows_and_whole(name, under_xla, rng):
     expected = tf.reshape(tape.jacobian(y, variable), [6, -1, 18])
     np.testing.assert_allclose(dense(), expected, atol=1e-12)
     assert isinstance(kinds[0], GatherFactor)
+
+
+def test_what_is_used_by_rows_and_whole_is_refused_unless_asked_for(rng):
+    """Data may stand in variables, too: then their mean mixes examples."""
+    data, w = tf.Variable(rng.normal(size=(6, 3)), trainable=False), tf.Variable(rng.normal(size=(3, 2)))
+
+    def centred():
+        hidden = data @ w
+        return hidden - tf.reduce_mean(hidden, 0)
+
+    with pytest.raises(ValueError, match="examples mix"):
+        per_example_jacobian(centred, w)
+    expected = np.einsum("ni,jo->njio", data - np.mean(data, 0), np.eye(2))
+    np.testing.assert_allclose(per_example_jacobian(centred, w, examples_mix="full"), expected, atol=1e-12)
 
 
 def test_data_that_are_used_by_rows_and_whole_mix(rng):

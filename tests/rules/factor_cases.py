@@ -198,12 +198,6 @@ def repeated(x, w):
     return tf.concat([token, tf.tile(w[None], [3, 1, 1]) * x[:, 2:]], 1) * x
 
 
-def by_rows_and_whole(x, w):
-    """Each example takes its row of a table, and another one as well."""
-    table = tf.exp(0.3 * w)
-    return x * table + tf.gather(table, [2, 0, 0])
-
-
 def from_tables(x, table):
     """Rows of examples; some rows twice; and examples along the second axis of the indices."""
     rows = tf.gather(tf.identity(table), ROWS_OF_EXAMPLES)
@@ -300,7 +294,6 @@ APART = [
         refused=True,
     ),
     FactorCase("GatherV2", from_tables, ROW, ((4, 4),)),
-    FactorCase("rows of a weight", by_rows_and_whole, ROW, ((3, 4),)),
     FactorCase("GatherNd by tuples", lambda x, w: x * tf.gather_nd(tf.identity(w), [[4], [0], [4]]), ROW, ((5, 4),)),
     FactorCase("ResourceGatherNd", lambda x, w: x * tf.gather_nd(w, [[4], [0], [4]]), ROW, ((5, 4),)),
     FactorCase("StridedSlice of rows", lambda x, w: x * w[1:, ::-1] - x * w[:-1], ROW, ((4, 4),)),

@@ -152,10 +152,16 @@ def _check(ys, examples_mix):
 
 
 def _analysed(ys, dependence, takes_own_rows=False):
-    """The `ExampleAnalysis` of the graph, and the places where weights meet the data."""
+    """The `ExampleAnalysis` of the graph, and the places where weights meet the data.
+
+    If examples may mix, tensors may have a row for each example, and what is of weights alone may be used by rows and
+    whole. If not, that is refused: data may stand in variables, too.
+    """
     try:
         analysis = analyse_examples(dependence, ys)
     except ExamplesMix:
+        if not takes_own_rows:
+            raise
         analysis = analyse_examples(dependence, ys, takes_rows_of_weights=True)
         if has_control_flow(analysis):
             raise
