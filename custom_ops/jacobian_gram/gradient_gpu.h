@@ -11,7 +11,8 @@ namespace tfjac {
 
 // Into how many segments of examples the sum is cut.
 static inline int64_t GradientSegments(int64_t n, int64_t p) {
-  return LargerOf(1, SmallerOf(CeilingOf(kEnoughBlocks, CeilingOf(p, kThreads)), n / kRowsPerThread));
+  const int64_t across = LargerOf(1, CeilingOf(p, kThreads));
+  return LargerOf(1, SmallerOf(CeilingOf(kEnoughBlocks, across), n / kRowsPerThread));
 }
 
 // sums[segment, column] = sum_nm J[n,m,column] residual[n,m] over the examples of the segment. A block covers `lanes` columns,

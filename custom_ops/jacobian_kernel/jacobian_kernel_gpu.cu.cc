@@ -318,16 +318,27 @@ struct Piece {
   Piece(Piece&&) = default;  // a copy's factors would be those of the original
 };
 
-// The blocks that have rows, in pieces: the weights of two of them, for kTermsAtOnce terms, fit in kPanelBytes.
+// The blocks that have rows, in pieces: the weights of two of them, for kTermsAtOnce terms, fit in kPanelBytes, and so do the
+// columns of one input for the rows of two, of a factor with several positions of use.
 template <typename T>
 std::vector<Piece<T>> PiecesOf(const Blocks<T>& blocks) {
   constexpr int64_t kTermsAtOnce = 4;
-  int64_t most = 1;
-  while (4 * most * most * kTermsAtOnce * static_cast<int64_t>(sizeof(T)) <= kPanelBytes) most *= 2;
+  int64_t small_enough = 1;
+  while (4 * small_enough * small_enough * kTermsAtOnce * static_cast<int64_t>(sizeof(T)) <= kPanelBytes) {
+    small_enough *= 2;
+  }
+  int64_t outputs = 1;
+  for (int64_t k = 0; k < blocks.count; ++k) {
+    for (int64_t f = 0; f < blocks.block[k].count; ++f) {
+      if (blocks.block[k].factor[f].t > 1) outputs = LargerOf(outputs, blocks.block[k].factor[f].o);
+    }
+  }
   std::vector<Piece<T>> pieces;
   int64_t row = 0;
   for (int64_t k = 0; k < blocks.count; ++k) {
     const Factors<T>& block = blocks.block[k];
+    int64_t most = small_enough;
+    while (most > 1 && 2 * most * block.m * outputs * static_cast<int64_t>(sizeof(T)) > kPanelBytes) most /= 2;
     for (int64_t begin = 0; block.m > 0 && begin < block.n; begin += most) {
       pieces.emplace_back(block, begin, SmallerOf(begin + most, block.n), row);
     }

@@ -58,6 +58,7 @@ CASES = {
     "empty_batch": (0, 2, [(1, 1, 3, 2, "gio"), (3, 1, 2, 2, "gio")]),
     "no_residuals": (3, 0, [(1, 1, 3, 2, "gio")]),
     "no_columns": (3, 2, [(1, 1, 0, 2, "gio"), (2, 1, 2, 2, "gio"), (2, 1, 2, 0, "gio")]),
+    "no_columns_at_all": (3, 2, [(1, 1, 0, 2, "gio")]),
     "no_positions": (3, 2, [(0, 1, 3, 2, "gio"), (1, 1, 2, 2, "gio")]),
 }
 

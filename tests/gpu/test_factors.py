@@ -1,5 +1,7 @@
 """The launchers of the ops on factors against NumPy in float64."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,12 @@ def test_workspace_does_not_grow_with_the_number_of_parameters(inputs, outputs, 
         launchers.use_library(use)
         factors = launchers.sizes(4096, m, [(1, 1, inputs, outputs)] * 2)
         assert launchers.workspace_size("jacobian_gram", dtype, factors) < 150 * 2**20
+
+
+@pytest.mark.parametrize("positions, inputs, outputs", [(128, 512, 5000), (128, 1, 50_000), (2, 100, 10_000)])
+def test_workspace_does_not_grow_with_the_number_of_outputs(positions, inputs, outputs, launchers, dtype):
+    blocks = blocks_of(SimpleNamespace(factors=launchers.sizes(1000, 2, [(positions, 1, inputs, outputs)])))
+    assert launchers.workspace_size("jacobian_kernel", dtype, blocks) < 150 * 2**20
 
 
 def check_gram(launchers, problem, dtype):
