@@ -155,8 +155,7 @@ class LargeSystems {
     batch_.work = arena_.Take<T>(batch_.count * p * p);
     batch_.matrices = arena_.Take<T*>(batch_.count);
     batch_.solutions = arena_.Take<T*>(batch_.count);
-    batch_.not_finite = arena_.Take<int>(2 * batch_.count + 1);
-    batch_.failed = batch_.not_finite + batch_.count;
+    batch_.not_finite = arena_.Take<int>(2 * batch_.count + 1);  // and `failed` behind it
   }
 
   int Bytes(void* stream, int64_t* bytes) {
@@ -195,7 +194,7 @@ class LargeSystems {
 
   const DampedSystems<T>& systems_;
   Arena arena_;
-  Batch<T> batch_;
+  Batch<T> batch_{};
   char* buffer_ = nullptr;
   int64_t buffer_bytes_ = 0;
 };

@@ -35,12 +35,7 @@ def build_emulated(folder: pathlib.Path, small_limits: bool = False, extra: tupl
     """
     compiler = find_compiler(read_settings().compiler).command
     flags = (*compiler, *_COMMON, f"-I{EMULATION}", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
-    flags += (
-        *(("-Werror",) if warnings_are_errors() else ()),
-        "-Wno-unknown-pragmas",
-        "-Wno-maybe-uninitialized",
-        *extra,
-    )
+    flags += (*strict(), "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized", *extra)
     flags += ('-DTFJAC_VARIABLE_PREFIX="TFJAC_EMULATED_"',)  # never the cuBLAS of a GPU, whatever the process has
     sources = [*SOURCES, *sorted(EMULATION.glob("*.cc"))]
     link = (*compiler, "-shared", "-Wl,-z,defs", *extra)
@@ -77,15 +72,15 @@ def build_cuda(folder, small_limits=False, architectures=()) -> pathlib.Path:
         raise BuildError("nvcc was not found")
     names = tuple(architectures) or (architecture_here(),)
     codes = tuple(f"-gencode=arch=compute_{name},code=sm_{name}" for name in names)
-    flags = (nvcc.path, *_COMMON, "-O3", "-lineinfo", *(("-Werror=all-warnings",) if warnings_are_errors() else ()))
+    flags = (nvcc.path, *_COMMON, "-O3", "-lineinfo", *strict("-Werror=all-warnings"))
     flags += ("-x", "cu", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Wall")
     link = (nvcc.path, *codes, "-shared", "-cudart", "static")
     return _build(folder, SOURCES, (*flags, *codes, *_limits(small_limits)), link)
 
 
-def warnings_are_errors() -> bool:
-    """Whether they are: in this project's `make test`, and not with compilers elsewhere, which may know new ones."""
-    return os.environ.get("TFJAC_WERROR") == "1"
+def strict(flag="-Werror") -> tuple:
+    """Give the flag that makes warnings errors, in this project's `make test`; compilers elsewhere know others."""
+    return (flag,) if os.environ.get("TFJAC_WERROR") == "1" else ()
 
 
 def given_library() -> str:

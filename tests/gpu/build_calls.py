@@ -14,9 +14,10 @@ from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.native import CACHE, SOURCES, cpu_steps
 from build_tools.settings import ROOT, read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
-from tests.gpu.build import warnings_are_errors
+from tests.gpu.build import strict
 
 LIBRARY = "libtfjac_ffi.so"
+SHIM = ROOT / "tests" / "ops" / "cuda_calls.cc"
 
 
 def build_cpu_calls(folder: pathlib.Path, include: pathlib.Path) -> pathlib.Path:
@@ -48,11 +49,22 @@ def build_cuda_calls(folder: pathlib.Path, include: pathlib.Path, launchers: pat
     return _build(folder, include, sources, beside)
 
 
+def build_shim(folder: pathlib.Path, include: pathlib.Path) -> pathlib.Path:
+    """Compile what leads programs for the CPU to the handlers for CUDA; else as `build_cuda_calls`."""
+    compiler, library = find_compiler(read_settings().compiler).command, folder / "libcalls.so"
+    flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", *strict(), "-isystem", include)
+    compiled = compile_step(flags, SHIM, library.with_suffix(".o"))
+    with only_one(folder):
+        run_steps([compiled], jobs=1)
+        run_steps([Step((*compiler, "-shared", compiled.output, "-ldl"), library, (compiled.output,))], jobs=1)
+    return library
+
+
 def _build(folder, include, sources, linked):
     settings = read_settings()
     compiler = find_compiler(settings.compiler).command
     flags = (*compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
-    flags += (*(("-Werror",) if warnings_are_errors() else ()), f"-I{ROOT}", "-isystem", include)
+    flags += (*strict(), f"-I{ROOT}", "-isystem", include)
     steps = [compile_step(flags, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources]
     objects = tuple(step.output for step in steps)
     link = (*compiler, "-shared", "-Wl,-z,defs", *objects, *linked, "-pthread")

@@ -11,17 +11,14 @@ import pathlib
 import numpy as np
 import pytest
 
-from build_tools.compilation import Step, compile_step, only_one, run_steps
-from build_tools.settings import read_settings
-from build_tools.toolchain import ToolMissing, find_compiler
+from build_tools.toolchain import ToolMissing
 from tests.gpu import build
-from tests.gpu.build_calls import build_cpu_calls, build_cuda_calls
+from tests.gpu.build_calls import build_cpu_calls, build_cuda_calls, build_shim
 from tests.gpu.conftest import CACHE, emulated_library
 from tests.gpu.launchers import nvidia_folders
 from tests.gpu.problems import CASES, STACKS, Problem, stack_of, tolerance
 
 OPS = ("damped_solve", "example_grams", "jacobian_gram", "jacobian_kernel")
-SHIM = build.ROOT / "tests" / "ops" / "cuda_calls.cc"
 DENSE = ["one_of_everything", "one_output", "mlp", "two_folds", "positions", "long_rows", "groups", "many_factors"]
 
 
@@ -83,14 +80,7 @@ def shim(folder, include, handlers):
     """Build what leads programs for the CPU to the handlers for CUDA, and load these, for it to find."""
     os.environ["TFJAC_TEST_LIBRARY"] = str(handlers)
     ctypes.CDLL(str(handlers))
-    compiler = find_compiler(read_settings().compiler).command
-    strict = ("-Werror",) if build.warnings_are_errors() else ()
-    flags = (*compiler, *strict, "-std=c++17", "-O1", "-fPIC", "-Wall", "-isystem", include)
-    compiled, library = compile_step(flags, SHIM, folder / "shim.o"), folder / "libshim.so"
-    with only_one(folder):
-        run_steps([compiled], jobs=1)
-        run_steps([Step((*compiler, "-shared", compiled.output, "-ldl"), library, (compiled.output,))], jobs=1)
-    return library
+    return build_shim(folder, include)
 
 
 @pytest.mark.parametrize("p", [7, 90])

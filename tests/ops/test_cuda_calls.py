@@ -11,10 +11,10 @@ import sys
 import numpy as np
 import pytest
 
-from build_tools.compilation import Step, compile_step, only_one, run_steps
 from build_tools.settings import read_settings
-from build_tools.toolchain import find_compiler, find_tensorflow
+from build_tools.toolchain import find_tensorflow
 from tests.gpu import build
+from tests.gpu.build_calls import build_shim
 from tests.gpu.conftest import CACHE, emulated_library
 from tfjac import ops
 from tfjac.ops._library import native_folder
@@ -67,14 +67,7 @@ def on_cuda():
         pytest.skip("the native ops were built without CUDA kernels")
     emulated = emulated_library(CACHE / "emulated")
     include = find_tensorflow(read_settings().tensorflow).directory / "include"
-    compiler = find_compiler(read_settings().compiler).command
-    strict = ("-Werror",) if build.warnings_are_errors() else ()
-    flags = (*compiler, "-std=c++17", "-O1", "-fPIC", "-Wall", *strict, "-isystem", include)
-    source, library = build.ROOT / "tests" / "ops" / "cuda_calls.cc", CACHE / "calls" / "libcalls.so"
-    compiled = compile_step(flags, source, library.with_suffix(".o"))
-    with only_one(library.parent):
-        run_steps([compiled], jobs=1)
-        run_steps([Step((*compiler, "-shared", compiled.output, "-ldl"), library, (compiled.output,))], jobs=1)
+    library = build_shim(CACHE / "calls", include)
     settings = {
         "LD_PRELOAD": f"{emulated} {library}",
         "TFJAC_TEST_LIBRARY": str(native_folder() / "libtfjac.so"),

@@ -106,8 +106,7 @@ def analyse_examples(
     if axes is None:
         axes = [ExampleAxis(0)] * len(targets)
         num_examples = next((y.shape[0] for y in targets if y.shape[0] is not None), num_examples)
-    wanted = WantedAxes(dependence, num_examples)
-    wanted.takes_rows_of_weights = takes_rows_of_weights
+    wanted = WantedAxes(dependence, num_examples, takes_rows_of_weights=takes_rows_of_weights)
     for target, axis in zip(targets, axes):
         wanted.want(target.op, target, axis)
     for op in reversed(path):
@@ -156,8 +155,8 @@ class WantedAxes:
             the walk stops at them.
     """
 
-    def __init__(self, dependence, num_examples, stops_at_shared=False):
-        self.stops_at_shared, self.shared, self.takes_rows_of_weights = stops_at_shared, [], False
+    def __init__(self, dependence, num_examples, stops_at_shared=False, takes_rows_of_weights=False):
+        self.stops_at_shared, self.shared, self.takes_rows_of_weights = stops_at_shared, [], takes_rows_of_weights
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
         self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
         self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}

@@ -60,7 +60,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
 
     def factors_of(ys, dependence):
         try:
-            analysis, uses = _analysed(ys, dependence, takes_own_rows=examples_mix == "full")
+            analysis, uses = _analysed(ys, dependence, may_mix=examples_mix == "full")
             if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use) for use in uses):
                 segments = _segments(ys, dependence, chunk_size)
                 if segments is not None:
@@ -151,22 +151,16 @@ def _check(ys, examples_mix):
             )
 
 
-def _analysed(ys, dependence, takes_own_rows=False):
+def _analysed(ys, dependence, may_mix=False):
     """The `ExampleAnalysis` of the graph, and the places where weights meet the data.
 
     If examples may mix, tensors may have a row for each example, and what is of weights alone may be used by rows and
-    whole. If not, that is refused: data may stand in variables, too.
+    whole, but for loops and branches. If not, that is refused: data may stand in variables, too.
     """
-    try:
-        analysis = analyse_examples(dependence, ys)
-    except ExamplesMix:
-        if not takes_own_rows:
-            raise
-        analysis = analyse_examples(dependence, ys, takes_rows_of_weights=True)
-        if has_control_flow(analysis):
-            raise
-    takes_own_rows = takes_own_rows and not has_control_flow(analysis)
-    return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0], takes_own_rows)
+    analysis = analyse_examples(dependence, ys, takes_rows_of_weights=may_mix)
+    if may_mix and has_control_flow(analysis):
+        return _analysed(ys, dependence)
+    return analysis, find_uses(analysis, dependence.sources, axes(ys[0])[0], takes_own_rows=may_mix)
 
 
 def _by_rules(ys, variables, analysis, uses, chunk_size):
