@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac import ops
-from tfjac.graph.verifying import SWITCH
+from tfjac.graph.running.verifying import SWITCH
 
 hypothesis.settings.register_profile("tfjac", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("tfjac")

@@ -18,6 +18,21 @@ LAYERS = {
     "parameters": 4,
     "explanations": 4,
 }
+WINGS = {
+    "facts": 0,
+    "_private": 1,
+    "reading": 2,
+    "running": 2,
+    "gradients": 3,
+    "copying": 4,
+    "nodes": 5,
+    "paths": 5,
+    "examples": 6,
+    "targets": 6,
+    "op_facts": 7,
+    "op_types": 8,
+}
+"""The wings of `graph/`, and the floors that they stand on."""
 PRIVATE = "graph/_private.py"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
@@ -50,6 +65,28 @@ def test_imports_run_one_way():
         for module in imported_modules(path):
             other = layer_of(module)
             if other is not None and other != own and not LAYERS[other] < LAYERS[own]:
+                found.append(f"{path} imports {module}")
+    assert not found, found
+
+
+def wing_of(module):
+    """Return the wing of `graph/` that a dotted name belongs to, or None."""
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["tfjac", "graph"] and len(parts) > 2 and parts[2] in WINGS else None
+
+
+def test_wings_of_the_graph_import_downwards():
+    found = []
+    for path in FILES:
+        parts = pathlib.PurePosixPath(path).with_suffix("").parts
+        if parts[0] != "graph" or parts[1] == "__init__":
+            continue
+        assert parts[1] in WINGS, f"{path} stands outside the wings"
+        for module in imported_modules(path):
+            other = wing_of(module)
+            if module == "tfjac.graph" or other in (None, parts[1]):
+                continue
+            if not WINGS[other] < WINGS[parts[1]]:
                 found.append(f"{path} imports {module}")
     assert not found, found
 

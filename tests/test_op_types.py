@@ -8,7 +8,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from tfjac.graph.example_rules import CUSTOM
+from tfjac.graph.examples.example_rules import CUSTOM
 from tfjac.graph.facts import declare, facts_by_type
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"

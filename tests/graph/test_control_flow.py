@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, analyse_examples, static_trip_count
-from tfjac.graph.bodies import bodies_of
+from tfjac.graph.copying.bodies import bodies_of
 
 LOOPS = {
     "to a constant": (lambda x: tf.while_loop(lambda t, h: t < 5, lambda t, h: (t + 1, h + 1), (0, x)), 5),

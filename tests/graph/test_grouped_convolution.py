@@ -8,7 +8,7 @@ import tensorflow as tf
 import tfjac
 from tests.jacobians.oracles_full import assert_all_close, full_jacobian
 from tfjac.graph import inline_calls
-from tfjac.graph.grouped_convolution import convolve_by_groups, is_grouped
+from tfjac.graph.gradients.grouped_convolution import convolve_by_groups, is_grouped
 
 SETTINGS = [
     {"strides": 1, "padding": "SAME"},

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfjac.graph.op_facts.reshaping import permutation_of
-from tfjac.graph.symbolic_sizes import Size, SymbolicSizes, product
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, product
 
 A, B = (Size(open=frozenset([(name, 1)])) for name in "ab")
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.sweep import report
 from tests.sweep.samples import SAMPLES
-from tfjac.graph import gradients, vectorising
+from tfjac.graph.gradients import mending, vectorising
 
 FOUND = report.kept()
 pytestmark = pytest.mark.skipif(FOUND is None, reason=f"`python -m tests.sweep` has not run on {report.VERSION}")
@@ -33,7 +33,7 @@ def test_the_package_neither_aborts_nor_hangs(outcome):
 
 def test_every_op_of_the_list_is_one_that_the_sweep_found():
     found = {op for ways in FOUND["deviations"].values() for op in ways["ops"]}
-    assert {*gradients.listed(), *vectorising.listed()} - found == set(OF_A_FAMILY)
+    assert {*mending.listed(), *vectorising.listed()} - found == set(OF_A_FAMILY)
 
 
 def test_the_sweep_has_run_since_samples_were_added():

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.memory import run_alone
-from tfjac.graph import loops
+from tfjac.graph.running import loops
 from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt, least_squares
 
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")

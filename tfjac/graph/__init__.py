@@ -15,16 +15,12 @@ from tfjac.graph._private import (
     keep_with,
     set_gradient,
 )
-from tfjac.graph.bodies import bodies_of, calls_functions
-from tfjac.graph.concurrency import run_side_by_side, sum_over_workers
-from tfjac.graph.copying import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
-from tfjac.graph.curvature_marks import curvature_mark, mark_curvature
-from tfjac.graph.custom_gradients import custom_gradient
-from tfjac.graph.custom_gradients import is_custom as has_custom_gradient
-from tfjac.graph.dependence import Dependence, differentiable_inputs
-from tfjac.graph.edit_marks import edit_mark, mark_op
-from tfjac.graph.effects import Effects, calls_that_draw
-from tfjac.graph.example_axis import (
+from tfjac.graph.copying.bodies import bodies_of, calls_functions
+from tfjac.graph.copying.effects import Effects, calls_that_draw
+from tfjac.graph.copying.inlining import inline_calls
+from tfjac.graph.copying.scratch import Scratch
+from tfjac.graph.copying.transplanting import copy_inside, holds_bodies, passes_to_bodies, replay, transplant
+from tfjac.graph.examples.example_axis import (
     SHARED,
     ExampleAnalysis,
     ExampleAxis,
@@ -33,19 +29,24 @@ from tfjac.graph.example_axis import (
     examples_mix_at,
     shared_values,
 )
+from tfjac.graph.examples.row_rules import moves_rows
+from tfjac.graph.examples.row_segments import analyse_segments
 from tfjac.graph.facts import registering
-from tfjac.graph.fingerprints import fingerprint
-from tfjac.graph.functions import call_converted, eager_creation, quiet_function, refusing_values
-from tfjac.graph.gradients import mend as mend_gradients
-from tfjac.graph.gradients import warn_of_loops_under_a_tape
-from tfjac.graph.inlining import inline_calls
-from tfjac.graph.linearity import as_computed, custom_ops, first_not_linear, is_affine
-from tfjac.graph.loops import SMALL, numbers_in, while_loop
-from tfjac.graph.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.gradients.custom_gradients import custom_gradient
+from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
+from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op
+from tfjac.graph.gradients.mending import mend as mend_gradients
+from tfjac.graph.gradients.mending import warn_of_loops_under_a_tape
+from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
 from tfjac.graph.op_facts.python import declare_per_example
-from tfjac.graph.origins import (
+from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
+from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
+from tfjac.graph.paths.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
+from tfjac.graph.reading.fingerprints import fingerprint
+from tfjac.graph.reading.origins import (
     SourceLine,
     is_of_gradient,
     layer_calls,
@@ -54,19 +55,12 @@ from tfjac.graph.origins import (
     line_of_failure,
     source_line,
 )
-from tfjac.graph.row_rules import moves_rows
-from tfjac.graph.row_segments import analyse_segments
-from tfjac.graph.runtime_errors import what_was_said_first
-from tfjac.graph.scratch import Scratch
-from tfjac.graph.seen_loss import SeenLoss
-from tfjac.graph.statefulness import check_not_assigned_since, culprit_in, stays
-from tfjac.graph.static_values import static_value
-from tfjac.graph.symbolic_sizes import SymbolicSizes, axes
-from tfjac.graph.targets import in_graph, read_graph
-from tfjac.graph.traversal import Inherited, ancestors, between, references, shape_only
-from tfjac.graph.trip_count import static_trip_count
-from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
-from tfjac.graph.variables import (
+from tfjac.graph.reading.statefulness import check_not_assigned_since, culprit_in, stays
+from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.symbolic_sizes import SymbolicSizes, axes
+from tfjac.graph.reading.traversal import Inherited, ancestors, between, references, shape_only
+from tfjac.graph.reading.trip_count import static_trip_count
+from tfjac.graph.reading.variables import (
     KeptVariables,
     as_tf_variable,
     captured_tensor,
@@ -75,8 +69,13 @@ from tfjac.graph.variables import (
     is_variable,
     source_in,
 )
-from tfjac.graph.vectorising import vectorised_map, vectorises
-from tfjac.graph.verifying import largest_of, resolution_of, verification_wanted, verified
+from tfjac.graph.running.concurrency import run_side_by_side, sum_over_workers
+from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, refusing_values
+from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
+from tfjac.graph.running.runtime_errors import what_was_said_first
+from tfjac.graph.running.seen_loss import SeenLoss
+from tfjac.graph.running.verifying import largest_of, resolution_of, verification_wanted, verified
+from tfjac.graph.targets import in_graph, read_graph
 
 __all__ = [
     "SHARED",

@@ -1,8 +1,9 @@
 """Sets of op types that have a fact in common, for the layers above; the facts stand in `op_facts`."""
 
 import tfjac.graph.op_facts  # noqa: F401 (it fills the records)
-from tfjac.graph import _private, custom_gradients
+from tfjac.graph import _private
 from tfjac.graph.facts import is_identities, types_where
+from tfjac.graph.gradients import custom_gradients
 
 CALLS = types_where(lambda facts: facts.kind == "call")
 LOOPS = types_where(lambda facts: facts.kind == "loop")

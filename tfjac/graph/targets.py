@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tfjac.arguments import described_value
 from tfjac.graph import _private
-from tfjac.graph.functions import call_converted, quiet_function, refusing_values
-from tfjac.graph.inlining import inline_calls
+from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
-from tfjac.graph.variables import is_variable
+from tfjac.graph.reading.variables import is_variable
+from tfjac.graph.running.functions import call_converted, quiet_function, refusing_values
 
 _NONE = object()
 """In the place of xs where there are none; None is what somebody may have passed for them."""

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph.inlining import inline_calls
+from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.nodes.selectors import described, is_selector, select
 from tfjac.graph.nodes.table import nodes_in
-from tfjac.graph.variables import handle_in, is_variable
+from tfjac.graph.reading.variables import handle_in, is_variable
 
 
 def resolved(selectors, ys, draw_again=False):

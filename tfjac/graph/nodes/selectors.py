@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from tfjac.graph.nodes.globs import glob_pattern, is_glob
-from tfjac.graph.origins import layer_scope
-from tfjac.graph.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
+from tfjac.graph.reading.origins import layer_scope
+from tfjac.graph.reading.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
 
 _WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
 

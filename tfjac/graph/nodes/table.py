@@ -10,12 +10,12 @@ from typing import Any, overload
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.bodies import without_identities
-from tfjac.graph.copying import needed_ops
+from tfjac.graph.copying.bodies import without_identities
+from tfjac.graph.copying.transplanting import needed_ops
 from tfjac.graph.facts import facts_of, is_call, is_identity, reads_variable
 from tfjac.graph.nodes.taps import Returned, returned_by_layer, tap_of
-from tfjac.graph.origins import layer_calls, layer_path, layer_scope, source_line
-from tfjac.graph.variables import handle_in, name_of_variable
+from tfjac.graph.reading.origins import layer_calls, layer_path, layer_scope, source_line
+from tfjac.graph.reading.variables import handle_in, name_of_variable
 from tfjac.tables import aligned
 from tfjac.types import Tensor
 

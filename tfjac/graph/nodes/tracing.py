@@ -6,11 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.copying import place_all
-from tfjac.graph.custom_gradients import forget_all_with_graph
-from tfjac.graph.functions import call_converted
+from tfjac.graph.copying.transplanting import place_all
+from tfjac.graph.gradients.custom_gradients import forget_all_with_graph
 from tfjac.graph.nodes.losses import AddedLosses
 from tfjac.graph.nodes.taps import layers_tapped
+from tfjac.graph.running.functions import call_converted
 
 
 @dataclasses.dataclass(frozen=True)

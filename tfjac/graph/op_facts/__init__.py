@@ -1,6 +1,6 @@
 """All that the graph layer knows of op types: one module per family, with facts and the rules that they name."""
 
-from tfjac.graph import gradients
+from tfjac.graph.gradients import mending
 from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     control_flow,
     convolution,
@@ -25,4 +25,4 @@ from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     slicing,
 )
 
-gradients.register_all()
+mending.register_all()

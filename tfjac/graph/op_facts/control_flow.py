@@ -4,12 +4,12 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph.bodies import Body, bodies_of, without_identities
-from tfjac.graph.dependence import Dependence
-from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.copying.bodies import Body, bodies_of, without_identities
+from tfjac.graph.examples.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare, facts_of, is_conditional
-from tfjac.graph.statefulness import culprit_in
-from tfjac.graph.traversal import ancestors
+from tfjac.graph.paths.dependence import Dependence
+from tfjac.graph.reading.statefulness import culprit_in
+from tfjac.graph.reading.traversal import ancestors
 
 
 @dataclasses.dataclass

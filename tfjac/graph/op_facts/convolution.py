@@ -2,11 +2,12 @@
 
 import tensorflow as tf
 
-from tfjac.graph import _private, grouped_convolution
-from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph import _private
+from tfjac.graph.examples.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
-from tfjac.graph.static_values import static_value
+from tfjac.graph.gradients import grouped_convolution
+from tfjac.graph.gradients.mending import Gradient
+from tfjac.graph.reading.static_values import static_value
 
 
 def first_axis(*carriers):

@@ -1,11 +1,11 @@
 """Custom gradients: what their backward does to the cotangents of different examples."""
 
 from tfjac.graph import _private
-from tfjac.graph.custom_gradients import backward_of, reason_untraced
-from tfjac.graph.example_rules import CUSTOM, SHARED, NoRule, known_shape
+from tfjac.graph.copying.inlining import inline_calls
+from tfjac.graph.examples.example_rules import CUSTOM, SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.inlining import inline_calls
-from tfjac.graph.linearity import is_affine
+from tfjac.graph.gradients.custom_gradients import backward_of, reason_untraced
+from tfjac.graph.paths.linearity import is_affine
 
 _REASON = "_tfjac_mixes"
 """The attribute that says why the backward of an op combines examples, where whoever made it knows better."""

@@ -4,12 +4,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.example_rules import SHARED, aligned, known_shape
+from tfjac.graph.examples.example_rules import SHARED, aligned, known_shape
 from tfjac.graph.facts import declare, facts_of
-from tfjac.graph.gradients import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
+from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
 from tfjac.graph.op_facts.reductions import MEAN
-from tfjac.graph.static_values import of_inputs
-from tfjac.graph.symbolic_sizes import Size, of_first
+from tfjac.graph.reading.static_values import of_inputs
+from tfjac.graph.reading.symbolic_sizes import Size, of_first
 
 EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Select", "SelectV2"
 """Types of ops that rules of other families look for."""

@@ -1,6 +1,6 @@
 """Ops that turn numbers and words into categories, as preprocessing does: no gradient passes."""
 
-from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
 
 

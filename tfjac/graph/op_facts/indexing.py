@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.examples.row_rules import gathered_from, of_rows
 from tfjac.graph.facts import declare, reads_variable
 from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
 from tfjac.graph.op_facts.joining import PACK
 from tfjac.graph.op_facts.sizes import RANGE
-from tfjac.graph.row_rules import gathered_from, of_rows
-from tfjac.graph.static_values import static_value
+from tfjac.graph.reading.static_values import static_value
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 

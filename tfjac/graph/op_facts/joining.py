@@ -3,12 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.row_rules import Rows
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient, refused
-from tfjac.graph.row_rules import Rows
-from tfjac.graph.static_values import of_inputs, static_value
-from tfjac.graph.vectorising import by_known_lists
+from tfjac.graph.gradients.mending import Gradient, refused
+from tfjac.graph.gradients.vectorising import by_known_lists
+from tfjac.graph.reading.static_values import of_inputs, static_value
 
 CONCAT_OFFSET, PACK = "ConcatOffset", "Pack"
 """Types of ops that rules of other families look for."""

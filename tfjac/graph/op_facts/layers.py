@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import NoRule, aligned, known_shape
+from tfjac.graph.examples.example_rules import NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import differentiated_as, refused
+from tfjac.graph.gradients.mending import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
-from tfjac.graph.symbolic_sizes import of_first
+from tfjac.graph.reading.symbolic_sizes import of_first
 
 
 def _batch_norm(op, axis, wanted):

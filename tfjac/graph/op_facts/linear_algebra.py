@@ -1,6 +1,6 @@
 """Ops on the trailing axes, with the leading ones as a batch: matrices and Fourier transforms."""
 
-from tfjac.graph.example_rules import SHARED, NoRule, aligned, known_shape
+from tfjac.graph.examples.example_rules import SHARED, NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
 
 NUMBERS = {"fft_length", "k", "n", "num_lower", "num_upper", "num_rows", "num_cols", "padding_value"}

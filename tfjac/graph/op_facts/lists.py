@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
+from tfjac.graph.gradients.mending import Gradient
 
 
 def _list_from_tensor(op, axis, wanted):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tfjac.graph.facts import declare
-from tfjac.graph.static_values import of_inputs
-from tfjac.graph.symbolic_sizes import of_first
+from tfjac.graph.reading.static_values import of_inputs
+from tfjac.graph.reading.symbolic_sizes import of_first
 
 
 def _identity(op, axis, wanted):

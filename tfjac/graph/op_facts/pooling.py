@@ -4,9 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
+from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.convolution import first_axis, folded_into_the_batch, same_rows
-from tfjac.graph.static_values import static_value
+from tfjac.graph.reading.static_values import static_value
 
 _MAXIMA = {
     "MaxPoolGrad": tf.raw_ops.MaxPoolGradGrad,

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.examples.row_rules import gathered_from, summed_into
 from tfjac.graph.facts import declare
-from tfjac.graph.row_rules import gathered_from, summed_into
-from tfjac.graph.symbolic_sizes import axes
+from tfjac.graph.reading.symbolic_sizes import axes
 
 
 def _matmul(op, axis, wanted):

@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
+from tfjac.graph.gradients.mending import Gradient
 
 _DECLARED = "_tfjac_per_example"
 """The attribute of an op that was declared to keep examples apart."""

@@ -3,13 +3,13 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient, differentiated_as
+from tfjac.graph.gradients.mending import Gradient, differentiated_as
+from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.sizes import BROADCAST_AXES, RESHAPE, SHAPE
-from tfjac.graph.static_values import of_inputs, static_value
-from tfjac.graph.symbolic_sizes import product
-from tfjac.graph.vectorising import by_known_lists
+from tfjac.graph.reading.static_values import of_inputs, static_value
+from tfjac.graph.reading.symbolic_sizes import product
 
 MEAN = "Mean"
 """A type of ops that rules of other families look for."""

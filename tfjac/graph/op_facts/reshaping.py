@@ -2,14 +2,14 @@
 
 import math
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
+from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
-from tfjac.graph.static_values import static_value
-from tfjac.graph.symbolic_sizes import Size, of_first, product
-from tfjac.graph.vectorising import by_known_lists
+from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.symbolic_sizes import Size, of_first, product
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 

@@ -6,7 +6,7 @@ Without them there is no forward mode, and a second derivative through such an o
 import tensorflow as tf
 
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient, refused
+from tfjac.graph.gradients.mending import Gradient, refused
 from tfjac.graph.op_facts.convolution import first_axis
 
 _RESIZE = {

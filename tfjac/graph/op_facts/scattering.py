@@ -7,12 +7,12 @@ same way.
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
+from tfjac.graph.examples.row_rules import of_rows, summed_into
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients import Gradient
+from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.indexing import depth_of
-from tfjac.graph.row_rules import of_rows, summed_into
-from tfjac.graph.static_values import static_value
+from tfjac.graph.reading.static_values import static_value
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 

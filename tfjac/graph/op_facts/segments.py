@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.row_rules import summed_into
 from tfjac.graph.facts import declare, facts_of, is_identity
-from tfjac.graph.gradients import Gradient
-from tfjac.graph.row_rules import summed_into
+from tfjac.graph.gradients.mending import Gradient
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 

@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.facts import declare, facts_of
-from tfjac.graph.static_values import of_inputs, static_value
-from tfjac.graph.symbolic_sizes import product
+from tfjac.graph.reading.static_values import of_inputs, static_value
+from tfjac.graph.reading.symbolic_sizes import product
 
 SHAPE, SHAPES, RANGE, RESHAPE = "Shape", "ShapeN", "Range", "Reshape"
 BROADCAST_AXES = "BroadcastGradientArgs"

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
 from tfjac.graph.facts import declare
+from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.joining import CONCAT_OFFSET, PACK
 from tfjac.graph.op_facts.sizes import SHAPE, SHAPES
-from tfjac.graph.static_values import of_inputs, static_value
-from tfjac.graph.vectorising import by_known_lists
+from tfjac.graph.reading.static_values import of_inputs, static_value
 
 
 def _slice(op, axis, wanted):

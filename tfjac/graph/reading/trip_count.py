@@ -1,6 +1,6 @@
 """How many steps a loop runs, where the graph fixes that."""
 
-from tfjac.graph.static_values import static_value
+from tfjac.graph.reading.static_values import static_value
 
 MAX_STEPS = 10_000
 

@@ -9,8 +9,8 @@ where a group is a single channel one depthwise convolution of all.
 import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
-from tfjac.graph.gradients import mend
-from tfjac.graph.symbolic_sizes import axes
+from tfjac.graph.gradients.mending import mend
+from tfjac.graph.reading.symbolic_sizes import axes
 
 
 def is_grouped(op):

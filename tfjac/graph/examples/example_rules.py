@@ -8,8 +8,8 @@ dict by index, in place of the one axis. The rules stand among the facts of thei
 
 import dataclasses
 
-from tfjac.graph.custom_gradients import is_custom
 from tfjac.graph.facts import facts_by_type, facts_of
+from tfjac.graph.gradients.custom_gradients import is_custom
 
 SHARED = "shared"
 CUSTOM = "CustomGradient"

@@ -15,7 +15,7 @@ import math
 import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
-from tfjac.graph.traversal import Inherited
+from tfjac.graph.reading.traversal import Inherited
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_branching, is_loop, types_where
-from tfjac.graph.static_values import static_value
+from tfjac.graph.reading.static_values import static_value
 
 
 def listed():

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import _private, custom_gradients
+from tfjac.graph import _private
 from tfjac.graph.facts import facts_by_type, facts_of, is_constant, is_loop, types_where
-from tfjac.graph.traversal import between, references
+from tfjac.graph.gradients import custom_gradients
+from tfjac.graph.reading.traversal import between, references
 from tfjac.ops._library import register_gradient
 
 

@@ -4,10 +4,12 @@ One that is evaluated again and again must be the same function each time. So wh
 program, and what it gave is a constant from then on.
 """
 
-from tfjac.graph import _private, custom_gradients, statefulness
-from tfjac.graph.copying import copy_ops
+from tfjac.graph import _private
+from tfjac.graph.copying.transplanting import copy_ops
 from tfjac.graph.facts import facts_of, functions_of_stateful, is_call, reads_variable
-from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.gradients import custom_gradients
+from tfjac.graph.reading import statefulness
+from tfjac.graph.reading.traversal import ancestors, between, references
 
 
 class Effects:

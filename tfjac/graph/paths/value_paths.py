@@ -1,9 +1,9 @@
 """How values depend on values, into the bodies of loops and branches: whether gradients follow them, or not."""
 
 from tfjac.graph import _private
-from tfjac.graph.bodies import bodies_of
+from tfjac.graph.copying.bodies import bodies_of
 from tfjac.graph.facts import facts_of, is_loop
-from tfjac.graph.traversal import between, references, shape_only
+from tfjac.graph.reading.traversal import between, references, shape_only
 
 
 def depend_by_value(targets, sources):

@@ -8,7 +8,7 @@ import types
 import numpy as np
 
 from tfjac.graph import _private
-from tfjac.graph.statefulness import is_pure_python
+from tfjac.graph.reading.statefulness import is_pure_python
 
 
 def leaves_tensorflow(op):

@@ -6,8 +6,9 @@ around: calls inlined and custom gradients closed as everywhere else in a copy.
 
 import tensorflow as tf
 
-from tfjac.graph import _private, custom_gradients
+from tfjac.graph import _private
 from tfjac.graph.facts import is_branching, is_call, is_conditional, is_identity, is_loop
+from tfjac.graph.gradients import custom_gradients
 
 
 def is_rebuilt(op):

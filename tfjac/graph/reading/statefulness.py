@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, functions_of_stateful, is_branching, is_call, reads_variable
-from tfjac.graph.traversal import ancestors, stands_before
+from tfjac.graph.reading.traversal import ancestors, stands_before
 
 
 def draws(op):

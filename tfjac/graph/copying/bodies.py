@@ -3,8 +3,8 @@
 import dataclasses
 
 from tfjac.graph import _private
+from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.facts import is_identity
-from tfjac.graph.inlining import inline_calls
 
 
 @dataclasses.dataclass

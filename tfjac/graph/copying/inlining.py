@@ -2,12 +2,13 @@
 
 import tensorflow as tf
 
-from tfjac.graph import custom_gradients, gradients, statefulness
-from tfjac.graph.copying import copy_ops, transplant
+from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
+from tfjac.graph.copying.transplanting import copy_ops, transplant
 from tfjac.graph.facts import is_call
-from tfjac.graph.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.statefulness import check_not_assigned_since
-from tfjac.graph.traversal import ancestors, between, references
+from tfjac.graph.gradients import custom_gradients, mending
+from tfjac.graph.reading import statefulness
+from tfjac.graph.reading.statefulness import check_not_assigned_since
+from tfjac.graph.reading.traversal import ancestors, between, references
 
 
 def inline_calls(targets, depends_on=None, draw_again=False):
@@ -41,7 +42,7 @@ def inline_calls(targets, depends_on=None, draw_again=False):
     mapping = {}
     copy_ops(_from_the_first_on(calls, path), mapping, _written_anew)
     inlined = [mapping.get(target.ref(), target) for target in targets]
-    gradients.mend(_path(depends_on, inlined) if calls else path, depends_on)
+    mending.mend(_path(depends_on, inlined) if calls else path, depends_on)
     return inlined
 
 

@@ -9,12 +9,12 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph.dependence import Dependence
-from tfjac.graph.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
-from tfjac.graph.example_rules import ExampleAxis, NoRule
+from tfjac.graph.examples.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
+from tfjac.graph.examples.example_rules import ExampleAxis, NoRule
+from tfjac.graph.examples.row_rules import Rows, input_rows, merged
 from tfjac.graph.facts import facts_of, is_parameter
-from tfjac.graph.row_rules import Rows, input_rows, merged
-from tfjac.graph.traversal import Inherited
+from tfjac.graph.paths.dependence import Dependence
+from tfjac.graph.reading.traversal import Inherited
 
 
 @dataclasses.dataclass

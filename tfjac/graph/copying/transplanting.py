@@ -4,11 +4,13 @@ import functools
 
 import tensorflow as tf
 
-from tfjac.graph import _private, custom_gradients, gradients, grouped_convolution, statefulness
+from tfjac.graph import _private
+from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.facts import facts_of, is_call, is_constant, is_identities, is_loop
-from tfjac.graph.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.traversal import ancestors, between, references
-from tfjac.graph.variables import handle_here, handle_in
+from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
+from tfjac.graph.reading import statefulness
+from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
 _COPIED_LOOP, _UNTRACED = "TfjacCopiedLoop", "TfjacUntracedGradient"
@@ -207,7 +209,7 @@ def _copied(op, inputs, mapping, edit):
         _private.set_gradient(copy, _COPIED_LOOP)
     elif custom_gradients.is_custom(op) and not custom_gradients.is_closed(op):
         _private.set_gradient(copy, _UNTRACED)
-    gradients.mend([copy])
+    mending.mend([copy])
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 

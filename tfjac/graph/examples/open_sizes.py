@@ -7,7 +7,7 @@ for sure, whatever it is; the others are checked when the graph runs.
 
 import tensorflow as tf
 
-from tfjac.graph.example_rules import ExampleAxis
+from tfjac.graph.examples.example_rules import ExampleAxis
 
 
 def sizes_to_check(path, wanted, proved=(), resizing=()):

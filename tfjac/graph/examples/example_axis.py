@@ -10,14 +10,15 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import _private, example_rules
-from tfjac.graph.bodies import calls_functions
-from tfjac.graph.dependence import Dependence, differentiable_inputs
-from tfjac.graph.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph import _private
+from tfjac.graph.copying.bodies import calls_functions
+from tfjac.graph.examples import example_rules
+from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.open_sizes import sizes_to_check
 from tfjac.graph.facts import facts_of, is_constant
-from tfjac.graph.open_sizes import sizes_to_check
-from tfjac.graph.symbolic_sizes import SymbolicSizes
-from tfjac.graph.traversal import Inherited, ancestors
+from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
+from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
+from tfjac.graph.reading.traversal import Inherited, ancestors
 
 __all__ = [
     "SHARED",

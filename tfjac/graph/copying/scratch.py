@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.copying import transplant
+from tfjac.graph.copying.inlining import inline_calls
+from tfjac.graph.copying.rebuilding import rebuilt
+from tfjac.graph.copying.transplanting import transplant
 from tfjac.graph.facts import is_loop, is_parameter
-from tfjac.graph.inlining import inline_calls
-from tfjac.graph.rebuilding import rebuilt
-from tfjac.graph.traversal import ancestors
+from tfjac.graph.reading.traversal import ancestors
 
 
 class Scratch:

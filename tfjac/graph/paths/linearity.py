@@ -6,14 +6,15 @@ not add up then, and where the backward adds something of its own, each row has 
 
 import tensorflow as tf
 
-from tfjac.graph import _private, custom_gradients, gradients
-from tfjac.graph.bodies import bodies_of
-from tfjac.graph.copying import copy_ops
+from tfjac.graph import _private
+from tfjac.graph.copying.bodies import bodies_of
+from tfjac.graph.copying.inlining import inline_calls
+from tfjac.graph.copying.transplanting import copy_ops
 from tfjac.graph.facts import facts_of, is_constant, is_identities
-from tfjac.graph.inlining import inline_calls
-from tfjac.graph.static_values import static_value
-from tfjac.graph.traversal import Inherited, ancestors, between, references
-from tfjac.graph.value_paths import depend_by_value, gradient_stops_at
+from tfjac.graph.gradients import custom_gradients, mending
+from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
+from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.traversal import Inherited, ancestors, between, references
 
 
 def custom_ops(ops):
@@ -64,7 +65,7 @@ def _without_custom_gradient(op, inputs, copied):
         return inputs
     copy = _private.copy_op(op, inputs)
     _private.clear_gradient(copy)
-    gradients.mend([copy])
+    mending.mend([copy])
     return copy.outputs
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac._indices import as_int32
-from tfjac.graph.example_rules import NoRule
+from tfjac.graph.examples.example_rules import NoRule
 from tfjac.graph.facts import facts_of, is_branching, is_loop
 
 _NONE = -1  # the segment of a row that contributes to nothing

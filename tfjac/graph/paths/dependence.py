@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
-from tfjac.graph import _private, custom_gradients
+from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_identities
-from tfjac.graph.traversal import Inherited, references, shape_only
+from tfjac.graph.gradients import custom_gradients
+from tfjac.graph.reading.traversal import Inherited, references, shape_only
 
 
 class Dependence:

@@ -12,8 +12,8 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.edit_marks import copy_mark
 from tfjac.graph.facts import facts_of, is_call, is_identities
+from tfjac.graph.gradients.marks import copy_mark
 
 CLOSED = "TfjacClosedGradient"
 """The gradient of closed copies, registered in `copying`."""
