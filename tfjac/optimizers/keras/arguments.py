@@ -20,7 +20,7 @@ REASONS = {
     "ema_momentum": "it belongs to use_ema, which is refused",
     "ema_overwrite_frequency": "it belongs to use_ema, which is refused",
     "loss_scale_factor": "the loss is not scaled: a factor would cancel in the gain ratio; train in float32 or float64",
-    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, which gram_batches adds up",
+    "gradient_accumulation_steps": "a step needs JᵀJ as well as the gradient, which memory=8 adds up over 8 batches",
 }
 """Arguments of Keras optimizers, and why they are refused."""
 
@@ -74,7 +74,7 @@ def check_trainable(variables):
 BAYESIAN_WITHOUT_CONSTRAINTS = (
     "regularization='bayesian' takes the weights for normally distributed around zero, which a constraint contradicts"
 )
-STREAMED_WITHOUT_CONSTRAINTS = "gram_batches and gram_decay take steps that know no constraints on weights"
+REMEMBERED_WITHOUT_CONSTRAINTS = "memory takes steps that know no constraints on weights"
 
 
 def refuse_constraints(variables, why):

@@ -21,7 +21,7 @@ class StepMonitor(keras.callbacks.Callback):
     regularisation there are `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to
     see its logs; History always comes last.
 
-    With `gram_batches="epoch"` it tells the optimizer of epochs, which nobody else does.
+    With `memory="epoch"` it tells the optimizer of epochs, which nobody else does.
 
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
@@ -75,7 +75,7 @@ class Convergence(StepMonitor):
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
     tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more. With
-    `gram_batches`, calls between two steps do not count.
+    `memory` as a number of batches or `"epoch"`, calls between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of

@@ -52,7 +52,7 @@ def fit(
         print(history.status, history.history["loss"][-1], min(history.history["val_loss"]))
 
     Every step sees all examples: as one batch where that fits the memory budget, else as batches whose JᵀJ and Jᵀr are
-    summed up (`gram_batches="epoch"`), which takes the same steps. With validation data the loss on them is looked at
+    summed up (`memory="epoch"`), which takes the same steps. With validation data the loss on them is looked at
     after every step, and the weights that had the lowest one are restored at the end. Without, as many as ten steps are
     taken in one call of the training function.
 
@@ -174,14 +174,14 @@ def _compile_or_check(model, loss, is_summed, is_validated, steps):
     if not model.compiled:
         several = 1 if is_summed or is_validated else min(STEPS_PER_CALL, steps)
         alone = {"steps_per_batch": several, "acceleration": AutoAcceleration()}
-        options = {"gram_batches": "epoch"} if is_summed else alone
+        options = {"memory": "epoch"} if is_summed else alone
         model.compile(optimizer=LevenbergMarquardt(**options), loss=loss)
-    elif is_summed and model.optimizer.gram_batches is None:
+    elif is_summed and not model.optimizer.sums_batches:
         raise ValueError(
             "The examples come as several batches, which the optimizer of the model does not sum up: compile the model "
-            "with LevenbergMarquardt(gram_batches='epoch'), or not at all. Or have all examples in one batch: with "
+            "with LevenbergMarquardt(memory='epoch'), or not at all. Or have all examples in one batch: with "
             "arrays, leave batch_size out, or raise memory_budget; with a tf.data.Dataset, batch(number of examples). "
-            "Received: a model compiled without gram_batches"
+            f"Received: a model compiled with memory={model.optimizer.memory!r}"
         )
 
 

@@ -12,6 +12,7 @@ from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wan
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
+from tfjac.optimizers.execution.streamed.batch_weight import weight_among_batches
 from tfjac.optimizers.keras.arguments import (
     BAYESIAN_WITHOUT_CONSTRAINTS,
     check_trainable,
@@ -22,7 +23,7 @@ from tfjac.optimizers.keras.arguments import (
 )
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
-from tfjac.optimizers.keras.gram_batches import GramOptions
+from tfjac.optimizers.keras.memory import MemoryOptions
 from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
@@ -76,17 +77,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
-        gram_batches: for data larger than memory: how many batches make up one step, or `"epoch"` for all of an epoch
-            of `fit`, of which `callbacks.StepMonitor()` or `callbacks.Convergence()` tells. JᵀJ, Jᵀr and the loss are
-            summed up over them, which equals the step of the full batch to rounding; memory does not depend on the
-            number of examples. Each pass over the data judges one step and prepares the next, and the weights are at
-            every moment the best found: so one attempt is a pass of its own, and max_attempts has no part in it. For
-            losses that are means or sums over examples, with regularisers. Needs `"cholesky"`, and memory for some four
-            matrices of the size of JᵀJ.
-        gram_decay: for streams that never end: β between 0 and 1 to remember JᵀJ and Jᵀr of earlier batches, which fade
-            by β with every batch: each counts like the one before it, whatever its size. About 1/(1−β) batches are
-            remembered. Recursive least squares with forgetting, or the extended Kalman filter of the weights; see
-            `docs/large_data.md`. Needs `"cholesky"`, and memory for some four matrices of the size of JᵀJ.
+        memory: what is remembered of earlier batches. `"auto"`: a quadratic model of them that fades, as soon as the
+            data of a step are others than those of the step before, and nothing while they are the same; up to 2,000
+            weights, without constraints, for solvers that take JᵀJ. None: nothing, each step fits its own batch.
+            A number β between 0 and 1: the same model with fixed β, from the first step on: recursive least squares
+            with forgetting. A number of batches, or `"epoch"`: for data larger than memory, JᵀJ, Jᵀr and the loss are
+            summed up over so many batches, which equals the step of the full batch to rounding. Each pass over the data
+            judges one step then and prepares the next. `"epoch"` is told of epochs by `callbacks.StepMonitor()` or
+            `callbacks.Convergence()`. See `docs/large_data.md`. Takes memory for some four matrices of the size of JᵀJ.
         regularization: `"bayesian"` to hold all variables near zero, as firmly as the data say, by MacKay's evidence:
             the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
             sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
@@ -125,8 +123,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         gram_dtype: GramDType | None = None,
         acceleration: AccelerationLike = "auto",
         steps_per_batch: int = 1,
-        gram_batches: int | Literal["epoch"] | None = None,
-        gram_decay: float | None = None,
+        memory: Literal["auto", "epoch"] | float | int | None = "auto",
         regularization: Literal["bayesian"] | None = None,
         verify: bool | None = None,
         name: str = "levenberg_marquardt",
@@ -142,8 +139,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         bend = AutoAcceleration(wide=False) if acceleration == "auto" else acceleration  # a batch may be one of many
         self._method = Method.of(*parts, *limits, bend, evidence)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
-        self._grams, self._summing, self._memory = GramOptions.of(gram_batches, gram_decay), None, None
-        self._method = self._grams.method(self._method, self._steps_per_batch)
+        self._remembers, self._summing, self._memory = MemoryOptions.of(memory), None, None
+        self._method = self._remembers.method(self._method, self._steps_per_batch)
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
@@ -161,11 +158,12 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         variables = checked_variables(variables)
         if self._method.evidence:
             refuse_constraints(variables, BAYESIAN_WITHOUT_CONSTRAINTS)
-        self._grams.check(variables, get_solver(self._given["solver"]), self._method.gram_dtype)
+        self._remembers.check(variables, get_solver(self._given["solver"]), self._method.gram_dtype)
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
-        self._summing, self._memory = self._grams.made(self._add_state, variables, self._method, self._state)
+        given = self._add_state, variables, self._method, self._state, self._steps_per_batch
+        self._summing, self._memory = self._remembers.made(*given)
         if self._summing is not None and self._told_of_epoch:
             self._summing.begin_epoch(self._epoch)
 
@@ -225,14 +223,16 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             loss, gradients = tensors
             return objective_of_loss(loss, variables, gradients, self._verify)
 
-        self._advance(computed.objective(objective))
+        remembers = self._memory is not None and isinstance(computed, OneDevice)
+        weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0
+        self._advance(computed.objective(objective), weight)
 
     def _sum_up(self, summing, computed):
         """Add a batch to the sums that steps are solved with, and take them where they are complete."""
         if not isinstance(computed, OneDevice):
             raise ValueError(
-                "gram_batches sums up batches of one device; a batch that several replicas share is summed as it is. "
-                f"Leave one of them out. Received: gram_batches={self._grams.batches!r} and several replicas"
+                "Batches of one device are summed up; a batch that several replicas share is summed as it is. "
+                f"Leave one of them out. Received: memory={self._remembers.given!r} and several replicas"
             )
         loss, _ = computed.tensors
         steps, self._sizes = summing.take(loss, computed.variables, self._verify)
@@ -272,10 +272,10 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             A `Report`: the cost after the step, whether it was accepted, the gain ratio, the damping, and more.
         """
         check_strategy()
-        if self._grams.batches is not None:
+        if self._remembers.sums:
             raise ValueError(
-                "gram_batches sums up the batches of Keras' fit; for residuals of your own, tfjac.normal_equations of "
-                "each part of the data adds up likewise. Received: a call of minimize"
+                "The batches of Keras' fit are summed up; for other residuals, tfjac.normal_equations of each part of "
+                f"the data adds up likewise. Received: memory={self._remembers.given!r} and a call of minimize"
             )
         residuals = function_of_data(residuals, variables, args)
         variables = self._variables_of_step(tf.nest.flatten(variables))
@@ -302,17 +302,20 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         with what_was_said_first():
             return trace(*traced.data(args))
 
-    def _advance(self, objective):
+    def _advance(self, objective, weight=1.0):
+        """Take a step on an `Objective` that counts for `weight` among those of other batches; return the `Report`."""
         state = self._state.read()
         if self._method.evidence:
             self._state.write_precisions(first_precisions(objective, self._state.read_precisions()))
             precisions = self._state.read_precisions()
             precisions, step = take_regularised_step(objective, precisions, state, self._method)
             self._state.write_precisions(precisions)
-        elif self._memory is not None:
-            step = self._memory.take_step(objective, state, self._method)
         else:
-            step = take_step(objective, state, self._method, Restrictions(box_of_constraints(objective.variables)))
+            restrictions = Restrictions(box_of_constraints(objective.variables))
+            if self._memory is None:
+                step = take_step(objective, state, self._method, restrictions)
+            else:
+                step = self._memory.take_step(objective, state, self._method, restrictions, weight)
         self._sizes = step.sizes
         self._state.write_state(step.state)
         apart = self._memory is None and not self._method.evidence and not self._is_random
@@ -361,9 +364,14 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         return self._steps_per_batch
 
     @property
-    def gram_batches(self) -> int | Literal["epoch"] | None:
-        """How many batches make up one step, as the optimizer was given it."""
-        return self._grams.batches
+    def memory(self) -> Literal["auto", "epoch"] | float | int | None:
+        """What is remembered of earlier batches, as the optimizer was given it."""
+        return self._remembers.given
+
+    @property
+    def sums_batches(self) -> bool:
+        """Whether a step is taken on the sum of several batches."""
+        return self._remembers.sums
 
     @property
     def learning_rate(self) -> Any:
@@ -385,8 +393,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             "min_gain": self._method.min_gain,
             "gram_dtype": self._method.gram_dtype,
             "steps_per_batch": self._steps_per_batch,
-            "gram_batches": self._grams.batches,
-            "gram_decay": self._grams.decay,
+            "memory": self._remembers.given,
             "regularization": self._regularization,
             "verify": self._verify,
         }

@@ -47,7 +47,7 @@ class Pitfalls:
                 "narrow",
                 f"batches have fewer residuals than the model has weights ({state.size:,}), and each step fits its own "
                 "batch at the expense of the others. Take all examples as one batch, fit(..., batch_size=len(x)); or "
-                'sum the batches up, LevenbergMarquardt(gram_batches="epoch"); or call tfjac.fit(model, x, y), which '
+                'sum the batches up, LevenbergMarquardt(memory="epoch"); or call tfjac.fit(model, x, y), which '
                 f"chooses. Received: {seen.narrow} steps on such batches",
             )
 

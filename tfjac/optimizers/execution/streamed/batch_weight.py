@@ -23,6 +23,7 @@ from tfjac.graph import (
     handle_in,
     static_value,
 )
+from tfjac.optimizers.objective.residuals import inlined
 
 
 class BatchWeight(NamedTuple):
@@ -57,12 +58,27 @@ def weight_of_batch(loss, variables):
     return _Reading(loss, variables).share()
 
 
+def weight_among_batches(loss, variables):
+    """Return d, a float64 scalar: what the loss of a batch counts for beside others; one if that cannot be known.
+
+    Args:
+        loss: scalar tensor.
+        variables: list of the variables that are trained.
+    """
+    loss, _ = inlined(loss, variables)
+    try:
+        share = weight_of_batch(loss, variables)
+    except ValueError:  # where examples mix, say: then batches of any size count alike
+        return tf.ones([], tf.float64)
+    return share.weight if share.averages else tf.ones([], tf.float64)
+
+
 def refuse(op, reason):
     """Raise the ValueError of a loss that batches do not add up to."""
     raise ValueError(
-        "gram_batches adds up what batches give, which equals the loss of all examples for means and sums over "
+        "Sums over batches add up what batches give, which equals the loss of all examples for means and sums over "
         f"examples, each by itself, and regularisers. Here {reason}. Use a loss that is such a mean or sum, or train "
-        "on full batches, without gram_batches, which tfjac.fit does if memory_budget is large enough. Received: op "
+        "on full batches, with memory=None, which tfjac.fit does if memory_budget is large enough. Received: op "
         f"{op.name!r} of type {op.type}"
     )
 

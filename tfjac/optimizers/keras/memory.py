@@ -1,52 +1,59 @@
-"""`gram_batches` and `gram_decay` in the Keras optimizer: what goes with them, and which batches an epoch has."""
+"""`memory` in the Keras optimizer: what goes with it, and which batches an epoch has."""
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.arguments import positive, positive_integer
+from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.execution.streamed.recursion import Memory
+from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.windows import Windows
-from tfjac.optimizers.keras.arguments import STREAMED_WITHOUT_CONSTRAINTS, refuse_constraints
+from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
-EPOCH = "epoch"
+AUTO, EPOCH = "auto", "epoch"
+
+MOST_WEIGHTS = 2000
+"""Up to so many weights "auto" remembers: beyond, the factorisation for each batch costs more than it gains."""
 
 
-class GramOptions(NamedTuple):
+class MemoryOptions(NamedTuple):
     """What was asked for.
 
     Attributes:
-        batches: None, "epoch", or a number of batches.
-        decay: None, or a number between 0 and 1.
+        given: "auto", None, β between 0 and 1, a number of batches, or "epoch".
     """
 
-    batches: Any
-    decay: Any
+    given: Any
 
     @classmethod
-    def of(cls, batches, decay):
-        """Check the options; raise ValueError for bad ones, and for both."""
-        if batches is not None and decay is not None:
-            raise ValueError(
-                "gram_batches takes a step on several batches, gram_decay one on each: leave one of them out. "
-                f"Received: gram_batches={batches!r} and gram_decay={decay!r}"
-            )
-        if isinstance(batches, str) and batches != EPOCH:
-            raise ValueError(
-                f"gram_batches must be a number of batches, or 'epoch' for all of an epoch. Received: {batches!r}"
-            )
-        if batches is not None and batches != EPOCH:
-            batches = positive_integer("gram_batches", batches)
-        return cls(batches, None if decay is None else positive("gram_decay", decay, below=1))
+    def of(cls, memory):
+        """Check the option; raise ValueError for a bad one."""
+        if memory is None or (isinstance(memory, str) and memory in (AUTO, EPOCH)):
+            return cls(memory)
+        number = not isinstance(memory, (bool, str)) and isinstance(memory, (int, float))
+        if number and 0 < memory < 1:
+            return cls(float(memory))
+        if number and memory == int(memory) and memory > 1:
+            return cls(int(memory))
+        raise ValueError(
+            "memory must be 'auto', None for none, a number between 0 and 1 by which what earlier batches said fades, "
+            "a number of batches from 2 on that make up one step, or 'epoch' for all of an epoch. "
+            f"Received: memory={described_value(memory)}"
+        )
 
-    def __bool__(self):
-        """Return whether either is set."""
-        return self != (None, None)
+    @property
+    def sums(self):
+        """Whether a step is solved with the sum of several batches."""
+        return self.given == EPOCH or isinstance(self.given, int)
+
+    @property
+    def is_asked_for(self):
+        """Whether the user wants something to be remembered, and none of the rules decides."""
+        return self.given not in (AUTO, None)
 
     def method(self, method, steps_per_batch):
         """Return a `Method` that solves with a sum of JᵀJ; refuse what needs more of the examples than that.
@@ -58,13 +65,12 @@ class GramOptions(NamedTuple):
         Raises:
             ValueError: naming what does not go together.
         """
-        if not self:
+        if not self.is_asked_for:
             return method
-        option = "gram_decay" if self.batches is None else "gram_batches"
         if not isinstance(method.solver, (AutoSolver, CholeskySolver)):
             raise ValueError(
-                f"{option} keeps of the batches that were the sum of JᵀJ, which only solver='cholesky' works with. "
-                f"Received: {option} and solver={method.solver.name!r}"
+                "memory keeps of the batches that were the sum of JᵀJ, which only solver='cholesky' works with. "
+                f"Received: memory={self.given!r} and solver={method.solver.name!r}"
             )
         if isinstance(method.acceleration, AutoAcceleration):
             method = method._replace(acceleration=None)
@@ -74,11 +80,11 @@ class GramOptions(NamedTuple):
             ("steps_per_batch", steps_per_batch > 1, "a batch is one part of what a step is solved with"),
         ):
             if is_set:
-                raise ValueError(f"{option} goes without {name}: {why}. Received: both {option} and {name}")
+                raise ValueError(f"memory={self.given!r} goes without {name}: {why}. Received: both memory and {name}")
         return method._replace(solver=CholeskySolver())
 
     def check(self, variables, solver, gram_dtype):
-        """Refuse variables that have constraints, or are too many.
+        """Refuse variables that have constraints, or are too many, if something is to be remembered.
 
         Args:
             variables: list of the variables that are trained.
@@ -88,42 +94,60 @@ class GramOptions(NamedTuple):
         Raises:
             ValueError: naming the variable, or the memory.
         """
-        if not self:
+        if not self.is_asked_for:
             return
-        refuse_constraints(variables, STREAMED_WITHOUT_CONSTRAINTS)
-        parameters, dtype = Columns(variables).total, tf.as_dtype(gram_dtype or as_tf_variable(variables[0]).dtype)
-        taken = 2 * dtype.size * parameters**2
+        refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
+        parameters, taken = _size_of(variables, gram_dtype)
         if isinstance(solver, AutoSolver) and taken > solver.memory_budget:
             raise ValueError(
                 f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more "
                 f"than the {solver.memory_budget / 2**30:,.1f} GB of the solver's budget. Train fewer weights, or "
-                "mini-batches without sums; solver='cholesky' takes what it needs. "
+                "mini-batches without memory; solver='cholesky' takes what it needs. "
                 f"Received: variables of {parameters:,} elements in all"
             )
 
-    def made(self, add, variables, method, state):
-        """Return a `GramBatches` and a `Memory`, one of which is None, or both.
+    def made(self, add, variables, method, state, steps_per_batch):
+        """Return a `SummedBatches` and a `Memory`, one of which is None, or both.
 
         Args:
             add: function from a name, a shape and a dtype to a new variable of the optimizer.
             variables: list of the variables that are trained.
             method: a `Method` of `method`.
             state: the `StateVariables` of the optimizer.
+            steps_per_batch: as the optimizer was given it.
         """
-        batches = None if self.batches is None else GramBatches(add, variables, method, state, self.batches)
-        if self.decay is None:
-            return batches, None
-        dtype = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype)
-        return batches, Memory(add, Columns(variables).total, dtype, self.decay)
+        if self.sums:
+            return SummedBatches(add, variables, method, state, self.given), None
+        dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
+        if self.given == AUTO:
+            helps = steps_per_batch == 1 and _can_remember(variables, method)
+            return None, AutoMemory(add, size, dtype) if helps else None
+        return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
-class GramBatches:
+def _can_remember(variables, method):
+    """Return whether steps of a `Method` can take in what is remembered of earlier batches, at a fair cost."""
+    exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
+    plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
+    free = all(getattr(variable, "constraint", None) is None for variable in variables)
+    parameters, taken = _size_of(variables, method.gram_dtype)
+    fits = not isinstance(method.solver, AutoSolver) or taken <= method.solver.memory_budget
+    return exact and plain and free and fits and parameters <= MOST_WEIGHTS
+
+
+def _size_of(variables, gram_dtype):
+    """Return the number of weights, and how many bytes JᵀJ and what is remembered of it take."""
+    parameters, dtype = Columns(variables).total, tf.as_dtype(gram_dtype or as_tf_variable(variables[0]).dtype)
+    return parameters, 2 * dtype.size * parameters**2
+
+
+class SummedBatches:
     """Windows of batches, and how long they are.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         variables: list of the variables that are trained.
-        method: a `Method` of `GramOptions.method`.
+        method: a `Method` of `MemoryOptions.method`.
         state: the `StateVariables` of the optimizer.
         batches: how many batches a window has, or "epoch".
     """
@@ -150,8 +174,8 @@ class GramBatches:
             return
         if not steps:
             raise ValueError(
-                "gram_batches='epoch' needs to know how many batches an epoch has: pass steps_per_epoch to fit, or "
-                "data.apply(tf.data.experimental.assert_cardinality(...)), or the number itself as gram_batches. "
+                "memory='epoch' needs to know how many batches an epoch has: pass steps_per_epoch to fit, or "
+                "data.apply(tf.data.experimental.assert_cardinality(...)), or the number itself as memory. "
                 "Received: a fit that does not know how long an epoch is"
             )
         if self._windows.sums.batches:
@@ -174,6 +198,6 @@ class GramBatches:
 
 
 _UNTOLD = (
-    "gram_batches='epoch' is told of epochs by a callback: pass callbacks=[tfjac.callbacks.StepMonitor()] to fit, or "
-    "Convergence(), or the number of batches itself as gram_batches. "
+    "memory='epoch' is told of epochs by a callback: pass callbacks=[tfjac.callbacks.StepMonitor()] to fit, or "
+    "Convergence(), or the number of batches itself as memory. "
 )

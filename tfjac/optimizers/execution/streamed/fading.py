@@ -1,10 +1,11 @@
-"""Streams that never end: every batch is a step, and what earlier ones said is remembered, and fades.
+"""A quadratic model of earlier batches, and a step that lowers the loss of a batch and that model together.
 
-With Fₖ the loss of batch k, what is minimised at batch n is Σ βⁿ⁻ᵏ Fₖ. Of the batches before, only a quadratic model is
-kept, around where the variables are: Q(δ) = hᵀδ + ½ δᵀHδ. A step lowers Fₙ(w+p) + βQ(p), and is judged by that:
+With Fₖ the loss of batch k and dₖ what it counts for, what is minimised at batch n is Σ βⁿ⁻ᵏ dₖ Fₖ. Of the batches
+before, only a quadratic model is kept, around where the variables are: Q(δ) = hᵀδ + ½ δᵀHδ. A step lowers
+dₙFₙ(w+p) + βQ(p), and is judged by that:
 
-    (βH + JᵀJ + Λ + λD) p = −(βh + g)
-    H ← βH + JᵀJ + Λ,    h ← βh + g + Hp
+    (βH + dJᵀJ + dΛ + λD) p = −(βh + dg)
+    H ← βH + dJᵀJ + dΛ,    h ← βh + dg + Hp
 
 With λ = 0, h is zero after each step, and for linear residuals this is recursive least squares with forgetting; for
 others the extended Kalman filter of a constant state, H being the inverse of its covariance. What damping holds back of
@@ -12,60 +13,42 @@ a step is not lost, as it is for these: it stays in h, and so does a batch whose
 Reference: D. P. Bertsekas, "Incremental least squares methods and the extended Kalman filter", 1996.
 """
 
-import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.contracts import Objective
+from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
-from tfjac.optimizers.loop.records import chosen
-from tfjac.optimizers.loop.step import take_step
-from tfjac.optimizers.statuses import Status
 
 
-class Memory:
-    """What the batches before said, in variables of the optimizer, which Keras saves.
+class FadingModel:
+    """H and h, in variables of the optimizer, which Keras saves.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        size: number of parameters.
+        size: number of parameters, p.
         dtype: of H and h.
-        decay: β.
     """
 
-    def __init__(self, add, size, dtype, decay):
+    def __init__(self, add, size, dtype):
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
         self._centre = add("centre_of_remembered", (size,), dtype)
-        self._dtype, self._decay = dtype, decay
+        self.dtype = dtype
 
-    def take_step(self, objective, state, method):
-        """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
-
-        The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there. What
-        was judged by rounding alone, as where a stream has nothing new to say, changes no damping: else that would have
-        grown beyond all measure when the stream changes.
-        """
-        before = tf.cast(objective.position(objective.values()), self._dtype)
+    def around(self, position):
+        """Return H `[p, p]` and h `[p]` around `position` `[p]`, wherever the last step ended."""
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
-        gradient += tf.linalg.matvec(gram, before - self._centre.value.read_value())
-        recalling = RecallingObjective(objective, self._decay * gram, self._decay * gradient)
-        step = take_step(recalling, state, method)
-        report = step.report
-        after = tf.cast(objective.position(objective.values()), self._dtype)
-        gram, gradient, precision, _ = Equations.of(recalling.linearisation, self._dtype)
-        gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision)
-        gradient += tf.linalg.matvec(gram, after - before)
-        sound = tf.not_equal(report.status, int(Status.NOT_FINITE)) & _finite(gram) & _finite(gradient)
+        return gram, gradient + tf.linalg.matvec(gram, position - self._centre.value.read_value())
 
-        def remember():
+    def keep(self, wanted, gram, gradient, position):
+        """Replace H and h by those around `position` if `wanted`, a scalar bool, and if they are finite."""
+
+        def keep():
             self._gram.value.assign(gram)
             self._gradient.value.assign(gradient)
-            self._centre.value.assign(after)
+            self._centre.value.assign(position)
             return True
 
-        tf.cond(sound, remember, lambda: False)
-        return step._replace(state=chosen(_within_rounding(report), state, step.state))
+        tf.cond(wanted & _finite(gram) & _finite(gradient), keep, lambda: False)
 
 
 class RecallingObjective(Objective):
@@ -73,18 +56,19 @@ class RecallingObjective(Objective):
 
     Args:
         objective: `Objective` of the batch.
+        batch: its `LinearModel` there.
         gram, gradient: H `[p, p]` and h `[p]` of the model.
 
     Attributes:
         linearisation: the `Linearisation` of both.
     """
 
-    def __init__(self, objective: Objective, gram, gradient):
+    def __init__(self, objective: Objective, batch: LinearModel, gram, gradient):
         self._objective, self._gram, self._gradient = objective, gram, gradient
         self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
         self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
         self._start = objective.position(objective.values())
-        self.linearisation = RecallingLinearisation(objective.linearise(), gram, gradient)
+        self.linearisation = RecallingLinearisation(batch, gram, gradient)
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -117,9 +101,13 @@ class RecallingObjective(Objective):
     def evaluate(self):
         """Return what is to be lowered, at what the variables hold at this point of the program."""
         cost = self._objective.evaluate()
-        moved = tf.cast(self.position(self.values()) - self._start, self._gram.dtype)
+        return cost + self.remembered(self.position(self.values()))
+
+    def remembered(self, position):
+        """Return the part of what is lowered that is remembered, at `position` `[p]`; zero where the step started."""
+        moved = tf.cast(position - self._start, self._gram.dtype)
         remembered = tf.tensordot(moved, self._gradient + tf.linalg.matvec(self._gram, moved) / 2, 1)
-        return cost + tf.cast(remembered, cost.dtype)
+        return tf.cast(remembered, self.cost.dtype)
 
 
 class RecallingLinearisation(Linearisation):
@@ -145,14 +133,19 @@ class RecallingLinearisation(Linearisation):
         if self.dtype not in self._found:
             gram, gradient = self._batch.gram_and_gradient()
             recalled = tf.cast(self._gram, self.dtype), tf.cast(self._gradient, self.dtype)
-            self._found[self.dtype] = gram + recalled[0], gradient + recalled[1]
-        return self._found[self.dtype]
+            self._found[self.dtype] = gram + recalled[0], gradient + recalled[1], tf.linalg.diag_part(gram)
+        return self._found[self.dtype][:2]
 
+    def diagonal_of_batch(self, dtype):
+        """Return diag(JᵀJ) of the batch alone, `[p]`, computed in a dtype."""
+        linearisation = self if self.dtype == dtype else self.cast(dtype)
+        linearisation.gram_and_gradient()
+        return self._found[dtype][2]
 
-def _within_rounding(report):
-    """Return whether a step promised no more than the rounding of residuals, which are as large as J times w."""
-    rounding = np.finfo(report.cost.dtype.as_numpy_dtype).eps * report.length
-    return report.promised <= rounding * (rounding + tf.sqrt(2 * tf.abs(report.cost_before)))
+    def with_prior(self, dtype):
+        """Return JᵀJ + H + Λ `[p, p]` and g + h `[p]` in a dtype."""
+        gram, gradient, precision, _ = Equations.of(self, dtype)
+        return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision), gradient
 
 
 def _finite(tensor):
