@@ -23,7 +23,7 @@ from benchmarks.processes import trained_alone
 
 BATCH = 10_000
 SIZES = (10_000, 100_000, 1_000_000)
-KINDS = ("gram_batches", "full batch")
+KINDS = ("sums over batches", "full batch")
 EPOCHS = 5
 
 
@@ -55,7 +55,7 @@ def train(kind, examples):
         data, options = data.unbatch().batch(examples), {"solver": "cholesky", "max_attempts": 1}
         data = data.apply(tf.data.experimental.assert_cardinality(1)).cache()
     else:
-        options = {"gram_batches": examples // BATCH}
+        options = {"memory": examples // BATCH}
     model.compile(tfjac.LevenbergMarquardt(**options), loss="mse", jit_compile=False)
     before, clock = peak_megabytes(), Clock()
     # The first pass over batches only linearises; Keras' loss of an epoch is that before its step, of both kinds.

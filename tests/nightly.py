@@ -171,7 +171,7 @@ NIGHTLY = {
         "test_step_monitor_adds_to_the_logs_and_stops": none, "test_steps_per_execution_changes_nothing": none,
     },
     "optimizers/test_forms": {"test_forms_of_residuals": one_in(2), "test_new_batches_need_no_new_trace": none},
-    "optimizers/test_gram_batches": {
+    "optimizers/test_summed_batches": {
         "test_a_mean_by_weights": none, "test_a_window_that_says_nothing_is_as_if_it_had_not_been": none,
         "test_an_empty_batch_adds_nothing": none, "test_batches_of_other_sizes_that_are_known_while_tracing": none,
         "test_convergence_ends_the_training": none, "test_saved_in_the_middle_of_a_window": none,
@@ -179,7 +179,7 @@ NIGHTLY = {
         "test_two_outputs": none, "test_weights_that_somebody_else_sets": none,
         "test_windows_are_epochs_where_a_callback_tells_of_them": none,
     },
-    "optimizers/test_gram_decay": {
+    "optimizers/test_fading_memory": {
         "test_it_follows_after_a_long_time_with_nothing_to_gain": values, "test_saved_and_gone_on": none,
     },
     "optimizers/test_gram_dtype": {"test_with_bounds_regularisers_and_verification": none},

@@ -11,7 +11,7 @@ AXES = {
     "loss": ("squares", "convex", "robust"),
     "condition": ("none", "bounds", "fixed", "prior", "equality", "manifold"),
     "execution": (
-        "eager", "function", "xla", "resumed", "many_fits", "fit", "steps_per_batch", "gram_batches", "replicas",
+        "eager", "function", "xla", "resumed", "many_fits", "fit", "steps_per_batch", "summed_batches", "replicas",
     ),
     "batch": ("static", "open"),
     "dtype": ("float64", "float32"),
@@ -19,7 +19,7 @@ AXES = {
 """`execution`: least_squares called eagerly, inside of a `tf.function`, with `jit_compile=True`, resumed from a
 checkpoint, with `batch_dims=1`; then `fit`, with its options, and under a strategy of two replicas."""
 
-IN_FIT = ("fit", "steps_per_batch", "gram_batches", "replicas")
+IN_FIT = ("fit", "steps_per_batch", "summed_batches", "replicas")
 IN_LEAST_SQUARES = ("eager", "function", "xla", "resumed", "many_fits")
 
 

@@ -140,7 +140,7 @@ def expected(case):
     It is the same for all solvers, too, except that `"sparse"` begins with another λ.
     """
     in_fit = case.execution in IN_FIT
-    limits = (WINDOWS, 1, True) if case.execution == "gram_batches" else (STEPS, 5 if in_fit else 30, False)
+    limits = (WINDOWS, 1, True) if case.execution == "summed_batches" else (STEPS, 5 if in_fit else 30, False)
     execution = "fit" if in_fit else "many_fits" if case.problem == "many" else "eager"
     solver = "sparse" if case.solver == "sparse" else ""
     return _expected(case._replace(solver=solver, batch="", execution=execution), *limits)

@@ -21,7 +21,7 @@ FINDINGS = [
         {
             "problem": "wide",
             "damping": "trust_region",
-            "execution": "gram_batches",
+            "execution": "summed_batches",
             "condition": "none",
             "loss": "squares",
         },

@@ -8,7 +8,7 @@ from allpairspy import AllPairs
 from tests.contract.axes import AXES, IN_LEAST_SQUARES, Case
 from tests.contract.refusals import REFUSALS, REFUSED_BY, is_possible, pairs_of, possible_pairs
 
-_FAMILIES = (IN_LEAST_SQUARES[:-1], IN_LEAST_SQUARES[-1:], ("fit", "steps_per_batch", "replicas"), ("gram_batches",))
+_FAMILIES = (IN_LEAST_SQUARES[:-1], IN_LEAST_SQUARES[-1:], ("fit", "steps_per_batch", "replicas"), ("summed_batches",))
 """Ways to run that are refused much the same: pairs are made within each, as they go together there."""
 
 _ORDER = ("execution", "solver", "condition", "loss", "acceleration", "damping", "scaling", "batch", "dtype")

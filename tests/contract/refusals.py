@@ -69,19 +69,22 @@ REFUSALS = [
         "is not for functions compiled by XLA",
     ),
     Refusal(
-        {"solver": tuple(name for name in SOLVERS if name not in ("auto", "cholesky")), "execution": ("gram_batches",)},
+        {
+            "solver": tuple(name for name in SOLVERS if name not in ("auto", "cholesky")),
+            "execution": ("summed_batches",),
+        },
         'What is kept of the batches is the sum of JᵀJ, from which `"cholesky"` alone solves.',
         "which only solver='cholesky' works with",
     ),
     Refusal(
-        {"acceleration": ("geodesic",), "execution": ("gram_batches",)},
+        {"acceleration": ("geodesic",), "execution": ("summed_batches",)},
         "Geodesic acceleration needs the residuals of all examples at once. Leave it out.",
         "goes without acceleration",
     ),
     Refusal(
-        {"condition": ("bounds",), "execution": ("gram_batches",)},
+        {"condition": ("bounds",), "execution": ("summed_batches",)},
         "The sums over batches know no bounds. Train on full batches, or leave the constraint out.",
-        "gram_batches",
+        "memory takes steps that know no constraints",
     ),
     Refusal(
         {"condition": ("prior", "equality"), "execution": ("many_fits",)},
@@ -170,7 +173,7 @@ _NAMES = {
     "xla": "`jit_compile=True`",
     "fit": "`fit`",
     "steps_per_batch": "",
-    "gram_batches": "`gram_batches`",
+    "summed_batches": "`memory` as a number of batches",
     "replicas": "",
     "bounds": "bounds",
     "prior": "a prior",

@@ -17,7 +17,7 @@ STEPS = 2
 """In each case; resumed ones go on from the first."""
 
 WINDOWS = 5
-"""Of `gram_batches`, each of which is one attempt; one more comes before, which linearises."""
+"""Of `memory` as a number of batches, each of which is one attempt; one more comes before, which linearises."""
 
 
 class Found(NamedTuple):
@@ -142,7 +142,7 @@ def _fitted(case, conditions):
 
     given = problem(case.problem)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if case.execution == "replicas" else None
-    of_execution = {"steps_per_batch": {"steps_per_batch": STEPS}, "gram_batches": {"gram_batches": PARTS}}
+    of_execution = {"steps_per_batch": {"steps_per_batch": STEPS}, "summed_batches": {"memory": PARTS}}
     options = {**method_of(case), **of_execution.get(case.execution, {}), **conditions.of_optimizer}
     optimizer = tfjac.LevenbergMarquardt(**options)  # refused here, if it is at all, before there is a model
     losses = {
@@ -157,7 +157,7 @@ def _fitted(case, conditions):
     x, n = given.keras_inputs(), len(target)
     x = x if x.dtype == np.int32 else x.astype(case.dtype)
     size, epochs = n, STEPS
-    if case.execution == "gram_batches":
+    if case.execution == "summed_batches":
         size, epochs = n // PARTS, WINDOWS + 1
     if case.execution == "steps_per_batch":
         epochs = 1
@@ -172,4 +172,4 @@ def _fitted(case, conditions):
 
 
 PARTS = 3
-"""Batches of a window of `gram_batches`."""
+"""Batches of a window of `memory` as a number of batches."""

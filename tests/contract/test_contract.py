@@ -62,10 +62,10 @@ def _tolerance(case):
     """Return which of the tolerances a case is held to."""
     if case.has(damping="trust_region", scaling="auto", dtype="float32"):
         return "within a tenth"
-    if case.has(problem="wide", scaling=("marquardt", "more"), execution="gram_batches", dtype="float32"):
+    if case.has(problem="wide", scaling=("marquardt", "more"), execution="summed_batches", dtype="float32"):
         return "within a tenth"
     by_radius = case.has(damping=("trust_region", "radius"), dtype="float64")
-    squared = case.has(execution="gram_batches") or case.has(solver="sparse")
+    squared = case.has(execution="summed_batches") or case.has(solver="sparse")
     if squared and by_radius and (case.has(loss="convex") or case.has(problem="rotations", solver="sparse")):
         return "unseen"
     return "iterative" if case.has(solver=("cg", "lsmr", "schur_cg"), dtype="float64") else case.dtype

@@ -41,7 +41,7 @@ PROGRAMS = {
     "fit": lambda: program_of_fit(),
     "fit, by conjugate gradients": lambda: program_of_fit(solver="cg"),
     "fit, several steps for a batch": lambda: program_of_fit(steps_per_batch=3),
-    "fit, sums over batches": lambda: program_of_fit(gram_batches=2),
+    "fit, sums over batches": lambda: program_of_fit(memory=2),
 }
 
 
@@ -177,7 +177,7 @@ def least_squares():
 drivers = {
     "fit": fit,
     "steps_per_batch": lambda: fit(steps_per_batch=2),
-    "gram_batches": lambda: fit(2, gram_batches=2),
+    "sums over batches": lambda: fit(2, memory=2),
     "least_squares": least_squares,
 }
 before = loss()
@@ -186,7 +186,7 @@ print(json.dumps([before, loss(), told]))
 """
 
 
-@pytest.mark.parametrize("driver", ["fit", "steps_per_batch", "gram_batches", "least_squares"])
+@pytest.mark.parametrize("driver", ["fit", "steps_per_batch", "sums over batches", "least_squares"])
 def test_tensors_of_300_megabytes(driver):
     """Each takes some 5 GB, in a process of its own. Costs are NumPy's."""
     before, after, told = run_alone(LARGE, driver)

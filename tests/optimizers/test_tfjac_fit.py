@@ -62,7 +62,7 @@ def test_summed_batches_take_the_same_steps():
         histories.append(tfjac.fit(models[1], X, Y, max_steps=12, batch_size=25).history["loss"])
     found = [loss for k, loss in enumerate(histories[1]) if k == 0 or loss < histories[1][k - 1]]
     np.testing.assert_allclose(found[1:4], histories[0][:3], rtol=1e-8)
-    assert models[1].optimizer.gram_batches == "epoch"
+    assert models[1].optimizer.memory == "epoch"
 
 
 def test_the_best_weights_by_validation_are_restored():
@@ -92,7 +92,7 @@ def test_data_sets_unbuilt_models_and_weights():
     tfjac.fit(whole, X, Y, sample_weight=weights, max_steps=60)
     data = tf.data.Dataset.from_tensor_slices((X.astype("float32"), Y, weights)).batch(40)
     history = tfjac.fit(summed, data, max_steps=60)
-    assert history.status is not tfjac.Status.RUNNING and summed.optimizer.gram_batches == "epoch"
+    assert history.status is not tfjac.Status.RUNNING and summed.optimizer.memory == "epoch"
     first, second = (np.average((m.predict(X, verbose=0) - Y) ** 2, weights=weights[:, None]) for m in (whole, summed))
     np.testing.assert_allclose(first, second, rtol=0.3)
 
@@ -181,11 +181,11 @@ def trained(epochs=2, x=X, callbacks=(), batch_size=32, units=20, **options):
 
 
 def test_small_batches_are_warned_of_once():
-    said, model = trained()
+    said, model = trained(memory=None)
     assert len(said) == 1
     for words in ("fewer residuals than the model has weights (121)", "batch_size=len(x)", "tfjac.fit(model, x, y)"):
         assert words in said[0]
-    assert 'gram_batches="epoch"' in said[0] and "Received: 5 steps" in said[0]
+    assert 'memory="epoch"' in said[0] and "Received: 5 steps" in said[0]
     assert warned(lambda: model.fit(X, Y, verbose=0))[0] == []
 
 
@@ -195,8 +195,9 @@ def test_small_batches_are_warned_of_once():
         {"batch_size": 90},
         {"batch_size": 90, "steps_per_batch": 3},
         {"units": 4},
-        {"gram_batches": "epoch", "callbacks": [tfjac.callbacks.StepMonitor()]},
-        {"gram_decay": 0.9},
+        {"memory": "epoch", "callbacks": [tfjac.callbacks.StepMonitor()]},
+        {"memory": 0.9},
+        {},
         {"batch_size": 90, "regularization": "bayesian"},
     ],
     ids=lambda options: "-".join(options),

@@ -37,11 +37,11 @@ class MemoryOptions(NamedTuple):
         number = not isinstance(memory, (bool, str)) and isinstance(memory, (int, float))
         if number and 0 < memory < 1:
             return cls(float(memory))
-        if number and memory == int(memory) and memory > 1:
-            return cls(int(memory))
+        if number and isinstance(memory, int) and memory > 0:
+            return cls(memory)
         raise ValueError(
             "memory must be 'auto', None for none, a number between 0 and 1 by which what earlier batches said fades, "
-            "a number of batches from 2 on that make up one step, or 'epoch' for all of an epoch. "
+            "an integer, how many batches make up one step, or 'epoch' for all of an epoch. "
             f"Received: memory={described_value(memory)}"
         )
 

@@ -46,8 +46,10 @@ class Pitfalls:
             self._say(
                 "narrow",
                 f"batches have fewer residuals than the model has weights ({state.size:,}), and each step fits its own "
-                "batch at the expense of the others. Take all examples as one batch, fit(..., batch_size=len(x)); or "
-                'sum the batches up, LevenbergMarquardt(memory="epoch"); or call tfjac.fit(model, x, y), which '
+                "batch at the expense of the others, as nothing is remembered of these with the options and the number "
+                "of weights here. Take all examples as one batch, fit(..., batch_size=len(x)); or sum the batches up, "
+                'LevenbergMarquardt(memory="epoch") and fit(..., callbacks=[tfjac.callbacks.StepMonitor()]); or call '
+                "tfjac.fit(model, x, y), which "
                 f"chooses. Received: {seen.narrow} steps on such batches",
             )
 

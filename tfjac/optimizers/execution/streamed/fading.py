@@ -58,17 +58,19 @@ class RecallingObjective(Objective):
         objective: `Objective` of the batch.
         batch: its `LinearModel` there.
         gram, gradient: H `[p, p]` and h `[p]` of the model.
+        of_batch: JᵀJ `[p, p]` and g `[p]` of the batch, in the dtype of the model.
 
     Attributes:
         linearisation: the `Linearisation` of both.
     """
 
-    def __init__(self, objective: Objective, batch: LinearModel, gram, gradient):
+    def __init__(self, objective: Objective, batch: LinearModel, gram, gradient, of_batch):
         self._objective, self._gram, self._gradient = objective, gram, gradient
         self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
         self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
         self._start = objective.position(objective.values())
-        self.linearisation = RecallingLinearisation(batch, gram, gradient)
+        both = {gram.dtype: (of_batch[0] + gram, of_batch[1] + gradient)}
+        self.linearisation = RecallingLinearisation(batch, gram, gradient, both)
 
     def values(self):
         """Return what the variables hold now, as a list of tensors."""
@@ -133,14 +135,8 @@ class RecallingLinearisation(Linearisation):
         if self.dtype not in self._found:
             gram, gradient = self._batch.gram_and_gradient()
             recalled = tf.cast(self._gram, self.dtype), tf.cast(self._gradient, self.dtype)
-            self._found[self.dtype] = gram + recalled[0], gradient + recalled[1], tf.linalg.diag_part(gram)
-        return self._found[self.dtype][:2]
-
-    def diagonal_of_batch(self, dtype):
-        """Return diag(JᵀJ) of the batch alone, `[p]`, computed in a dtype."""
-        linearisation = self if self.dtype == dtype else self.cast(dtype)
-        linearisation.gram_and_gradient()
-        return self._found[dtype][2]
+            self._found[self.dtype] = gram + recalled[0], gradient + recalled[1]
+        return self._found[self.dtype]
 
     def with_prior(self, dtype):
         """Return JᵀJ + H + Λ `[p, p]` and g + h `[p]` in a dtype."""

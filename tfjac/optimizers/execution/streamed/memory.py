@@ -58,8 +58,8 @@ class Memory:
             restrictions: `Restrictions`; there are none.
             weight: scalar, d: what the batch counts for.
         """
-        recalled = _recalled(objective, objective.linearise(), self._model, self._decay, weight)
-        return _remembering_step(recalled, objective, self._model, state, method, weight)[0]
+        recalled, _ = _recalled(objective, objective.linearise(), self._model, self._decay, weight)
+        return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
 
 
 class AutoMemory:
@@ -113,16 +113,16 @@ class AutoMemory:
 
     def _step_on_new_data(self, objective, batch, state, method, weight):
         """Return the `Step` and the loss of the batch after it."""
-        before, rows = self._seen.value.read_value(), tf.cast(batch.num_rows, tf.float64)
-        seen = before + rows
-        window = tf.maximum(SHARE_OF_SEEN * seen, max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
-        decay = tf.where(before > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
-        self._seen.value.assign(seen)
-        names = method.solver.names
+        seen = self._seen.value.read_value()
+        rows, names = tf.cast(batch.num_rows, tf.float64), method.solver.names
+        window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
+        decay = tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
+        self._seen.value.assign(seen + rows)
         method = method._replace(solver=CholeskySolver(), acceleration=None)
-        recalled = _recalled(objective, batch, self._model, tf.cast(decay, self._model.dtype), weight)
-        state = _damped(state, method, batch, recalled.linearisation.diagonal_of_batch(self._model.dtype))
-        step, loss = _remembering_step(recalled, objective, self._model, state, method, weight)
+        decay = tf.cast(decay, self._model.dtype)
+        recalled, diagonal = _recalled(objective, batch, self._model, decay, weight)
+        damped = _damped(state, method, batch, diagonal)
+        step, loss = _remembering_step(recalled, objective, self._model, state, damped, method, weight)
         solver = tf.fill(tf.shape(step.report.solver), names.index(CholeskySolver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
 
@@ -142,29 +142,36 @@ class _Linearised:
 
 
 def _recalled(objective, batch, model, decay, weight):
-    """Return the `RecallingObjective` of a batch and a `FadingModel`, in the units of the loss of the batch."""
+    """Return the `RecallingObjective` of a batch and a `FadingModel`, and diag(JᵀJ) of the batch, `[p]`.
+
+    Both are in the units of the loss of the batch. Nothing is recalled with a batch that says nothing, as where all its examples have no weight: it changes no bit.
+    """
     position = tf.cast(objective.position(objective.values()), model.dtype)
-    factor = tf.math.divide_no_nan(decay * tf.ones([], model.dtype), tf.cast(weight, model.dtype))
+    of_batch = (batch if batch.dtype == model.dtype else batch.cast(model.dtype)).gram_and_gradient()
+    diagonal = tf.linalg.diag_part(of_batch[0])
+    says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
+    factor = tf.math.divide_no_nan(decay * tf.cast(says_something, model.dtype), tf.cast(weight, model.dtype))
     gram, gradient = model.around(position)
-    return RecallingObjective(objective, batch, factor * gram, factor * gradient)
+    return RecallingObjective(objective, batch, factor * gram, factor * gradient, of_batch), diagonal
 
 
-def _remembering_step(recalling, objective, model, state, method, weight):
+def _remembering_step(recalling, objective, model, state, damped, method, weight):
     """Take a step, remember the batch, and return the `Step` and the loss of the batch after it.
 
-    What was judged by rounding alone, as where a stream has nothing new to say, changes no damping: else that would
-    have grown beyond all measure when the stream changes.
+    The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
+    judged by rounding alone, as where a stream has nothing new to say: else damping would have grown beyond all measure
+    when the stream changes.
     """
     before = objective.position(objective.values())
-    step = take_step(recalling, state, method)
+    step = take_step(recalling, damped, method)
     report = step.report
     after = objective.position(objective.values())
     gram, gradient = recalling.linearisation.with_prior(model.dtype)
     gradient += tf.linalg.matvec(gram, tf.cast(after - before, model.dtype))
-    counts = tf.cast(weight, model.dtype)
-    usable = tf.not_equal(report.status, int(Status.NOT_FINITE)) & (counts > 0)
-    model.keep(usable, counts * gram, counts * gradient, tf.cast(after, model.dtype))
-    kept = step._replace(state=chosen(_within_rounding(report), state, step.state))
+    counts, idle = tf.cast(weight, model.dtype), [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
+    is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
+    model.keep(~is_idle & (counts > 0), counts * gram, counts * gradient, tf.cast(after, model.dtype))
+    kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
     return kept, report.cost - recalling.remembered(after)
 
 

@@ -50,7 +50,7 @@ def trained(model, x, y):
 def test_a_linear_model_is_recursive_least_squares():
     x, y = stream(30, 6, [1.0, -2.0, 0.5])
     with floating("float64"):
-        model = linear(gram_decay=0.9, damping=UNDAMPED)
+        model = linear(memory=0.9, damping=UNDAMPED)
         path = trained(model, x, y)
     np.testing.assert_allclose(path, recursive_least_squares(x, y, 0.9), rtol=1e-8)
     assert model.optimizer.num_accepted == 30
@@ -60,7 +60,7 @@ def test_damping_holds_back_but_loses_nothing():
     """Damped at first, the estimate gets to where it would be: batches of two examples, fewer than parameters."""
     x, y = stream(80, 2, [1.0, -2.0, 0.5])
     with floating("float64"):
-        path = trained(linear(gram_decay=0.98, damping=NielsenDamping(10.0)), x, y)
+        path = trained(linear(memory=0.98, damping=NielsenDamping(10.0)), x, y)
     expected = recursive_least_squares(x, y, 0.98)
     assert np.abs(path[3] - expected[3]).max() > 1e-2
     np.testing.assert_allclose(path[-20:], expected[-20:], rtol=1e-5)
@@ -68,7 +68,7 @@ def test_damping_holds_back_but_loses_nothing():
 
 def test_it_follows_what_changes_and_settles_where_nothing_does():
     first, second = stream(40, 8, [1.0, -2.0, 0.5]), stream(60, 8, [-1.0, 0.0, 2.0])
-    model = linear(gram_decay=0.8, gram_dtype="float64")
+    model = linear(memory=0.8, gram_dtype="float64")
     np.testing.assert_allclose(trained(model, *first)[-1], [1.0, -2.0, 0.5], atol=0.1)
     np.testing.assert_allclose(trained(model, *second)[-1], [-1.0, 0.0, 2.0], atol=0.1)
 
@@ -79,7 +79,7 @@ def test_it_follows_after_a_long_time_with_nothing_to_gain(damping, dtype):
     """Steps within the rounding of what they are judged by do not raise the damping."""
     (x, _), late = stream(60, 8, [1.0, -2.0, 0.5]), stream(25, 8, [-1.0, 0.0, 2.0])
     with floating(dtype):
-        model = linear(gram_decay=0.8, damping=damping)
+        model = linear(memory=0.8, damping=damping)
         trained(model, x, x @ [1.0, -2.0, 0.5])
         path = trained(model, late[0], late[0] @ [-1.0, 0.0, 2.0])
     assert np.abs(path[-1] - [-1.0, 0.0, 2.0]).max() < 10 * 0.8**25 * 3
@@ -97,7 +97,7 @@ def test_a_curve_from_a_stream_of_its_points():
     keras.utils.set_random_seed(2)
     hidden = layers.Dense(1, "tanh", kernel_initializer="ones")
     model = keras.Sequential([layers.Input((1,)), hidden, layers.Dense(1, use_bias=False, kernel_initializer="ones")])
-    model.compile(LevenbergMarquardt(gram_decay=0.99), loss="mse", jit_compile=False)
+    model.compile(LevenbergMarquardt(memory=0.99), loss="mse", jit_compile=False)
     model.fit(x, y, batch_size=5, epochs=10, verbose=0)
     found = weights(model)
     assert (residuals(found) ** 2).sum() < 1.02 * 2 * best.cost
@@ -106,19 +106,19 @@ def test_a_curve_from_a_stream_of_its_points():
 
 def test_saved_and_gone_on(tmp_path):
     x, y = stream(20, 6, [1.0, -2.0, 0.5])
-    whole, half = linear(gram_decay=0.9), linear(gram_decay=0.9)
+    whole, half = linear(memory=0.9), linear(memory=0.9)
     trained(whole, x, y)
     trained(half, x[:10], y[:10])
     half.save(tmp_path / "half.keras")
     loaded = keras.models.load_model(tmp_path / "half.keras")
-    assert loaded.optimizer.get_config()["gram_decay"] == 0.9
+    assert loaded.optimizer.get_config()["memory"] == 0.9
     trained(loaded, x[10:], y[10:])
     np.testing.assert_allclose(weights(loaded), weights(whole), rtol=1e-6)
 
 
 def test_what_is_not_finite_is_not_remembered():
     x, y = stream(12, 6, [1.0, -2.0, 0.5])
-    with_gap, without = linear(gram_decay=0.9), linear(gram_decay=0.9)
+    with_gap, without = linear(memory=0.9), linear(memory=0.9)
     trained(with_gap, x[:6], y[:6])
     before = weights(with_gap)
     trained(with_gap, np.full_like(x[:1], np.nan), y[:1])
@@ -133,7 +133,7 @@ def test_weights_that_somebody_else_sets():
     """The batches remembered say what they said: for a linear model nothing is changed by it."""
     x, y = stream(12, 6, [1.0, -2.0, 0.5])
     with floating("float64"):
-        model = linear(gram_decay=0.9, damping=UNDAMPED)
+        model = linear(memory=0.9, damping=UNDAMPED)
         trained(model, x[:6], y[:6])
         model.set_weights([np.full((3, 1), 5.0)])
         path = trained(model, x[6:], y[6:])
@@ -150,14 +150,14 @@ def test_a_regulariser_fades_with_the_batches():
     with floating("float64"):
         held = layers.Dense(1, use_bias=False, kernel_regularizer=keras.regularizers.L2(0.25))
         model = keras.Sequential([layers.Input((3,)), held])
-        model.compile(LevenbergMarquardt(gram_decay=0.9, damping=UNDAMPED), loss="mse", jit_compile=False)
+        model.compile(LevenbergMarquardt(memory=0.9, damping=UNDAMPED), loss="mse", jit_compile=False)
         trained(model, x, y)
     np.testing.assert_allclose(weights(model), np.linalg.solve(gram, right), rtol=1e-8)
 
 
 def test_by_hand():
     x, y = stream(30, 6, [1.0, -2.0, 0.5])
-    w, optimizer = tf.Variable(np.zeros(3)), LevenbergMarquardt(gram_decay=0.9, damping=UNDAMPED)
+    w, optimizer = tf.Variable(np.zeros(3)), LevenbergMarquardt(memory=0.9, damping=UNDAMPED)
     for rows, values in zip(x, y):
         optimizer.minimize(lambda x, y: tf.linalg.matvec(x, w) - y, [w], args=(rows, values))
     np.testing.assert_allclose(w, recursive_least_squares(x, y, 0.9)[-1], rtol=1e-8)
@@ -166,12 +166,14 @@ def test_by_hand():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gram_decay": 1.5}, r"gram_decay must be a number between 0 and 1. Received: gram_decay=1.5"),
-        ({"gram_batches": 3}, r"leave one of them out. Received: gram_batches=3 and gram_decay=0.9"),
-        ({"solver": "kernel"}, r"Received: gram_decay and solver='kernel'"),
-        ({"steps_per_batch": 3}, "gram_decay goes without steps_per_batch"),
+        ({"memory": 1.5}, r"a number between 0 and 1 .* Received: memory=1.5 of type float"),
+        ({"memory": 1.0}, r"an integer, how many batches make up one step.* Received: memory=1.0 of type float"),
+        ({"memory": True}, r"memory must be 'auto', None .* Received: memory=True of type bool"),
+        ({"memory": "epochs"}, r"'epoch' for all of an epoch. Received: memory='epochs' of type str"),
+        ({"solver": "kernel"}, r"Received: memory=0.9 and solver='kernel'"),
+        ({"steps_per_batch": 3}, "memory=0.9 goes without steps_per_batch"),
     ],
 )
 def test_what_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        LevenbergMarquardt(**{"gram_decay": 0.9, **options})
+        LevenbergMarquardt(**{"memory": 0.9, **options})

@@ -116,7 +116,7 @@ def assert_same_path(keras_model, model, y=Y, steps=9, **options):
 def test_shuffled_batches_weights_and_a_regulariser():
     with floating("float64"):
         model = net(kernel_regularizer=keras.regularizers.L2(2**-7))
-        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        model.compile(LevenbergMarquardt(memory="epoch"), loss="mse", jit_compile=False)
         oracle = squares(WEIGHTS[:, None] / (23 * 3), l2=2**-7)
         rejected = assert_same_path(model, oracle, sample_weight=WEIGHTS, shuffle=True)
         assert rejected, "the path shows what becomes of a step that is rejected"
@@ -126,7 +126,7 @@ def test_shuffled_batches_weights_and_a_regulariser():
 def test_several_batches_in_one_call_and_curvature():
     with floating("float64"):
         model, loss = net(), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(LevenbergMarquardt(gram_batches=5), loss=loss, jit_compile=False, steps_per_execution=3)
+        model.compile(LevenbergMarquardt(memory=5), loss=loss, jit_compile=False, steps_per_execution=3)
         assert_same_path(model, cross_entropy, y=LABELS)
 
 
@@ -135,7 +135,7 @@ def test_a_mean_by_weights():
     with floating("float64"):
         loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
         model = net()
-        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss=loss, jit_compile=False)
+        model.compile(LevenbergMarquardt(memory="epoch"), loss=loss, jit_compile=False)
         oracle = squares(WEIGHTS[:, None] / (WEIGHTS.sum() * 3))
         assert_same_path(model, oracle, sample_weight=WEIGHTS, steps=12)
 
@@ -147,7 +147,7 @@ def test_two_outputs():
         both = layers.Dense(3)(layers.Dense(5, activation="tanh")(inputs))
         model = keras.Model(inputs, {"a": both[:, :2], "b": both[:, 2:]})
         losses, loss_weights = {"a": "mse", "b": "mse"}, {"a": 1.0, "b": 0.5}
-        model.compile(LevenbergMarquardt(gram_batches=5), losses, loss_weights, jit_compile=False)
+        model.compile(LevenbergMarquardt(memory=5), losses, loss_weights, jit_compile=False)
         assert_same_path(model, squares(np.array([0.5, 0.5, 0.5]) / 23), y={"a": Y[:, :2], "b": Y[:, 2:]})
 
 
@@ -173,7 +173,7 @@ def test_a_mean_over_examples_beside_one_over_elements(is_open, recwarn):
     """Activity regularisers, where the size of batches is open while tracing, and where it is known."""
     with floating("float64"):
         model = net(activity_regularizer=keras.regularizers.L2(2**-5))
-        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        model.compile(LevenbergMarquardt(memory="epoch"), loss="mse", jit_compile=False)
         oracle, start = hidden_and_errors(2**-5), weights(model)
         if is_open:
             assert_same_path(model, oracle)
@@ -192,7 +192,7 @@ def test_batches_of_other_sizes_that_are_known_while_tracing():
 
     with floating("float64"):
         model, start = net(), weights(net())
-        model.compile(LevenbergMarquardt(gram_batches=2), loss=halves, jit_compile=False)
+        model.compile(LevenbergMarquardt(memory=2), loss=halves, jit_compile=False)
         functions = {}
         for _ in range(6):
             for batch in (slice(0, 6), slice(6, 23)):
@@ -221,19 +221,19 @@ def fit(model, x=X[:20], y=Y[:20, :1], epochs=1, callbacks=None, **options):
 
 def test_saved_in_the_middle_of_a_window(tmp_path):
     """Windows of 5 batches over epochs of 4, under XLA and not: loaded after two epochs, as if nothing had happened."""
-    model, parts = line(gram_batches=5, jit_compile=True), line(gram_batches=5)
+    model, parts = line(memory=5, jit_compile=True), line(memory=5)
     fit(model, epochs=5)
     fit(parts, epochs=2)
     parts.save(tmp_path / "parts.keras")
     parts = keras.models.load_model(tmp_path / "parts.keras")
-    assert parts.optimizer.get_config()["gram_batches"] == 5
+    assert parts.optimizer.get_config()["memory"] == 5
     fit(parts, epochs=3)
     assert int(parts.optimizer.iterations) == int(model.optimizer.iterations) == 3
     np.testing.assert_allclose(weights(parts), weights(model), rtol=1e-5, atol=2e-6)
 
 
 def test_what_is_not_finite_changes_nothing():
-    model = line(gram_batches="epoch")
+    model = line(memory="epoch")
     fit(model, epochs=3)
     before, damping = weights(model), model.optimizer.current_damping
     broken = X[:20].copy()
@@ -255,7 +255,7 @@ def test_an_empty_batch_adds_nothing():
         specs = (tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([None, 1], tf.float32))
         return tf.data.Dataset.from_generator(batches, output_signature=specs)
 
-    models = line(gram_batches=3), line(gram_batches=4)
+    models = line(memory=3), line(memory=4)
     for model, sizes in zip(models, ([9, 9, 5], [9, 0, 9, 5])):
         model.fit(data(sizes).repeat(4), epochs=1, verbose=0)
     assert models[0].optimizer.num_attempts == models[1].optimizer.num_attempts == 3
@@ -272,7 +272,7 @@ def test_a_window_that_says_nothing_is_as_if_it_had_not_been():
                 yield X[:size], Y[:size, :1], np.full(size, kind == "full")
 
         specs = [tf.TensorSpec(shape, tf.float32) for shape in ([None, 4], [None, 1], [None])]
-        model = line(gram_batches=1)
+        model = line(memory=1)
         model.fit(tf.data.Dataset.from_generator(batches, output_signature=tuple(specs)), verbose=0)
         return model
 
@@ -292,7 +292,7 @@ def test_windows_are_epochs_where_a_callback_tells_of_them():
 
     with floating("float64"):
         model, path, start = net(), Path(), weights(net())
-        model.compile(LevenbergMarquardt(gram_batches="epoch"), loss="mse", jit_compile=False)
+        model.compile(LevenbergMarquardt(memory="epoch"), loss="mse", jit_compile=False)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, Y, batch_size=5, epochs=9, verbose=0, callbacks=[Halt(), tfjac.callbacks.StepMonitor()])
         told = [path, tfjac.callbacks.StepMonitor()]
@@ -309,7 +309,7 @@ def test_windows_that_differ_are_judged_on_the_same_examples():
     scale = np.array([1.0, 100.0, 0.01, 10.0])
     x = RNG.normal(size=(80, 4))
     y = np.repeat(scale, 20)[:, None] * np.log1p(np.exp(x @ [[1.0], [-1.0], [0.5], [0.0]]))
-    model = line(gram_batches=4, damping=MultiplicativeDamping(1.0))
+    model = line(memory=4, damping=MultiplicativeDamping(1.0))
     fit(model, x, y)
     report, after = model.optimizer.last_report, weights(model)
     here = model.evaluate(x[60:], y[60:], verbose=0, batch_size=20)
@@ -319,7 +319,7 @@ def test_windows_that_differ_are_judged_on_the_same_examples():
 
 def test_weights_that_somebody_else_sets():
     """What is known of the point before is dropped, in the middle of a window too: as with a new optimizer."""
-    model, fresh = line(gram_batches=5), line(gram_batches=5)
+    model, fresh = line(memory=5), line(memory=5)
     fit(model, epochs=3)
     for each in (model, fresh):
         each.set_weights([np.full((4, 1), 0.3), np.full(1, 0.1)])
@@ -334,13 +334,13 @@ def test_weights_that_somebody_else_sets():
 
 def test_epochs_without_a_step_are_not_idle():
     """Three epochs make one window, of which the first takes no step."""
-    model = line(gram_batches=12)
+    model = line(memory=12)
     fit(model, epochs=9, callbacks=[tfjac.callbacks.StepMonitor(patience=1)])
     assert model.optimizer.num_steps == 2
 
 
 def test_convergence_ends_the_training():
-    model, convergence = line(gram_batches="epoch"), tfjac.callbacks.Convergence(patience=3)
+    model, convergence = line(memory="epoch"), tfjac.callbacks.Convergence(patience=3)
     history = fit(model, epochs=60, callbacks=[convergence]).history
     assert convergence.status.converged and 3 < model.optimizer.num_steps < 59
     assert np.isnan(history["gain_ratio"][0]) and np.isfinite(history["gain_ratio"][1:]).all()
@@ -353,31 +353,31 @@ def test_convergence_ends_the_training():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "qr"}, "only solver='cholesky' works with. Received: gram_batches and solver='qr'"),
-        ({"acceleration": "geodesic"}, "gram_batches goes without acceleration"),
-        ({"regularization": "bayesian"}, "gram_batches goes without regularization"),
-        ({"steps_per_batch": 2}, "gram_batches goes without steps_per_batch"),
-        ({"gram_batches": 0}, "gram_batches must be an integer of at least 1. Received: gram_batches=0"),
-        ({"gram_batches": "epochs"}, "or 'epoch' for all of an epoch. Received: 'epochs'"),
+        ({"solver": "qr"}, "only solver='cholesky' works with. Received: memory=2 and solver='qr'"),
+        ({"acceleration": "geodesic"}, "memory=2 goes without acceleration"),
+        ({"regularization": "bayesian"}, "memory=2 goes without regularization"),
+        ({"steps_per_batch": 2}, "memory=2 goes without steps_per_batch"),
+        ({"memory": 0}, "memory must be .* Received: memory=0 of type int"),
+        ({"memory": "epochs"}, "'epoch' for all of an epoch. Received: memory='epochs'"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(ValueError, match=message):
-        LevenbergMarquardt(**{"gram_batches": 2, **options})
+        LevenbergMarquardt(**{"memory": 2, **options})
 
 
 def test_an_epoch_of_unknown_length():
     unknown = tf.data.Dataset.from_tensor_slices((X, Y[:, :1])).filter(lambda x, y: True).batch(5)
     with pytest.raises(ValueError, match=r"pass steps_per_epoch to fit, .*Received: a fit that does not know"):
-        line(gram_batches="epoch").fit(unknown, verbose=0, callbacks=[tfjac.callbacks.StepMonitor()])
+        line(memory="epoch").fit(unknown, verbose=0, callbacks=[tfjac.callbacks.StepMonitor()])
     with pytest.raises(ValueError, match=r"StepMonitor\(\)\] to fit, .*Received: a batch of an epoch of unknown"):
-        line(gram_batches="epoch").fit(X, Y[:, :1], verbose=0)
+        line(memory="epoch").fit(X, Y[:, :1], verbose=0)
     with pytest.raises(ValueError, match="Received: a batch of an epoch of unknown length"):
-        line(gram_batches="epoch").train_on_batch(X, Y[:, :1])
+        line(memory="epoch").train_on_batch(X, Y[:, :1])
 
 
 def test_epochs_that_nobody_tells_of_are_warned_of():
-    model = line(gram_batches="epoch")
+    model = line(memory="epoch")
     fit(model, epochs=2)
     with pytest.warns(UserWarning, match="StepMonitor.*windows of 4 batches, 1 left over"):
         fit(model, X[:15], Y[:15, :1], epochs=3, callbacks=[])
@@ -385,7 +385,7 @@ def test_epochs_that_nobody_tells_of_are_warned_of():
 
 def test_a_matrix_that_is_too_large():
     model = keras.Sequential([layers.Input((40000,)), layers.Dense(1)])
-    model.compile(LevenbergMarquardt(gram_batches=2), loss="mse")
+    model.compile(LevenbergMarquardt(memory=2), loss="mse")
     with pytest.raises(ValueError, match=r"would take 11.9 GB of memory, for 40,001 parameters, more than the 4.0 GB"):
         model.train_on_batch(np.zeros((2, 40000)), np.zeros((2, 1)))
 
@@ -404,7 +404,7 @@ SUMMED = keras.losses.MeanSquaredError(reduction="sum")
 )
 def test_losses_that_do_not_add_up(layer, loss, message):
     model = keras.Sequential([layers.Input((4,)), layers.Dense(1), *([layer] if layer else [])])
-    model.compile(LevenbergMarquardt(gram_batches=2), loss=loss, jit_compile=False)
+    model.compile(LevenbergMarquardt(memory=2), loss=loss, jit_compile=False)
     with pytest.raises(ValueError, match=rf"{message}.*Received: op"):
         model.train_on_batch(X, Y[:, :1])
 
@@ -417,15 +417,15 @@ def test_a_regulariser_that_is_divided_by_the_batch():
         weighed = tf.reduce_sum(tf.square(y - z)) + tf.reduce_sum(tf.square(model.weights[0].value))
         return weighed / tf.cast(tf.shape(y)[0], tf.float32)
 
-    model.compile(LevenbergMarquardt(gram_batches="epoch"), loss=loss, jit_compile=False)
+    model.compile(LevenbergMarquardt(memory="epoch"), loss=loss, jit_compile=False)
     with pytest.raises(ValueError, match=r"a regulariser is divided by the number of examples.*Received: op"):
         model.fit(X, Y, batch_size=5, verbose=0, callbacks=[tfjac.callbacks.StepMonitor()])
 
 
 def test_constraints_and_calls_by_hand():
     model = keras.Sequential([layers.Input((4,)), layers.Dense(1, kernel_constraint="non_neg")])
-    model.compile(LevenbergMarquardt(gram_batches=2), loss="mse")
+    model.compile(LevenbergMarquardt(memory=2), loss="mse")
     with pytest.raises(ValueError, match=r"know no constraints on weights: leave one of them out. Received: NonNeg"):
         model.train_on_batch(X, Y[:, :1])
-    with pytest.raises(ValueError, match=r"tfjac.normal_equations .*Received: a call of minimize"):
-        LevenbergMarquardt(gram_batches=2).minimize(lambda: 0.0, [tf.Variable(1.0)])
+    with pytest.raises(ValueError, match=r"tfjac.normal_equations .*Received: memory=2 and a call of minimize"):
+        LevenbergMarquardt(memory=2).minimize(lambda: 0.0, [tf.Variable(1.0)])
