@@ -80,7 +80,12 @@ class AutoMemory:
         self._streams = add("data_are_new", (), "int64")
 
     def take_step(self, objective, state, method, restrictions, weight):
-        """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`."""
+        """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
+
+        Several workers take plain steps: each of them would have to remember what all have summed up.
+        """
+        if objective.is_shared:
+            return take_step(objective, state, method, restrictions)
         batch = objective.linearise()
         streams = self._look(tf.cast(objective.cost, tf.float64))
         start = _Linearised(objective, batch)
@@ -121,7 +126,7 @@ class AutoMemory:
         method = method._replace(solver=CholeskySolver(), acceleration=None)
         decay = tf.cast(decay, self._model.dtype)
         recalled, diagonal = _recalled(objective, batch, self._model, decay, weight)
-        damped = _damped(state, method, batch, diagonal)
+        damped = _damped(state, method, diagonal, _num_examples(objective, batch))
         step, loss = _remembering_step(recalled, objective, self._model, state, damped, method, weight)
         solver = tf.fill(tf.shape(step.report.solver), names.index(CholeskySolver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
@@ -144,7 +149,8 @@ class _Linearised:
 def _recalled(objective, batch, model, decay, weight):
     """Return the `RecallingObjective` of a batch and a `FadingModel`, and diag(JᵀJ) of the batch, `[p]`.
 
-    Both are in the units of the loss of the batch. Nothing is recalled with a batch that says nothing, as where all its examples have no weight: it changes no bit.
+    Both are in the units of the loss of the batch. Nothing is recalled with a batch that says nothing, as where all its
+    examples have no weight: it changes no bit.
     """
     position = tf.cast(objective.position(objective.values()), model.dtype)
     of_batch = (batch if batch.dtype == model.dtype else batch.cast(model.dtype)).gram_and_gradient()
@@ -175,17 +181,22 @@ def _remembering_step(recalling, objective, model, state, damped, method, weight
     return kept, report.cost - recalling.remembered(after)
 
 
-def _damped(state, method, batch, diagonal):
+def _num_examples(objective, batch):
+    """Return how many examples a batch has on all replicas, a scalar: as many as its largest block of residuals."""
+    numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
+    return objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
+
+
+def _damped(state, method, diagonal, examples):
     """Return a `State` whose λ is no less than the mean squared norm of what one example says, in the metric D.
 
     Args:
         diagonal: `[p]`, diag(JᵀJ) of the batch.
+        examples: how many examples it has, a scalar.
     """
     diagonal = tf.cast(diagonal, state.scaling.dtype)
     metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
-    examples = [operator.examples_and_outputs[0] for operator in batch.jacobian.operators]
-    number = tf.reduce_max(tf.stack([tf.cast(n, diagonal.dtype) for n in examples] or [tf.ones([], diagonal.dtype)]))
-    least = tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), number)
+    least = tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), tf.cast(examples, metric.dtype))
     names = method.damping.state_names
     raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
     begun = tf.reduce_any([tf.not_equal(value, 0) for value in state.damping])

@@ -1,0 +1,281 @@
+"""`memory="auto"`: mini-batches are remembered, data that come again are not. Steps are held to a NumPy recursion."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.precision import floating
+from tfjac import callbacks
+from tfjac.optimizers import LevenbergMarquardt, MultiplicativeDamping, NielsenDamping, TrustRegionDamping
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 4))
+TRUTH = np.array([[1.0, -0.5], [0.3, 0.8], [-1.2, 0.1], [0.4, -0.9]])
+
+
+def weights(model):
+    return np.concatenate([weight.ravel() for weight in model.get_weights()])
+
+
+# ------------------------------------------------------------------------ the losses, in NumPy
+
+
+def squares(z, y):
+    """Mean over all elements; its first and second derivatives by z."""
+    return np.mean((z - y) ** 2), 2 * (z - y) / z.size, np.stack([2 / z.size * np.eye(z.shape[1])] * len(z))
+
+
+def cross_entropy(z, y):
+    likely = np.exp(z - z.max(1, keepdims=True))
+    likely /= likely.sum(1, keepdims=True)
+    second = np.stack([np.diag(q) - np.outer(q, q) for q in likely])
+    return -np.mean(np.log(likely[np.arange(len(z)), y.argmax(1)])), (likely - y) / len(z), second / len(z)
+
+
+def binary_cross_entropy(z, y):
+    likely = 1 / (1 + np.exp(-z))
+    value = np.mean(np.logaddexp(0, z) - y * z)
+    second = np.stack([np.diag(q * (1 - q)) for q in likely])
+    return value, (likely - y) / z.size, second / z.size
+
+
+def poisson(z, y):
+    second = np.stack([np.diag(np.exp(row)) for row in z])
+    return np.mean(np.exp(z) - y * z), (np.exp(z) - y) / z.size, second / z.size
+
+
+def of_rate(y_true, y_pred):
+    return keras.ops.mean(keras.ops.exp(y_pred) - y_true * y_pred, -1)
+
+
+CLASSES = np.eye(2)[(X @ TRUTH + RNG.normal(size=(150, 2))).argmax(1)]
+LOSSES = {
+    "mse": (squares, lambda: "mse", X @ TRUTH + 0.1 * RNG.normal(size=(150, 2))),
+    "cross-entropy": (cross_entropy, lambda: keras.losses.CategoricalCrossentropy(from_logits=True), CLASSES),
+    "binary": (binary_cross_entropy, lambda: keras.losses.BinaryCrossentropy(from_logits=True), CLASSES),
+    "poisson": (poisson, lambda: of_rate, RNG.poisson(np.exp(0.3 * X @ TRUTH)).astype(float)),
+}
+
+
+class Recursion:
+    """The method for z = xW in NumPy: one plain step, then steps with what is remembered."""
+
+    def __init__(self, loss, w):
+        self.loss, self.w, self.size = loss, w.copy(), w.size
+        self.gram, self.gradient, self.seen = np.zeros((w.size, w.size)), np.zeros(w.size), 0
+        self.damping, self.growth, self.plain = None, 2.0, True
+
+    def parts(self, x, y):
+        value, first, second = self.loss(x @ self.w, y)
+        gram = np.einsum("ni,nab,nj->iajb", x, second, x).reshape(self.size, self.size)
+        return value, (x.T @ first).ravel(), gram
+
+    def step(self, x, y):
+        """Take the step of a batch; what it counts for is the number of elements that its loss is the mean of."""
+        value, slope, gram = self.parts(x, y)
+        rows, weight = y.size, y.size if self.loss is not cross_entropy else len(y)
+        remembered, pull = 0 * self.gram, 0 * self.gradient
+        if self.damping is None:
+            self.damping = 1e-3 * gram.diagonal().max()
+        if not self.plain:
+            window = max(2 * self.size, 300, 0.1 * (self.seen + rows))
+            decay = max(1 - rows / window, 0) if self.seen else 0
+            self.seen += rows
+            remembered, pull = decay / weight * self.gram, decay / weight * self.gradient
+            self.damping = max(self.damping, np.trace(gram) / len(y))
+        both, slopes = gram + remembered, slope + pull
+        for _ in range(5):
+            step = np.linalg.solve(both + self.damping * np.eye(self.size), -slopes)
+            promise = -(slopes @ step + step @ both @ step / 2)
+            after = self.loss(x @ (self.w + step.reshape(self.w.shape)), y)[0]
+            ratio = (value - after - (pull @ step + step @ remembered @ step / 2)) / promise
+            if ratio > 1e-3:
+                self.damping, self.growth = self.damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
+                self.w = self.w + step.reshape(self.w.shape)
+                break
+            self.damping, self.growth, step = self.damping * self.growth, 2 * self.growth, 0 * step
+        if not self.plain:
+            self.gram, self.gradient = weight * both, weight * (slopes + both @ step)
+        self.plain = False
+
+
+def linear(loss="mse", **options):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False)])
+    model.compile(LevenbergMarquardt(acceleration=None, **options), loss=loss, jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_steps_are_those_of_the_recursion(name):
+    """Batches of 20 in another order each time, with a ragged last one, as Keras makes them."""
+    oracle_loss, loss, y = LOSSES[name]
+    with floating("float64"):
+        model = linear(loss())
+        oracle = Recursion(oracle_loss, model.get_weights()[0])
+        for _ in range(3):
+            order = RNG.permutation(150)
+            for rows in np.split(order, range(20, 150, 20)):
+                model.train_on_batch(X[rows], y[rows])
+                oracle.step(X[rows], y[rows])
+                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
+    assert oracle.seen == 150 * 3 * 2 - 40 and model.optimizer.num_attempts >= 24
+    np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------ which data are new
+
+
+def network(dropout=0.0, hidden=8, **options):
+    keras.utils.set_random_seed(1)
+    parts = [layers.Input((4,)), layers.Dense(hidden, "tanh"), layers.Dropout(dropout), layers.Dense(2)]
+    model = keras.Sequential(parts)
+    model.compile(LevenbergMarquardt(**options), loss="mse", jit_compile=False)
+    return model
+
+
+def streams(model):
+    return bool(model.optimizer._memory._streams.numpy())
+
+
+Y = np.sin(X @ TRUTH)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: dict(x=X, y=Y, batch_size=150, epochs=8),
+        lambda: dict(x=X[:20], y=Y[:20], epochs=8, shuffle=False),
+        lambda: dict(x=tf.data.Dataset.from_tensors((X, Y)).repeat(4), epochs=2),
+        lambda: dict(x=tf.data.Dataset.from_tensors((X[:9], Y[:9])).repeat(), steps_per_epoch=4, epochs=2),
+    ],
+    ids=["full batch", "fewer residuals than weights", "repeated", "steps_per_epoch"],
+)
+def test_the_same_data_again_changes_no_bit(data):
+    models = network(), network(memory=None)
+    for model in models:
+        model.fit(**data(), verbose=0)
+    assert not streams(models[0])
+    np.testing.assert_array_equal(weights(models[0]), weights(models[1]))
+    assert models[0].optimizer.last_report == models[1].optimizer.last_report
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: dict(x=X, y=Y, epochs=2),
+        lambda: dict(x=X, y=Y, batch_size=75, epochs=2, shuffle=False),
+        lambda: dict(x=tf.data.Dataset.from_tensor_slices((X, Y)).batch(40).repeat(), steps_per_epoch=6, epochs=1),
+    ],
+    ids=["shuffled, ragged", "two in turn", "steps_per_epoch"],
+)
+def test_other_data_are_seen(data):
+    model = network()
+    model.fit(**data(), verbose=0)
+    assert streams(model)
+
+
+def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again():
+    dropping, model = network(dropout=0.3), network()
+    dropping.fit(X, Y, batch_size=150, epochs=4, verbose=0)
+    assert streams(dropping)
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert streams(model)
+    model.fit(X, Y, batch_size=150, epochs=6, verbose=0)
+    assert not streams(model) and model.optimizer._memory._seen.numpy() == 0
+
+
+def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
+    batches = np.array_split(RNG.permutation(150), 12)
+    whole, half = network(), network()
+    for rows in batches:
+        whole.train_on_batch(X[rows], Y[rows])
+    for rows in batches[:5]:
+        half.train_on_batch(X[rows], Y[rows])
+    half.save(tmp_path / "half.keras")
+    loaded = keras.models.load_model(tmp_path / "half.keras")
+    for rows in batches[5:]:
+        loaded.train_on_batch(X[rows], Y[rows])
+    np.testing.assert_array_equal(weights(loaded), weights(whole))
+    assert loaded.optimizer.memory == "auto"
+
+
+def test_a_batch_that_says_nothing_is_not_remembered():
+    """With NaN, or without weight: bits, damping and memory stay, and the next batches are as if it had not been."""
+    with_gap, without = network(), network()
+    batches = np.array_split(RNG.permutation(150), 10)
+    for rows in batches[:5]:
+        for model in (with_gap, without):
+            model.train_on_batch(X[rows], Y[rows])
+    before = weights(with_gap)
+    with_gap.train_on_batch(np.full_like(X[:9], np.nan), Y[:9])
+    np.testing.assert_array_equal(weights(with_gap), before)
+    with_gap.train_on_batch(X[:9], Y[:9], sample_weight=np.zeros(9))
+    np.testing.assert_array_equal(weights(with_gap), before)
+    assert with_gap.optimizer.current_damping == without.optimizer.current_damping
+
+
+# ------------------------------------------------------------------------ in company
+
+
+def test_plain_fit_is_better_than_without_memory_and_than_the_mean():
+    x = RNG.uniform(-1, 1, size=(600, 4)).astype("float32")
+    y = (np.sin(3 * x[:, :1]) + x[:, 1:2] * x[:, 2:3] + 0.2 * RNG.normal(size=(600, 1))).astype("float32")
+    y = (y - y.mean()) / y.std()
+    losses = {}
+    for memory in ("auto", None):
+        keras.utils.set_random_seed(1)
+        hidden = [layers.Dense(16, "tanh"), layers.Dense(8, "tanh")]
+        model = keras.Sequential([layers.Input((4,)), *hidden, layers.Dense(1)])
+        model.compile(LevenbergMarquardt(memory=memory), loss="mse")
+        model.fit(x, y, epochs=12, verbose=0)
+        losses[memory] = model.evaluate(x, y, verbose=0)
+    assert losses["auto"] < 0.15 and losses["auto"] < 0.5 * losses[None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"damping": MultiplicativeDamping()},
+        {"damping": TrustRegionDamping()},
+        {"damping": NielsenDamping(), "scaling": "marquardt"},
+        {"scaling": "more"},
+        {"gram_dtype": "float64"},
+        {"solver": "cholesky"},
+    ],
+    ids=lambda options: "-".join(map(str, options)),
+)
+def test_every_damping_scaling_and_dtype_goes_with_it(options):
+    model = network(**options)
+    history = model.fit(X, Y, epochs=10, verbose=0, callbacks=[callbacks.StepMonitor()]).history
+    assert streams(model) and history["loss"][-1] < 0.25 * history["loss"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "constraint"),
+    [
+        ({"solver": "qr"}, None),
+        ({"steps_per_batch": 2}, None),
+        ({"regularization": "bayesian"}, None),
+        ({"acceleration": "geodesic"}, None),
+        ({}, "non_neg"),
+    ],
+    ids=["qr", "steps_per_batch", "bayesian", "geodesic", "constraint"],
+)
+def test_what_goes_without_memory_has_none(options, constraint):
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(2, kernel_constraint=constraint)])
+    model.compile(LevenbergMarquardt(**options), loss="mse", jit_compile=False)
+    model.fit(X, Y, verbose=0)
+    assert model.optimizer._memory is None
+
+
+def test_compiled_by_xla_it_is_the_same():
+    models = network(), network()
+    models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)
+    for rows in np.split(RNG.permutation(150), 5):
+        for model in models:
+            model.train_on_batch(X[rows], Y[rows])
+    np.testing.assert_allclose(weights(models[1]), weights(models[0]), rtol=2e-3, atol=1e-4)
+    assert streams(models[1])
