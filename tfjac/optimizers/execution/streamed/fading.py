@@ -21,7 +21,9 @@ from tfjac.optimizers.linear_model import Linearisation
 
 
 class FadingModel:
-    """H and h, in variables of the optimizer, which Keras saves.
+    """H and h, in variables of the optimizer, which Keras saves, in units of the loss of the batch that came last.
+
+    p² numbers are read and written as seldom as can be: that is most of what a step takes beside its factorisation.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
@@ -31,24 +33,39 @@ class FadingModel:
 
     def __init__(self, add, size, dtype):
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
-        self._centre = add("centre_of_remembered", (size,), dtype)
+        self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
         self.dtype = dtype
 
-    def around(self, position):
-        """Return H `[p, p]` and h `[p]` around `position` `[p]`, wherever the last step ended."""
-        gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
-        return gram, gradient + tf.linalg.matvec(gram, position - self._centre.value.read_value())
+    def around(self, position, decay, weight):
+        """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, wherever the last step ended.
 
-    def keep(self, wanted, gram, gradient, position):
-        """Replace H and h by those around `position` if `wanted`, a scalar bool, and if they are finite."""
+        Args:
+            position: where the variables are.
+            decay: scalar, β.
+            weight: scalar, d of the batch in the units of whose loss they are returned.
+        """
+        factor = tf.math.divide_no_nan(self._weight.value.read_value(), tf.cast(weight, tf.float64))
+        factor = decay * tf.cast(factor, self.dtype)
+        gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
+        moved = position - self._centre.value.read_value()
+        far = tf.reduce_any(tf.not_equal(moved, 0))
+        gradient += tf.cond(far, lambda: tf.linalg.matvec(gram, moved), lambda: tf.zeros_like(moved))
+        return factor * gram, factor * gradient
+
+    def keep(self, wanted, gram, gradient, position, weight):
+        """Replace H and h by those around `position` if `wanted`, a scalar bool, and if they are finite.
+
+        A gram matrix is finite where its diagonal is.
+        """
 
         def keep():
             self._gram.value.assign(gram)
             self._gradient.value.assign(gradient)
             self._centre.value.assign(position)
+            self._weight.value.assign(tf.cast(weight, tf.float64))
             return True
 
-        tf.cond(wanted & _finite(gram) & _finite(gradient), keep, lambda: False)
+        tf.cond(wanted & _finite(tf.linalg.diag_part(gram)) & _finite(gradient), keep, lambda: False)
 
 
 class RecallingObjective(Objective):
@@ -141,6 +158,8 @@ class RecallingLinearisation(Linearisation):
     def with_prior(self, dtype):
         """Return JᵀJ + H + Λ `[p, p]` and g + h `[p]` in a dtype."""
         gram, gradient, precision, _ = Equations.of(self, dtype)
+        if self.prior.is_zero:
+            return gram, gradient
         return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision), gradient
 
 

@@ -156,9 +156,8 @@ def _recalled(objective, batch, model, decay, weight):
     of_batch = (batch if batch.dtype == model.dtype else batch.cast(model.dtype)).gram_and_gradient()
     diagonal = tf.linalg.diag_part(of_batch[0])
     says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
-    factor = tf.math.divide_no_nan(decay * tf.cast(says_something, model.dtype), tf.cast(weight, model.dtype))
-    gram, gradient = model.around(position)
-    return RecallingObjective(objective, batch, factor * gram, factor * gradient, of_batch), diagonal
+    gram, gradient = model.around(position, decay * tf.cast(says_something, model.dtype), weight)
+    return RecallingObjective(objective, batch, gram, gradient, of_batch), diagonal
 
 
 def _remembering_step(recalling, objective, model, state, damped, method, weight):
@@ -174,9 +173,9 @@ def _remembering_step(recalling, objective, model, state, damped, method, weight
     after = objective.position(objective.values())
     gram, gradient = recalling.linearisation.with_prior(model.dtype)
     gradient += tf.linalg.matvec(gram, tf.cast(after - before, model.dtype))
-    counts, idle = tf.cast(weight, model.dtype), [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
+    idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
     is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
-    model.keep(~is_idle & (counts > 0), counts * gram, counts * gradient, tf.cast(after, model.dtype))
+    model.keep(~is_idle & (weight > 0), gram, gradient, tf.cast(after, model.dtype), weight)
     kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
     return kept, report.cost - recalling.remembered(after)
 
