@@ -84,7 +84,7 @@ class Recursion:
             decay = max(1 - rows / window, 0) if self.seen else 0
             self.seen += rows
             remembered, pull = decay / weight * self.gram, decay / weight * self.gradient
-            self.damping = max(self.damping, np.trace(gram) / len(y))
+            self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
         both, slopes = gram + remembered, slope + pull
         for _ in range(5):
             step = np.linalg.solve(both + self.damping * np.eye(self.size), -slopes)

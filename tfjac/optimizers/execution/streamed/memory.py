@@ -9,8 +9,8 @@ with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is
 
 *How far.* λ is never less than the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
 weights. So one example alone moves its output half of the way at most. Less damping fits a batch better, and all other
-data worse: weights that a batch does not determine go far. For cross-entropies, whose curvature vanishes where
-predictions are certain, this is what makes the difference.
+data worse: weights that a batch does not determine go far. For losses that are no sums of squares it is six times that:
+the curvature of cross-entropies vanishes where predictions are certain, and with less λ their test losses are ruined.
 """
 
 import numpy as np
@@ -28,6 +28,9 @@ SAME_LOSS = 1e-3
 
 REPEATS = 3
 """After so many steps on the same data one after the other, nothing is remembered any more."""
+
+OF_OTHER_LOSSES = 6.0
+"""By what the least λ is multiplied for losses that are no sums of squares."""
 
 WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
 """Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
@@ -126,7 +129,8 @@ class AutoMemory:
         method = method._replace(solver=CholeskySolver(), acceleration=None)
         decay = tf.cast(decay, self._model.dtype)
         recalled, diagonal = _recalled(objective, batch, self._model, decay, weight)
-        damped = _damped(state, method, diagonal, _num_examples(objective, batch))
+        examples = _num_examples(objective, batch)
+        damped = _damped(state, method, diagonal, examples if objective.sums_squares else examples / OF_OTHER_LOSSES)
         step, loss = _remembering_step(recalled, objective, self._model, state, damped, method, weight)
         solver = tf.fill(tf.shape(step.report.solver), names.index(CholeskySolver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
@@ -187,11 +191,11 @@ def _num_examples(objective, batch):
 
 
 def _damped(state, method, diagonal, examples):
-    """Return a `State` whose λ is no less than the mean squared norm of what one example says, in the metric D.
+    """Return a `State` whose λ is no less than tr(D⁻¹JᵀJ) over a number of examples.
 
     Args:
         diagonal: `[p]`, diag(JᵀJ) of the batch.
-        examples: how many examples it has, a scalar.
+        examples: that number, a scalar.
     """
     diagonal = tf.cast(diagonal, state.scaling.dtype)
     metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
