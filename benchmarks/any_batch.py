@@ -1,7 +1,7 @@
 """Plain `fit(x, y, batch_size=…)` beside Adam, AdamW, SGD and L-BFGS, at equal CPU time.
 
 python -m benchmarks.any_batch                                                        # everything: hours
-python -m benchmarks.any_batch --table yacht concrete --batch 32 --network small --seeds 1 --epochs 20  # a minute
+python -m benchmarks.any_batch --table yacht concrete --batch 32 --network small --seed 0 --epochs 20  # a minute
 python -m benchmarks.any_batch --method tfjac --merge     # tfjac alone again; all others as they were kept
 python -m benchmarks.any_batch --show                     # the table of what was kept
 
@@ -113,11 +113,16 @@ def missed(cases):
 
 
 def grouped(results):
-    """Return `{(table, batch, network): [{method: run} of each seed]}`."""
+    """Return `{(table, batch, network): [{method: run} of each seed]}`, by network, batch and table."""
     groups = {}
     for key, runs in results.items():
         groups.setdefault(tuple(key.split(", ")[:3]), []).append(runs)
-    return groups
+    return {case: groups[case] for case in sorted(groups, key=_place)}
+
+
+def _place(case):
+    table, batch, hidden = case
+    return list(NETWORKS).index(hidden), int(batch), TABLES.index(table)
 
 
 def markdown(results):
@@ -142,7 +147,11 @@ def markdown(results):
 
 
 def _cell(found, columns):
-    return " / ".join(f"{found[column]:.2f}" if column in found else "–" for column in columns)
+    return " / ".join(_ratio(found[column]) if column in found else "–" for column in columns)
+
+
+def _ratio(number):
+    return f"{number:.2f}" if number >= 0.1 else f"{number:.0e}" if number < 1e-3 else f"{number:.1g}"
 
 
 def _step_of_adam(runs):
@@ -206,7 +215,7 @@ def parse():
     parser.add_argument("--batch", nargs="+", type=int, default=[32, 256])
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--method", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2], help="of splits and starts")
     parser.add_argument("--epochs", type=int, help="of Adam, the budget (default: 40; 200 with batches above 100)")
     parser.add_argument("--merge", action="store_true", help="add to the results that were kept")
     parser.add_argument("--show", action="store_true", help="print the table of the results that were kept, and stop")
@@ -222,7 +231,7 @@ def main():
         return
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    for case in itertools.product(asked.network, asked.batch, asked.table, range(asked.seeds)):
+    for case in itertools.product(asked.network, asked.batch, asked.table, asked.seed):
         hidden, batch, table, seed = case
         if table in BY_SCIKIT_LEARN and not HAS_SCIKIT_LEARN:
             print(f"{table}: left out, scikit-learn is not installed", flush=True)
