@@ -1,0 +1,122 @@
+"""The benchmark of plain `fit` loads tables, keeps to its budget, and judges what was reached; no time is asserted."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from benchmarks import any_batch, equal_time, tables
+from benchmarks.equal_time import ADAMS, Curve, figures, train
+from benchmarks.tables import Split, kinematics, split
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "features"),
+    [("yacht", 246, 6), ("airfoil", 1202, 5), ("abalone", 3341, 10), ("kinematics", 6553, 8)],
+)
+def test_tables_are_split_and_standardised_by_the_training_part(table, rows, features):
+    data = split(table, 0)
+    assert data.x.shape == (rows, features) and data.y.shape == (rows, 1) and data.classes == 0
+    assert rows + len(data.x_test) == len(tables.load(table)[0])
+    np.testing.assert_allclose([*data.x.mean(axis=0), data.y.mean()], 0, atol=1e-4)
+    np.testing.assert_allclose([*data.x.std(axis=0), data.y.std()], 1, rtol=1e-4)
+    assert not np.array_equal(data.x, split(table, 1).x)
+
+
+def test_classes_of_scikit_learn():
+    pytest.importorskip("sklearn")
+    digits, cancer = split("digits", 0), split("breast cancer", 0)
+    assert digits.x.shape == (1437, 64) and set(digits.y) == set(range(10)) and np.isfinite(digits.x).all()
+    assert cancer.x.shape == (455, 30) and set(cancer.y) == {0, 1}
+
+
+def test_the_arm_is_a_chain_of_rotations():
+    angles, distances = kinematics(rows=5, noise=0.0)
+    for row, distance in zip(angles, distances):
+        frame, hand = Rotation.identity(), np.zeros(3)
+        for joint, angle in enumerate(row):
+            frame = frame * Rotation.from_euler("z", angle)
+            hand = hand + frame.apply([(0.1, 0.2, 0.3)[joint % 3], 0, 0])
+            frame = frame * Rotation.from_euler("x", np.pi / 2)
+        assert distance == pytest.approx(np.linalg.norm(hand - 0.1))
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_figures_are_those_of_keras(classes):
+    generator = np.random.default_rng(0)
+    outputs = generator.normal(size=(7, classes if classes > 2 else 1))
+    y = generator.integers(classes, size=7) if classes else generator.normal(size=(7, 1))
+    loss = {
+        0: keras.losses.MeanSquaredError(),
+        2: keras.losses.BinaryCrossentropy(from_logits=True),
+        3: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    }[classes]
+    training, test, errors = figures(Split(None, y, None, y, classes), outputs, outputs)
+    assert training == test == pytest.approx(float(loss(y[:, None] if classes == 2 else y, outputs)), rel=1e-5)
+    highest = outputs.argmax(axis=1) if classes > 2 else outputs[:, 0] > 0
+    assert errors == (pytest.approx(np.mean(highest != y)) if classes else None)
+
+
+def test_a_training_ends_within_its_budget(monkeypatch):
+    """Epochs of 10, 2, 2, … seconds, each with 100 s of evaluation: the first counts as 2 s, evaluation as none."""
+
+    class Clock:
+        now = 0.0
+
+        def process_time(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(equal_time, "time", clock)
+    x, y = np.ones((4, 1), "float32"), np.ones((4, 1), "float32")
+    curve = Curve(Split(x, y, x, y, 0), budget=9.0)
+    curve.set_model(lambda features: setattr(clock, "now", clock.now + 50) or features)
+    for epoch in range(10):
+        curve.on_epoch_begin(epoch)
+        clock.now += 2 if epoch else 10
+        curve.on_epoch_end(epoch)
+        if getattr(curve.model, "stop_training", False):
+            break
+    assert [row[0] for row in curve.rows()] == [2, 4, 6, 8] and curve.first == 10
+
+
+def test_a_network_is_trained_by_plain_fit():
+    data = split("yacht", 0)
+    run = train("SGD", data, 64, (4,), 0, np.inf, 3)
+    assert run["weights"] == 33 and len(run["curve"]) == 3 and run["step_ms"] > 0
+    assert run["curve"][-1][1] < run["curve"][0][1]
+
+
+def made_up(training, test, errors=None, seconds=1.0):
+    """A run whose lowest test loss is not its last."""
+    curve = [[1.0, 2 * training, test, errors], [2.0, training, 9.0, 1.0]]
+    return {"weights": 9, "step_ms": seconds, "epochs": 2, "curve": curve}
+
+
+def test_ratios_are_to_the_best_of_adam_by_geometric_means():
+    rates = {name: made_up(*numbers) for name, numbers in zip(ADAMS, [(0.4, 0.5), (0.1, 0.9), (0.2, 0.7)])}
+    cases = [{**rates, "tfjac": made_up(0.05, 0.5, seconds=3.0)}, {**rates, "tfjac": made_up(0.2, 0.6)}]
+    found = any_batch.ratios(cases)
+    assert set(found) == {"tfjac"} and found["tfjac"] == pytest.approx({"training": 1.0, "test": 1.2**0.5})
+    assert any_batch.missed(cases) == "test loss"
+    table = any_batch.markdown({f"yacht, 32, small, {seed}": runs for seed, runs in enumerate(cases)})
+    assert "| yacht | 32 | 9 | 2 | 2 | 0.1 / 0.5 | 1.00 / 1.10 |" in table.splitlines()[-1]
+
+
+def test_worse_than_the_mean_is_a_miss():
+    rates = dict.fromkeys(ADAMS, made_up(3.0, 3.0))
+    assert any_batch.missed([{**rates, "tfjac": made_up(2.0, 2.0)}]) == "worse than the mean"
+
+
+def test_long_curves_are_thinned_but_not_of_their_best():
+    curve = [[float(k), 1.0, 0.1 if k == 777 else 1.0, None] for k in range(1000)]
+    thinned = any_batch._thinned(curve)
+    assert len(thinned) <= 101 and curve[777] in thinned and thinned[-1] == curve[-1]
+
+
+def test_kept_results_answer_what_is_asked_today():
+    what = any_batch.__doc__.splitlines()[0]
+    assert json.loads(any_batch.KEPT.read_text())["question"] == what
+    assert what.encode() in any_batch.KEPT.with_suffix(".png").read_bytes()
