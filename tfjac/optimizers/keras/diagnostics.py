@@ -1,7 +1,10 @@
 """What users read of a `LevenbergMarquardt` optimizer: how training goes."""
 
+from typing import Literal
+
 import keras
 
+from tfjac.optimizers.keras.memory import MemoryOptions
 from tfjac.optimizers.keras.state import StateVariables
 from tfjac.optimizers.loop.bayesian import Precisions
 from tfjac.optimizers.loop.method import Method
@@ -10,12 +13,14 @@ from tfjac.optimizers.statuses import Status
 
 
 class StepDiagnostics:
-    """Properties of an optimizer that keeps `StateVariables` as `_state` once it is `built`, and a `Method`."""
+    """Properties of an optimizer that keeps `StateVariables` as `_state` once it is `built`, and what it was given."""
 
     built: bool
     iterations: keras.Variable
     _state: StateVariables
     _method: Method
+    _remembers: MemoryOptions
+    _steps_per_batch: int
 
     @property
     def status(self) -> Status:
@@ -75,3 +80,18 @@ class StepDiagnostics:
         if len(names) == 1:
             return names[0]
         return None if self.last_report is None else names[self.last_report.solver]
+
+    @property
+    def steps_per_batch(self) -> int:
+        """How many steps are taken on each batch, as the optimizer was given it."""
+        return self._steps_per_batch
+
+    @property
+    def memory(self) -> Literal["auto", "epoch"] | float | int | None:
+        """What is remembered of earlier batches, as the optimizer was given it."""
+        return self._remembers.given
+
+    @property
+    def sums_batches(self) -> bool:
+        """Whether a step is taken on the sum of several batches."""
+        return self._remembers.sums

@@ -58,8 +58,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     solves (JᵀJ + λD + Λ) p = −g, tries w + p on the same batch, and keeps it only if the loss fell; otherwise the
     variables get their bits back and more damping is tried. A batch whose loss is not finite changes nothing.
 
-    There is no learning rate: the damping plays its part, by itself. Full batches converge fast; with mini-batches,
-    which the steps fit one by one, use large ones. Needs a graph (`run_eagerly=False`); outside of Keras' `fit`,
+    There is no learning rate: the damping plays its part, by itself. Full batches converge fast; of mini-batches, a
+    model of the earlier ones is remembered (`memory`). Needs a graph (`run_eagerly=False`); outside of Keras' `fit`,
     use `minimize`.
 
     Args:
@@ -357,21 +357,6 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         if self._sizes is None:
             raise ValueError("There is no plan before the first step: the loss is not known yet. Received: plan()")
         return plan_of(self._method.solver, self._sizes, batch_size)
-
-    @property
-    def steps_per_batch(self) -> int:
-        """How many steps are taken on each batch, as the optimizer was given it."""
-        return self._steps_per_batch
-
-    @property
-    def memory(self) -> Literal["auto", "epoch"] | float | int | None:
-        """What is remembered of earlier batches, as the optimizer was given it."""
-        return self._remembers.given
-
-    @property
-    def sums_batches(self) -> bool:
-        """Whether a step is taken on the sum of several batches."""
-        return self._remembers.sums
 
     @property
     def learning_rate(self) -> Any:
