@@ -17,7 +17,7 @@ from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceler
 from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.objective.declared import register_curvature
 from tfjac.optimizers.objective.loss_terms import NotASumOfSquares
-from tfjac.optimizers.objective.robust import RobustLoss
+from tfjac.optimizers.objective.robust import RobustLoss, get_losses, losses_of
 from tfjac.optimizers.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
@@ -87,8 +87,10 @@ __all__ = [
     "curve_fit",
     "fit",
     "full_batch",
+    "get_losses",
     "least_squares",
     "least_squares_by_parts",
+    "losses_of",
     "normal_equations",
     "plot_fit",
     "register_curvature",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers import least_squares
+from tfjac.optimizers import get_losses, least_squares, losses_of
 from tfjac.parameters.layout import Layout
 
 _PASSED_ON = (
@@ -71,19 +71,26 @@ class Refits:
         changes = {name: np.asarray(each, np.float64) for name, each in changes.items() if each is not None}
         variable = tf.Variable(np.clip(starts, layout.lower, layout.upper))
         fixed = layout.fixed if fixed is None else fixed
-        options = dict(self._options)
-        if layout.prior is not None and self.is_robust and not isinstance(options["loss"], (list, tuple)):
-            options["loss"] = [options["loss"]] * self._count() + [None]
+        options: dict[str, Any] = dict(self._options)
+        if layout.prior is not None and self.is_robust:
+            losses, _ = self._losses_and_sizes()
+            options |= {"loss": [*losses, None], "loss_scale": None}
         given = {"bounds": layout.bounds, "fixed": np.asarray(fixed) if np.any(fixed) else None} | options
         given = {name: each for name, each in given.items() if each is not None}
         return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
 
-    def _count(self):
-        """How many tensors the residuals are."""
+    def losses(self):
+        """Return a list of the `RobustLoss` of each row of the residuals, None for squares."""
+        return [loss for loss, size in zip(*self._losses_and_sizes()) for _ in range(size)]
+
+    def _losses_and_sizes(self):
+        """The loss, and the number of residuals, of each tensor of them."""
         found = tf.function(self._residuals, autograph=False).get_concrete_function(
             tf.constant(self.layout.start), tf.nest.map_structure(tf.convert_to_tensor, self._data)
         )
-        return len(tf.nest.flatten(found.structured_outputs))
+        sizes = [tensor.shape.num_elements() for tensor in tf.nest.flatten(found.structured_outputs)]
+        losses = get_losses(self._options.get("loss"), self._options.get("loss_scale"))
+        return losses_of(losses, len(sizes)), sizes
 
     def _batched(self, values, changes, data):
         """The residuals of each fit, with those of the prior below."""
