@@ -109,6 +109,37 @@ def positive_integer(argument, value, *, or_zero=False):
     return int(value)
 
 
+def as_numbers(argument, value, *, complex_too=False, masked_too=False):
+    """Return `value` as an array of float64, or of complex128.
+
+    Args:
+        argument: name of the argument, for the error.
+        value: numbers, in any form that NumPy takes.
+        complex_too: whether complex numbers have a meaning there.
+        masked_too: whether the caller has seen to what a masked array masks.
+
+    Raises:
+        TypeError: for dates, durations, and complex numbers without a meaning.
+        ValueError: for a masked array that masks something.
+    """
+    if np.ma.is_masked(value) and not masked_too:
+        raise ValueError(
+            f"{argument} cannot have missing values: leave what is masked out, as {argument}.compressed() does, or say "
+            f"what it is by {argument}.filled(...). Received: {argument}, a masked array of shape {np.shape(value)}"
+        )
+    values = np.asarray(value)
+    if values.dtype.kind in "mM":
+        raise TypeError(
+            f"{argument} holds dates or durations, which are no numbers: choose a unit, as (t - t[0]) / "
+            f"np.timedelta64(1, 's') does. Received: {argument} of dtype {values.dtype}"
+        )
+    if values.dtype.kind == "c":
+        if not complex_too:
+            raise TypeError(f"{argument} must be real numbers. Received: {argument} of dtype {values.dtype}")
+        return values.astype(np.complex128)
+    return values.astype(np.float64)
+
+
 def check_eager(what):
     """Raise ValueError while a graph is traced, for what returns arrays of NumPy."""
     if not tf.executing_eagerly():

@@ -183,7 +183,7 @@ def test_bootstrap_of_a_robust_fit_is_about_what_the_fit_found(loss):
 
 
 def test_residuals_are_drawn_from_those_with_the_same_loss():
-    """The second tensor has residuals a thousand times as large, and another loss: none of them comes into the first."""
+    """Those of the second tensor are a thousand times as large, with another loss: none comes into the first."""
     y = np.concatenate([Y[:15], Y[15:] + np.random.default_rng(5).normal(scale=50.0, size=15)])
 
     def residuals(p):

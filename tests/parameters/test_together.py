@@ -38,14 +38,14 @@ def test_each_data_set_has_deviations_of_its_own_length():
 
 def test_values_that_are_missing_are_refused_by_the_number_of_the_data_set():
     ys = [YS[0], np.where(XS[1] > 2.9, np.nan, YS[1])]
-    with pytest.raises(ValueError, match=r"ydata must be finite.*Received: 1 values .* in data set 2"):
+    with pytest.raises(ValueError, match=r"ydata must be finite.*Received: ydata with 1 values .* in data set 2"):
         fit_together(decay, XS, ys, params(), shared=["rate"])
-    with pytest.raises(ValueError, match=r"deviations, which are positive. Received: data set 1"):
+    with pytest.raises(ValueError, match=r"deviations, which are positive. Received: .* in data set 1"):
         fit_together(decay, XS, YS, params(), shared=["rate"], sigma=[0 * SIGMA[0], SIGMA[1]])
 
 
 @pytest.mark.parametrize("kept", [20, 1])
 def test_x_and_y_of_other_lengths_are_refused_by_the_number_of_the_data_set(kept):
-    message = rf"shape of y.*data set 2, f of shape \(25,\), y of shape \({kept},\)"
+    message = rf"one value for each of ydata.*data set 2, values of \(25,\), ydata of \({kept},\)"
     with pytest.raises(ValueError, match=message):
         fit_together(decay, XS, [YS[0], YS[1][:kept]], params(), shared=["rate"])

@@ -71,14 +71,15 @@ def bootstrapped(fit, refits, count, kind, seed):
     residuals, rng = fit.residuals(), np.random.default_rng(seed)
     rows = residuals.size
     if kind == "pairs":
-        if refits.correlated:
+        measurements = refits.measurements()
+        if measurements is None:
             raise ValueError(
                 "Data with a covariance matrix cannot be drawn one by one: use kind='residuals'. "
                 "Received: kind='pairs', sigma of a matrix"
             )
-        drawn = rng.integers(rows, size=[count, rows])
-        times = np.stack([np.bincount(row, minlength=rows) for row in drawn])
-        changes = {"weights": np.sqrt(times)}
+        size = measurements.max() + 1
+        times = np.stack([np.bincount(row, minlength=size) for row in rng.integers(size, size=[count, size])])
+        changes = {"weights": np.sqrt(times[:, measurements])}
     else:
         if fit.degrees_of_freedom <= 0:
             raise ValueError("There are no residuals to draw from. Received: no degrees of freedom")

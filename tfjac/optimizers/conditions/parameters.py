@@ -5,6 +5,7 @@ import collections.abc
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import as_numbers
 from tfjac.optimizers.variables import variable_name
 
 
@@ -52,6 +53,8 @@ def _elements(argument, given, variable, default):
         values = np.asarray(default if given is None else given)
         if values.dtype == object:
             values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
+        if not isinstance(default, bool):
+            values = as_numbers(argument, np.ma.asarray(given) if np.ma.is_masked(given) else values)
         values = np.broadcast_to(values, shape).ravel()
     except ValueError:
         raise ValueError(

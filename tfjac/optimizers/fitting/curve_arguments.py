@@ -5,12 +5,10 @@ import inspect
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import choice, suggestion
+from tfjac.arguments import as_numbers, choice, suggestion
 from tfjac.optimizers.conditions.bounds import Bounds
 from tfjac.optimizers.loop.options import Options
-from tfjac.optimizers.results.curve_fit_result import Deviations, arrays_of
 
 _RENAMED = {"f_scale": "loss_scale", "maxfev": "max_steps", "max_nfev": "max_steps"}
 """What SciPy calls options of `least_squares`."""
@@ -156,7 +154,7 @@ def start_within(bounds, p0, parameters):
     Raises:
         ValueError: for bounds that p0 is not within, or that leave no parameter free.
     """
-    start = np.ones(parameters.shape) if p0 is None else np.asarray(p0, np.float64).ravel()
+    start = np.ones(parameters.shape) if p0 is None else as_numbers("p0", p0).ravel()
     if bounds is None:
         return start
     limits = Bounds(parameters, bounds)
@@ -173,96 +171,3 @@ def start_within(bounds, p0, parameters):
     elif ((start < lower) | (start > upper)).any():
         raise ValueError(f"p0 must be within bounds. Received: p0={start}, lower bounds {lower}, upper bounds {upper}")
     return start
-
-
-# ------------------------------------------------------------------ data
-
-
-def curve_data(xdata, ydata, sigma, check_finite, nan_policy):
-    """Return the data as arrays of float64, checked: xdata in its nest, ydata, and sigma, or None.
-
-    In xdata tensors of integers, which may be indices, stay as they are, and so does what holds no numbers.
-
-    Raises:
-        ValueError: for data that are not finite, where they should be, or for none at all.
-    """
-    x, y = arrays_of(xdata), np.asarray(ydata, np.float64)
-    if not y.size:
-        raise ValueError("There is nothing to fit. Received: ydata without values")
-    choice("nan_policy", nan_policy, (None, "raise", "omit"))
-    if nan_policy is None if check_finite is None else check_finite:
-        _check(np.isfinite, xdata=x, ydata=y)
-    elif nan_policy == "raise":
-        _check(lambda values: ~np.isnan(values), xdata=x, ydata=y)
-    elif nan_policy == "omit":
-        return _without_nan(x, y, sigma)
-    return x, y, sigma
-
-
-def _numbers_in(data):
-    """Return the arrays of floating-point numbers in a nest."""
-    items = (item.numpy() if tf.is_tensor(item) else item for item in tf.nest.flatten(data))
-    return [item for item in items if isinstance(item, np.ndarray) and item.dtype.kind == "f"]
-
-
-def _check(valid, **arguments):
-    for name, data in arguments.items():
-        for values in _numbers_in(data):
-            count = np.count_nonzero(~valid(values))
-            if count:
-                raise ValueError(
-                    f"{name} must be finite: leave the missing values out, of xdata and ydata alike, by hand or with "
-                    f'nan_policy="omit". Received: {name} with {count} values that are NaN or infinite'
-                )
-
-
-def _without_nan(x, y, sigma):
-    """Return the data without the places, along the last axis, where xdata or ydata are NaN."""
-    if y.ndim != 1 or any(values.shape[-1:] != y.shape for values in _numbers_in(x)):
-        raise ValueError(
-            'nan_policy="omit" is for data [values], and xdata [..., values]: leave the missing values out by hand. '
-            f"Received: ydata of shape {y.shape}, xdata of shapes {[values.shape for values in _numbers_in(x)]}"
-        )
-    lost = np.isnan(y)
-    for values in _numbers_in(x):
-        lost |= np.isnan(values).any(axis=tuple(range(values.ndim - 1)))
-    if sigma is not None and np.ndim(sigma):
-        sigma = np.asarray(sigma)[~lost]
-        sigma = sigma[:, ~lost] if sigma.ndim == 2 else sigma
-    kept = lambda item: _keep(item, ~lost)  # noqa: E731
-    return tf.nest.map_structure(kept, x), y[~lost], sigma
-
-
-def _keep(item, kept):
-    if isinstance(item, np.ndarray):
-        return item[..., kept]
-    if tf.is_tensor(item) and item.shape.rank:
-        return tf.boolean_mask(item, kept, axis=item.shape.rank - 1)
-    return item
-
-
-def deviations_of(sigma, y):
-    """Return the `Deviations` of data `y` that the argument `sigma` says.
-
-    Raises:
-        ValueError: for another shape, or deviations that are not positive.
-    """
-    if sigma is None:
-        return Deviations(np.ones([]), False)
-    sigma = np.asarray(sigma, np.float64)
-    sigma = sigma.reshape([]) if sigma.size == 1 and sigma.shape != y.shape else sigma
-    if sigma.shape in (y.shape, ()):
-        if not np.all(sigma > 0):
-            raise ValueError(f"sigma holds standard deviations, which are positive. Received: sigma={sigma!r}")
-        return Deviations(sigma, False)
-    if sigma.shape == (y.size, y.size):
-        try:
-            return Deviations(np.linalg.cholesky(sigma), True)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                f"sigma, a covariance matrix, must be positive definite. Received: sigma={sigma!r}"
-            ) from None
-    raise ValueError(
-        "sigma has the shape of ydata (standard deviations), or is a matrix of one row and column for each value "
-        f"(their covariance). Received: sigma of shape {sigma.shape}, ydata of shape {y.shape}"
-    )

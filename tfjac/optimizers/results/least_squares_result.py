@@ -44,6 +44,7 @@ class LeastSquaresResult:
         history: the `History` of its steps.
         num_residuals: how many residuals there are.
         names: tuple of what the variables are called, in the order of the nest.
+        absolute_sigma: whether the residuals are in units of their standard deviations, so that s² is one.
     """
 
     x: Any
@@ -60,6 +61,7 @@ class LeastSquaresResult:
     _conditions: Any = dataclasses.field(compare=False)
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
+    absolute_sigma: bool = dataclasses.field(default=False, kw_only=True)
 
     _may_be_masked = True
 
@@ -176,16 +178,13 @@ class LeastSquaresResult:
     @functools.cached_property
     def statistics(self) -> Statistics:
         """The `Statistics` that all below comes from."""
-        return self._statistics(absolute=False)
-
-    def _statistics(self, absolute):
         jacobian, residuals, influence = self._linearisation
         _, prior, equality = self._conditions
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
         normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
-        given = absolute, influence, precision, normals, self._may_be_masked
+        given = self.absolute_sigma, influence, precision, normals, self._may_be_masked
         return Statistics(jacobian, residuals, self._flat_active() == 0, *given)
 
     def parameter_names(self) -> list[str]:
