@@ -3,6 +3,7 @@
 And how Keras writes them into a configuration.
 """
 
+import datetime
 import difflib
 import math
 import numbers
@@ -128,7 +129,7 @@ def as_numbers(argument, value, *, complex_too=False, masked_too=False):
             f"what it is by {argument}.filled(...). Received: {argument}, a masked array of shape {np.shape(value)}"
         )
     values = np.asarray(value)
-    if values.dtype.kind in "mM":
+    if values.dtype.kind in "mM" or holds_dates(values):
         raise TypeError(
             f"{argument} holds dates or durations, which are no numbers: choose a unit, as (t - t[0]) / "
             f"np.timedelta64(1, 's') does. Received: {argument} of dtype {values.dtype}"
@@ -138,6 +139,12 @@ def as_numbers(argument, value, *, complex_too=False, masked_too=False):
             raise TypeError(f"{argument} must be real numbers. Received: {argument} of dtype {values.dtype}")
         return values.astype(np.complex128)
     return values.astype(np.float64)
+
+
+def holds_dates(values):
+    """Return whether an array of objects is one of Python's dates or durations."""
+    first = next(iter(values.flat), None) if values.dtype.kind == "O" else None
+    return isinstance(first, (datetime.date, datetime.timedelta))
 
 
 def check_eager(what):

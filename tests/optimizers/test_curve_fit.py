@@ -39,6 +39,47 @@ def test_sigma(sigma):
         same(tfjac.curve_fit(decay, X, Y, sigma=sigma, **options, **TIGHT), theirs, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("y", "sigma"), [([3.0], [[0.25]]), (3.0, [[0.25]]), ([3.0], [[0.5]])])
+def test_a_matrix_of_one_point_is_a_covariance(y, sigma):
+    """y = 2a with a variance of v: that of a is v/4. A number, and an array of the shape of y, are deviations."""
+    variance = sigma[0][0]
+    fit = tfjac.curve_fit(lambda x, a: 2 * a * x, np.ones(1), y, sigma=sigma, absolute_sigma=True)
+    np.testing.assert_allclose(fit.pcov, [[variance / 4]], rtol=1e-9)
+    for deviation in (variance, [variance]):
+        fit = tfjac.curve_fit(lambda x, a: 2 * a * x, np.ones(1), y, sigma=deviation, absolute_sigma=True)
+        np.testing.assert_allclose(fit.pcov, [[variance**2 / 4]], rtol=1e-9)
+
+
+def test_a_matrix_of_another_size_or_that_is_not_symmetric():
+    with pytest.raises(ValueError, match=r"sigma of shape \(1, 1\), ydata of shape \(25,\)"):
+        tfjac.curve_fit(decay, X, Y, sigma=[[0.25]])
+    with pytest.raises(ValueError, match=r"must be symmetric"):
+        tfjac.curve_fit(decay, X, Y, sigma=np.triu(COVARIANCE))
+
+
+def test_masked_values_are_left_out():
+    y, x = np.ma.masked_where(X > 3, np.where(X > 3, 1e6, Y)), np.ma.masked_less(X, 0.2)
+    kept = (X <= 3) & (X >= 0.2)
+    for sigma in (None, SIGMA, COVARIANCE):
+        known = sigma if sigma is None else sigma[kept] if sigma.ndim == 1 else sigma[kept][:, kept]
+        theirs = scipy.optimize.curve_fit(decay_numpy, X[kept], Y[kept], sigma=known, ftol=1e-14, xtol=1e-14)
+        same(tfjac.curve_fit(decay, x, y, sigma=sigma, **TIGHT), theirs, rtol=1e-5)
+    same(tfjac.curve_fit(decay, X, np.ma.masked_array(Y), **TIGHT), tfjac.curve_fit(decay, X, Y, **TIGHT), 1e-9)
+    with pytest.raises(ValueError, match=r"ydata with 1 values that are NaN"):
+        tfjac.curve_fit(decay, x, np.ma.masked_where(X > 3, np.where(X[10] == X, np.nan, Y)))
+    with pytest.raises(ValueError, match=r"A masked array is for data \[values\]"):
+        tfjac.curve_fit(lambda x, a: a * x, X.reshape(5, 5), np.ma.masked_less(Y.reshape(5, 5), 1.0))
+    with pytest.raises(ValueError, match=r"p0 cannot have missing values"):
+        tfjac.curve_fit(decay, X, Y, np.ma.masked_less([1.0, 1.0, 0.0], 0.5))
+
+
+def test_dates_are_no_numbers():
+    dates = np.datetime64("2026-01-01") + np.arange(25)
+    for x, y in ((dates, Y), (dates - dates[0], Y), (X, dates), ((X, dates), Y), (dates.tolist(), Y)):
+        with pytest.raises(TypeError, match=r"holds dates or durations.*timedelta64\(1, 's'\)"):
+            tfjac.curve_fit(lambda x, a: a * x, x, y)
+
+
 def test_x_of_several_kinds():
     """A matrix of two rows, a tuple, and a dictionary of tensors with an index in it."""
     other = np.cos(X)
@@ -113,7 +154,7 @@ def test_arguments_that_do_not_fit():
         tfjac.curve_fit(decay, X, Y, sigma=np.ones(3))
     with pytest.raises(ValueError, match=r"standard deviations, which are positive"):
         tfjac.curve_fit(decay, X, Y, sigma=-SIGMA)
-    with pytest.raises(ValueError, match=r"must be positive definite"):
+    with pytest.raises(ValueError, match=r"must be symmetric and positive definite"):
         tfjac.curve_fit(decay, X, Y, sigma=-COVARIANCE)
     with pytest.raises(TypeError, match=r"tf.exp, not np.exp|compute with TensorFlow"):
         tfjac.curve_fit(decay_numpy, X, Y)

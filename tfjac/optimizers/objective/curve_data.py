@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import as_numbers, choice
+from tfjac.arguments import as_numbers, choice, holds_dates
 
 
 def arrays_of(data, argument="xdata"):
@@ -28,11 +28,14 @@ def _as_numbers(item, argument):
         return tf.cast(item, wide)
     try:
         values = np.asarray(item)
-        if values.dtype.kind == "O" and values.ndim:  # of numbers, as a column of a table of mixed types is
+        if (
+            values.dtype.kind == "O" and values.ndim and not holds_dates(values)
+        ):  # of numbers, as a column of a table of mixed types is
             values = values.astype(np.float64)
     except (TypeError, ValueError):  # of other lengths, or of no numbers at all
         return item
-    return as_numbers(argument, values, complex_too=True) if values.dtype.kind in "biufcmM" else item
+    known = values.dtype.kind in "biufcmM" or holds_dates(values)
+    return as_numbers(argument, values, complex_too=True) if known else item
 
 
 def curve_data(xdata, ydata, sigma, check_finite=None, nan_policy=None):

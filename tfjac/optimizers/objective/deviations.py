@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import as_numbers
+from tfjac.arguments import as_numbers, described_value
 from tfjac.optimizers.complex_parts import parts_of
 from tfjac.types import Array
 
@@ -64,7 +64,9 @@ def deviations_of(sigma, y):
     if sigma.shape in (y.shape, ()):
         scale = parts_of(sigma) if sigma.dtype.kind == "c" else sigma
         if not np.all(scale > 0):
-            raise ValueError(f"sigma holds standard deviations, which are positive. Received: sigma={sigma!r}")
+            raise ValueError(
+                f"sigma holds standard deviations, which are positive. Received: sigma, the least {scale.min()}"
+            )
         return Deviations(scale[..., None] if is_complex and scale is sigma and scale.ndim else scale, False)
     return Deviations(_factor(_covariance(sigma, y), sigma), True)
 
@@ -95,4 +97,7 @@ def _factor(covariance, sigma):
             return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         pass
-    raise ValueError(f"sigma, a covariance matrix, must be symmetric and positive definite. Received: sigma={sigma!r}")
+    raise ValueError(
+        "sigma, a covariance matrix, must be symmetric and positive definite. "
+        f"Received: sigma, {described_value(sigma)}"
+    )
