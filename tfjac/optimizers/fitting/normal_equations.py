@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import zipfile
+import zlib
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -172,11 +173,17 @@ class NormalEquations:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 numbers = float(file["cost"]), int(file["num_residuals"])
                 return cls(file["gram"], file["gradient"], *numbers, file.get("position"))
-        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except _UNREADABLE:  # NumPy's words are about files, and advise to trust them
             raise ValueError(
-                "These bytes are not those of NormalEquations.to_bytes, or not all of them. "
-                f"Received: {len(data)} bytes ({error})"
+                "These bytes are not those of NormalEquations.to_bytes, or not all of them: send them as they are, and "
+                f"read all of them. Received: {len(data)} bytes, which begin with {bytes(data[:8])!r}"
             ) from None
+
+
+_UNREADABLE = (
+    ValueError, TypeError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
 
 
 def normal_equations(
