@@ -105,7 +105,8 @@ def _say_what_is_left_out(weights):
     if weights.others or weights.hidden:
         warn(
             "tfjac.explanations.attention_rollout: what follows is no part of the product, and may be attention: a "
-            f"softmax over the steps, or a loop or branch with a softmax inside.{_listed([*weights.others, *weights.hidden], ' Received')}"
+            "softmax over the steps, or a loop or branch with a softmax inside."
+            f"{_listed([*weights.others, *weights.hidden], ' Received')}"
         )
 
 
