@@ -54,7 +54,9 @@ def options_of(options, bounds, method, jac):
         near = "" if name in _OPTIONS or name in _RENAMED else suggestion(name, _OWN)
         if near:
             raise TypeError(f"There is no such option.{near} Received: {name}={value!r}")
-    options = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in given.items() if name != "maxfev" or value != 0}  # MINPACK's own choice
+    options = {_RENAMED.get(name, name): value for name, value in given.items()}
     choice("method", method, (None, "lm", "trf", "dogbox"))
     if jac not in (None, "2-point", "3-point", "cs"):
         raise TypeError(
@@ -171,3 +173,22 @@ def start_within(bounds, p0, parameters):
     elif ((start < lower) | (start > upper)).any():
         raise ValueError(f"p0 must be within bounds. Received: p0={start}, lower bounds {lower}, upper bounds {upper}")
     return start
+
+
+def check_enough(y, parameters, method, options):
+    """Raise TypeError, as SciPy does, where there are fewer data than parameters and nothing else is known of these.
+
+    Args:
+        y: the data; a single number stands for any number of them.
+        parameters: the variable `[p]`.
+        method: SciPy's; those with bounds take as few data as there are.
+        options: dict of those of `least_squares`.
+    """
+    count, free = y.size * (2 if np.iscomplexobj(y) else 1), parameters.shape[0]
+    others = {"bounds", "prior", "equality", "fixed"}
+    if y.size > 1 and count < free and method in (None, "lm") and others.isdisjoint(options):
+        raise TypeError(
+            "The number of func parameters must not exceed the number of data points: give more data, fewer "
+            'parameters, or a prior or bounds for what they leave open; method="trf" finds one of all solutions. '
+            f"Received: {free} parameters, {count} data"
+        )

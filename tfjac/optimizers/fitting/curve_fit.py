@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.arguments import check_eager
 from tfjac.graph import KeptVariables, verification_wanted
-from tfjac.optimizers.fitting.curve_arguments import options_of, parameter_names, start_within
+from tfjac.optimizers.fitting.curve_arguments import check_enough, options_of, parameter_names, start_within
 from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
@@ -109,6 +109,7 @@ def curve_fit(
     x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
     parameters = _variables.of_size(len(names))
     start = start_within(options.get("bounds"), p0, parameters)
+    check_enough(y, parameters, method, options)
     if y.size == 1:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
     parameters.assign(start)
@@ -116,6 +117,8 @@ def curve_fit(
     result = CurveFitResult.of_fit(found, names, curve, y, absolute_sigma, full_output)
     if not result.success:
         warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")
+    if result.num_residuals * result.x.size <= _SMALL:
+        _ = result.pcov  # which warns where the data do not determine the parameters
     return result
 
 
@@ -176,6 +179,9 @@ def _key(curve, about, data, options):
     specs = tuple((tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in data)
     return about.form, others.form, specs, curve.model.takes_arrays, curve.model.is_complex, verification_wanted(None)
 
+
+_SMALL = 10**6
+"""Elements of a Jacobian that is formed in every call."""
 
 _PLAIN = (bool, int, float, str, np.ndarray, np.generic, type(None))
 _WATCHED = {"checkpoint", "callback"}

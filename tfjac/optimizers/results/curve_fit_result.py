@@ -97,9 +97,15 @@ class CurveFitResult(LeastSquaresResult):
 
     @functools.cached_property
     def pcov(self) -> Array:
-        """The covariance of the parameters `[p, p]`; infinite, with a warning, where it cannot be estimated."""
+        """The covariance of the parameters `[p, p]` as SciPy has it; infinite where it cannot be estimated.
+
+        As if no bound held a parameter; `covariance()` is that where parameters at a bound count as known.
+        """
+        statistics = self._statistics_of(~self._fixed())
         try:
-            return self.covariance()
+            covariance = statistics.covariance()
+            statistics.refuse_undetermined()
+            return covariance
         except ValueError as error:
             warn(f"tfjac.curve_fit: {error}")
             return np.full([self.x.size, self.x.size], np.inf)
@@ -126,6 +132,8 @@ class CurveFitResult(LeastSquaresResult):
         return (getattr(self, name) for name in _UNPACKED[: len(self)])
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            return super().__getitem__(index)
         names = _UNPACKED[: len(self)][index]
         return getattr(self, names) if isinstance(names, str) else tuple(getattr(self, name) for name in names)
 

@@ -1,0 +1,51 @@
+"""SciPy's `least_squares` and `curve_fit` by tfjac: the signatures of SciPy, functions of NumPy arrays.
+
+A function of NumPy's is `tfjac.external`, its derivatives are central differences.
+"""
+
+import inspect
+
+import numpy as np
+import tensorflow as tf
+
+import tfjac
+
+_MEANINGLESS = ("jac", "method", "diff_step", "tr_solver", "tr_options", "jac_sparsity", "verbose", "workers")
+
+
+def least_squares(fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf", args=(), kwargs=None, **options):
+    """Minimise as `scipy.optimize.least_squares`; what chooses among SciPy's methods is left out."""
+    x0 = np.atleast_1d(x0)
+    if np.iscomplexobj(x0) or x0.ndim > 1:
+        raise ValueError("x0 is a real vector")
+
+    def values(x):
+        return np.atleast_1d(fun(x, *args, **(kwargs or {}))).astype(np.float64)
+
+    variable = tf.Variable(x0, dtype=tf.float64)
+    layer = tfjac.external(values, output_shape=tf.TensorSpec(values(x0.astype(float)).shape, tf.float64))
+    given = {name: value for name, value in options.items() if name not in _MEANINGLESS}
+    renamed = {"max_nfev": "max_steps", "f_scale": "loss_scale"}
+    given = {renamed.get(name, name): value for name, value in given.items() if name != "x_scale" and value is not None}
+    given |= {name: 0.0 for name in ("ftol", "xtol", "gtol") if name in options and options[name] is None}
+    return tfjac.least_squares(lambda: layer(variable), variable, bounds=bounds, **given)
+
+
+def curve_fit(f, xdata, ydata, *args, jac=None, **options):
+    """Fit as `scipy.optimize.curve_fit`; a formula for the Jacobian is left out."""
+    is_array = xdata is not None
+
+    def model(x, *parameters):
+        given = (x,) if is_array else ()
+        shape = [None] * np.ndim(ydata) if np.ndim(ydata) else [None]
+
+        def values(*arrays):
+            found = np.asarray(f(arrays[0] if is_array else None, *arrays[-1]), np.float64)
+            return np.broadcast_to(found, np.shape(ydata)) if found.ndim == 0 else found
+
+        spec = tf.TensorSpec(np.shape(ydata) if options.get("nan_policy") != "omit" else shape, tf.float64)
+        layer = tfjac.external(values, argnums=len(given), output_shape=spec)
+        return tf.ensure_shape(layer(*given, tf.stack(parameters)), spec.shape)
+
+    model.__signature__ = inspect.signature(f)
+    return tfjac.curve_fit(model, xdata, ydata, *args, jac=None if callable(jac) else jac, **options)
