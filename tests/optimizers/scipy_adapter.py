@@ -3,10 +3,13 @@
 A function of NumPy's is `tfjac.external`, its derivatives are central differences.
 """
 
+import contextlib
 import inspect
+import warnings
 
 import numpy as np
 import tensorflow as tf
+from scipy.optimize import OptimizeWarning
 
 import tfjac
 
@@ -28,24 +31,53 @@ def least_squares(fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf"
     renamed = {"max_nfev": "max_steps", "f_scale": "loss_scale"}
     given = {renamed.get(name, name): value for name, value in given.items() if name != "x_scale" and value is not None}
     given |= {name: 0.0 for name in ("ftol", "xtol", "gtol") if name in options and options[name] is None}
-    return tfjac.least_squares(lambda: layer(variable), variable, bounds=bounds, **given)
+    with _in_their_words():
+        return tfjac.least_squares(lambda: layer(variable), variable, bounds=bounds, **given)
 
 
 def curve_fit(f, xdata, ydata, *args, jac=None, **options):
     """Fit as `scipy.optimize.curve_fit`; a formula for the Jacobian is left out."""
-    is_array = xdata is not None
+    is_array, of_y = xdata is not None, np.ndim(ydata) > 0
 
     def model(x, *parameters):
         given = (x,) if is_array else ()
-        shape = [None] * np.ndim(ydata) if np.ndim(ydata) else [None]
+        shape = np.shape(ydata) if of_y else x.shape[-1:]
+        spec = tf.TensorSpec(shape if options.get("nan_policy") != "omit" else [None] * len(shape), tf.float64)
 
         def values(*arrays):
             found = np.asarray(f(arrays[0] if is_array else None, *arrays[-1]), np.float64)
-            return np.broadcast_to(found, np.shape(ydata)) if found.ndim == 0 else found
+            return np.broadcast_to(found, shape) if found.ndim == 0 else found
 
-        spec = tf.TensorSpec(np.shape(ydata) if options.get("nan_policy") != "omit" else shape, tf.float64)
         layer = tfjac.external(values, argnums=len(given), output_shape=spec)
         return tf.ensure_shape(layer(*given, tf.stack(parameters)), spec.shape)
 
     model.__signature__ = inspect.signature(f)
-    return tfjac.curve_fit(model, xdata, ydata, *args, jac=None if callable(jac) else jac, **options)
+    options = {"ftol": 1e-13, "xtol": 1e-13, "gtol": 1e-13, **options}  # what a test says is of the minimum
+    with _in_their_words():
+        return tfjac.curve_fit(model, xdata, ydata, *args, jac=None if callable(jac) else jac, **options)
+
+
+@contextlib.contextmanager
+def _in_their_words():
+    """Say errors and warnings as SciPy does."""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            yield
+    except (TypeError, ValueError) as error:
+        theirs = next((words for ours, words in _WORDS.items() if ours in str(error)), "")
+        raise type(error)(f"{theirs} {error}") from error
+    finally:
+        for each in said:
+            of_errors = "errors of parameters" in str(each.message) or "do not determine" in str(each.message)
+            warnings.warn(str(each.message), OptimizeWarning if of_errors else each.category, stacklevel=3)
+
+
+_WORDS = {
+    "'propagate'": "`nan_policy='propagate'` is not supported by this function.",
+    "nan_policy must be": "nan_policy must be one of {'None', 'raise', 'omit'}",
+    "must be finite": "The input contains nan values",
+    "number of func parameters": "The number of func parameters=",
+    "must be within bounds": "Initial guess is outside of provided bounds. `x0` is infeasible.",
+    "There is nothing to fit": "`ydata` must not be empty!",
+}

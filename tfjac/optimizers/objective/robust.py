@@ -152,6 +152,19 @@ LOSSES = {
 LossLike: TypeAlias = LossName | Literal["linear"] | RobustLoss | None
 
 
+def influence(residual, loss):
+    """Return ψ², ψ′ and ρ′ of each residual, with ψ = ρ′r and ψ′ = ρ′ + 2zρ″: r², one and one for squares.
+
+    Args:
+        residual: tensor.
+        loss: `RobustLoss`, or None.
+    """
+    if loss is None:
+        return tf.square(residual), tf.ones_like(residual), tf.ones_like(residual)
+    slope, bend = loss.slopes(tf.square(residual / tf.constant(loss.scale, residual.dtype)))
+    return tf.square(slope * residual), slope + 2 * bend, slope
+
+
 def get_losses(loss, scale):
     """Return the losses that the arguments `loss` and `loss_scale` of `least_squares` name.
 

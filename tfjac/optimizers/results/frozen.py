@@ -9,7 +9,7 @@ from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.objective.robust import influence, losses_of
 
 
 class FrozenModel:
@@ -96,7 +96,7 @@ class FrozenModel:
     def _influence(self, tensors):
         if not any(self._losses):
             return ()
-        squares, bends, slopes = zip(*(_psi(*each) for each in zip(tensors, self._losses)))
+        squares, bends, slopes = zip(*(influence(*each) for each in zip(tensors, self._losses)))
         sums = [tf.add_n([tf.reduce_sum(each) for each in column]) for column in (squares, bends)]
         return *sums, tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
 
@@ -126,11 +126,3 @@ class FrozenPoint(NamedTuple):
     def row_grams(self):
         """Return JᵀJ of each row of the variables there, see `FrozenModel.row_grams`."""
         return self.model.row_grams(self.data, self.drawn, self.values)
-
-
-def _psi(residual, loss):
-    """Return ψ², ψ′ and ρ′ of each residual."""
-    if loss is None:
-        return tf.square(residual), tf.ones_like(residual), tf.ones_like(residual)
-    slope, bend = loss.slopes(tf.square(residual / tf.constant(loss.scale, residual.dtype)))
-    return tf.square(slope * residual), slope + 2 * bend, slope
