@@ -21,7 +21,7 @@ _INSTEAD = {
     "prior": "give each parameter its prior=(mean, standard deviation)",
     "equality": "tie one parameter to the others by expr=",
     "manifolds": "pass variables instead of Parameters",
-    "batch_dims": "many fits at once are for variables [fits, p]; several data sets with shared parameters for "
+    "batch_dims": "many fits at once are tfjac.parameters.fit_many, or for variables [fits, p]; several data sets with shared parameters for "
     "tfjac.parameters.fit_together",
     "chunk_size": "it is for batch_dims=1",
     "devices": "it is for batch_dims=1",
