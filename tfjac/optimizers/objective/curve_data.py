@@ -1,9 +1,12 @@
 """The data of a curve: what users give, as arrays of float64, checked, and without what is missing."""
 
+from typing import Any, Literal
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import as_numbers, choice, holds_dates
+from tfjac.types import Array, Nest, TensorLike
 
 
 def arrays_of(data, argument="xdata"):
@@ -38,7 +41,13 @@ def _as_numbers(item, argument):
     return as_numbers(argument, values, complex_too=True) if known else item
 
 
-def curve_data(xdata, ydata, sigma, check_finite=None, nan_policy=None):
+def curve_data(
+    xdata: Nest[TensorLike],
+    ydata: TensorLike,
+    sigma: TensorLike | None,
+    check_finite: bool | None = None,
+    nan_policy: Literal["raise", "omit"] | None = None,
+) -> tuple[Any, Array, Any]:
     """Return the data as arrays, checked: xdata in its nest, ydata, and sigma, or None.
 
     Places that a masked array masks are left out.

@@ -165,7 +165,9 @@ def influence(residual, loss):
     return tf.square(slope * residual), slope + 2 * bend, slope
 
 
-def get_losses(loss, scale):
+def get_losses(
+    loss: LossLike | Sequence[LossLike], scale: float | Sequence[float | None] | None
+) -> RobustLoss | tuple[RobustLoss | None, ...] | None:
     """Return the losses that the arguments `loss` and `loss_scale` of `least_squares` name.
 
     Args:
@@ -185,7 +187,7 @@ def get_losses(loss, scale):
     return _loss(loss, scale)
 
 
-def losses_of(losses, count):
+def losses_of(losses: RobustLoss | tuple[RobustLoss | None, ...] | None, count: int) -> list[RobustLoss | None]:
     """Return a list of what `get_losses` returned, one for each of `count` blocks of residuals.
 
     Raises:
