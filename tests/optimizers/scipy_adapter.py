@@ -4,6 +4,7 @@ A function of NumPy's is `tfjac.external`, its derivatives are central differenc
 """
 
 import contextlib
+import functools
 import inspect
 import warnings
 
@@ -22,17 +23,27 @@ def least_squares(fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf"
     if np.iscomplexobj(x0) or x0.ndim > 1:
         raise ValueError("x0 is a real vector")
 
-    def values(x):
-        return np.atleast_1d(fun(x, *args, **(kwargs or {}))).astype(np.float64)
-
-    variable = tf.Variable(x0, dtype=tf.float64)
-    layer = tfjac.external(values, output_shape=tf.TensorSpec(values(x0.astype(float)).shape, tf.float64))
+    kwargs = tuple((kwargs or {}).items())
+    variable, residuals = _problem(fun, tuple(args), kwargs, x0.size, tuple(x0.astype(float)))
+    variable.assign(x0)
     given = {name: value for name, value in options.items() if name not in _MEANINGLESS}
     renamed = {"max_nfev": "max_steps", "f_scale": "loss_scale"}
     given = {renamed.get(name, name): value for name, value in given.items() if name != "x_scale" and value is not None}
     given |= {name: 0.0 for name in ("ftol", "xtol", "gtol") if name in options and options[name] is None}
     with _in_their_words():
-        return tfjac.least_squares(lambda: layer(variable), variable, bounds=bounds, **given)
+        return tfjac.least_squares(residuals, variable, bounds=bounds, **given)
+
+
+@functools.lru_cache(maxsize=4)
+def _problem(fun, args, kwargs, size, start):
+    """Return a variable `[size]` and the residuals of it; the same again, so that nothing is traced again."""
+
+    def values(x):
+        return np.atleast_1d(fun(x, *args, **dict(kwargs))).astype(np.float64)
+
+    variable = tf.Variable(np.zeros(size))
+    layer = tfjac.external(values, output_shape=tf.TensorSpec(values(np.array(start)).shape, tf.float64))
+    return variable, lambda: layer(variable)
 
 
 def curve_fit(f, xdata, ydata, *args, jac=None, **options):

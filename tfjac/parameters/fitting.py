@@ -21,8 +21,8 @@ _INSTEAD = {
     "prior": "give each parameter its prior=(mean, standard deviation)",
     "equality": "tie one parameter to the others by expr=",
     "manifolds": "pass variables instead of Parameters",
-    "batch_dims": "many fits of one curve are tfjac.parameters.fit_many, other ones are for variables [fits, p]; several "
-    "data sets with shared parameters are for tfjac.parameters.fit_together",
+    "batch_dims": "many fits of one curve are tfjac.parameters.fit_many, other ones are for variables [fits, p]; "
+    "several data sets with shared parameters are for tfjac.parameters.fit_together",
     "chunk_size": "it is for batch_dims=1",
     "devices": "it is for batch_dims=1",
     "full_output": "all of it is in the result",
