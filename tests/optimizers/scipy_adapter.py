@@ -23,27 +23,44 @@ def least_squares(fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf"
     if np.iscomplexobj(x0) or x0.ndim > 1:
         raise ValueError("x0 is a real vector")
 
-    kwargs = tuple((kwargs or {}).items())
-    variable, residuals = _problem(fun, tuple(args), kwargs, x0.size, tuple(x0.astype(float)))
-    variable.assign(x0)
     given = {name: value for name, value in options.items() if name not in _MEANINGLESS}
     renamed = {"max_nfev": "max_steps", "f_scale": "loss_scale"}
     given = {renamed.get(name, name): value for name, value in given.items() if name != "x_scale" and value is not None}
+    if callable(given.get("loss")):
+        given["loss"] = _loss(given["loss"])
     given |= {name: 0.0 for name in ("ftol", "xtol", "gtol") if name in options and options[name] is None}
+    key = repr((id(fun), args, kwargs, x0.size, bounds, given))
     with _in_their_words():
-        return tfjac.least_squares(residuals, variable, bounds=bounds, **given)
+        if key not in _problems:
+            _problems[key] = _problem(lambda x: fun(x, *args, **(kwargs or {})), x0, {"bounds": bounds, **given})
+        variable, problem, _ = _problems[key]
+        variable.assign(x0)
+        return problem.solve()
 
 
-@functools.lru_cache(maxsize=4)
-def _problem(fun, args, kwargs, size, start):
-    """Return a variable `[size]` and the residuals of it; the same again, so that nothing is traced again."""
+@functools.lru_cache
+def _loss(function):
+    """Return a loss of NumPy's, which returns its derivatives, as a function of tensors."""
+
+    def loss(z):
+        found = tf.numpy_function(function, [z], z.dtype)
+        return tf.ensure_shape(found, [3, z.shape[0]])
+
+    return loss
+
+
+def _problem(fun, x0, options):
+    """Return a variable, and what is traced of the problem: tests try each with many options that mean nothing here."""
 
     def values(x):
-        return np.atleast_1d(fun(x, *args, **dict(kwargs))).astype(np.float64)
+        return np.atleast_1d(fun(x)).astype(np.float64)
 
-    variable = tf.Variable(np.zeros(size))
-    layer = tfjac.external(values, output_shape=tf.TensorSpec(values(np.array(start)).shape, tf.float64))
-    return variable, lambda: layer(variable)
+    variable = tf.Variable(x0, dtype=tf.float64)
+    layer = tfjac.external(values, output_shape=tf.TensorSpec(values(x0.astype(float)).shape, tf.float64))
+    return variable, tfjac.LeastSquaresProblem(lambda: layer(variable), variable, **options), fun
+
+
+_problems: dict = {}
 
 
 def curve_fit(f, xdata, ydata, *args, jac=None, **options):
