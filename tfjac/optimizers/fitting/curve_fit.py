@@ -66,12 +66,15 @@ def curve_fit(
             TensorFlow's functions. What is computed from xdata alone may be NumPy's: where `f` fails with tensors, it
             is given xdata as arrays, which are constants of the graph then: other xdata are traced again.
         xdata: what `f` is called with first: an array, or a nest of them, in which numbers become float64.
-        ydata: array of any shape; a single number is the same for all values of `f`.
+        ydata: array of any shape; a single number is the same for all values of `f`. Complex data are fitted in both
+            parts, by an `f` of complex values. What a masked array masks is left out, here, in xdata and in sigma.
         p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
             single bound, and else one. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
             name (`docs/named_parameters.md`).
         sigma: the standard deviations of ydata, of its shape or one number, or their covariance matrix
-            `[values, values]`; ones where left out.
+            `[values, values]`; ones where left out. Of complex data real ones are those of either part, and complex
+            ones those of each; a real matrix of twice the size is the covariance of all real parts and then all
+            imaginary parts.
         absolute_sigma: whether `sigma` is meant as it is. If not, only the ratios of its elements count, and pcov is
             scaled so that the reduced chi-square is one.
         check_finite: whether to refuse data that hold NaN or infinities; default True, but with a `nan_policy`.
@@ -87,11 +90,12 @@ def curve_fit(
 
     Returns:
         A `CurveFitResult`, which unpacks to `popt` `[p]` and `pcov` `[p, p]`. Where the data do not determine all
-        parameters `pcov` is infinite, with a warning.
+        parameters `pcov` is infinite, with a warning in the call (for J of up to a million elements; for larger ones,
+        where `pcov` is read).
 
     Raises:
-        ValueError, TypeError: for arguments that do not fit together, and as `least_squares` does. Where no tolerance
-            was met nothing is raised: a warning says so, and `status` says why.
+        ValueError, TypeError: for arguments that do not fit together, fewer data than parameters, and as
+            `least_squares` does. Where no tolerance was met nothing is raised: a warning says so, and `status` says why.
 
     Example:
         >>> x = np.linspace(0.0, 4.0, 30)

@@ -113,8 +113,8 @@ def least_squares(
             not called again where all that it reads of Python is known to be the same. Where its graph is the same one
             again, but for `args` and the tensors that it captures, all else is used again. A `tf.function` is called by
             its own rules: not where it was called before. What it draws at random, or takes from an iterator, it does
-            once in a call, and it assigns once. Where the leading axis is that of independent examples, the Jacobian is
-            found far cheaper.
+            once in a call, and it assigns once. Complex residuals count with both parts, `[..., 2]`. Where the leading
+            axis is that of independent examples, the Jacobian is found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64; or a `tfjac.Parameters`:
             `residuals` is given a dict of tensors by name then, and the result is by name.
         max_steps: at most so many steps.
