@@ -84,3 +84,5 @@ def test_what_is_refused():
         tfjac.least_squares_by_parts(total_of(), [1.0, 1.0, 0.0], bounds=([0.0], 5.0))
     with pytest.raises(ValueError, match="Unknown loss"):
         total_of(loss="hubre")(np.ones(3))
+    with pytest.raises(TypeError, match="start must be real numbers"):
+        tfjac.least_squares_by_parts(total_of(), np.array([1j, 1.0, 0.0]))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import as_numbers, positive_integer
 from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
@@ -65,8 +65,7 @@ def least_squares_by_parts(
         TypeError: where `total` returns anything but `NormalEquations`.
         ValueError: for bad options, or normal equations of another number of parameters, or at another point.
     """
-    position = np.asarray(start)
-    position = position.astype(position.dtype if position.dtype in (np.float32, np.float64) else np.float64)
+    position = as_numbers("start", start).astype(np.float32 if np.asarray(start).dtype == np.float32 else np.float64)
     if position.ndim != 1 or not position.size:
         raise ValueError(f"start must be a vector of parameters. Received: an array of shape {position.shape}")
     tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))

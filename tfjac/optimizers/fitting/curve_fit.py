@@ -95,7 +95,7 @@ def curve_fit(
 
     Raises:
         ValueError, TypeError: for arguments that do not fit together, fewer data than parameters, and as
-            `least_squares` does. Where no tolerance was met nothing is raised: a warning says so, and `status` says why.
+            `least_squares` does. Where no tolerance was met nothing is raised: a warning says so, and `status` why.
 
     Example:
         >>> x = np.linspace(0.0, 4.0, 30)

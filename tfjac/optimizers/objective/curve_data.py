@@ -16,9 +16,16 @@ def arrays_of(data, argument="xdata"):
 
     Raises:
         TypeError: for dates and durations.
+        ValueError: for a masked array that masks something.
     """
+    if _masks(data, argument):
+        as_numbers(argument, next(each for each in tf.nest.flatten(data) if np.ma.is_masked(each)))
+    return _arrays_of(data, argument)
+
+
+def _arrays_of(data, argument):
     if isinstance(data, dict):
-        return {key: arrays_of(each, argument) for key, each in data.items()}
+        return {key: _arrays_of(each, argument) for key, each in data.items()}
     found = data if isinstance(data, tuple) else _as_numbers(data, argument)
     if isinstance(found, (list, tuple)):
         return tf.nest.pack_sequence_as(found, [_as_numbers(each, argument) for each in tf.nest.flatten(found)])
@@ -57,7 +64,7 @@ def curve_data(
         TypeError: for dates and durations.
     """
     masks = [*_masks(xdata, "xdata"), *_masks(ydata, "ydata"), *_masks(sigma, "sigma")]
-    x, y = arrays_of(xdata), as_numbers("ydata", ydata, complex_too=True, masked_too=True)
+    x, y = _arrays_of(xdata, "xdata"), as_numbers("ydata", ydata, complex_too=True, masked_too=True)
     choice("nan_policy", nan_policy, (None, "raise", "omit"))
     if masks:
         x, y, sigma = _without(_masked(masks, y), "A masked array", x, y, sigma)
