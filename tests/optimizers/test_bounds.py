@@ -184,4 +184,4 @@ def test_bad_bounds():
 def test_an_array_of_one_element_is_no_number_for_all(options):
     x = tf.Variable(np.ones(3))
     with pytest.raises(ValueError, match=r"one number for a variable, or one for each of its elements"):
-        tfjac.least_squares(lambda: x - 2.0, x, **options)
+        least_squares(lambda: x - 2.0, x, **options)
