@@ -9,6 +9,9 @@ lsq = pytest.importorskip("scipy.optimize.tests.test_least_squares", reason="Sci
 pytestmark = pytest.mark.nightly
 
 OTHERWISE = {
+    "TestTRF.test_options": "x to 1e-15, where the adapter's differences leave 1e-12",
+    "test_grad": "max_nfev counts steps here, and one is taken",
+    "test_robustness": "a gradient below an absolute 1e-2, where the fit of a robust loss ends by ftol at 0.5",
     "test_regression_2639": "the adapter's differences take longer steps than this curve bears",
     "test_full_output": "infodict has no fjac, ipvt and qtf: they are of MINPACK's factorisation",
     "test_args_in_kwargs": "the same refusal is a TypeError here",
