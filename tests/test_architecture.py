@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"
 LAYERS = {
@@ -112,3 +114,37 @@ def test_the_rules_are_not_vacuous():
 def test_a_file_is_one_room():
     lines = {path: (ROOT / path).read_text().count("\n") for path in FILES}
     assert not {path: number for path, number in lines.items() if number > 400}, "is each of them one idea?"
+
+
+HEAVY = ("scipy.stats", "pandas", "matplotlib")
+"""What is imported where it is used: it takes long, or may not be there."""
+
+
+def test_heavy_packages_are_imported_where_they_are_used():
+    found = []
+    for path in FILES:
+        for node in ast.parse((ROOT / path).read_text()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            base = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+            found += [f"{path} imports {base}{name}" for name in names if f"{base}{name}".startswith(HEAVY)]
+    assert not found, found
+
+
+def test_tfjac_is_imported_without_them():
+    """In a process where they cannot be imported; Keras does without them, too."""
+    program = f"""
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({HEAVY + ("sklearn",)!r}):
+            raise ImportError(name)
+sys.meta_path.insert(0, Refused())
+import tfjac
+assert not [name for name in sys.modules if name.startswith({HEAVY!r})]
+print(tfjac.__file__)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT.parent, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(str(ROOT))

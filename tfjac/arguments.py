@@ -3,6 +3,7 @@
 And how Keras writes them into a configuration.
 """
 
+import datetime
 import difflib
 import math
 import numbers
@@ -107,6 +108,43 @@ def positive_integer(argument, value, *, or_zero=False):
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise ValueError(f"{argument} must be an integer of at least {least}. Received: {argument}={value!r}")
     return int(value)
+
+
+def as_numbers(argument, value, *, complex_too=False, masked_too=False):
+    """Return `value` as an array of float64, or of complex128.
+
+    Args:
+        argument: name of the argument, for the error.
+        value: numbers, in any form that NumPy takes.
+        complex_too: whether complex numbers have a meaning there.
+        masked_too: whether the caller has seen to what a masked array masks.
+
+    Raises:
+        TypeError: for dates, durations, and complex numbers without a meaning.
+        ValueError: for a masked array that masks something.
+    """
+    if np.ma.is_masked(value) and not masked_too:
+        raise ValueError(
+            f"{argument} cannot have missing values: leave what is masked out, as {argument}.compressed() does, or say "
+            f"what it is by {argument}.filled(...). Received: {argument}, a masked array of shape {np.shape(value)}"
+        )
+    values = np.asarray(value)
+    if values.dtype.kind in "mM" or holds_dates(values):
+        raise TypeError(
+            f"{argument} holds dates or durations, which are no numbers: choose a unit, as (t - t[0]) / "
+            f"np.timedelta64(1, 's') does. Received: {argument} of dtype {values.dtype}"
+        )
+    if values.dtype.kind == "c":
+        if not complex_too:
+            raise TypeError(f"{argument} must be real numbers. Received: {argument} of dtype {values.dtype}")
+        return values.astype(np.complex128)
+    return values.astype(np.float64)
+
+
+def holds_dates(values):
+    """Return whether an array of objects is one of Python's dates or durations."""
+    first = next(iter(values.flat), None) if values.dtype.kind == "O" else None
+    return isinstance(first, (datetime.date, datetime.timedelta))
 
 
 def check_eager(what):

@@ -196,8 +196,7 @@ def test_outliers_by_a_robust_loss(rng):
         expected = by_scipy(measured[k], [2.0, 1.0], loss="soft_l1", f_scale=0.1)
         np.testing.assert_allclose(found.x[k], expected.x, rtol=1e-5)
         np.testing.assert_allclose(found.cost[k], expected.cost, rtol=1e-8)
-    with pytest.raises(ValueError, match="robust"):
-        found.standard_errors()
+    assert np.isfinite(found.standard_errors()).all()
 
 
 def read_by_themselves(x, measured):

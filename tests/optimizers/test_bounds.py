@@ -175,3 +175,13 @@ def test_bad_bounds():
     with pytest.raises(ValueError, match=r"structure of the variables"):
         least_squares(lambda: rosenbrock(x), [x], bounds=({"x": 0}, None))
     np.testing.assert_array_equal(x.numpy(), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"bounds": ([0.0], 5.0)}, {"prior": ([0.0], 1.0)}, {"fixed": [True]}, {"bounds": (0.0, np.array([2.0]))}],
+)
+def test_an_array_of_one_element_is_no_number_for_all(options):
+    x = tf.Variable(np.ones(3))
+    with pytest.raises(ValueError, match=r"one number for a variable, or one for each of its elements"):
+        least_squares(lambda: x - 2.0, x, **options)

@@ -39,6 +39,49 @@ def test_sigma(sigma):
         same(tfjac.curve_fit(decay, X, Y, sigma=sigma, **options, **TIGHT), theirs, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("y", "sigma"), [([3.0], [[0.25]]), (3.0, [[0.25]]), ([3.0], [[0.5]])])
+def test_a_matrix_of_one_point_is_a_covariance(y, sigma):
+    """y = 2a with a variance of v: that of a is v/4. A number, and an array of the shape of y, are deviations."""
+    variance = sigma[0][0]
+    fit = tfjac.curve_fit(lambda x, a: 2 * a * x, np.ones(1), y, sigma=sigma, absolute_sigma=True)
+    np.testing.assert_allclose(fit.pcov, [[variance / 4]], rtol=1e-9)
+    for deviation in (variance, [variance]):
+        fit = tfjac.curve_fit(lambda x, a: 2 * a * x, np.ones(1), y, sigma=deviation, absolute_sigma=True)
+        np.testing.assert_allclose(fit.pcov, [[variance**2 / 4]], rtol=1e-9)
+
+
+def test_a_matrix_of_another_size_or_that_is_not_symmetric():
+    with pytest.raises(ValueError, match=r"sigma of shape \(1, 1\), ydata of shape \(25,\)"):
+        tfjac.curve_fit(decay, X, Y, sigma=[[0.25]])
+    with pytest.raises(ValueError, match=r"must be symmetric"):
+        tfjac.curve_fit(decay, X, Y, sigma=np.triu(COVARIANCE))
+
+
+def test_masked_values_are_left_out():
+    y, x = np.ma.masked_where(X > 3, np.where(X > 3, 1e6, Y)), np.ma.masked_less(X, 0.2)
+    kept = (X <= 3) & (X >= 0.2)
+    for sigma in (None, SIGMA, COVARIANCE):
+        known = sigma if sigma is None else sigma[kept] if sigma.ndim == 1 else sigma[kept][:, kept]
+        theirs = scipy.optimize.curve_fit(decay_numpy, X[kept], Y[kept], sigma=known, ftol=1e-14, xtol=1e-14)
+        same(tfjac.curve_fit(decay, x, y, sigma=sigma, **TIGHT), theirs, rtol=1e-5)
+    same(tfjac.curve_fit(decay, X, np.ma.masked_array(Y), **TIGHT), tfjac.curve_fit(decay, X, Y, **TIGHT), 1e-9)
+    with pytest.raises(ValueError, match=r"ydata with 1 values that are NaN"):
+        tfjac.curve_fit(decay, x, np.ma.masked_where(X > 3, np.where(X[10] == X, np.nan, Y)))
+    with pytest.raises(ValueError, match=r"A masked array is for data \[values\]"):
+        tfjac.curve_fit(lambda x, a: a * x, X.reshape(5, 5), np.ma.masked_less(Y.reshape(5, 5), 1.0))
+    with pytest.raises(ValueError, match=r"xdata cannot have missing values"):
+        tfjac.curve_fit(decay, X, Y).predict(x)
+    with pytest.raises(ValueError, match=r"p0 cannot have missing values"):
+        tfjac.curve_fit(decay, X, Y, np.ma.masked_less([1.0, 1.0, 0.0], 0.5))
+
+
+def test_dates_are_no_numbers():
+    dates = np.datetime64("2026-01-01") + np.arange(25)
+    for x, y in ((dates, Y), (dates - dates[0], Y), (X, dates), ((X, dates), Y), (dates.tolist(), Y)):
+        with pytest.raises(TypeError, match=r"holds dates or durations.*timedelta64\(1, 's'\)"):
+            tfjac.curve_fit(lambda x, a: a * x, x, y)
+
+
 def test_x_of_several_kinds():
     """A matrix of two rows, a tuple, and a dictionary of tensors with an index in it."""
     other = np.cos(X)
@@ -113,7 +156,7 @@ def test_arguments_that_do_not_fit():
         tfjac.curve_fit(decay, X, Y, sigma=np.ones(3))
     with pytest.raises(ValueError, match=r"standard deviations, which are positive"):
         tfjac.curve_fit(decay, X, Y, sigma=-SIGMA)
-    with pytest.raises(ValueError, match=r"must be positive definite"):
+    with pytest.raises(ValueError, match=r"must be symmetric and positive definite"):
         tfjac.curve_fit(decay, X, Y, sigma=-COVARIANCE)
     with pytest.raises(TypeError, match=r"tf.exp, not np.exp|compute with TensorFlow"):
         tfjac.curve_fit(decay_numpy, X, Y)
@@ -135,3 +178,47 @@ def test_a_picture_of_the_fit():
     surface = tfjac.curve_fit(lambda x, a: a * x[0] * x[1], np.stack([X, X]), Y)
     with pytest.raises(ValueError, match="Only a curve y"):
         tfjac.plot_fit(surface)
+
+
+def test_what_is_not_determined_is_warned_of_in_the_call():
+    with pytest.warns(UserWarning, match=r"do not determine all parameters"):
+        fit = tfjac.curve_fit(lambda x, a, b: (a + b) * x, X, Y)
+    assert np.isinf(fit.pcov).all()
+    with pytest.raises(TypeError, match=r"number of func parameters.*Received: 3 parameters, 2 data"):
+        tfjac.curve_fit(decay, X[:2], Y[:2])
+    with pytest.warns(UserWarning, match=r"more residuals than parameters"):
+        assert tfjac.curve_fit(decay, X[:2], Y[:2], [2.0, 1.0, 0.5], method="trf").cost < 1e-12
+
+
+@pytest.mark.parametrize("options", [{}, {"bounds": ([0, 0, 0.55], [3, 2, 1])}])
+def test_what_scipys_users_read(options):
+    ours, theirs = tfjac.curve_fit(decay, X, Y, **options), scipy.optimize.curve_fit(decay_numpy, X, Y, **options)
+    same(ours, theirs, rtol=1e-4)
+    known = scipy.optimize.least_squares(
+        lambda b: decay_numpy(X, *b) - Y, [1.0, 1.0, 0.6], bounds=options.get("bounds", (-np.inf, np.inf)), **TIGHT
+    )
+    for name in ("x", "cost", "fun", "jac"):
+        np.testing.assert_allclose(ours[name], known[name], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(getattr(ours, name), ours[name])
+    np.testing.assert_allclose(ours.grad, known.grad, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(ours.active_mask, known.active_mask)
+    assert ours.optimality < 1e-5 and ours.nfev >= 1 and ours.njev >= 1 and set(ours.keys()) <= set(known.keys())
+    with pytest.raises(KeyError, match=r"Did you mean 'fun'"):
+        _ = ours["funn"]
+
+
+@pytest.mark.parametrize("loss", ["huber", "cauchy"])
+def test_the_gradient_of_robust_losses_and_priors(loss):
+    b = tf.Variable([1.0, 1.0, 0.0], dtype=tf.float64)
+    found = tfjac.least_squares(lambda: decay(X, *tf.unstack(b)) - Y, b, loss=loss, loss_scale=0.02, max_steps=2)
+    known = scipy.optimize.least_squares(
+        lambda p: decay_numpy(X, *p) - Y, found.x, loss=loss, f_scale=0.02, max_nfev=1, jac="3-point"
+    )
+    np.testing.assert_allclose(found.grad, known.grad, rtol=1e-6)
+    np.testing.assert_allclose(found.optimality, known.optimality, rtol=1e-6)
+    found = tfjac.least_squares(lambda: b - 1.0, b, prior=(0.5, 2.0), max_steps=1)
+    np.testing.assert_allclose(found.gradient(), (found.x - 1) + (found.x - 0.5) / 4, atol=1e-12)
+
+
+def test_maxfev_of_zero_is_the_default():
+    same(tfjac.curve_fit(decay, X, Y, maxfev=0), tfjac.curve_fit(decay, X, Y), 1e-9)

@@ -141,3 +141,31 @@ def test_bad_losses():
         fit("huber", 1.0, max_step=5)
     with pytest.raises(TypeError, match=r"no such option. Did you mean 'loss_scale'\? Received: f_scale=0.1"):
         fit("huber", 1.0, f_scale=0.1)
+
+
+@pytest.mark.parametrize("kind", ["rho", "all three"])
+def test_a_function_as_in_scipy(kind):
+    """ρ = 3((1 + z)^⅓ − 1), by itself or with its derivatives; SciPy's fit with NumPy's is the oracle."""
+    rng = np.random.default_rng(7)
+    x = np.linspace(0.0, 4.0, 40)
+    y = 2.5 * np.exp(-1.3 * x) + 0.05 * rng.normal(size=40)
+    y[::7] += 2.0
+
+    def rho(z, stack):
+        t = 1 + z
+        return stack([3 * (t ** (1 / 3) - 1), t ** (-2 / 3), -2 / 3 * t ** (-5 / 3)])
+
+    b = tf.Variable([1.0, 1.0], dtype=tf.float64)
+    loss = (lambda z: rho(z, tf.stack)) if kind == "all three" else (lambda z: 3 * ((1 + z) ** (1 / 3) - 1))
+    found = least_squares(
+        lambda: b[0] * tf.exp(-b[1] * x) - y, b, loss=loss, loss_scale=0.1, ftol=1e-13, xtol=1e-13, gtol=1e-13
+    )
+    known = scipy.optimize.least_squares(
+        lambda b: b[0] * np.exp(-b[1] * x) - y, [1.0, 1.0], loss=lambda z: rho(z, np.stack), f_scale=0.1, xtol=1e-13,
+        ftol=1e-13, gtol=1e-13,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.x, known.x, rtol=1e-5)
+    np.testing.assert_allclose(found.cost, known.cost, rtol=1e-9)
+    np.testing.assert_allclose(found.grad, 0, atol=1e-5)
+    with pytest.raises(ValueError, match=r"returns ρ\(z\), of the shape of z"):
+        least_squares(lambda: b - 1.0, b, loss=lambda z: tf.reduce_sum(z))

@@ -203,3 +203,13 @@ def test_names_are_read_as_python_reads_them():
     np.testing.assert_allclose([fit.values["\u03bc"], fit.values["twice"]], [2.0, 4.0])
     del params["\u00b5"]
     assert list(params) == ["s", "twice"]
+
+
+def test_a_misspelt_key_is_said_with_its_parameter():
+    for given in ({"value": 1.0, "mn": 0.0}, {"vlaue": 1.0}):
+        with pytest.raises(TypeError, match=r"Did you mean '(min|value)'\? Received: 'width' with (mn|vlaue)="):
+            tfjac.Parameters(height=1.0, width=given)
+    with pytest.raises(TypeError, match=r"Did you mean 'max'\? Received: 'width' with mx=2"):
+        tfjac.Parameters(width=1.0)["width"].set(mx=2)
+    with pytest.raises(TypeError, match=r"Received: 'amplitude' with vlue=2"):
+        tfjac.models.gaussian().parameters(amplitude={"vlue": 2.0})

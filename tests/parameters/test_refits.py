@@ -140,7 +140,7 @@ def test_bootstrap_with_a_prior_and_robust_losses():
     fit = tfjac.least_squares(residuals, given, args=(X, Y), loss="huber", loss_scale=0.05, ftol=1e-13, xtol=1e-13)
     found = fit.bootstrap(20, seed=1)
     residuals = fit.residuals()
-    centred = (residuals - residuals.mean()) * np.sqrt(30 / fit.degrees_of_freedom)
+    centred = centred_by_huber(residuals * np.sqrt(30 / fit.degrees_of_freedom), 0.05)
     drawn = np.random.default_rng(1).integers(30, size=[20, 30])
     changed = Y + residuals - centred[drawn[5]]
 
@@ -151,6 +151,48 @@ def test_bootstrap_with_a_prior_and_robust_losses():
 
     known = scipy.optimize.minimize(cost, [2.5, 1.3, 0.5], method="BFGS", options={"gtol": 1e-9}).x
     np.testing.assert_allclose([found.values[name][5] for name in given], known, rtol=1e-4)
+
+
+def centred_by_huber(residuals, scale):
+    influence = lambda c: np.sum(np.clip(residuals - c, -scale, scale))  # noqa: E731
+    return residuals - scipy.optimize.brentq(influence, residuals.min(), residuals.max(), xtol=1e-15)
+
+
+@pytest.mark.parametrize("loss", ["huber", "tukey"])
+def test_bootstrap_of_a_robust_fit_is_about_what_the_fit_found(loss):
+    """Outliers are drawn too, and count as little as they did: the interval is that of repeated experiments."""
+    x, scale, found = np.linspace(0.5, 3, 40), {"huber": 1.5, "tukey": 4.7}[loss], []
+
+    def psi(z):
+        return np.clip(z, -scale, scale) if loss == "huber" else z * (1 - np.minimum((z / scale) ** 2, 1)) ** 2
+
+    def experiment(seed):
+        y = x + np.random.default_rng(seed).normal(scale=0.05, size=40)
+        y[::8] += 5
+        return y
+
+    for seed in range(60):
+        y = experiment(seed)
+        found.append(scipy.optimize.brentq(lambda a, y=y: np.sum(psi((a * x - y) / 0.05) * x), 0.9, 1.1))
+    options = {"sigma": 0.05, "loss": loss, "loss_scale": scale}
+    again = tfjac.curve_fit(lambda x, a: a * x, x, experiment(0), p0=tfjac.Parameters(a=1.0), **options).bootstrap(100)
+    assert again.failed == 0 and abs(again.bias()["a"]) < 0.3 * np.std(found)
+    np.testing.assert_allclose(again.standard_errors()["a"], np.std(found), rtol=0.35)
+    low, high = again.confidence_intervals()["a"]
+    assert low < np.mean(found) < high
+
+
+def test_residuals_are_drawn_from_those_with_the_same_loss():
+    """Those of the second tensor are a thousand times as large, with another loss: none comes into the first."""
+    y = np.concatenate([Y[:15], Y[15:] + np.random.default_rng(5).normal(scale=50.0, size=15)])
+
+    def residuals(p):
+        return [decay(X, **p)[:15] - y[:15], (decay(X, **p)[15:] - y[15:])]
+
+    given = params(offset={"value": 0.5, "prior": (0.5, 0.1)})
+    fit = tfjac.least_squares(residuals, given, loss=[None, "huber"], loss_scale=[None, 0.01])
+    again = fit.bootstrap(40)
+    assert again.failed < 10 and again.standard_errors()["amplitude"] < 0.2
 
 
 def test_bootstrap_with_a_covariance_matrix():

@@ -5,14 +5,12 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from tfjac._warn import warn
 from tfjac.arguments import choice
+from tfjac.explanations.attention_weights import AttentionWeights
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.scores import Explained
-from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.types import Function, NestLike, Selector, TensorLike
-
-_BETWEEN = {"Identity", "Cast", "Reshape", "Transpose"}
-"""Ops between a softmax and the product with the values."""
 
 
 def attention_rollout(
@@ -29,7 +27,9 @@ def attention_rollout(
         rollout = Π_l row-normalised (½ A_l + ½ I), the last layer first
 
     with the attention probabilities A_l of layer l. They are read off the graph: every softmax that is multiplied with
-    something, as in `keras.layers.MultiHeadAttention`, `GroupQueryAttention` and `Attention`, in any model inside.
+    values, as in `keras.layers.MultiHeadAttention`, `GroupQueryAttention` and `Attention`, in any model inside, and in
+    blocks that are written by hand. Masks and scales between the softmax and the product count. Where a softmax over
+    the steps is not known to be attention, there is a warning, or an error if it is `[..., steps, steps]`.
 
     Args:
         model: as in `grad_cam`.
@@ -75,36 +75,49 @@ def attention_rollout(
 
 def _attentions(program):
     """The attention probabilities `[n, ..., steps, steps]` of all layers, the first layer first."""
-    found = [op.outputs[0] for op in program.path_of_inputs() if op.type == "Softmax" and _is_attention(op.outputs[0])]
-    if not found:
+    weights = AttentionWeights(program)
+    if not weights.found:
         raise ValueError(
             "There is no attention between the inputs and the scores, no softmax of [n, heads, steps, steps] that is "
             "multiplied with values outside of a loop: use tfjac.explanations.integrated_gradients. "
-            f"Received: a model with scores of shape {program.scores.shape}"
+            f"Received: a model with scores of shape {program.scores.shape}{_listed(weights.others)}"
         )
-    shapes = {tuple(tensor.shape[-2:]) for tensor in found}
-    sizes = {size for shape in shapes for size in shape if size is not None}
+    sizes = {size for tensor in weights.found for size in tensor.shape[-2:] if size is not None}
     if len(sizes) > 1:
+        shapes = {str(tuple(tensor.shape[-2:])) for tensor in weights.found}
         raise ValueError(
             "Attention rollout is for attention of one sequence to itself, with the same steps in all layers: use "
-            f"tfjac.explanations.integrated_gradients. Received: attention of shapes {sorted(map(str, shapes))}"
+            f"tfjac.explanations.integrated_gradients. Received: attention of shapes {sorted(shapes)}"
         )
-    return found
+    _say_what_is_left_out(weights)
+    return weights.found
 
 
-def _is_attention(tensor):
-    return tensor.shape.rank in (3, 4) and any(_is_multiplied(op) for op in tensor.consumers())
+def _say_what_is_left_out(weights):
+    """Refuse softmaxes that look like attention and are not known to be; warn of those that may be over steps."""
+    like = [each for each in weights.others if each.shape[-2:].is_compatible_with(weights.found[0].shape[-2:])]
+    if like:
+        raise ValueError(
+            "A softmax of [..., steps, steps] is not known to be attention, as it is not seen to be multiplied with "
+            "values: without it the product would be that of another model. Use "
+            f"tfjac.explanations.integrated_gradients.{_listed(like, ' Received')}"
+        )
+    if weights.others or weights.hidden:
+        warn(
+            "tfjac.explanations.attention_rollout: what follows is no part of the product, and may be attention: a "
+            "softmax over the steps, or a loop or branch with a softmax inside."
+            f"{_listed([*weights.others, *weights.hidden], ' Received')}"
+        )
 
 
-def _is_multiplied(op):
-    if op.type in _BETWEEN:
-        return any(_is_multiplied(each) for each in op.outputs[0].consumers())
-    return op.type in CONTRACTIONS
+def _listed(found, before="; softmaxes that are not known to be attention"):
+    shown = ", ".join(f"{each.name!r}" for each in found)
+    return f"{before}: {shown}" if found else ""
 
 
 def _of_heads(tensor, heads):
     reduce = {"mean": tf.reduce_mean, "max": tf.reduce_max, "min": tf.reduce_min}[heads]
-    return reduce(tensor, axis=1) if tensor.shape.rank == 4 else tensor
+    return reduce(tensor, axis=list(range(1, tensor.shape.rank - 2))) if tensor.shape.rank > 3 else tensor
 
 
 def _checked_position(position, rollout):

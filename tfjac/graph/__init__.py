@@ -15,7 +15,7 @@ from tfjac.graph._private import (
     keep_with,
     set_gradient,
 )
-from tfjac.graph.copying.bodies import bodies_of, calls_functions
+from tfjac.graph.copying.bodies import bodies_of, calls_functions, op_types_inside
 from tfjac.graph.copying.effects import Effects, calls_that_draw
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
@@ -154,6 +154,7 @@ __all__ = [
     "mend_gradients",
     "moves_rows",
     "numbers_in",
+    "op_types_inside",
     "passes_to_bodies",
     "quiet_function",
     "read_graph",

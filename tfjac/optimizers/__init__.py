@@ -15,9 +15,11 @@ from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.optimizers.loop.records import Outcome, Report
+from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
+from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.objective.declared import register_curvature
 from tfjac.optimizers.objective.loss_terms import NotASumOfSquares
-from tfjac.optimizers.objective.robust import RobustLoss
+from tfjac.optimizers.objective.robust import RobustLoss, get_losses, losses_of
 from tfjac.optimizers.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
@@ -47,6 +49,7 @@ __all__ = [
     "ConjugateGradientSolver",
     "Convergence",
     "CrossEntropyTerm",
+    "Curve",
     "CurveFitResult",
     "DampedStep",
     "Damping",
@@ -62,6 +65,8 @@ __all__ = [
     "LeastSquaresState",
     "LevenbergMarquardt",
     "MarquardtScaling",
+    "Model",
+    "ModelFailed",
     "MoreScaling",
     "MultiplicativeDamping",
     "NamedParameters",
@@ -84,11 +89,14 @@ __all__ = [
     "StepMonitor",
     "TrustRegionDamping",
     "correlation_of",
+    "curve_data",
     "curve_fit",
     "fit",
     "full_batch",
+    "get_losses",
     "least_squares",
     "least_squares_by_parts",
+    "losses_of",
     "normal_equations",
     "plot_fit",
     "register_curvature",

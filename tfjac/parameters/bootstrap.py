@@ -70,20 +70,21 @@ def bootstrapped(fit, refits, count, kind, seed):
     choice("kind", kind, ("residuals", "pairs"))
     residuals, rng = fit.residuals(), np.random.default_rng(seed)
     rows = residuals.size
-    drawn = rng.integers(rows, size=[count, rows])
     if kind == "pairs":
-        if refits.correlated:
+        measurements = refits.measurements()
+        if measurements is None:
             raise ValueError(
                 "Data with a covariance matrix cannot be drawn one by one: use kind='residuals'. "
                 "Received: kind='pairs', sigma of a matrix"
             )
-        times = np.stack([np.bincount(row, minlength=rows) for row in drawn])
-        changes = {"weights": np.sqrt(times)}
+        size = measurements.max() + 1
+        times = np.stack([np.bincount(row, minlength=size) for row in rng.integers(size, size=[count, size])])
+        changes = {"weights": np.sqrt(times[:, measurements])}
     else:
         if fit.degrees_of_freedom <= 0:
             raise ValueError("There are no residuals to draw from. Received: no degrees of freedom")
-        centred = (residuals - residuals.mean()) * np.sqrt(rows / fit.degrees_of_freedom)
-        changes = {"offsets": centred[drawn] - residuals}
+        wider = residuals * np.sqrt(rows / fit.degrees_of_freedom)
+        changes = {"offsets": _drawn(wider, refits.losses(), count, rng) - residuals}
     best = np.asarray(fit.fit.x, np.float64)
     found = refits.run(np.tile(best, [count, 1]), **changes)
     converged = np.isin(found.status, [int(each) for each in Status if each.converged])
@@ -93,3 +94,39 @@ def bootstrapped(fit, refits, count, kind, seed):
     named = refits.layout.named(tf.unstack(vectors, axis=1))
     values = {name: np.broadcast_to(named[name], [vectors.shape[0]]) for name in refits.layout.names}
     return Bootstrap(values, fit.values, count - int(converged.sum()))
+
+
+def _drawn(residuals, losses, count, rng):
+    """Return residuals `[count, rows]`: for each row one of those with its loss, centred.
+
+    Args:
+        residuals: `[rows]`.
+        losses: list of a loss, or None, for each row.
+        count: how many times they are drawn.
+        rng: NumPy's generator.
+    """
+    found = np.empty([count, residuals.size])
+    for loss in dict.fromkeys(losses):
+        rows = np.flatnonzero([each is loss for each in losses])
+        alike = residuals[rows]
+        found[:, rows] = (alike - _centre(alike, loss))[rng.integers(rows.size, size=[count, rows.size])]
+    return found
+
+
+def _centre(residuals, loss):
+    """Return c with Σψ(r − c) = 0, ψ = ρ′r: the mean for squares.
+
+    So the curve that was found is the one that the residuals drawn lead to on average. The mean itself follows the
+    outliers, which a robust fit does not.
+    """
+    centre = residuals.mean() if loss is None else 0.0
+    for _ in range(_ROUNDS if loss is not None else 0):  # least squares, reweighted: each round lowers Σρ
+        weights = loss.slopes(tf.square((residuals - centre) / loss.scale))[0].numpy()
+        last, centre = centre, np.average(residuals, weights=weights) if weights.sum() > 0 else centre
+        if abs(centre - last) <= 1e-12 * loss.scale:
+            break
+    return centre
+
+
+_ROUNDS = 1000
+"""At most so many of them to find a centre."""

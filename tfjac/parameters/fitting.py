@@ -12,7 +12,7 @@ from tfjac.graph import KeptVariables
 from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import curve_of, residuals_of
 from tfjac.parameters.named_fit import NamedFit
-from tfjac.parameters.refits import Refits, curve_residuals
+from tfjac.parameters.refits import Refits
 from tfjac.parameters.starts import MultiStart
 
 _INSTEAD = {
@@ -21,8 +21,8 @@ _INSTEAD = {
     "prior": "give each parameter its prior=(mean, standard deviation)",
     "equality": "tie one parameter to the others by expr=",
     "manifolds": "pass variables instead of Parameters",
-    "batch_dims": "many fits at once are for variables [fits, p]; several data sets with shared parameters for "
-    "tfjac.parameters.fit_together",
+    "batch_dims": "many fits of one curve are tfjac.parameters.fit_many, other ones are for variables [fits, p]; "
+    "several data sets with shared parameters are for tfjac.parameters.fit_together",
     "chunk_size": "it is for batch_dims=1",
     "devices": "it is for batch_dims=1",
     "full_output": "all of it is in the result",
@@ -42,10 +42,12 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
         return dataclasses.replace(found, names=layout.independent)
 
     def refits(found):
-        correlated = found.sigma.correlated
-        data = None if found.takes_arrays else found.xdata, found.ydata, found.sigma.scale
-        function = curve_residuals(curve, correlated, found.xdata if found.takes_arrays else None)
-        return Refits(layout, function, tuple(each for each in data if each is not None), options, correlated)
+        curve = found.curve
+
+        def residuals(values, data):
+            return curve.residuals(tf.unstack(values), data)
+
+        return Refits(layout, residuals, curve.data(), options, curve.measurements)
 
     found = _best(parameters, layout, fitted, refits, n_starts, seed, f)
     if found.fit.success and not found.success:
@@ -53,8 +55,15 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
     return found
 
 
-def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **options: Any):
-    """Return the `NamedFit` that minimises ½‖residuals(parameters, *args)‖²; arguments as of `least_squares`."""
+def fit_residuals(
+    parameters, residuals, args=(), n_starts=None, seed=0, absolute_sigma=False, measurements=None, **options: Any
+):
+    """Return the `NamedFit` that minimises ½‖residuals(parameters, *args)‖²; other arguments as of `least_squares`.
+
+    Args:
+        absolute_sigma: whether the residuals are in units of their standard deviations.
+        measurements: as of `Refits`.
+    """
     _refuse(options)
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"args must be a tuple of what residuals is called with. Received: args={args!r}")
@@ -70,10 +79,10 @@ def fit_residuals(parameters, residuals, args=(), n_starts=None, seed=0, **optio
         variable = _variables.of_size(layout.size)
         variable.assign(start)
         found = least_squares(function, variable, args=(tuple(args),), **given)
-        return dataclasses.replace(found, names=tuple(layout.independent))
+        return dataclasses.replace(found, names=tuple(layout.independent), absolute_sigma=bool(absolute_sigma))
 
     def refits(found):
-        return Refits(layout, function, tuple(args), options)
+        return Refits(layout, function, tuple(args), options | {"absolute_sigma": absolute_sigma}, measurements)
 
     return _best(parameters, layout, fitted, refits, n_starts, seed)
 

@@ -80,6 +80,20 @@ class Layout(NamedTuple):
         found = self.named(tf.unstack(tf.constant(vector, tf.float64)))
         return {name: float(found[name]) for name in self.names}
 
+    def of_fits(self, vectors: Any) -> dict[str, Any]:
+        """Return the values of all parameters `[B]`, in their order, for a tensor of independent ones `[B, k]`."""
+        found = self.named(tf.unstack(vectors, axis=1))
+        return {name: tf.broadcast_to(found[name], vectors.shape[:1]) for name in self.names}
+
+    def derivatives_of_fits(self, vectors: Array) -> Array:
+        """Return `derivatives` of each fit, `[B, parameters, k]`, for independent ones `[B, k]`."""
+        vectors = tf.constant(vectors, tf.float64)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(vectors)
+            found = self.of_fits(vectors)
+        slopes = [tape.gradient(found[name], vectors, unconnected_gradients=_ZERO) for name in self.names]
+        return tf.stack(slopes, axis=1).numpy()
+
     def derivatives(self, vector: Array) -> Array:
         """Return the derivatives of all parameters with respect to the independent ones, `[parameters, k]`."""
         rows = dict(zip(self.independent, np.eye(self.size)))

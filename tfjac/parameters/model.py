@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import check_eager
+from tfjac.arguments import as_numbers, check_eager
 from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
@@ -83,13 +83,14 @@ class BaseModel:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            x, y: arrays `[n]`.
+            x, y: arrays `[n]`; what a masked array masks is left out.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        x, y = (np.asarray(each, np.float64).ravel() for each in (x, y))
+        kept = ~(np.ma.getmaskarray(x).ravel() | np.ma.getmaskarray(y).ravel()) if np.size(x) == np.size(y) else ...
+        x, y = (as_numbers(name, each, masked_too=True).ravel()[kept] for name, each in (("x", x), ("y", y)))
         if x.size != y.size or not x.size:
             raise ValueError(f"x and y have one length. Received: {x.size} and {y.size} values")
         if not np.all(np.isfinite(x) & np.isfinite(y)):

@@ -231,7 +231,8 @@ class NamedFit:
         Args:
             count: how many.
             kind: `"residuals"` draws residuals, centred and scaled by √(rows/degrees of freedom), and adds them to the
-                curve; `"pairs"` draws rows, data with what they were measured at.
+                curve; `"pairs"` draws rows, data with what they were measured at. Centred is as the loss counts: the
+                mean for squares, c with Σψ(r − c) = 0 for robust losses, each among the residuals with its loss.
             seed: of the draws.
         """
         return bootstrapped(self, self._refits, count, kind, seed)

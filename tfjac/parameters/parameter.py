@@ -67,9 +67,7 @@ class Parameter:
             ValueError, TypeError: as `check`.
         """
         named = {**dict(zip(FIELDS, given)), **named}
-        for name in named:
-            if name not in FIELDS:
-                raise TypeError(f"A parameter has {', '.join(FIELDS)}. Received: {name}={named[name]!r}")
+        check_fields(self.name, named)
         if "expr" in named:
             self.expr = named["expr"]
         for name in ("min", "max"):
@@ -126,6 +124,14 @@ class Parameter:
         shown = {name: each for name, each in self.fields().items() if name not in ("value", "unit")}
         unit = f" {self.unit}" if self.unit else ""
         return unit + "".join(f", {name}={value!r}" for name, value in shown.items())
+
+
+def check_fields(name, given):
+    """Raise TypeError for what cannot be said of a parameter, with its name and what may be meant."""
+    for field, value in given.items():
+        if field not in FIELDS:
+            near = suggestion(str(field), FIELDS)
+            raise TypeError(f"A parameter has {', '.join(FIELDS)}.{near} Received: {name!r} with {field}={value!r}")
 
 
 def no_such_parameter(name, names):

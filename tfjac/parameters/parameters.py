@@ -14,7 +14,7 @@ from tfjac.parameters import together
 from tfjac.parameters.expressions import CONSTANTS
 from tfjac.parameters.fitting import fit_curve, fit_residuals
 from tfjac.parameters.layout import Layout
-from tfjac.parameters.parameter import Parameter, described, no_such_parameter
+from tfjac.parameters.parameter import Parameter, check_fields, described, no_such_parameter
 from tfjac.parameters.ties import evaluator, function_of, ordered
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Data, Function, Nest, Residuals, TensorLike
@@ -97,6 +97,7 @@ class Parameters(MutableMapping, NamedParameters):
             made = self.add(name, **given)
             made.stderr, made.init_value = found.stderr, found.init_value
         elif isinstance(given, Mapping):
+            check_fields(name, given)
             self.add(name, **given)
         elif callable(given) or isinstance(given, str):
             self.add(name, expr=given)

@@ -6,10 +6,10 @@ is |v − best|/s. So each end is found by interpolation of the root in v, for a
 Reference: D. M. Bates, D. G. Watts, "Nonlinear Regression Analysis and Its Applications", 1988, section 6.1.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.stats
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer, suggestion
@@ -67,9 +67,7 @@ def profiled(fit, refits, names, sigmas, max_steps):
         )
     names = _checked(fit, names)
     levels = np.array(sorted(_probability(sigma) for sigma in np.atleast_1d(sigmas)))
-    dof = fit.degrees_of_freedom
-    quantile = scipy.stats.norm.ppf if refits.absolute else lambda p: scipy.stats.t.ppf(p, dof)
-    ends = _Ends(fit, refits, names, quantile((1 + levels) / 2))
+    ends = _Ends(fit, refits, names, fit.fit.statistics.quantile(levels))
     for _ in range(positive_integer("max_steps", max_steps)):
         if ends.step():
             break
@@ -103,7 +101,7 @@ def _checked(fit, names):
 def _probability(sigma):
     if not sigma > 0:
         raise ValueError(f"sigmas are positive numbers. Received: {sigma!r}")
-    return float(sigma) if sigma < 1 else float(2 * scipy.stats.norm.cdf(sigma) - 1)
+    return float(sigma) if sigma < 1 else math.erf(sigma / math.sqrt(2))
 
 
 class _Ends:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers import least_squares
+from tfjac.optimizers import get_losses, least_squares, losses_of
 from tfjac.parameters.layout import Layout
 
 _PASSED_ON = (
@@ -14,26 +14,6 @@ _PASSED_ON = (
     "min_gain", "jit_compile", "maxfev", "max_nfev", "f_scale",
 )  # fmt: skip
 _RENAMED = {"maxfev": "max_steps", "max_nfev": "max_steps", "f_scale": "loss_scale"}
-
-
-def curve_residuals(curve: Callable, correlated: bool, arrays: Any = None) -> Callable:
-    """Return (curve − y)/σ as a function of the parameters `[k]` and of (x, y, scale).
-
-    Args:
-        curve: function of x and of each parameter.
-        correlated: whether scale is a Cholesky factor.
-        arrays: x for a curve that takes NumPy's arrays alone, so that the data are (y, scale).
-    """
-
-    def residuals(values, data):
-        *given, y, scale = data
-        x = given[0] if given else arrays
-        left = tf.cast(curve(x, *tf.unstack(values)), tf.float64) - y
-        if correlated:
-            return tf.linalg.triangular_solve(scale, tf.reshape(left, [-1, 1]))[:, 0]
-        return left / scale
-
-    return residuals
 
 
 class Refits:
@@ -44,13 +24,20 @@ class Refits:
         residuals: function of `[k]` and a nest of data to a tensor, or a nest of them.
         data: nest of arrays.
         options: dict of those that the fit was given.
-        correlated: whether the residuals are mixed from those of all data, by a covariance matrix.
+        measurements: function that returns to which measurement each residual belongs, integers `[rows]`, or None where
+            a covariance matrix mixes them; left out where each is a measurement.
     """
 
     def __init__(
-        self, layout: Layout, residuals: Callable, data: Any, options: dict[str, Any], correlated: bool = False
+        self,
+        layout: Layout,
+        residuals: Callable,
+        data: Any,
+        options: dict[str, Any],
+        measurements: Callable[[], Any] | None = None,
     ) -> None:
-        self.layout, self._residuals, self._data, self.correlated = layout, residuals, data, correlated
+        self.layout, self._residuals, self._data = layout, residuals, data
+        self._measurements = measurements
         self._options = {
             _RENAMED.get(name, name): options[name] for name in _PASSED_ON if options.get(name) is not None
         }
@@ -71,19 +58,30 @@ class Refits:
         changes = {name: np.asarray(each, np.float64) for name, each in changes.items() if each is not None}
         variable = tf.Variable(np.clip(starts, layout.lower, layout.upper))
         fixed = layout.fixed if fixed is None else fixed
-        options = dict(self._options)
-        if layout.prior is not None and self.is_robust and not isinstance(options["loss"], (list, tuple)):
-            options["loss"] = [options["loss"]] * self._count() + [None]
+        options: dict[str, Any] = dict(self._options)
+        if layout.prior is not None and self.is_robust:
+            losses, _ = self._losses_and_sizes()
+            options |= {"loss": [*losses, None], "loss_scale": None}
         given = {"bounds": layout.bounds, "fixed": np.asarray(fixed) if np.any(fixed) else None} | options
         given = {name: each for name, each in given.items() if each is not None}
         return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
 
-    def _count(self):
-        """How many tensors the residuals are."""
+    def measurements(self):
+        """Return to which measurement each residual belongs, `[rows]`; None where a covariance matrix mixes them."""
+        return np.arange(len(self.losses())) if self._measurements is None else self._measurements()
+
+    def losses(self):
+        """Return a list of the `RobustLoss` of each row of the residuals, None for squares."""
+        return [loss for loss, size in zip(*self._losses_and_sizes()) for _ in range(size)]
+
+    def _losses_and_sizes(self):
+        """The loss, and the number of residuals, of each tensor of them."""
         found = tf.function(self._residuals, autograph=False).get_concrete_function(
             tf.constant(self.layout.start), tf.nest.map_structure(tf.convert_to_tensor, self._data)
         )
-        return len(tf.nest.flatten(found.structured_outputs))
+        sizes = [tensor.shape.num_elements() for tensor in tf.nest.flatten(found.structured_outputs)]
+        losses = get_losses(self._options.get("loss"), self._options.get("loss_scale"))
+        return losses_of(losses, len(sizes)), sizes
 
     def _batched(self, values, changes, data):
         """The residuals of each fit, with those of the prior below."""

@@ -1,13 +1,15 @@
 """One fit of several data sets, of which each has parameters of its own, and all share some."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfjac.graph import call_converted
+from tfjac.optimizers import Curve, Model, ModelFailed, curve_data
 from tfjac.parameters.calling import names_taken
+from tfjac.parameters.fitting import fit_residuals
 from tfjac.parameters.ties import renamed
 from tfjac.types import ArrayLike, Function
 
@@ -58,8 +60,8 @@ def fit_together(
         xdata, ydata: lists of arrays, one for each data set, of any lengths.
         params: `Parameters` of one data set, from which all start; or a list of them, one for each.
         shared: names of the parameters that are the same for all data sets.
-        sigma: a number, or a list with the standard deviations of each data set.
-        **options: of `least_squares`, and `n_starts` and `seed`.
+        sigma: a number, or a list with what each data set has: None, standard deviations, or a covariance matrix.
+        **options: of `least_squares`, and `absolute_sigma`, `n_starts` and `seed`.
 
     Returns:
         A `NamedFit`, with parameters `sigma_1`, `sigma_2`, … for each data set and those that are shared.
@@ -68,9 +70,8 @@ def fit_together(
         ValueError, TypeError: for lists of other lengths, and as `least_squares`.
     """
     count = len(ydata)
-    of_each = isinstance(sigma, (list, tuple)) or np.ndim(sigma) > 0  # a list may hold arrays of other lengths
-    sigma = list(sigma) if of_each else [1.0 if sigma is None else sigma] * count
     given = params if isinstance(params, (list, tuple)) else [params] * count
+    sigma = _of_each(sigma, count)
     lengths = [len(each) for each in (xdata, ydata, given, sigma)]
     if not count or len(set(lengths)) > 1:
         raise ValueError(
@@ -80,38 +81,50 @@ def fit_together(
     taken = names_taken(f, given[0].layout())
     joint, function = for_data_sets(given, count, shared), getattr(f, "function", f)
 
-    def residuals(p, x, y, scale):
-        left = []
-        for k in range(count):
-            values = {name: p[name if name in shared else f"{name}_{k + 1}"] for name in taken}
-            curve = tf.cast(call_converted(function, x[k], **values), tf.float64)
-            _check_shape(curve, y[k], k + 1)
-            left.append((curve - y[k]) / scale[k])
-        return left
+    def by_order(x, *values):
+        return call_converted(function, x, **dict(zip(taken, values)))
 
-    data = [[np.asarray(each, np.float64) for each in listed] for listed in (xdata, ydata, sigma)]
-    _check_data(dict(zip(("xdata", "ydata", "sigma"), data)))
-    return joint.fit_residuals(residuals, tuple(data), **options)
+    def names_of(number):
+        return [name if name in shared else f"{name}_{number}" for name in taken]
+
+    curves = [_curve(by_order, *each) for each in zip(xdata, ydata, sigma, range(1, count + 1))]
+
+    def fitted(curves):
+        def residuals(p, *data):
+            pairs = enumerate(zip(curves, data), start=1)
+            return [curve.residuals([p[name] for name in names_of(k)], own) for k, (curve, own) in pairs]
+
+        data, measurements = tuple(curve.data() for curve in curves), functools.partial(_measurements, curves)
+        return fit_residuals(joint, residuals, data, measurements=measurements, **options)
+
+    try:
+        return fitted(curves)
+    except ModelFailed:
+        pass  # another error, or none, is what arrays lead to
+    return fitted([curve.of_arrays() for curve in curves])
 
 
-def _check_shape(curve, y, number):
-    """Raise where f gives other than a number, or one for each y."""
-    if curve.shape.rank != 0 and not curve.shape.is_compatible_with(y.shape):
-        raise ValueError(
-            "f(x, …) must have the shape of y: give x and y of one length. Received: data set "
-            f"{number}, f of shape {curve.shape}, y of shape {y.shape}"
-        )
+def _of_each(sigma, count):
+    """Return the deviations of each data set, a list of them, or a number for all."""
+    if isinstance(sigma, (list, tuple)):  # which may hold arrays of other lengths
+        return list(sigma)
+    return list(sigma) if np.ndim(sigma) else [sigma] * count
 
 
-def _check_data(data):
-    """Raise for values that are not finite, and for deviations that are not positive, as `curve_fit` does."""
-    for name, listed in data.items():
-        for number, each in enumerate(listed, start=1):
-            missing = int(np.sum(~np.isfinite(each)))
-            if missing:
-                raise ValueError(
-                    f"{name} must be finite: leave the missing values out, of all that belongs to the data set. "
-                    f"Received: {missing} values that are NaN or infinite in data set {number}"
-                )
-            if name == "sigma" and not np.all(each > 0):
-                raise ValueError(f"sigma holds standard deviations, which are positive. Received: data set {number}")
+def _measurements(curves):
+    """To which measurement each residual of all curves belongs; None where a covariance matrix mixes some."""
+    found, count = [], 0
+    for each in (curve.measurements() for curve in curves):
+        if each is None:
+            return None
+        found.append(each + count)
+        count += each.max() + 1
+    return np.concatenate(found)
+
+
+def _curve(function, x, y, sigma, number):
+    """Return the `Curve` of one data set; what is wrong with it is said with its number."""
+    try:
+        return Curve.of(Model(function), *curve_data(x, y, sigma), label=f"data set {number}")
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}, in data set {number}") from None

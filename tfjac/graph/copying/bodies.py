@@ -4,7 +4,7 @@ import dataclasses
 
 from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
-from tfjac.graph.facts import is_identity
+from tfjac.graph.facts import facts_of, is_identity
 
 
 @dataclasses.dataclass
@@ -44,3 +44,10 @@ def without_identities(tensor):
     while is_identity(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor
+
+
+def op_types_inside(op):
+    """Return the set of the types of all ops in the functions that `op` calls, and in those that they call."""
+    graphs = [graph for attribute in facts_of(op).bodies for graph in _private.function_bodies(op, attribute)]
+    inside = [each for graph in graphs for each in graph.get_operations()]
+    return {each.type for each in inside}.union(*map(op_types_inside, inside))

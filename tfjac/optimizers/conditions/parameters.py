@@ -5,6 +5,7 @@ import collections.abc
 import numpy as np
 import tensorflow as tf
 
+from tfjac.arguments import as_numbers
 from tfjac.optimizers.variables import variable_name
 
 
@@ -49,9 +50,11 @@ def _is_like(given, structure):
 def _elements(argument, given, variable, default):
     shape = tf.TensorShape(variable.shape)
     try:
-        values = np.asarray(default if given is None else given)
+        values = _real(argument, default if given is None else given)
         if values.dtype == object:
             values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
+        if values.ndim and values.shape != tuple(shape)[-values.ndim :]:
+            raise ValueError  # an array of one element is no number: it may be one that was forgotten for the others
         values = np.broadcast_to(values, shape).ravel()
     except ValueError:
         raise ValueError(
@@ -61,6 +64,12 @@ def _elements(argument, given, variable, default):
     if np.isnan(values.astype(np.float64)).any():
         raise ValueError(f"{argument} must not be NaN. Received: {given!r} for {variable_name(variable)}")
     return values.astype(bool if isinstance(default, bool) else np.float64)
+
+
+def _real(argument, given):
+    """Return an array, of objects too; raise TypeError for what has another meaning than real numbers."""
+    values = np.asarray(given)
+    return as_numbers(argument, given) if values.dtype.kind in "cmM" else values
 
 
 def parameter_name(variables, index):

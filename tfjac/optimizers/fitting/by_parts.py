@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import as_numbers, positive_integer
 from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
+from tfjac.optimizers.fitting.parts_conditions import PartsConditions
 from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.loop.converge import status_after, tolerances
 from tfjac.optimizers.loop.method import DampingLike, Method, ScalingLike
 from tfjac.optimizers.loop.records import Outcome, State
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Array, ArrayLike
+from tfjac.types import Array, ArrayLike, Pair
 
 
 def least_squares_by_parts(
@@ -29,6 +30,8 @@ def least_squares_by_parts(
     scaling: ScalingLike = "more",
     min_gain: float = 1e-3,
     callback: Callable[[int, Array, float], Any] | None = None,
+    bounds: Pair | None = None,
+    prior: Pair | None = None,
 ) -> Outcome:
     """Minimise ½‖r‖² where JᵀJ, Jᵀr and the cost come from elsewhere, as sums over parts of the data.
 
@@ -48,6 +51,10 @@ def least_squares_by_parts(
         damping, scaling, min_gain: as for `least_squares`.
         callback: function of the number of steps, the parameters and the cost, called after each step; training ends
             where it returns True, or raises StopIteration. None for none.
+        bounds: `(lower, upper)`, each None, a number or an array `[p]`, within which all steps stay, as the start must.
+        prior: `(mean, deviation)`, each a number or an array `[p]`, as for `least_squares`. It is added here, once.
+
+    A robust loss is of each residual, so that the parts know it: `normal_equations(..., loss="huber")`.
 
     Ctrl-C ends it after the step under way, pressed again at once, with the best point and the status INTERRUPTED.
 
@@ -58,19 +65,19 @@ def least_squares_by_parts(
         TypeError: where `total` returns anything but `NormalEquations`.
         ValueError: for bad options, or normal equations of another number of parameters, or at another point.
     """
-    position = np.asarray(start)
-    position = position.astype(position.dtype if position.dtype in (np.float32, np.float64) else np.float64)
+    position = as_numbers("start", start).astype(np.float32 if np.asarray(start).dtype == np.float32 else np.float64)
     if position.ndim != 1 or not position.size:
         raise ValueError(f"start must be a vector of parameters. Received: an array of shape {position.shape}")
     tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))
     method = Method.of(damping, scaling, "cholesky", 1, min_gain)
-    descent = _Descent(total, method, (ftol, xtol, gtol), callback)
+    descent = _Descent(total, method, (ftol, xtol, gtol), callback, PartsConditions(position, bounds, prior))
     with Interrupts() as interrupts:
         return descent.run(position, positive_integer("max_steps", max_steps), interrupts)
 
 
 class _Descent:
-    def __init__(self, total, method, asked, callback):
+    def __init__(self, total, method, asked, callback, conditions):
+        self._conditions = conditions
         self._total, self._method, self._asked, self._callback = total, method, asked, callback
         self.steps = self.accepted = 0
 
@@ -83,8 +90,11 @@ class _Descent:
         first_cost, status = here.cost, Status.RUNNING
         rejected = promised = tf.zeros([], position.dtype)
         while status is Status.RUNNING:
-            start = _start(here, position)
+            free = self._conditions.free(here, position)
+            start = _start(free, position)
             awaited, state, usable, report = propose(start, state, self._method, rejected, promised)
+            step = self._conditions.within(free, position, awaited.step.numpy())
+            awaited = awaited._replace(step=tf.constant(step, position.dtype))
             if not usable or self.steps == max_steps:
                 status = Status.MAX_STEPS if usable else Status(int(report.status))
                 break
@@ -106,7 +116,8 @@ class _Descent:
                 status = Status.STOPPED
             if interrupts.pending and status is Status.RUNNING:
                 status, interrupts.pending = Status.INTERRUPTED, False
-        norm, damping = np.abs(here.gradient).max(), float(state.damping[self._damping_at()])
+        norm = np.abs(self._conditions.free(here, position).gradient).max()
+        damping = float(state.damping[self._damping_at()])
         calls = self.steps + 1
         return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
 
@@ -133,7 +144,7 @@ class _Descent:
                 "total must return normal equations at the parameters it was given: assign them to the variables of "
                 f"all parts before. Received: those at {found.position}, for the parameters {position}"
             )
-        return found
+        return self._conditions.with_prior(found, position)
 
     def _damping_at(self):
         return self._method.damping.state_names.index("damping")

@@ -5,12 +5,10 @@ import inspect
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import choice, suggestion
+from tfjac.arguments import as_numbers, choice, suggestion
 from tfjac.optimizers.conditions.bounds import Bounds
 from tfjac.optimizers.loop.options import Options
-from tfjac.optimizers.results.curve_fit_result import Deviations, arrays_of
 
 _RENAMED = {"f_scale": "loss_scale", "maxfev": "max_steps", "max_nfev": "max_steps"}
 """What SciPy calls options of `least_squares`."""
@@ -56,7 +54,9 @@ def options_of(options, bounds, method, jac):
         near = "" if name in _OPTIONS or name in _RENAMED else suggestion(name, _OWN)
         if near:
             raise TypeError(f"There is no such option.{near} Received: {name}={value!r}")
-    options = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in given.items() if name != "maxfev" or value != 0}  # MINPACK's own choice
+    options = {_RENAMED.get(name, name): value for name, value in given.items()}
     choice("method", method, (None, "lm", "trf", "dogbox"))
     if jac not in (None, "2-point", "3-point", "cs"):
         raise TypeError(
@@ -156,7 +156,7 @@ def start_within(bounds, p0, parameters):
     Raises:
         ValueError: for bounds that p0 is not within, or that leave no parameter free.
     """
-    start = np.ones(parameters.shape) if p0 is None else np.asarray(p0, np.float64).ravel()
+    start = np.ones(parameters.shape) if p0 is None else as_numbers("p0", p0).ravel()
     if bounds is None:
         return start
     limits = Bounds(parameters, bounds)
@@ -175,94 +175,20 @@ def start_within(bounds, p0, parameters):
     return start
 
 
-# ------------------------------------------------------------------ data
+def check_enough(y, parameters, method, options):
+    """Raise TypeError, as SciPy does, where there are fewer data than parameters and nothing else is known of these.
 
-
-def curve_data(xdata, ydata, sigma, check_finite, nan_policy):
-    """Return the data as arrays of float64, checked: xdata in its nest, ydata, and sigma, or None.
-
-    In xdata tensors of integers, which may be indices, stay as they are, and so does what holds no numbers.
-
-    Raises:
-        ValueError: for data that are not finite, where they should be, or for none at all.
+    Args:
+        y: the data; a single number stands for any number of them.
+        parameters: the variable `[p]`.
+        method: SciPy's; those with bounds take as few data as there are.
+        options: dict of those of `least_squares`.
     """
-    x, y = arrays_of(xdata), np.asarray(ydata, np.float64)
-    if not y.size:
-        raise ValueError("There is nothing to fit. Received: ydata without values")
-    choice("nan_policy", nan_policy, (None, "raise", "omit"))
-    if nan_policy is None if check_finite is None else check_finite:
-        _check(np.isfinite, xdata=x, ydata=y)
-    elif nan_policy == "raise":
-        _check(lambda values: ~np.isnan(values), xdata=x, ydata=y)
-    elif nan_policy == "omit":
-        return _without_nan(x, y, sigma)
-    return x, y, sigma
-
-
-def _numbers_in(data):
-    """Return the arrays of floating-point numbers in a nest."""
-    items = (item.numpy() if tf.is_tensor(item) else item for item in tf.nest.flatten(data))
-    return [item for item in items if isinstance(item, np.ndarray) and item.dtype.kind == "f"]
-
-
-def _check(valid, **arguments):
-    for name, data in arguments.items():
-        for values in _numbers_in(data):
-            count = np.count_nonzero(~valid(values))
-            if count:
-                raise ValueError(
-                    f"{name} must be finite: leave the missing values out, of xdata and ydata alike, by hand or with "
-                    f'nan_policy="omit". Received: {name} with {count} values that are NaN or infinite'
-                )
-
-
-def _without_nan(x, y, sigma):
-    """Return the data without the places, along the last axis, where xdata or ydata are NaN."""
-    if y.ndim != 1 or any(values.shape[-1:] != y.shape for values in _numbers_in(x)):
-        raise ValueError(
-            'nan_policy="omit" is for data [values], and xdata [..., values]: leave the missing values out by hand. '
-            f"Received: ydata of shape {y.shape}, xdata of shapes {[values.shape for values in _numbers_in(x)]}"
+    count, free = y.size * (2 if np.iscomplexobj(y) else 1), parameters.shape[0]
+    others = {"bounds", "prior", "equality", "fixed"}
+    if y.size > 1 and count < free and method in (None, "lm") and others.isdisjoint(options):
+        raise TypeError(
+            "The number of func parameters must not exceed the number of data points: give more data, fewer "
+            'parameters, or a prior or bounds for what they leave open; method="trf" finds one of all solutions. '
+            f"Received: {free} parameters, {count} data"
         )
-    lost = np.isnan(y)
-    for values in _numbers_in(x):
-        lost |= np.isnan(values).any(axis=tuple(range(values.ndim - 1)))
-    if sigma is not None and np.ndim(sigma):
-        sigma = np.asarray(sigma)[~lost]
-        sigma = sigma[:, ~lost] if sigma.ndim == 2 else sigma
-    kept = lambda item: _keep(item, ~lost)  # noqa: E731
-    return tf.nest.map_structure(kept, x), y[~lost], sigma
-
-
-def _keep(item, kept):
-    if isinstance(item, np.ndarray):
-        return item[..., kept]
-    if tf.is_tensor(item) and item.shape.rank:
-        return tf.boolean_mask(item, kept, axis=item.shape.rank - 1)
-    return item
-
-
-def deviations_of(sigma, y):
-    """Return the `Deviations` of data `y` that the argument `sigma` says.
-
-    Raises:
-        ValueError: for another shape, or deviations that are not positive.
-    """
-    if sigma is None:
-        return Deviations(np.ones([]), False)
-    sigma = np.asarray(sigma, np.float64)
-    sigma = sigma.reshape([]) if sigma.size == 1 and sigma.shape != y.shape else sigma
-    if sigma.shape in (y.shape, ()):
-        if not np.all(sigma > 0):
-            raise ValueError(f"sigma holds standard deviations, which are positive. Received: sigma={sigma!r}")
-        return Deviations(sigma, False)
-    if sigma.shape == (y.size, y.size):
-        try:
-            return Deviations(np.linalg.cholesky(sigma), True)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                f"sigma, a covariance matrix, must be positive definite. Received: sigma={sigma!r}"
-            ) from None
-    raise ValueError(
-        "sigma has the shape of ydata (standard deviations), or is a matrix of one row and column for each value "
-        f"(their covariance). Received: sigma of shape {sigma.shape}, ydata of shape {y.shape}"
-    )

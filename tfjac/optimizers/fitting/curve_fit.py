@@ -2,7 +2,7 @@
 
 import collections
 import threading
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import tensorflow as tf
@@ -10,17 +10,13 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.arguments import check_eager
 from tfjac.graph import KeptVariables, verification_wanted
-from tfjac.optimizers.fitting.curve_arguments import (
-    curve_data,
-    deviations_of,
-    options_of,
-    parameter_names,
-    start_within,
-)
+from tfjac.optimizers.fitting.curve_arguments import check_enough, options_of, parameter_names, start_within
 from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
-from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
+from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
+from tfjac.optimizers.objective.curve_data import curve_data
+from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.tracing.constants import Constants
 from tfjac.types import Function, Nest, Pair, TensorLike
 
@@ -70,12 +66,15 @@ def curve_fit(
             TensorFlow's functions. What is computed from xdata alone may be NumPy's: where `f` fails with tensors, it
             is given xdata as arrays, which are constants of the graph then: other xdata are traced again.
         xdata: what `f` is called with first: an array, or a nest of them, in which numbers become float64.
-        ydata: array of any shape; a single number is the same for all values of `f`.
+        ydata: array of any shape; a single number is the same for all values of `f`. Complex data are fitted in both
+            parts, by an `f` of complex values. What a masked array masks is left out, here, in xdata and in sigma.
         p0: the parameters to start from, a list or an array `[p]`. Where left out, the middle of `bounds`, one from a
             single bound, and else one. Or a `tfjac.Parameters`: `f` is given them by name then, and the result is by
             name (`docs/named_parameters.md`).
         sigma: the standard deviations of ydata, of its shape or one number, or their covariance matrix
-            `[values, values]`; ones where left out.
+            `[values, values]`; ones where left out. Of complex data real ones are those of either part, and complex
+            ones those of each; a real matrix of twice the size is the covariance of all real parts and then all
+            imaginary parts.
         absolute_sigma: whether `sigma` is meant as it is. If not, only the ratios of its elements count, and pcov is
             scaled so that the reduced chi-square is one.
         check_finite: whether to refuse data that hold NaN or infinities; default True, but with a `nan_policy`.
@@ -91,11 +90,12 @@ def curve_fit(
 
     Returns:
         A `CurveFitResult`, which unpacks to `popt` `[p]` and `pcov` `[p, p]`. Where the data do not determine all
-        parameters `pcov` is infinite, with a warning.
+        parameters `pcov` is infinite, with a warning in the call (for J of up to a million elements; for larger ones,
+        where `pcov` is read).
 
     Raises:
-        ValueError, TypeError: for arguments that do not fit together, and as `least_squares` does. Where no tolerance
-            was met nothing is raised: a warning says so, and `status` says why.
+        ValueError, TypeError: for arguments that do not fit together, fewer data than parameters, and as
+            `least_squares` does. Where no tolerance was met nothing is raised: a warning says so, and `status` why.
 
     Example:
         >>> x = np.linspace(0.0, 4.0, 30)
@@ -113,115 +113,82 @@ def curve_fit(
     x, y, sigma = curve_data(xdata, ydata, sigma, check_finite, nan_policy)
     parameters = _variables.of_size(len(names))
     start = start_within(options.get("bounds"), p0, parameters)
+    check_enough(y, parameters, method, options)
     if y.size == 1:
-        y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, start)))
-    deviations = deviations_of(sigma, y)
+        y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
     parameters.assign(start)
-    found, takes_arrays = _minimised(f, x, y, deviations, parameters, options)
-    model = Model(f, takes_arrays)
-    result = CurveFitResult.of_fit(found, names, model, x, y, deviations, absolute_sigma, full_output)
+    found, curve = _minimised(Curve.of(Model(f), x, y, sigma), parameters, options)
+    result = CurveFitResult.of_fit(found, names, curve, y, absolute_sigma, full_output)
     if not result.success:
         warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")
+    if result.num_residuals * result.x.size <= _SMALL:
+        _ = result.pcov  # which warns where the data do not determine the parameters
     return result
 
 
-def _shape_of(f, x, start):
-    """Return the shape of f(x, *start), computed eagerly."""
-    start = tf.unstack(tf.constant(start))
+def _shape_of(f, x, y, start):
+    """Return the shape of f(x, *start), computed eagerly; of the kind of numbers that `y` holds."""
+    start, is_complex = tf.unstack(tf.constant(start)), y.dtype.kind == "c"
+    model = Model(f, is_complex=is_complex)
     try:
-        return Model(f)(Model(f).data(x), start).shape
+        shape = model(model.data(x), start).shape
     except ModelFailed:
-        return Model(f, takes_arrays=True)(x, start).shape
+        shape = Model(f, True, is_complex)(x, start).shape
+    return shape[:-1] if is_complex else shape
 
 
-def _minimised(f, x, y, deviations, parameters, options):
-    """Return the result of the minimisation, and whether `f` takes arrays."""
-    about = Constants(f)
+def _minimised(curve, parameters, options):
+    """Return the result of the minimisation, and the `Curve`: the one given, or one whose model takes arrays."""
+    about = Constants(curve.model.f)
     try:
-        return _run(_Curve(Model(f), x, y, deviations), about, parameters, options), False
+        return _run(curve, about, parameters, options), curve
     except ModelFailed:
         pass  # another error, or none, is what arrays lead to
-    return _run(_Curve(Model(f, takes_arrays=True), x, y, deviations), about, parameters, options), True
+    curve = curve.of_arrays()
+    return _run(curve, about, parameters, options), curve
 
 
 def _run(curve, about, parameters, options):
     """Minimise over the parameters; return a `LeastSquaresResult`.
 
     Args:
-        curve: a `_Curve`.
+        curve: a `Curve`.
         about: the `Constants` of its function.
         parameters: the variable.
         options: dict of those of `least_squares`.
     """
     data = curve.data()
-    key = curve.key(about, data, options)
+    key = _key(curve, about, data, options)
     prepared = _kept.prepared.get(key)
     if prepared is None:
-        prepared = Prepared(curve.residuals(parameters), parameters, data, Options.of_one_fit({}, options))
+
+        def residuals(*given):
+            return curve.residuals(tf.unstack(parameters), given)
+
+        prepared = Prepared(residuals, parameters, data, Options.of_one_fit({}, options))
         if key is not None:
             _kept.keep(key, prepared, about.held)
     return prepared.run(data)
 
 
-class _Curve(NamedTuple):
-    """A curve to be fitted.
+def _key(curve, about, data, options):
+    """Return what is the same where the graph of the residuals is sure to be; None where that is not known."""
+    plain = all(isinstance(each, _PLAIN) for each in tf.nest.flatten(list(options.values())))
+    if about.form is None or not plain or not options.keys().isdisjoint(_WATCHED) or tf.distribute.has_strategy():
+        return None
+    leaves = ["data" if curve.is_data(each) else each for each in tf.nest.flatten(curve.x)]
+    others = Constants([tf.nest.pack_sequence_as(curve.x, leaves), options, curve.deviations.correlated])
+    if others.form is None:
+        return None
+    specs = tuple((tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in data)
+    return about.form, others.form, specs, curve.model.takes_arrays, curve.model.is_complex, verification_wanted(None)
 
-    Attributes:
-        model: a `Model`.
-        x: nest of arrays and tensors, and of what else the model is given.
-        y: array.
-        deviations: `Deviations` of y.
-    """
 
-    model: Model
-    x: Any
-    y: Any
-    deviations: Deviations
-
-    def data(self):
-        """Return the data of the graph, a tuple of tensors: xdata, if the model does not take arrays, ydata, sigma."""
-        tensors = [each for each in tf.nest.flatten(self.model.data(self.x)) if self._is_data(each)]
-        return *tensors, tf.constant(self.y), tf.constant(self.deviations.scale)
-
-    def _is_data(self, item):
-        return not self.model.takes_arrays and isinstance(item, (np.ndarray, tf.Tensor, tf.Variable))
-
-    def residuals(self, parameters):
-        """Return the function of `data` that is minimised over the variable `parameters`."""
-        is_data = [self._is_data(each) for each in tf.nest.flatten(self.x)]
-
-        def residuals(*data):
-            *tensors, y, scale = data
-            rest = iter(tensors)
-            leaves = [next(rest) if given else each for given, each in zip(is_data, tf.nest.flatten(self.x))]
-            values = self.model(tf.nest.pack_sequence_as(self.x, leaves), tf.unstack(parameters))
-            _check_shape(values.shape, y.shape)
-            if self.deviations.correlated:
-                return tf.linalg.triangular_solve(scale, tf.reshape(values - y, [-1, 1]))[:, 0]
-            return (values - y) / scale
-
-        return residuals
-
-    def key(self, about, data, options):
-        """Return what is the same where the graph of the residuals is sure to be; None where that is not known."""
-        plain = all(isinstance(each, _PLAIN) for each in tf.nest.flatten(list(options.values())))
-        if about.form is None or not plain or not options.keys().isdisjoint(_WATCHED) or tf.distribute.has_strategy():
-            return None
-        leaves = ["data" if self._is_data(each) else each for each in tf.nest.flatten(self.x)]
-        others = Constants([tf.nest.pack_sequence_as(self.x, leaves), options, self.deviations.correlated])
-        if others.form is None:
-            return None
-        specs = tuple((tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in data)
-        return about.form, others.form, specs, self.model.takes_arrays, verification_wanted(None)
-
+_SMALL = 10**6
+"""Elements of a Jacobian that is formed in every call."""
 
 _PLAIN = (bool, int, float, str, np.ndarray, np.generic, type(None))
 _WATCHED = {"checkpoint", "callback"}
-
-
-def _check_shape(found, wanted):
-    if found != wanted and (found.num_elements() or 0) > 1:
-        raise ValueError(f"f must return one value for each of ydata. Received: values of {found}, ydata of {wanted}")
 
 
 class _OfThread(threading.local):

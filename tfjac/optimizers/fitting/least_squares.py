@@ -113,8 +113,8 @@ def least_squares(
             not called again where all that it reads of Python is known to be the same. Where its graph is the same one
             again, but for `args` and the tensors that it captures, all else is used again. A `tf.function` is called by
             its own rules: not where it was called before. What it draws at random, or takes from an iterator, it does
-            once in a call, and it assigns once. Where the leading axis is that of independent examples, the Jacobian is
-            found far cheaper.
+            once in a call, and it assigns once. Complex residuals count with both parts, `[..., 2]`. Where the leading
+            axis is that of independent examples, the Jacobian is found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64; or a `tfjac.Parameters`:
             `residuals` is given a dict of tensors by name then, and the result is by name.
         max_steps: at most so many steps.
@@ -152,7 +152,8 @@ def least_squares(
         devices: with `batch_dims`, a list of devices that share the fits, such as `["GPU:0", "GPU:1"]`: each has a
             part of its own, `chunk_size` of which are under way at once. None for where TensorFlow places them.
         loss: `"huber"`, `"soft_l1"`, `"cauchy"`, `"arctan"`, `"tukey"`, `"welsch"`, `"geman_mcclure"`, or None for
-            squares: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
+            squares; or a function of z = (r/loss_scale)² that returns ρ(z) by TensorFlow, or `[3, n]`, ρ, ρ′ and ρ″, as
+            SciPy's does: what is added up instead of ½r², for each residual by itself; or a list of these, one for each
             tensor that `residuals` returns.
         loss_scale: about where a residual becomes an outlier, or a list; default 1.
         damping: `"radius"`, `"trust_region"`, `"nielsen"`, `"multiplicative"`, or a `Damping`: how λ is chosen.

@@ -239,7 +239,7 @@ class BatchedMinimiser:
         return of_fits(values), specs, tf.nest.map_structure(of_fits, box), max_steps
 
     def at_the_end(self, values, data):
-        """Return JᵀJ `[B, p, p]`, float64, and how many residuals count `[B]`, NumPy, at `values` `[B, p]`."""
+        """Return what `FitObjective.at_the_end` does of all fits, NumPy, at `values` `[B, p]`."""
         with tf.init_scope():
             return [part.numpy() for part in self._ended(values, data)]
 
@@ -262,7 +262,8 @@ class BatchedMinimiser:
             def some(index):
                 return list(self._problem.at_the_end(tf.gather(values, index), data.of(index).tensors))
 
-            specs = [tf.TensorSpec([None, p, p], tf.float64), tf.TensorSpec([None], tf.int32)]
+            sums = [tf.TensorSpec([None], dtype) for dtype in (tf.float64, tf.float64, tf.int32)]
+            specs = [tf.TensorSpec([None, p, p], tf.float64), *sums]
             return in_chunks(some, size, specs, at_most(size, self._at_once))
 
         return self._shards.mapped(linearised, values, self._data(data))

@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import zipfile
+import zlib
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +14,9 @@ from tfjac.arguments import resolve
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.ops import damped_solve
 from tfjac.optimizers.damping.scaling import SCALINGS, Scaling
+from tfjac.optimizers.loop.method import recipe
 from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.objective.robust import LossLike, get_losses, losses_of
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
@@ -172,11 +176,17 @@ class NormalEquations:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 numbers = float(file["cost"]), int(file["num_residuals"])
                 return cls(file["gram"], file["gradient"], *numbers, file.get("position"))
-        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except _UNREADABLE:  # NumPy's words are about files, and advise to trust them
             raise ValueError(
-                "These bytes are not those of NormalEquations.to_bytes, or not all of them. "
-                f"Received: {len(data)} bytes ({error})"
+                "These bytes are not those of NormalEquations.to_bytes, or not all of them: send them as they are, and "
+                f"read all of them. Received: {len(data)} bytes, which begin with {bytes(data[:8])!r}"
             ) from None
+
+
+_UNREADABLE = (
+    ValueError, TypeError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
 
 
 def normal_equations(
@@ -185,6 +195,8 @@ def normal_equations(
     args: Data = (),
     gram_dtype: GramDType | None = None,
     verify: bool | None = None,
+    loss: LossLike | Sequence[LossLike] = None,
+    loss_scale: float | Sequence[float | None] | None = None,
 ) -> NormalEquations:
     """Return JᵀJ, Jᵀr and the cost of one part of the data, where the variables are.
 
@@ -202,6 +214,8 @@ def normal_equations(
             size are traced anew; one without any data adds nothing.
         gram_dtype: `"float64"` to sum up in float64 for variables in float32, or None for their own dtype.
         verify: as for `least_squares`.
+        loss, loss_scale: as for `least_squares`: the cost is then that of a robust loss, and residuals and J are
+            weighted by what it says of each residual.
 
     Returns:
         `NormalEquations`, of NumPy arrays.
@@ -216,7 +230,7 @@ def normal_equations(
             "normal_equations returns NumPy arrays, which a tf.function has none of while it is traced: use "
             "tfjac.jacobian_operator(...).gram_and_gradient there. Received: a call inside of a graph"
         )
-    gram_dtype = checked_gram_dtype(gram_dtype)
+    gram_dtype, losses = checked_gram_dtype(gram_dtype), get_losses(loss, loss_scale)
     function, flat = function_of_data(residuals, variables, args), checked_variables(tf.nest.flatten(variables))
     args = as_data(args, flat)
     position = np.concatenate([np.ravel(as_tf_variable(variable).numpy()) for variable in flat])
@@ -225,8 +239,10 @@ def normal_equations(
     if not any(shape.num_elements() != 0 for shape in traced.shapes):
         return NormalEquations(np.zeros(2 * position.shape, wide), np.zeros(position.shape, wide), 0.0, 0, position)
 
+    of_each = losses_of(losses, traced.num_tensors)
+
     def sums(*data):
-        objective = objective_of_residuals(traced.place(data, traced.draw(data)), flat, verify)
+        objective = objective_of_residuals(traced.place(data, traced.draw(data)), flat, verify, losses=of_each)
         linearisation = objective.linearise()
         linearisation = linearisation if linearisation.dtype == wide else linearisation.cast(tf.as_dtype(wide))
         return (*linearisation.gram_and_gradient(), objective.cost, linearisation.num_rows)
@@ -234,7 +250,8 @@ def normal_equations(
     def trace():
         return tf.function(sums, autograph=False).get_concrete_function(*traced.specs)
 
-    options = ("normal_equations", gram_dtype, verification_wanted(verify))
+    of_losses = recipe([each for each in of_each if each is not None], tuple(each is None for each in of_each))
+    options = of_losses and ("normal_equations", gram_dtype, verification_wanted(verify), of_losses)
     gram, gradient, cost, rows = _TRACES.get(traced, flat, options, trace)(*traced.data(args))
     return NormalEquations(gram.numpy(), gradient.numpy(), float(cost), int(rows), position)
 

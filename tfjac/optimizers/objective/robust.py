@@ -16,7 +16,8 @@ from typing import Literal, TypeAlias
 import tensorflow as tf
 
 from tfjac.arguments import positive, resolve
-from tfjac.types import LossName, Scalar, Tensor
+from tfjac.graph import call_converted
+from tfjac.types import Function, LossName, Scalar, Tensor
 
 
 class RobustLoss(abc.ABC):
@@ -139,6 +140,49 @@ class GemanMcClure(RobustLoss):
         return tf.square(part), -2 * tf.square(part) * (1 - part)
 
 
+class FunctionLoss(RobustLoss):
+    """ρ by a function of z, as SciPy's `loss` may be.
+
+    Args:
+        function: callable of a tensor of z ≥ 0, `[n]`, that computes by TensorFlow and returns ρ `[n]`, of which the
+            derivatives are taken, or ρ, ρ′ and ρ″, `[3, n]`. ρ(0) = 0, ρ′(0) = 1, and ρ does not fall.
+        scale: c.
+    """
+
+    def __init__(self, function: Function, scale: float = 1.0) -> None:
+        super().__init__(scale)
+        self.function = function
+
+    def value(self, z):
+        """Return ρ."""
+        return self._parts(z)[0]
+
+    def slopes(self, z):
+        """Return ρ′ and zρ″."""
+        _, first, second = self._parts(z)
+        return first, z * second
+
+    def _parts(self, z):
+        flat = tf.reshape(z, [-1])
+        with tf.GradientTape() as outer:
+            outer.watch(flat)
+            with tf.GradientTape() as inner:
+                inner.watch(flat)
+                found = tf.convert_to_tensor(call_converted(self.function, flat))
+            if found.shape.rank == 1:
+                first = inner.gradient(found, flat, unconnected_gradients=_ZERO)
+        if found.shape.rank == 1:
+            found = tf.stack([found, first, outer.gradient(first, flat, unconnected_gradients=_ZERO)])
+        if found.shape.rank != 2 or found.shape[0] != 3:
+            raise ValueError(
+                "A function for loss returns ρ(z), of the shape of z, or ρ, ρ′ and ρ″ in one tensor [3, n]. "
+                f"Received: loss={self.function!r}, which returns shape {found.shape} for z of shape {flat.shape}"
+            )
+        return [tf.reshape(each, tf.shape(z)) for each in tf.unstack(found)]
+
+
+_ZERO = tf.UnconnectedGradients.ZERO
+
 LOSSES = {
     "huber": Huber,
     "soft_l1": SoftL1,
@@ -149,14 +193,30 @@ LOSSES = {
     "geman_mcclure": GemanMcClure,
 }
 
-LossLike: TypeAlias = LossName | Literal["linear"] | RobustLoss | None
+LossLike: TypeAlias = LossName | Literal["linear"] | RobustLoss | Function | None
 
 
-def get_losses(loss, scale):
+def influence(residual, loss):
+    """Return ψ², ψ′ and ρ′ of each residual, with ψ = ρ′r and ψ′ = ρ′ + 2zρ″: r², one and one for squares.
+
+    Args:
+        residual: tensor.
+        loss: `RobustLoss`, or None.
+    """
+    if loss is None:
+        return tf.square(residual), tf.ones_like(residual), tf.ones_like(residual)
+    slope, bend = loss.slopes(tf.square(residual / tf.constant(loss.scale, residual.dtype)))
+    return tf.square(slope * residual), slope + 2 * bend, slope
+
+
+def get_losses(
+    loss: LossLike | Sequence[LossLike], scale: float | Sequence[float | None] | None
+) -> RobustLoss | tuple[RobustLoss | None, ...] | None:
     """Return the losses that the arguments `loss` and `loss_scale` of `least_squares` name.
 
     Args:
-        loss: a name, a `RobustLoss`, or None (or `"linear"`) for squares; or a list of these, one for each block.
+        loss: a name, a `RobustLoss`, a function as of `FunctionLoss`, or None (or `"linear"`) for squares; or a list of
+            these, one for each block.
         scale: a number, or a list of them; None for one. An object has its own scale.
 
     Returns:
@@ -172,7 +232,7 @@ def get_losses(loss, scale):
     return _loss(loss, scale)
 
 
-def losses_of(losses, count):
+def losses_of(losses: RobustLoss | tuple[RobustLoss | None, ...] | None, count: int) -> list[RobustLoss | None]:
     """Return a list of what `get_losses` returned, one for each of `count` blocks of residuals.
 
     Raises:
@@ -193,5 +253,7 @@ def _loss(loss, scale):
         if scale is not None:
             positive("loss_scale", scale)
         return None if isinstance(loss, str) else loss
+    if callable(loss) and not isinstance(loss, type):
+        return FunctionLoss(loss, 1.0 if scale is None else scale)
     found = resolve("loss", loss, LOSSES)
     return found if scale is None else type(found)(scale)

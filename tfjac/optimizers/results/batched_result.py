@@ -66,7 +66,8 @@ class BatchedLeastSquaresResult:
             names: what the variables are called.
             rows: how many residuals a fit has.
             of_squares: whether they are squared, rather than put into robust losses.
-            linearised: callable without arguments that gives JᵀJ `[B, p, p]`, float64, and how many residuals count.
+            linearised: callable without arguments that gives JᵀJ `[B, p, p]`, Σψ², Σψ′, and how many residuals count,
+                `[B]` each.
         """
         outcome = {name: value.numpy() for name, value in found.outcome._asdict().items() if name != "x"}
         x, box = tf.nest.map_structure(np.asarray, x), tf.nest.map_structure(np.asarray, box)
@@ -117,7 +118,7 @@ class BatchedLeastSquaresResult:
     @property
     def num_residuals(self) -> Array:
         """`[B]`, how many residuals count."""
-        return self._at_the_end[1]
+        return self._at_the_end[-1]
 
     @functools.cached_property
     def _inverse(self):
@@ -127,7 +128,7 @@ class BatchedLeastSquaresResult:
         are left out.
         """
         free = self._active == 0
-        gram, _ = self._at_the_end
+        gram = self._at_the_end[0]
         gram = np.where(np.isfinite(gram).all(axis=(1, 2), keepdims=True), gram, 0)
         gram = gram * free[:, None] * free[:, :, None]
         norms = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
@@ -153,29 +154,29 @@ class BatchedLeastSquaresResult:
         free = (self._active == 0).sum(axis=1)
         return (self.rank == free) & (self.degrees_of_freedom > 0) & np.isfinite(self.cost)
 
-    def covariance(self) -> Array:
+    def covariance(self, absolute_sigma: bool = False) -> Array:
         """Return the covariance matrices of the parameters, `[B, p, p]`: s²(JᵀJ)⁻¹ with s² = ‖r‖²/(residuals − p).
 
-        NaN for fits that are not `determined()`.
+        With robust losses Huber's, as `LeastSquaresResult.covariance`. NaN for fits that are not `determined()`, or in
+        which most residuals are outliers.
 
-        Raises:
-            ValueError: for robust losses, by which not all residuals count alike.
+        Args:
+            absolute_sigma: whether the residuals are in units of their standard deviations, so that s² is one.
 
-        Cost: one eigendecomposition of a matrix `[p, p]` for each fit, when first asked for; the columns of J are
-        scaled to length one for it, and parameters count as determined up to a condition number of J of some 1e7.
+        Cost: one Jacobian, and one eigendecomposition of a matrix `[p, p]` for each fit, when first asked for; the
+        columns of J are scaled to length one for it, and parameters count as determined up to a condition number of J
+        of some 1e7.
         """
-        if not self._of_squares:
-            raise ValueError(
-                "With batch_dims=1 there are errors of sums of squares alone: fit one at a time for those of robust "
-                "losses. Received: a robust loss"
-            )
-        cost = np.where(self.determined(), self.cost, np.nan).astype(np.float64)
-        variance = 2 * cost / np.maximum(self.degrees_of_freedom, 1)
-        return variance[:, None, None] * self._inverse[0]
+        _, squares, bends, rows = self._at_the_end
+        slope = np.divide(bends, rows, out=np.full(rows.shape, np.nan), where=(rows > 0) & (bends > 0))
+        variance = squares / np.maximum(self.degrees_of_freedom, 1) / slope**2
+        variance = np.ones_like(variance) if absolute_sigma and self._of_squares else variance
+        known = self.determined()
+        return np.where(known, variance, np.nan)[:, None, None] * np.where(known[:, None, None], self._inverse[0], 0)
 
-    def standard_errors(self) -> NestLike:
-        """Return the standard deviations of the parameters, in the nest of `x`; NaN as in `covariance`."""
-        return self._nested(np.sqrt(np.diagonal(self.covariance(), axis1=1, axis2=2)))
+    def standard_errors(self, absolute_sigma: bool = False) -> NestLike:
+        """Return the standard deviations of the parameters, in the nest of `x`; NaN, and `absolute_sigma`, as above."""
+        return self._nested(np.sqrt(np.diagonal(self.covariance(absolute_sigma), axis1=1, axis2=2)))
 
     def _nested(self, matrix):
         """Return `[B, p]` in the nest of `x`."""

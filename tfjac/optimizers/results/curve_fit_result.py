@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,37 +11,15 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import check_eager, positive
-from tfjac.graph import call_converted, quiet_function
+from tfjac.graph import quiet_function
 from tfjac.jacobians import jacobian
+from tfjac.optimizers.complex_parts import of_parts, parts_of
+from tfjac.optimizers.objective.curve import Curve
+from tfjac.optimizers.objective.curve_data import arrays_of
+from tfjac.optimizers.objective.deviations import Deviations
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
-from tfjac.optimizers.results.statistics import Statistics
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Array, ArrayLike, Function, Nest, TensorLike
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Deviations:
-    """The standard deviations of data.
-
-    Attributes:
-        scale: one number, an array of the shape of the data, or the Cholesky factor `[values, values]` of their
-            covariance.
-        correlated: whether it is the latter.
-    """
-
-    scale: np.ndarray
-    correlated: bool
-
-    def divide(self, values: Array) -> Array:
-        """Return values of the shape of the data in units of their deviations, uncorrelated, as a vector."""
-        if self.correlated:
-            return np.linalg.solve(self.scale, values.ravel())
-        return (values / self.scale).ravel()
-
-    def of_each(self, shape: Sequence[int]) -> Array:
-        """Return the standard deviation of each of the data, which are of `shape`."""
-        return np.linalg.norm(self.scale, axis=1).reshape(shape) if self.correlated else self.scale
-
+from tfjac.types import Array, ArrayLike, Nest, TensorLike
 
 _UNPACKED = ("popt", "pcov", "infodict", "mesg", "ier")
 """What the result unpacks to, in SciPy's words."""
@@ -54,79 +32,6 @@ _MINPACK = {
 }
 
 
-_NO_TENSOR = "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp)."
-
-
-class ModelFailed(Exception):
-    """A model raised the error that is the cause of this one, given tensors."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Model:
-    """A function of data and of each parameter, and in which form it is given the data.
-
-    Attributes:
-        f: callable.
-        takes_arrays: whether it is given NumPy arrays, which are constants of a graph, rather than tensors.
-    """
-
-    f: Callable
-    takes_arrays: bool = False
-
-    def data(self, x: Any) -> Any:
-        """Return a nest of arrays, tensors and others as what `f` is given."""
-        return x if self.takes_arrays else tf.nest.map_structure(_as_tensor, x)
-
-    def __call__(self, x: Any, parameters: Sequence[Any]) -> Any:
-        """Return f(x, *parameters), a tensor.
-
-        Args:
-            x: what `data` returned.
-            parameters: list of scalars.
-
-        Raises:
-            ModelFailed: if it fails given tensors; given arrays, the user's error is raised as it is.
-            TypeError: for anything but a tensor.
-        """
-        try:
-            values = call_converted(self.f, x, *parameters)
-        except Exception as error:
-            if not self.takes_arrays:
-                raise ModelFailed(str(error)) from error
-            if isinstance(error, NotImplementedError):  # of a tensor that has no value yet
-                raise TypeError(f"{_NO_TENSOR} Received: {type(error).__name__}: {error}") from error
-            raise
-        if not tf.is_tensor(values) and not isinstance(values, tf.Variable):
-            raise TypeError(f"{_NO_TENSOR} Received: {values!r} of type {type(values).__name__}")
-        return tf.cast(values, tf.float64)
-
-
-def arrays_of(data):
-    """Return a nest of numbers as one of arrays and tensors of float64; what holds no numbers stays as it is."""
-    if isinstance(data, dict):
-        return {key: arrays_of(each) for key, each in data.items()}
-    found = data if isinstance(data, tuple) else _as_float64(data)
-    if isinstance(found, (list, tuple)):
-        return tf.nest.pack_sequence_as(found, [_as_float64(each) for each in tf.nest.flatten(found)])
-    return found
-
-
-def _as_float64(item):
-    if isinstance(item, (tf.Tensor, tf.Variable)):
-        return tf.cast(item, tf.float64) if item.dtype.is_floating else item
-    try:
-        values = np.asarray(item)
-        if values.dtype.kind == "O" and values.ndim:  # of numbers, as a column of a table of mixed types is
-            values = values.astype(np.float64)
-    except (TypeError, ValueError):  # of other lengths, or of no numbers at all
-        return item
-    return values.astype(np.float64) if values.dtype.kind in "biuf" else item
-
-
-def _as_tensor(item):
-    return tf.constant(item, tf.float64) if isinstance(item, np.ndarray) and item.dtype.kind == "f" else item
-
-
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class CurveFitResult(LeastSquaresResult):
     """The result of `curve_fit`, a `LeastSquaresResult` with `x` `[p]`; it unpacks to `popt, pcov`.
@@ -134,18 +39,14 @@ class CurveFitResult(LeastSquaresResult):
     With `full_output` it unpacks to `popt, pcov, infodict, mesg, ier`, as SciPy's does. It can be indexed likewise.
 
     Attributes:
-        xdata, ydata: the data, as they were fitted.
-        sigma: `Deviations` of the data.
-        absolute_sigma: whether these are meant as they are.
+        ydata: the data, as they were fitted.
+        absolute_sigma: whether the deviations are meant as they are.
         full_output: whether it unpacks to all five.
     """
 
-    xdata: Any
     ydata: np.ndarray
-    sigma: "Deviations"
-    absolute_sigma: bool
     full_output: bool
-    _model: Model
+    _fitted: Curve
 
     _may_be_masked = False  # each of the data is a measurement, also one that is met exactly
 
@@ -154,32 +55,34 @@ class CurveFitResult(LeastSquaresResult):
         cls,
         result: LeastSquaresResult,
         names: Sequence[str],
-        model: Model,
-        xdata: Any,
+        curve: Curve,
         ydata: Array,
-        sigma: Deviations,
         absolute_sigma: bool,
         full_output: bool,
     ) -> "CurveFitResult":
         """Return the result of a fit from that of the minimisation."""
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-        fields["names"] = tuple(names)
-        data, flags = (xdata, ydata, sigma), (bool(absolute_sigma), bool(full_output))
-        return cls(
-            **fields,
-            **dict(zip(("xdata", "ydata", "sigma", "absolute_sigma", "full_output"), (*data, *flags))),
-            _model=model,
-        )
+        fields |= {"names": tuple(names), "absolute_sigma": bool(absolute_sigma)}
+        return cls(**fields, ydata=ydata, full_output=bool(full_output), _fitted=curve)
 
     @property
-    def f(self) -> Function:
-        """The function that was fitted."""
-        return self._model.f
+    def xdata(self) -> Any:
+        """What `f` was given, as it was fitted."""
+        return self._fitted.x
 
     @property
-    def takes_arrays(self) -> bool:
-        """Whether `f` was given the data as NumPy arrays, since it fails with tensors."""
-        return self._model.takes_arrays
+    def sigma(self) -> Deviations:
+        """`Deviations` of the data; of the parts `[..., 2]` of complex data."""
+        return self._fitted.deviations
+
+    @property
+    def _model(self):
+        return self._fitted.model
+
+    @property
+    def curve(self) -> Curve:
+        """What was fitted: model, data and deviations."""
+        return self._fitted
 
     def parameter_names(self) -> list[str]:
         """Return a list of what `f` calls each parameter."""
@@ -194,9 +97,15 @@ class CurveFitResult(LeastSquaresResult):
 
     @functools.cached_property
     def pcov(self) -> Array:
-        """The covariance of the parameters `[p, p]`; infinite, with a warning, where it cannot be estimated."""
+        """The covariance of the parameters `[p, p]` as SciPy has it; infinite where it cannot be estimated.
+
+        As if no bound held a parameter; `covariance()` is that where parameters at a bound count as known.
+        """
+        statistics = self._statistics_of(~self._fixed())
         try:
-            return self.covariance()
+            covariance = statistics.covariance()
+            statistics.refuse_undetermined()
+            return covariance
         except ValueError as error:
             warn(f"tfjac.curve_fit: {error}")
             return np.full([self.x.size, self.x.size], np.inf)
@@ -223,32 +132,40 @@ class CurveFitResult(LeastSquaresResult):
         return (getattr(self, name) for name in _UNPACKED[: len(self)])
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            return super().__getitem__(index)
         names = _UNPACKED[: len(self)][index]
         return getattr(self, names) if isinstance(names, str) else tuple(getattr(self, name) for name in names)
 
     # -------------------------------------------------------------- statistics
 
-    @functools.cached_property
-    def statistics(self) -> Statistics:
-        """The `Statistics` of the fit; with `absolute_sigma`, the variance of a residual is one."""
-        return self._statistics(self.absolute_sigma)
-
     def r_squared(self, observed: ArrayLike | None = None) -> float:
         """Return R², which part of the variance of the data is explained, data weighted as they were in the fit."""
         if observed is not None:
             return super().r_squared(observed)
-        values, ones = self.sigma.divide(self.ydata), self.sigma.divide(np.ones_like(self.ydata))
-        mean = (ones @ values) / (ones @ ones)
-        return 1 - self.statistics.chi_square / np.sum(np.square(values - mean * ones))
+        values = self.sigma.divide(self._fitted.y)
+        means = np.stack([self.sigma.divide(each) for each in self._constants()], axis=1)
+        left = values - means @ np.linalg.lstsq(means, values)[0]
+        return 1 - self.statistics.chi_square / np.sum(np.square(left))
+
+    def _constants(self):
+        """Arrays of the shape of the data that stand for a constant: one, or of complex data one for each part."""
+        shape = self._fitted.y.shape
+        if not self._model.is_complex:
+            return [np.ones(shape)]
+        return [np.broadcast_to(part, shape) for part in np.eye(2)]
 
     # -------------------------------------------------------------- the curve
 
     def predict(self, x: Nest[TensorLike] | None = None) -> Array:
         """Return f(x, *parameters), NumPy; at the data where `x` is left out."""
-        return self._curve(x)[0]
+        return self._shown(self._curve(x)[0])
 
     def confidence_band(self, x: Nest[TensorLike] | None = None, level: float = 0.95) -> tuple[Array, Array]:
-        """Return the lower and the upper end of the band that holds the true curve at `x`, in a fraction `level`."""
+        """Return the lower and the upper end of the band that holds the true curve at `x`, in a fraction `level`.
+
+        Of complex data, the band of the real part and that of the imaginary part, as one complex number.
+        """
         return self._band(x, level, 0.0)
 
     def prediction_band(
@@ -263,15 +180,22 @@ class CurveFitResult(LeastSquaresResult):
                 the data where left out, their root mean square where they differ and `x` is elsewhere.
         """
         if sigma is None:
-            deviations = self.sigma.of_each(self.ydata.shape)
+            deviations = self.sigma.of_each(self._fitted.y.shape)
             sigma = deviations if x is None else np.sqrt(np.mean(np.square(deviations)))
+        elif self._model.is_complex:
+            sigma = np.asarray(sigma)
+            sigma = parts_of(sigma) if np.iscomplexobj(sigma) else sigma[..., None]
         return self._band(x, level, self.statistics.variance * np.square(sigma))
 
     def _band(self, x, level, variance):
         values, slopes = self._curve(x)
         spread = np.einsum("...i,ij,...j", slopes, self.covariance(), slopes) + variance
         reach = self.statistics.quantile(positive("level", level, below=1)) * np.sqrt(spread)
-        return values - reach, values + reach
+        return self._shown(values - reach), self._shown(values + reach)
+
+    def _shown(self, values):
+        """Values of the curve as the user knows them: complex numbers rather than their parts."""
+        return of_parts(values) if self._model.is_complex else values
 
     def _curve(self, x):
         """Return the curve at `x`, or at the data, and its derivatives `[…, p]`, NumPy."""

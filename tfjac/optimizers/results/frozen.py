@@ -9,13 +9,13 @@ from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
-from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.objective.robust import influence, losses_of
 
 
 class FrozenModel:
     """J and r of traced residuals, as functions of data, of what was drawn, and of the values of all variables read.
 
-    With robust losses, Σψ² and Σψ′ too, of ψ = ρ′r and ψ′ = ρ′ + 2zρ″.
+    With robust losses, Σψ² and Σψ′ too, of ψ = ρ′r and ψ′ = ρ′ + 2zρ″, and ρ′ of each row.
 
     The user's variables are left alone: variables of its own, made when it is first asked, take their values.
 
@@ -33,7 +33,7 @@ class FrozenModel:
         self._variables, self._traces = None, {}
 
     def __call__(self, data, drawn, values):
-        """Return J `[rows, p]`, r `[rows]`, tensor by tensor, and the pair Σψ² and Σψ′, or None for squares; NumPy.
+        """Return J `[rows, p]`, r `[rows]`, tensor by tensor, and Σψ², Σψ′ and ρ′ `[rows]`, or None for squares; NumPy.
 
         Args:
             data: list of tensors like `residuals.specs`.
@@ -96,8 +96,9 @@ class FrozenModel:
     def _influence(self, tensors):
         if not any(self._losses):
             return ()
-        pairs = [_psi(tensor, loss) for tensor, loss in zip(tensors, self._losses)]
-        return tuple(tf.add_n([tf.reduce_sum(each) for each in column]) for column in zip(*pairs))
+        squares, bends, slopes = zip(*(influence(*each) for each in zip(tensors, self._losses)))
+        sums = [tf.add_n([tf.reduce_sum(each) for each in column]) for column in (squares, bends)]
+        return *sums, tf.concat([tf.reshape(each, [-1]) for each in slopes], axis=0)
 
 
 class FrozenPoint(NamedTuple):
@@ -125,11 +126,3 @@ class FrozenPoint(NamedTuple):
     def row_grams(self):
         """Return JᵀJ of each row of the variables there, see `FrozenModel.row_grams`."""
         return self.model.row_grams(self.data, self.drawn, self.values)
-
-
-def _psi(residual, loss):
-    """Return ψ² and ψ′ of each residual."""
-    if loss is None:
-        return tf.square(residual), tf.ones_like(residual)
-    slope, bend = loss.slopes(tf.square(residual / tf.constant(loss.scale, residual.dtype)))
-    return tf.square(slope * residual), slope + 2 * bend

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
+from tfjac.optimizers.results.scipy_names import SciPyNames
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
@@ -24,8 +25,10 @@ _LARGEST = 2**33
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LeastSquaresResult:
+class LeastSquaresResult(SciPyNames):
     """The result of `least_squares`. Printed, it is its `summary()`.
+
+    SciPy's `fun`, `jac`, `grad`, `optimality`, `active_mask`, `nfev` and `njev` are there too, also as `result["fun"]`.
 
     What it says of errors holds for residuals that are independent and of equal variance, in a model that is nearly
     linear within the errors. Parameters that a bound holds, or that are fixed, count as known: their errors are zero;
@@ -44,6 +47,7 @@ class LeastSquaresResult:
         history: the `History` of its steps.
         num_residuals: how many residuals there are.
         names: tuple of what the variables are called, in the order of the nest.
+        absolute_sigma: whether the residuals are in units of their standard deviations, so that s² is one.
     """
 
     x: Any
@@ -60,6 +64,7 @@ class LeastSquaresResult:
     _conditions: Any = dataclasses.field(compare=False)
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
+    absolute_sigma: bool = dataclasses.field(default=False, kw_only=True)
 
     _may_be_masked = True
 
@@ -146,6 +151,14 @@ class LeastSquaresResult:
         """Return r `[rows]`, NumPy, at the values found, in the order of the rows of `jacobian()`."""
         return self._linearisation[1]
 
+    def gradient(self) -> Array:
+        """Return the gradient of the cost `[p]`, NumPy, in the parameters one after the other: Jᵀψ, and the prior's."""
+        jacobian, residuals, influence = self._linearisation
+        weighted = residuals if influence is None else influence[-1] * residuals
+        found = jacobian.T.astype(np.float64) @ weighted.astype(np.float64)
+        prior = self._conditions.prior
+        return found + prior.weight**2 * (self._flat() - prior.mean) if prior else found
+
     @functools.cached_property
     def _linearisation(self):
         size = 8 * self.num_residuals * self._flat().size
@@ -166,9 +179,11 @@ class LeastSquaresResult:
     def held(self) -> list[str]:
         """Return what to say of each parameter that does not move, a list of text; empty for the others."""
         names = {-1: "at its lower bound", 0: "", 1: "at its upper bound"}
+        return ["fixed" if known else names[side] for known, side in zip(self._fixed(), self._flat_active())]
+
+    def _fixed(self):
         box = self._conditions.box
-        fixed = box.lower >= box.upper if box else np.zeros(self._flat().size, bool)
-        return ["fixed" if known else names[side] for known, side in zip(fixed, self._flat_active())]
+        return box.lower >= box.upper if box else np.zeros(self._flat().size, bool)
 
     def _flat_active(self):
         return active_sides(self._flat(), self._conditions.box)
@@ -176,17 +191,17 @@ class LeastSquaresResult:
     @functools.cached_property
     def statistics(self) -> Statistics:
         """The `Statistics` that all below comes from."""
-        return self._statistics(absolute=False)
+        return self._statistics_of(self._flat_active() == 0)
 
-    def _statistics(self, absolute):
+    def _statistics_of(self, free):
         jacobian, residuals, influence = self._linearisation
         _, prior, equality = self._conditions
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
         normals = equality.normals.astype(np.float64) if equality and len(equality.normals) else None
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
-        given = absolute, influence, precision, normals, self._may_be_masked
-        return Statistics(jacobian, residuals, self._flat_active() == 0, *given)
+        given = self.absolute_sigma, influence, precision, normals, self._may_be_masked
+        return Statistics(jacobian, residuals, free, *given)
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""

@@ -48,6 +48,10 @@ def _curve_data(result):
         raise TypeError(
             f"plot_fit draws what tfjac.curve_fit returns. Received: result={result!r} of type {type(result).__name__}"
         )
+    if np.iscomplexobj(result.ydata):
+        raise ValueError(
+            "Complex values are no curve y(x): draw result.predict(x).real and .imag by hand. Received: complex ydata"
+        )
     x = tf.nest.flatten(result.xdata)
     if len(x) != 1 or np.ndim(x[0]) != 1 or np.ndim(result.ydata) != 1:
         raise ValueError(

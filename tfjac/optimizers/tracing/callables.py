@@ -7,8 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac._warn import warn
+from tfjac.arguments import as_numbers
 from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.complex_parts import complex_dtype, parts_of
 
 
 def function_of_data(residuals, variables, args):
@@ -116,10 +118,11 @@ def _as_tensor(item, variables, dtype):
         )
     if isinstance(item, tf.__internal__.CompositeTensor) and not isinstance(item, tf.Variable):
         return item
+    _check_numbers(item)
     try:
         array = item if tf.is_tensor(item) or isinstance(item, keras.Variable) else np.asarray(item)
-        is_number = isinstance(array, np.ndarray) and array.dtype.kind == "f"
-        return tf.convert_to_tensor(array, dtype if is_number else None)
+        kind = array.dtype.kind if isinstance(array, np.ndarray) else ""
+        return tf.convert_to_tensor(array, {"f": dtype, "c": complex_dtype(dtype)}.get(kind))
     except (TypeError, ValueError) as error:
         raise TypeError(
             "args must hold tensors, arrays and numbers, alone or in lists, tuples and dicts; take anything else into "
@@ -127,10 +130,17 @@ def _as_tensor(item, variables, dtype):
         ) from None
 
 
+def _check_numbers(item):
+    """Raise for masked arrays, dates and durations, of which TensorFlow would take the numbers behind them."""
+    if isinstance(item, np.ma.MaskedArray) or getattr(getattr(item, "dtype", None), "kind", None) in ("m", "M"):
+        as_numbers("args", item, complex_too=True)
+
+
 def residual_tensors(returned, variables, is_part=False):
     """Return what a function of residuals returned as a flat list of tensors of the graph being traced.
 
-    Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables.
+    Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables. Complex tensors
+    `[...]` become those of their real and imaginary parts `[..., 2]`.
 
     Args:
         returned: a nest.
@@ -158,16 +168,17 @@ def residual_tensors(returned, variables, is_part=False):
 def _as_residual(item, dtype):
     if isinstance(item, keras.Variable):
         item = item.value
-    if isinstance(item, (float, np.ndarray, np.floating)) and np.asarray(item).dtype.kind == "f":
-        item = tf.constant(item, dtype)
-    if not isinstance(item, (tf.Tensor, tf.Variable)) or not item.dtype.is_floating:
+    if isinstance(item, (float, complex, np.ndarray, np.inexact)) and np.asarray(item).dtype.kind in "fc":
+        item = tf.constant(item, complex_dtype(dtype) if np.iscomplexobj(item) else dtype)
+    is_tensor = isinstance(item, (tf.Tensor, tf.Variable))
+    if not is_tensor or not (item.dtype.is_floating or item.dtype.is_complex):
         raise TypeError(
             "The residuals must be floating-point tensors computed from the variables, inside the function that was "
-            f"passed; of complex ones, take tf.math.real and tf.math.imag. Received: {item!r}"
+            f"passed. Received: {item!r}"
         )
     if item.shape.rank is None:
         raise ValueError(
             "The rank of residuals must be known while tracing. Say what their shape is by tf.ensure_shape. "
             f"Received: {item!r}"
         )
-    return tf.identity(item)
+    return parts_of(item) if item.dtype.is_complex else tf.identity(item)

@@ -8,7 +8,7 @@ from tfjac.graph import inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.ops import example_grams
 from tfjac.optimizers.objective.residuals import units_of
-from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.objective.robust import influence, losses_of
 
 
 class Linearised(NamedTuple):
@@ -43,6 +43,7 @@ class FitObjective:
     def __init__(self, placed, losses, jit_compile):
         self._placed, self._losses = placed, losses_of(losses, len(placed.shapes))
         self._rows = tf.function(self._rows_and_jacobian, autograph=False, jit_compile=True if jit_compile else None)
+        self._ended = tf.function(self._rows_at_the_end, autograph=False, jit_compile=True if jit_compile else None)
         self.columns = placed.columns
 
     def linearise(self, values, data, unit, fresh):
@@ -58,12 +59,26 @@ class FitObjective:
         return Linearised(cost, *example_grams(jacobian, residual)), unit
 
     def at_the_end(self, values, data):
-        """Return JᵀJ `[n, p, p]`, in float64, and how many residuals count `[n]`: not those that are masked."""
-        ones = tf.ones_like(values[:, 0])
-        _, residual, jacobian, _ = self._rows(values, data, ones, tf.zeros_like(ones, tf.bool))
-        count = tf.reduce_any(tf.not_equal(jacobian, 0), axis=2) | tf.not_equal(residual, 0)
+        """Return what the errors of n fits come from, without the weights of robust losses.
+
+        Returns:
+            JᵀJ `[n, p, p]`, Σψ² `[n]` and Σψ′ `[n]`, in float64, and how many residuals count `[n]`: not those that
+            are masked, whose ψ′ is left out, too.
+        """
+        residual, jacobian, squares, bends = self._ended(values, data)
+        counts = tf.reduce_any(tf.not_equal(jacobian, 0), axis=2) | tf.not_equal(residual, 0)
         gram, _ = example_grams(tf.cast(jacobian, tf.float64), tf.cast(residual, tf.float64))
-        return gram, tf.reduce_sum(tf.cast(count, tf.int32), axis=1)
+        sums = [tf.reduce_sum(tf.cast(tf.where(counts, each, 0), tf.float64), axis=1) for each in (squares, bends)]
+        return gram, *sums, tf.reduce_sum(tf.cast(counts, tf.int32), axis=1)
+
+    def _rows_at_the_end(self, values, data):
+        """Return r `[n, m]`, J `[n, m, p]`, and ψ² and ψ′ of each residual, both `[n, m]`."""
+        values = tf.identity(values)
+        blocks = self._residuals(values, data)
+        squares, bends, _ = zip(*(influence(*each) for each in zip(blocks, self._losses)))
+        (residual,) = inline_calls([tf.concat(blocks, axis=1)], depends_on=[values])
+        (jacobian,) = example_blocks(residual, [values], (None, None))
+        return residual, jacobian, tf.concat(squares, axis=1), tf.concat(bends, axis=1)
 
     def _rows_and_jacobian(self, values, data, unit, fresh):
         """Return F `[n]`, r `[n, m]`, J `[n, m, p]`, by the residuals in units of the last one returned, `[n]`."""

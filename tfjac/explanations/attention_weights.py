@@ -1,0 +1,113 @@
+"""Attention weights, found in a graph: softmaxes of which the values of other steps are mixed.
+
+From a softmax on, a tensor is followed as long as it keeps its layout `[n, ..., steps, steps]`: through masks, dropout,
+scales, and products that mix the heads. What enters the product with the values is the attention, masks and all.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, op_types_inside
+from tfjac.graph.op_types import CONTRACTIONS
+
+_KEPT = {"Identity", "Cast", "EnsureShape", "StopGradient"}
+_SCALED = {"SelectV2", "Select", "Mul", "RealDiv", "Div", "DivNoNan", "Maximum", "Minimum", "AddV2", "Sub"}
+_MOVED = {"Reshape", "Transpose", "ExpandDims", "Squeeze"}
+"""Ops between a softmax and the product with the values: those that keep values and layout, the layout, the values."""
+
+
+class AttentionWeights:
+    """The softmaxes between the inputs of a `Program` and its scores, sorted by what becomes of them.
+
+    Attributes:
+        found: list of tensors `[n, ..., steps, steps]`, the attention of all layers, the first layer first.
+        others: list of the softmaxes over steps that are multiplied with no values that are known.
+        hidden: list of the loops and branches with a softmax inside.
+    """
+
+    def __init__(self, program):
+        path = program.path_of_inputs()
+        self._on_path = set(path)
+        self._depends = Dependence(program.inputs, by_value=True)
+        softmaxes = [op.outputs[0] for op in path if _is_softmax(op) and (op.outputs[0].shape.rank or 0) >= 3]
+        ends = [(each, self._end(each)) for each in softmaxes]
+        self.found = list({end.ref(): end for _, end in ends if end is not None}.values())
+        sizes = {size for end in self.found for size in end.shape[-2:]}
+        self.others = [each for each, end in ends if end is None and _may_be_over(each, sizes)]
+        self.hidden = [op for op in path if "Softmax" in op_types_inside(op)]
+
+    def _end(self, softmax):
+        """What of a softmax, masked and scaled, is multiplied with values; None where nothing is known to be."""
+        waiting, seen = [(softmax, softmax)], set()  # a tensor, and the last on the way to it in the layout
+        while waiting:
+            here, weights = waiting.pop(0)
+            for op in self._next(here, seen):
+                if op.type in CONTRACTIONS and (here is not weights or self._mixes_steps(op, here)):
+                    return weights
+                keeps = _mixes_heads(op, here) or (op.type in _SCALED and _same(op.outputs[0], here))
+                if here is weights and (keeps or op.type in _KEPT):
+                    waiting.append((op.outputs[0], op.outputs[0]))
+                elif op.type in _MOVED or op.type in _KEPT:
+                    waiting.append((op.outputs[0], weights))
+        return None
+
+    def _next(self, tensor, seen):
+        found = [op for op in tensor.consumers() if op in self._on_path and op not in seen]
+        seen.update(found)
+        return found
+
+    def _mixes_steps(self, op, weights):
+        """Whether a product sums over the last axis of the weights, times what depends on the inputs."""
+        index = next(k for k, each in enumerate(op.inputs) if each is weights)
+        if not any(self._depends.reaches(each) for k, each in enumerate(op.inputs) if k != index):
+            return False
+        if op.type == "Einsum":
+            labels, output = _labels(op, index)
+            return not labels or labels[-1] not in output
+        names = ("adj_x", "adj_y") if "Batch" in op.type else ("transpose_a", "transpose_b")
+        if op.type not in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+            return True
+        return op.get_attr(names[index]) == (index == 1)
+
+
+def _is_softmax(op):
+    """Whether an op is a softmax along the last axis: TensorFlow's, or an exponential over its sum."""
+    if op.type == "Softmax":
+        return True
+    if op.type not in ("RealDiv", "DivNoNan") or op.inputs[1].op.type != "Sum":
+        return False
+    above, below = op.inputs[0], op.inputs[1].op
+    axes = tf.get_static_value(below.inputs[1])
+    last = axes is not None and axes.size == 1 and int(axes.ravel()[0]) in (-1, (above.shape.rank or 0) - 1)
+    return last and below.inputs[0] is above and _is_exponential(above)
+
+
+def _is_exponential(tensor):
+    """Whether a tensor is an exponential, or one times a mask."""
+    if tensor.op.type in ("Mul", "SelectV2", "Identity", "Cast"):
+        return any(_is_exponential(each) for each in tensor.op.inputs if each.dtype.is_floating)
+    return tensor.op.type == "Exp"
+
+
+def _same(one, other):
+    return one.shape.rank == other.shape.rank and one.shape[-2:].is_compatible_with(other.shape[-2:])
+
+
+def _may_be_over(softmax, sizes):
+    """Whether a softmax may be over steps: of the number of them that other layers have, or of a square."""
+    rows, columns = softmax.shape[-2:]
+    return columns is None or columns in sizes or (not sizes and rows in (None, columns))
+
+
+def _labels(op, index):
+    """The labels of an input of an einsum, and of its output."""
+    inputs, output = op.get_attr("equation").decode().replace("...", "").split("->")
+    return inputs.split(",")[index], output
+
+
+def _mixes_heads(op, weights):
+    """Whether a product leaves the last two axes of the weights where they are."""
+    if op.type != "Einsum":
+        return False
+    index = next(k for k, each in enumerate(op.inputs) if each is weights)
+    labels, output = _labels(op, index)
+    return len(labels) >= 2 and output[-2:] == labels[-2:]

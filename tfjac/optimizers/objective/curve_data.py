@@ -1,0 +1,157 @@
+"""The data of a curve: what users give, as arrays of float64, checked, and without what is missing."""
+
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import as_numbers, choice, holds_dates
+from tfjac.types import Array, Nest, TensorLike
+
+
+def arrays_of(data, argument="xdata"):
+    """Return a nest of numbers as one of arrays and tensors of float64, or complex128.
+
+    What holds no numbers stays as it is, and so do tensors of integers, which may be indices.
+
+    Raises:
+        TypeError: for dates and durations.
+        ValueError: for a masked array that masks something.
+    """
+    if _masks(data, argument):
+        as_numbers(argument, next(each for each in tf.nest.flatten(data) if np.ma.is_masked(each)))
+    return _arrays_of(data, argument)
+
+
+def _arrays_of(data, argument):
+    if isinstance(data, dict):
+        return {key: _arrays_of(each, argument) for key, each in data.items()}
+    found = data if isinstance(data, tuple) else _as_numbers(data, argument)
+    if isinstance(found, (list, tuple)):
+        return tf.nest.pack_sequence_as(found, [_as_numbers(each, argument) for each in tf.nest.flatten(found)])
+    return found
+
+
+def _as_numbers(item, argument):
+    if isinstance(item, (tf.Tensor, tf.Variable)):
+        wide = tf.complex128 if item.dtype.is_complex else tf.float64 if item.dtype.is_floating else item.dtype
+        return tf.cast(item, wide)
+    try:
+        values = np.asarray(item)
+        if (
+            values.dtype.kind == "O" and values.ndim and not holds_dates(values)
+        ):  # of numbers, as a column of a table of mixed types is
+            values = values.astype(np.float64)
+    except (TypeError, ValueError):  # of other lengths, or of no numbers at all
+        return item
+    known = values.dtype.kind in "biufcmM" or holds_dates(values)
+    return as_numbers(argument, values, complex_too=True) if known else item
+
+
+def curve_data(
+    xdata: Nest[TensorLike],
+    ydata: TensorLike,
+    sigma: TensorLike | None,
+    check_finite: bool | None = None,
+    nan_policy: Literal["raise", "omit"] | None = None,
+) -> tuple[Any, Array, Any]:
+    """Return the data as arrays, checked: xdata in its nest, ydata, and sigma, or None.
+
+    Places that a masked array masks are left out.
+
+    Raises:
+        ValueError: for data that are not finite, where they should be, or for none at all.
+        TypeError: for dates and durations.
+    """
+    masks = [*_masks(xdata, "xdata"), *_masks(ydata, "ydata"), *_masks(sigma, "sigma")]
+    x, y = _arrays_of(xdata, "xdata"), as_numbers("ydata", ydata, complex_too=True, masked_too=True)
+    choice("nan_policy", nan_policy, (None, "raise", "omit"))
+    if masks:
+        x, y, sigma = _without(_masked(masks, y), "A masked array", x, y, sigma)
+    if not y.size:
+        raise ValueError("There is nothing to fit. Received: ydata without values")
+    if nan_policy is None if check_finite is None else check_finite:
+        _check(np.isfinite, xdata=x, ydata=y)
+    elif nan_policy == "raise":
+        _check(lambda values: ~np.isnan(values), xdata=x, ydata=y)
+    elif nan_policy == "omit":
+        return _without(_missing(x, y), 'nan_policy="omit"', x, y, sigma)
+    return x, y, sigma
+
+
+def _numbers_in(data):
+    """Return the arrays of floating-point and complex numbers in a nest."""
+    items = (item.numpy() if tf.is_tensor(item) else item for item in tf.nest.flatten(data))
+    return [item for item in items if isinstance(item, np.ndarray) and item.dtype.kind in "fc"]
+
+
+def _check(valid, **arguments):
+    for name, data in arguments.items():
+        for values in _numbers_in(data):
+            count = np.count_nonzero(~valid(values))
+            if count:
+                raise ValueError(
+                    f"{name} must be finite: leave the missing values out, of xdata and ydata alike, by hand or with "
+                    f'nan_policy="omit". Received: {name} with {count} values that are NaN or infinite'
+                )
+
+
+# ------------------------------------------------------------------ what is missing
+
+
+def _masks(data, argument):
+    """Return a list of the masks in a nest that hide something, each with the name of the argument."""
+    arrays = [item for item in tf.nest.flatten(data) if isinstance(item, np.ma.MaskedArray)]
+    return [(argument, np.ma.getmaskarray(each)) for each in arrays if np.ma.is_masked(each)]
+
+
+def _masked(masks, y):
+    """Return `[values]`, bool: which places any of the masks hides."""
+    lost = np.zeros(y.shape[-1:], bool)
+    for argument, mask in masks:
+        if argument == "sigma" and mask.ndim == 2:
+            raise ValueError(
+                "A covariance matrix has no missing elements: leave the rows and columns out. Received: sigma, a "
+                f"masked array of shape {mask.shape}"
+            )
+        if mask.shape[-1:] != y.shape:
+            _refuse_places("A masked array", y, [mask])
+        lost |= mask.any(axis=tuple(range(mask.ndim - 1)))
+    return lost
+
+
+def _missing(x, y):
+    """Return `[values]`, bool: at which places, along the last axis, xdata or ydata are NaN."""
+    values = _numbers_in(x)
+    if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in values):
+        _refuse_places('nan_policy="omit"', y, values)
+    lost = np.isnan(y)
+    for each in values:
+        lost |= np.isnan(each).any(axis=tuple(range(each.ndim - 1)))
+    return lost
+
+
+def _without(lost, what, x, y, sigma):
+    """Return the data without the places that are lost, along the last axis."""
+    if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in _numbers_in(x)):
+        _refuse_places(what, y, _numbers_in(x))
+    if sigma is not None and np.ndim(sigma):
+        sigma = np.asarray(sigma)
+        sigma = sigma[~lost] if sigma.shape[0] == lost.size else sigma
+        sigma = sigma[:, ~lost] if sigma.ndim == 2 and sigma.shape[1] == lost.size else sigma
+    return tf.nest.map_structure(lambda item: _keep(item, ~lost), x), y[~lost], sigma
+
+
+def _refuse_places(what, y, values):
+    raise ValueError(
+        f"{what} is for data [values], and xdata [..., values]: leave the missing values out by hand. "
+        f"Received: ydata of shape {y.shape}, xdata of shapes {[each.shape for each in values]}"
+    )
+
+
+def _keep(item, kept):
+    if isinstance(item, np.ndarray):
+        return item[..., kept]
+    if tf.is_tensor(item) and item.shape.rank:
+        return tf.boolean_mask(item, kept, axis=item.shape.rank - 1)
+    return item
