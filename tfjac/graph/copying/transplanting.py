@@ -9,7 +9,7 @@ from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
 from tfjac.graph.facts import facts_of, is_call, is_constant, is_identities, is_loop
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
-from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
@@ -61,9 +61,10 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
 
 
 def _small_constants(ops, mapping):
-    """List the ops by which what `ops` read is computed from small constants alone.
+    """List the ops by which shapes, axes and the like that `ops` read are computed from small constants alone.
 
-    A loop body would capture it, and nothing that reads its graph could tell what it is.
+    A loop body would capture it, and nothing that reads its graph could tell what it is. What gradients could reach is
+    captured all the same: a constant may be what another derivative is taken by.
     """
     fixed = {}
 
@@ -71,6 +72,7 @@ def _small_constants(ops, mapping):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
+            small = small and not carries_gradient(tensor.dtype)
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
             fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]
