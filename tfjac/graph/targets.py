@@ -136,7 +136,12 @@ def _checked(tensor, may_be_complex):
             f"Received: an eager tensor of shape {tensor.shape} and dtype {tensor.dtype.name}"
         )
     graph = tf.compat.v1.get_default_graph()
-    if tensor.graph is not graph or not _private.is_function_graph(graph):
+    if not _private.is_function_graph(graph):
+        raise ValueError(
+            "ys must be computed inside a tf.function: a plain tf.Graph, as of TensorFlow 1, is not one. Put the code "
+            f"that computes ys and this call into a tf.function. Received: {tensor.name} of {graph!r}"
+        )
+    if tensor.graph is not graph:
         raise ValueError(
             "ys must belong to the tf.function being traced: its graph is read and added to in place. "
             f"Received: {tensor.name} of graph {tensor.graph!r}, while {graph!r} is being traced"
