@@ -97,7 +97,10 @@ def test_an_unused_variable_counts_as_zero(rng):
     """The last bias of a network that is differentiated by its inputs, in every function that asks for variables."""
     unused, n, p = tf.Variable(tf.ones([2, 5], tf.float64)), 4, 10
     w, x = tf.Variable(rng.normal(size=(3, 2))), rng.normal(size=(n, 3))
-    model = lambda: tf.tanh(x @ w)
+
+    def model():
+        return tf.tanh(x @ w)
+
     slopes, zeros, zero = 1 - np.tanh(x @ w.numpy()) ** 2, np.zeros((n, 2, 2, 5)), {"unconnected_gradients": "zero"}
     by_hand = np.einsum("nm,ni,mo->nmio", slopes, x, np.eye(2))
     gradients, both = by_hand.sum(1), [unused, w]
@@ -145,3 +148,33 @@ def test_an_unused_variable_of_segments(rng):
     sums = np.stack([x[:2].sum(0), x[2:].sum(0)])
     np.testing.assert_allclose(found[0], sums[:, :, None] * np.eye(3), rtol=1e-12)
     np.testing.assert_allclose(found[1], np.zeros((2, 3, 1)))
+
+
+X = tf.ones([3, 2])
+LOST = {
+    "vjp": lambda y, w: tfjac.vjp(y, w),
+    "jvp": lambda y, w: tfjac.jvp(y, w, tf.ones([2])),
+    "hvp": lambda y, w: tfjac.hvp(y, w, tf.ones([2])),
+    "ggnvp": lambda y, w: tfjac.ggnvp(y, lambda z: tf.reduce_sum(z**2), w, tf.ones([2])),
+    "ggnvp, in the losses": lambda y, w: tfjac.ggnvp(lambda: 3 * w, lambda z: z * tf.round(z), w, tf.ones([2])),
+    "jacobian": lambda y, w: tfjac.jacobian(y, w),
+    "batch_jacobian": lambda y, w: tfjac.batch_jacobian(lambda: X * tf.round(X), X),
+    "node_gradients": lambda y, w: tfjac.node_gradients(y, w),
+    "sparse_jacobian": lambda y, w: tfjac.sparse_jacobian(y, w),
+    "per_example_gradient_norms": lambda y, w: tfjac.per_example_gradient_norms(y, w),
+    "clipped_gradients": lambda y, w: tfjac.clipped_gradients(y, w, 1.0, unconnected_gradients="zero"),
+}
+
+
+@pytest.mark.parametrize("ask", LOST)
+def test_every_function_says_what_is_lost(ask):
+    w = tf.Variable([0.4, 1.6])
+    messages = warned(lambda: LOST[ask](lambda: tf.reduce_sum(tf.ones([3, 2]) * w * tf.round(w), 1), w))
+    assert len(messages) == 1 and "derivatives are lost: the gradient stops at op" in messages[0]
+    assert "of type Round" in messages[0]
+
+
+def test_gradients_at_nodes_are_refused_like_others():
+    a = tf.Variable([0.4, 0.6])
+    with pytest.raises(LookupError, match=r"gradient of this op is wrong.*Betainc"):
+        tfjac.node_gradients(lambda: tf.math.betainc(a, 0.5 * tf.ones([2]), 0.5 * tf.ones([2])), a)

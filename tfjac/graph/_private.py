@@ -232,9 +232,14 @@ def mapped_op(op):
 
     The vectoriser notes it where gradients note what they differentiate, and tells it by the scope of the names alone.
     """
+    original = mapped_from(op)
+    return op if original is None else mapped_op(original)
+
+
+def mapped_from(op):
+    """Return the op that the vectoriser turned into `op`, one map further in; None where `op` is as it was made."""
     original = getattr(op, "_original_op", None)
-    mapped = original is not None and op.name.startswith(f"{original.name}/pfor/")
-    return mapped_op(original) if mapped else op
+    return original if original is not None and op.name.startswith(f"{original.name}/pfor/") else None
 
 
 def gradient_function(op):

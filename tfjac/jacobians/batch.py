@@ -4,19 +4,17 @@ import tensorflow as tf
 
 from tfjac.graph import (
     SHARED,
-    Dependence,
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
     axes,
     examples_mix_at,
     in_graph,
-    inline_calls,
 )
 from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
-from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
@@ -73,9 +71,7 @@ def batch_jacobian(
 
     def compute(ys, x):
         sources = sources_of(x)
-        flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
-        dependence = Dependence(sources)
-        warn_of_lost_paths(flat, dependence)
+        flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
         for given, y, blocks in zip(tf.nest.flatten(ys), flat, results):
             verify_blocks(verify, given, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)

@@ -1,7 +1,7 @@
 """Whether gradients reach what they are asked for: an error or a warning names the op at which they stop."""
 
 from tfjac._warn import warn
-from tfjac.graph import lost_paths, stops_of
+from tfjac.graph import Dependence, inline_calls, lost_paths, stops_of
 
 MOST_NAMED = 3
 """Ops that one message names at most."""
@@ -22,6 +22,21 @@ def check_unused_choice(unconnected_gradients):
             f'unconnected_gradients must be one of {UNUSED} here: "error" refuses a variable that ys do not depend on, '
             f'"zero" gives zeros. Received: {unconnected_gradients!r}'
         )
+
+
+def differentiated(ys, sources):
+    """Return what is differentiated: ys without calls on the way, and the `Dependence` on the sources.
+
+    All public functions come here, or to `used_places`: what is lost on the way is said.
+
+    Args:
+        ys: list of tensors of the graph being traced.
+        sources: list of tensors, or handles of variables; None for one that the graph does not use.
+    """
+    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    dependence = Dependence(sources)
+    warn_of_lost_paths(ys, dependence)
+    return ys, dependence
 
 
 def used_places(ys, variables, dependence, unconnected_gradients, claim="ys does not depend on this variable"):
