@@ -15,7 +15,7 @@ from tfjac.graph._private import (
     keep_with,
     set_gradient,
 )
-from tfjac.graph.copying.bodies import bodies_of, calls_functions
+from tfjac.graph.copying.bodies import bodies_of, calls_functions, opened
 from tfjac.graph.copying.effects import Effects, calls_that_draw
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
@@ -153,6 +153,7 @@ __all__ = [
     "mark_op",
     "mend_gradients",
     "moves_rows",
+    "opened",
     "numbers_in",
     "passes_to_bodies",
     "quiet_function",

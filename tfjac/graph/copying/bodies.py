@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.facts import is_identity
@@ -44,3 +46,11 @@ def without_identities(tensor):
     while is_identity(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor
+
+
+def opened(tensor, shape):
+    """Return a tensor of which no more than `shape` is known while tracing, in TensorFlow's inference of shapes too.
+
+    A branch that is not taken may be of another shape than what is known of the results of the one that is.
+    """
+    return tensor if tensor.shape == shape else tf.compat.v1.placeholder_with_default(tensor, shape)

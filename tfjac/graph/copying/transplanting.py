@@ -277,7 +277,7 @@ def _of_all_slices(op, original, tensor):
     for own, inner in zip(op.inputs, original.inputs):
         if inner is tensor:
             return own, own is not inner
-    of_slices = [each for each in ancestors([tensor]) if each.type == "PlaceholderWithDefault"]
+    of_slices = [each for each in ancestors([tensor]) if _numbers_slices(each)]
     if tensor.graph is op.graph and of_slices:
         raise LookupError(
             "A custom gradient inside of tf.vectorized_map reads a tensor that is another for each slice, and that is "
@@ -285,6 +285,11 @@ def _of_all_slices(op, original, tensor):
             f"Received: tensor {tensor.name!r}, read by op {original.name!r} of type {original.type}"
         )
     return tensor, False
+
+
+def _numbers_slices(op):
+    """Whether `op` stands for the number of the slice in a function that is mapped."""
+    return op.type == "PlaceholderWithDefault" and op.outputs[0].dtype.is_integer and op.outputs[0].shape.rank == 0
 
 
 @register_gradient(_COPIED_LOOP)
