@@ -6,9 +6,10 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.facts import facts_of, is_call, is_constant, is_identities, is_loop
-from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending, vectorising
+from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, is_constant, is_identities, is_loop
+from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
+from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
@@ -192,11 +193,14 @@ def _read_here(tensor):
 
 
 def _copied(op, inputs, mapping, edit):
-    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew."""
-    if is_call(op):
-        (body,) = _private.function_bodies(op, "f")
+    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew.
+
+    Of a choice that the graph fixes the branch that is taken is inlined: `tf.image.rot90` is made of such.
+    """
+    body = function_run(op, inputs)
+    if body is not None:
         with tf.name_scope(_scope_of(op)):
-            copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
+            copies = transplant(body.outputs, zip(body.inputs, inputs[len(inputs) - len(body.inputs) :]), edit)
         return [copies[output.ref()] for output in body.outputs]
     if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
@@ -213,6 +217,29 @@ def _copied(op, inputs, mapping, edit):
         _private.set_gradient(copy, _UNTRACED)
     mending.mend([copy])
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
+
+
+def function_run(op, inputs):
+    """Return the one function that `op` runs whatever it is given: a call's, or the branch that the graph fixes.
+
+    Args:
+        op: an op of any type.
+        inputs: list of tensors that it reads here.
+
+    Returns:
+        A graph, or None where there is no such function.
+    """
+    if is_call(op):
+        return _private.function_bodies(op, "f")[0]
+    if not is_branching(op) or op.op_def.is_stateful:
+        return None
+    chosen = static_value(inputs[0])
+    if chosen is None:
+        return None
+    if is_conditional(op):
+        return _private.function_bodies(op, "then_branch" if chosen.any() else "else_branch")[0]
+    branches = _private.function_bodies(op, "branches")
+    return branches[int(chosen) if 0 <= chosen < len(branches) else -1]
 
 
 def _scope_of(op):
@@ -237,59 +264,6 @@ def _closed_gradient(op, *cotangents):
         return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]
 
     return _private.after_effects(copied)
-
-
-@register_gradient(custom_gradients.MAPPED)
-def _mapped_gradient(op, *cotangents):
-    """The backward of a custom gradient in a function that `tf.vectorized_map` maps, for all slices at once."""
-    original = _private.mapped_from(op)
-    if custom_gradients.reason_untraced(original) is not None:
-        return _untraced_gradient(original, *cotangents)
-    backward = custom_gradients.backward_of(original)
-    is_stacked = [own is not inner for own, inner in zip(op.inputs, original.inputs)]
-    given = [
-        (placeholder, tf.zeros_like(output) if cotangent is None else cotangent, stacked)
-        for placeholder, cotangent, output, stacked in zip(backward.cotangents, cotangents, op.outputs, is_stacked)
-        if placeholder is not None
-    ]
-    given += [(inner, *_of_all_slices(op, original, outer)) for outer, inner in backward.captures]
-    whole = [(inner, tensor) for inner, tensor, stacked in given if not stacked]
-
-    def of_slice(*slices):
-        inner = [placeholder for placeholder, _, stacked in given if stacked]
-        mapping = place_all(backward.graph, backward.targets, [*whole, *zip(inner, slices)])
-        return [mapping[gradient.ref()] for gradient in backward.targets]
-
-    found = iter(vectorising.vectorised_map(of_slice, [tensor for _, tensor, stacked in given if stacked]))
-    gradients = [None if gradient is None else next(found) for gradient in backward.gradients]
-    return [
-        gradient if gradient is None or stacked else tf.reduce_sum(gradient, 0)
-        for gradient, stacked in zip(gradients, is_stacked)
-    ]
-
-
-def _of_all_slices(op, original, tensor):
-    """Return what a tensor that a mapped backward reads is for all slices, and whether that is a stack of slices.
-
-    Raises:
-        LookupError: for one that is another for each slice, and that the custom gradient is not of.
-    """
-    for own, inner in zip(op.inputs, original.inputs):
-        if inner is tensor:
-            return own, own is not inner
-    of_slices = [each for each in ancestors([tensor]) if _numbers_slices(each)]
-    if tensor.graph is op.graph and of_slices:
-        raise LookupError(
-            "A custom gradient inside of tf.vectorized_map reads a tensor that is another for each slice, and that is "
-            "neither an argument nor a result of it: pass it as an argument. "
-            f"Received: tensor {tensor.name!r}, read by op {original.name!r} of type {original.type}"
-        )
-    return tensor, False
-
-
-def _numbers_slices(op):
-    """Whether `op` stands for the number of the slice in a function that is mapped."""
-    return op.type == "PlaceholderWithDefault" and op.outputs[0].dtype.is_integer and op.outputs[0].shape.rank == 0
 
 
 @register_gradient(_COPIED_LOOP)
