@@ -18,7 +18,7 @@ OF_A_FAMILY = {
     "SparseDenseCwiseDiv": "its sample has a dense tensor of the same rank",
     "SparseDenseCwiseMul": "likewise",
     "StatelessCase": "as If",
-    "StatelessIf": "as If",
+    "Transpose": "XLA refuses the permutation of one in a loop",
 }
 """Ops of the list that the sweep has nothing against, and why they are there."""
 

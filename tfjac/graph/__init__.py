@@ -35,8 +35,8 @@ from tfjac.graph.facts import registering
 from tfjac.graph.gradients.custom_gradients import custom_gradient
 from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op
+from tfjac.graph.gradients.mending import check_loops
 from tfjac.graph.gradients.mending import mend as mend_gradients
-from tfjac.graph.gradients.mending import warn_of_loops_under_a_tape
 from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
@@ -180,7 +180,7 @@ __all__ = [
     "vectorises",
     "verification_wanted",
     "verified",
-    "warn_of_loops_under_a_tape",
+    "check_loops",
     "what_was_said_first",
     "while_loop",
 ]

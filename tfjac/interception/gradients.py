@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import call_converted, handle_spec, in_graph, quiet_function, warn_of_loops_under_a_tape
+from tfjac.graph import call_converted, check_loops, handle_spec, in_graph, quiet_function
 from tfjac.graph.nodes import Nodes, layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
 from tfjac.jacobians.passes.connectedness import differentiated
@@ -95,7 +95,7 @@ def node_gradients(
         wanted = [tensor for group in chosen for tensor in group]
         _check_floating(wanted)
         flat, _ = differentiated(flat, wanted)
-        warn_of_loops_under_a_tape(flat, wanted)
+        check_loops(flat, wanted)
         gradients = tf.gradients(flat, wanted, grad_ys=upstream, unconnected_gradients=unconnected_gradients)
         results = packed_by_selector(nodes, chosen, dense(gradients))
         return (results, packed_by_selector(nodes, chosen, _values(wanted))) if values else results

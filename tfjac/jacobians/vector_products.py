@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
+from tfjac.graph import Dependence, check_loops, in_graph, inline_calls
 from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
@@ -130,6 +130,6 @@ def pulled(ys, sources, vectors):
     if not present:
         return [None] * len(sources)
     ys = inline_calls(ys, depends_on=present)
-    warn_of_loops_under_a_tape(ys, present)
+    check_loops(ys, present)
     results = iter(dense(tf.gradients(ys, present, grad_ys=vectors)))
     return [None if source is None else next(results) for source in sources]

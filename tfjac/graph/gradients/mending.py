@@ -13,6 +13,7 @@ from tfjac._warn import warn
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_by_type, facts_of, is_loop, types_where
 from tfjac.graph.gradients import custom_gradients
+from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.traversal import between, carries_gradient, references
 from tfjac.ops._library import register_gradient
 
@@ -156,18 +157,27 @@ def _refusal(op, because):
     )
 
 
-def warn_of_loops_under_a_tape(ys, sources):
-    """Warn where a tape records a gradient that goes back through a loop.
+def check_loops(ys, sources):
+    """Warn where a tape records a gradient that goes back through a loop; refuse loops that XLA cannot go back through.
 
     A loop is given more outputs when its gradient is taken: what it saves of each step. A tape, inside of a
     `tf.function`, knows of the loop as it was, and of a part of the second derivative alone. `tf.gradients` knows all.
+    XLA has to know how many steps it saves.
+
+    Raises:
+        ValueError: for a loop of no known number of steps, in a function that XLA compiles.
     """
-    if not _private.is_taped():
-        return
-    loop = next((op for op in between(sources, ys) if is_loop(op)), None)
-    if loop is not None:
+    taped, compiled = _private.is_taped(), _private.compiled_by_xla(tf.compat.v1.get_default_graph())
+    loops = [op for op in between(sources, ys) if is_loop(op)] if taped or compiled else []
+    endless = next((op for op in loops if compiled and static_value(op.inputs[1]) == -1), None)
+    if endless is not None:
+        raise ValueError(
+            "XLA must know how many steps of a loop to keep for its gradient: give tf.while_loop its "
+            f"maximum_iterations. Received: loop {endless.name!r}, without them"
+        )
+    if taped and loops:
         warn(
-            f"tfjac: a gradient tape records a gradient through the loop {loop.name!r}, and TensorFlow's tapes lose a "
-            "part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, not by "
-            "the tape, or compute it outside of the tape.",
+            f"tfjac: a gradient tape records a gradient through the loop {loops[0].name!r}, and TensorFlow's tapes "
+            "lose a part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, "
+            "not by the tape, or compute it outside of the tape.",
         )

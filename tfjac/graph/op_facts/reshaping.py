@@ -2,14 +2,30 @@
 
 import math
 
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import _private
 from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
+from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.symbolic_sizes import Size, of_first, product
+
+
+def _is_fixed(op, ops):
+    """Whether XLA compiles this, and the graph fixes the permutation."""
+    return _private.compiled_by_xla(op.graph) and static_value(op.inputs[1]) is not None
+
+
+def _gradient_of_transpose(op, cotangent):
+    """By a constant, which XLA needs: a loop saves the permutation, and on the way back it is none any more."""
+    return tf.transpose(cotangent, np.argsort(static_value(op.inputs[1]))), None
+
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 
@@ -222,6 +238,7 @@ declare(
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
+declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed))
 declare("ConjugateTranspose", columns="transposed conjugates", example_axis=_transpose)
 declare(
     "Tile",

@@ -11,6 +11,7 @@ from tfjac.graph import (
     axes,
     between,
     calls_functions,
+    check_loops,
     custom_ops,
     depend_by_value,
     first_not_linear,
@@ -22,7 +23,6 @@ from tfjac.graph import (
     replay,
     shape_only,
     vectorises,
-    warn_of_loops_under_a_tape,
 )
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import product
@@ -80,7 +80,7 @@ def pull_back(ys, sources, stop=()):
 
     Cost: one backward pass for each time that it is applied.
     """
-    warn_of_loops_under_a_tape(ys, sources)
+    check_loops(ys, [*sources, *stop])
     seeds = [tf.zeros_like(y) for y in ys]
     gradients = tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)
     return LinearMap(seeds, _shaped(gradients, sources))
