@@ -254,3 +254,27 @@ def test_the_tree_branches_where_ways_part():
 
 
 LAYERS = (("first", "tanh"), ("second", None), ("aside", "sigmoid"))
+
+
+INSIDE = {
+    "a branch": lambda v: tf.cond(tf.reduce_sum(v) > 0, lambda: 2 * tf.stop_gradient(v), lambda: v),
+    "both branches": lambda v: tf.cond(
+        tf.reduce_sum(v) > 0, lambda: 2 * tf.stop_gradient(v), lambda: tf.stop_gradient(v)
+    ),
+    "a loop": lambda v: tf.while_loop(lambda i, z: i < 2, lambda i, z: (i + 1, tf.stop_gradient(z) * 2), (0, v + 0))[1],
+    "a map": lambda v: tf.map_fn(lambda row: tf.stop_gradient(row) * 2, v * 1.0),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_stops_gradients_inside_of_bodies_is_named(name):
+    v = tf.Variable([0.5, 2.0])
+    (path,) = tfjac.explain_gradient(lambda: INSIDE[name](v), v)
+    assert path.verdict == "zero" and path.nodes[-1].norm == 0
+    assert {stop.type for stop in path.stops} == {"StopGradient"} and "tf.stop_gradient" in path.remedy
+
+
+def test_a_branch_that_is_not_taken_is_named_too():
+    v = tf.Variable([0.5, 2.0])
+    (path,) = tfjac.explain_gradient(lambda: INSIDE["a branch"](v - 9.0), v)
+    assert path.verdict == "connected" and [stop.kind for stop in path.stops] == ["stop_gradient"]

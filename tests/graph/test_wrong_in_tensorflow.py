@@ -15,6 +15,7 @@ OF_A_FAMILY = {
     "Case": "as If",
     "If": "its gradient is right, but for shapes of branches that differ",
     "Polygamma": "its order is an integer, and has no differences",
+    "ResizeArea": "it has none in TensorFlow",
     "SparseDenseCwiseDiv": "its sample has a dense tensor of the same rank",
     "SparseDenseCwiseMul": "likewise",
     "StatelessCase": "as If",

@@ -44,6 +44,7 @@ from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.paths.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.paths.stops_in_bodies import stops_in_bodies
 from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.reading.fingerprints import fingerprint
 from tfjac.graph.reading.origins import (
@@ -172,6 +173,7 @@ __all__ = [
     "static_trip_count",
     "static_value",
     "stays",
+    "stops_in_bodies",
     "stops_of",
     "sum_over_workers",
     "transplant",

@@ -23,6 +23,7 @@ class OpFacts:
         functions: attributes that name all functions that the op runs.
         repeatable: it is stateful by definition, yet gives the same again: reads, checks, what replicas exchange. It
             may not be taken for a constant where its input changes.
+        single_precision: it computes in float32 whatever it is given, as TensorFlow has it in nothing else.
 
         elementwise: it acts element by element: "unary" or "several inputs", with broadcasting; "decision", which
             values pass and gradients do not; "gradient", the gradient of another one; or "as it is", no broadcasting.
@@ -64,6 +65,7 @@ class OpFacts:
     bodies: tuple = ()
     functions: tuple = ()
     repeatable: bool = False
+    single_precision: bool = False
 
     elementwise: str | None = None
     arithmetic: str | None = None
