@@ -86,3 +86,32 @@ def test_a_plain_graph_is_refused_by_what_it_is():
         for ys in (2 * x, lambda: 2 * x):
             with pytest.raises(ValueError, match=r"a plain tf\.Graph, as of TensorFlow 1, is not one"):
                 tfjac.jacobian(ys, x)
+
+
+def again(x):
+    return tf.recompute_grad(lambda z: tf.sin(z) * z)(1.0 * x)
+
+
+def of_a_gradient(x):
+    y = again(x)
+    return tfjac.jacobian(tf.gradients(y, x)[0], x)
+
+
+TWICE = {
+    "hvp": lambda x: tfjac.hvp(tf.reduce_sum(again(x)), x, x),
+    "the Jacobian of a Jacobian": lambda x: tfjac.jacobian(tfjac.jacobian(again(x), x), x),
+    "the Jacobian of a gradient": of_a_gradient,
+    "jvp": lambda x: tfjac.jvp(again(x), x, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:tfjac")
+@pytest.mark.parametrize("name", TWICE)
+def test_recompute_grad_is_not_differentiated_twice(name):
+    """And once it is: cos(x) x + sin(x)."""
+    x = np.array([0.3, 0.5])
+    with pytest.raises(LookupError, match=r"cannot be differentiated again|no forward mode"):
+        tf.function(TWICE[name], autograph=False)(tf.constant(x))
+    source = tf.constant(x)
+    found = tfjac.jacobian(lambda: again(source), source)
+    np.testing.assert_allclose(found, np.diag(np.cos(x) * x + np.sin(x)), rtol=1e-12)

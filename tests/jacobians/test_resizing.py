@@ -34,3 +34,19 @@ def test_areas_with_aligned_corners_are_refused_by_name():
     x = tf.ones([1, 4, 4, 1])
     with pytest.raises(LookupError, match=r"aligned corners.*of type ResizeArea"):
         tfjac.vjp(lambda: tf.compat.v1.image.resize_area(x, [2, 3], align_corners=True), x)
+
+
+def test_a_model_of_float64_is_fitted(rng):
+    """Its upsampling computes in float32, as it always does; the steps are those of the products by hand."""
+    x, y = rng.normal(size=(6, 2, 2, 1)), rng.normal(size=(6, 4, 4, 1))
+    w = tf.Variable([0.3, -0.2], dtype=tf.float64)
+
+    def residuals():
+        image = tf.cast(tf.image.resize(w[0] * x + w[1], [4, 4]), tf.float64)
+        return tf.reshape(image - y, [-1])
+
+    result = tfjac.least_squares(residuals, [w], max_steps=20)
+    columns = [tf.image.resize(x, [4, 4]).numpy().ravel(), np.ones(x.size * 4)]
+    expected = np.linalg.lstsq(np.stack(columns, 1), y.ravel(), rcond=None)[0]
+    assert result.success
+    np.testing.assert_allclose(w, expected, rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
+from tfjac.graph.copying.transplanting import place_all
 from tfjac.graph.facts import is_identity
 
 
@@ -30,10 +31,33 @@ def bodies_of(op, attribute):
     """Return the bodies that attribute `attribute` of `op` names, a list of `Body`."""
     bodies = []
     for graph in _private.function_bodies(op, attribute):
+        graph = _knowing_variables(graph, op.inputs[len(op.inputs) - len(graph.inputs) :])
         with graph.as_default():
             outputs = inline_calls([without_identities(output) for output in graph.outputs], draw_again=True)
             bodies.append(Body(list(graph.inputs), outputs))
     return bodies
+
+
+def _knowing_variables(graph, given):
+    """Return a body whose variables have the shapes of those that it is given.
+
+    A function that was loaded may be a definition alone, in which nothing that is read from variables has a shape.
+    """
+    specs = [None if outer.dtype != tf.resource else _private.handle_spec(outer) for outer in given]
+    if all(spec is None or _private.handle_spec(own) is not None for spec, own in zip(specs, graph.inputs)):
+        return graph
+
+    def placeholder(own, outer):
+        shape = tf.TensorShape([None] * outer.shape.rank) if own.shape.rank is None and outer.shape.rank else own.shape
+        made = tf.compat.v1.placeholder(own.dtype, shape)
+        _private.copy_handle_data(outer if own.dtype == tf.resource else own, made)
+        return made
+
+    with _private.function_graph(graph.name).as_default() as known:
+        known.inputs = [placeholder(*pair) for pair in zip(graph.inputs, given)]
+        mapping = place_all(graph, list(graph.outputs), list(zip(graph.inputs, known.inputs)))
+        known.outputs = [mapping[output.ref()] for output in graph.outputs]
+    return known
 
 
 def calls_functions(op):

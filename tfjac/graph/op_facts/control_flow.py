@@ -52,6 +52,9 @@ def _loop(op, outputs, wanted):
     Whether another step is run may depend on all examples; no gradient passes through that decision.
     """
     (body,), (condition,) = bodies_of(op, "body"), bodies_of(op, "cond")
+    for first, after, output in zip(op.inputs, body.outputs, op.outputs):
+        if output.shape.rank is None:  # as in a function that was loaded
+            output.set_shape(first.shape.most_specific_compatible_shape(after.shape))
     same = {k for k, output in enumerate(body.outputs) if output is body.inputs[k]}
     reached = _reached_in_loop(op, body, same, wanted)
     state, invariant = {k: axis for k, axis in outputs.items() if k not in same}, {}
