@@ -110,7 +110,7 @@ TWICE = {
 def test_recompute_grad_is_not_differentiated_twice(name):
     """And once it is: cos(x) x + sin(x)."""
     x = np.array([0.3, 0.5])
-    with pytest.raises(LookupError, match=r"cannot be differentiated again|no forward mode"):
+    with pytest.raises(LookupError, match=r"cannot be (differentiated again|taken outside)|no forward mode"):
         tf.function(TWICE[name], autograph=False)(tf.constant(x))
     source = tf.constant(x)
     found = tfjac.jacobian(lambda: again(source), source)
