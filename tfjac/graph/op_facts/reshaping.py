@@ -200,6 +200,10 @@ def _expanded_sizes(known, output, given):
     return [*given[0][:at], Size(), *given[0][at:]]
 
 
+def _made_a_column(op):
+    return op.inputs[0] if op.inputs[0].shape.rank == 1 and op.outputs[0].shape[1:] == [1] else None
+
+
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 declare(
@@ -257,3 +261,4 @@ declare(
 )
 declare("SpaceToBatchND", example_axis=_space_to_batch)
 declare("BatchToSpaceND", example_axis=_batch_to_space)
+declare(RESHAPE, "ExpandDims", first_column=_made_a_column)

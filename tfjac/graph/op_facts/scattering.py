@@ -50,25 +50,9 @@ def _numbers_rows(tensor):
     if known is not None:
         first = known if known.ndim == 1 else known[:, 0]
         return bool((first == np.arange(len(first))).all())
-    op = tensor.op
-    if op.type == "Range":
-        start, _, step = map(static_value, op.inputs)
-        return start == 0 and step == 1
-    if op.type == "ConcatV2":
-        passes = static_value(op.inputs[-1]) in (1, -1)
-    elif op.type == "StridedSlice":
-        passes = _is_made_a_column(op)
-    else:
-        passes = facts_of(op).kind in ("cast", "identity") or (op.type == "Pack" and op.get_attr("axis") in (1, -1))
-        passes = passes or (op.type in ("ExpandDims", "Reshape") and tensor.shape[1:] == [1])
-    return bool(passes) and op.inputs[0].shape.rank in (1, 2) and _numbers_rows(op.inputs[0])
-
-
-def _is_made_a_column(op):
-    """Whether a slice is `x[:, None]` of a vector x."""
-    whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1 and op.get_attr("new_axis_mask") == 2
-    strides = static_value(op.inputs[3])
-    return whole and op.inputs[0].shape.rank == 1 and strides is not None and strides[0] == 1
+    rule = facts_of(tensor.op).first_column
+    column = None if rule is None else rule(tensor.op)
+    return column is True or (column is not None and column.shape.rank in (1, 2) and _numbers_rows(column))
 
 
 def _behind_places(indices, axis, wanted):
