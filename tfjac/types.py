@@ -67,6 +67,7 @@ DType: TypeAlias = Any
 
 JacobianMode: TypeAlias = Literal["auto", "reverse", "forward"]
 Unconnected: TypeAlias = Literal["none", "zero"] | tf.UnconnectedGradients
+UnusedVariables: TypeAlias = Literal["error", "zero"]
 Mixing: TypeAlias = Literal["error", "full"]
 GradientName: TypeAlias = Literal["central", "one_sided", "spsa", "evolution_strategies", "broyden"]
 OnFailure: TypeAlias = Literal["raise", "nan"]

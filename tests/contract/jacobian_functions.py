@@ -103,7 +103,8 @@ def _expected_clipped(o, options):
 
 
 def _weighted(s):
-    return tfjac.weighted_gradients(s.losses(), s.variables, tf.constant(s.oracle.weights, s.losses_dtype()))
+    weights = tf.constant(s.oracle.weights, s.losses_dtype())
+    return tfjac.weighted_gradients(s.losses(), s.variables, weights, **s.options)
 
 
 def _of_forward_mode(variables, options):
@@ -129,25 +130,27 @@ FUNCTIONS = {
     "per_example_jacobian": Function(
         lambda s: tfjac.per_example_jacobian(s.ys, s.variables, **s.options),
         lambda o: o.jacobians,
-        ("default", *_PASSES, "full"),
+        ("default", *_PASSES, "full", "zero"),
     ),
     "per_example_gradients": Function(
         lambda s: tfjac.per_example_gradients(s.losses(), s.variables, **s.options),
         lambda o: o.gradients(),
-        ("default", "verify", "full"),
+        ("default", "verify", "full", "zero"),
     ),
     "per_example_gradient_norms": Function(
         lambda s: tfjac.per_example_gradient_norms(s.losses(), s.variables, **s.options),
         lambda o: o.norms(),
-        ("default", "verify"),
+        ("default", "verify", "zero"),
     ),
-    "clipped_gradients": Function(_clipped, _expected_clipped, ("default", "norms", "verify")),
-    "weighted_gradients": Function(_weighted, lambda o: o.summed(o.weights), ("default",)),
-    "jacobian_operator: matvec, adjoint, split": Function(_products, _expected_products, ("default", "verify", "full")),
+    "clipped_gradients": Function(_clipped, _expected_clipped, ("default", "norms", "verify", "zero")),
+    "weighted_gradients": Function(_weighted, lambda o: o.summed(o.weights), ("default", "zero")),
+    "jacobian_operator: matvec, adjoint, split": Function(
+        _products, _expected_products, ("default", "verify", "full", "zero")
+    ),
     "jacobian_operator: gram, kernel": Function(
-        _squares, lambda o: [o.dense().T @ o.dense(), o.dense() @ o.dense().T], ("default", "verify", "full")
+        _squares, lambda o: [o.dense().T @ o.dense(), o.dense() @ o.dense().T], ("default", "verify", "full", "zero")
     ),
-    "jacobian_operator: norms, to_dense": Function(_rows, _expected_rows, ("default", "verify", "full")),
+    "jacobian_operator: norms, to_dense": Function(_rows, _expected_rows, ("default", "verify", "full", "zero")),
     "batch_jacobian": Function(
         lambda s: tfjac.batch_jacobian(s.ys, s.x, **s.options), _batch_of_inputs, ("default", *_PASSES), on_inputs=True
     ),

@@ -47,12 +47,12 @@ def test_where_a_gradient_is_lost(case):
 
 def test_op_whose_gradient_is_not_registered():
     def function():
-        return tf.raw_ops.ResizeArea(images=tf.reshape(V, [1, 1, 2, 1]), size=[1, 4])
+        return tf.raw_ops.Bincount(arr=[0, 1], size=2, weights=V)
 
     with pytest.raises(LookupError):
         by_tape(function, V)
     (path,) = tfjac.explain_gradient(function, V)
-    assert (path.verdict, path.stops[0].kind, path.stops[0].type) == ("lost", "not registered", "ResizeArea")
+    assert (path.verdict, path.stops[0].kind, path.stops[0].type) == ("lost", "not registered", "Bincount")
 
 
 def test_assigned_inside_and_nothing_is_assigned():
@@ -254,3 +254,27 @@ def test_the_tree_branches_where_ways_part():
 
 
 LAYERS = (("first", "tanh"), ("second", None), ("aside", "sigmoid"))
+
+
+INSIDE = {
+    "a branch": lambda v: tf.cond(tf.reduce_sum(v) > 0, lambda: 2 * tf.stop_gradient(v), lambda: v),
+    "both branches": lambda v: tf.cond(
+        tf.reduce_sum(v) > 0, lambda: 2 * tf.stop_gradient(v), lambda: tf.stop_gradient(v)
+    ),
+    "a loop": lambda v: tf.while_loop(lambda i, z: i < 2, lambda i, z: (i + 1, tf.stop_gradient(z) * 2), (0, v + 0))[1],
+    "a map": lambda v: tf.map_fn(lambda row: tf.stop_gradient(row) * 2, v * 1.0),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_stops_gradients_inside_of_bodies_is_named(name):
+    v = tf.Variable([0.5, 2.0])
+    (path,) = tfjac.explain_gradient(lambda: INSIDE[name](v), v)
+    assert path.verdict == "zero" and path.nodes[-1].norm == 0
+    assert {stop.type for stop in path.stops} == {"StopGradient"} and "tf.stop_gradient" in path.remedy
+
+
+def test_a_branch_that_is_not_taken_is_named_too():
+    v = tf.Variable([0.5, 2.0])
+    (path,) = tfjac.explain_gradient(lambda: INSIDE["a branch"](v - 9.0), v)
+    assert path.verdict == "connected" and [stop.kind for stop in path.stops] == ["stop_gradient"]

@@ -12,7 +12,14 @@ OF_A_FAMILY = {
     "FakeQuantWithMinMaxArgsGradient": "as FakeQuantWithMinMaxVarsGradient",
     "FakeQuantWithMinMaxVarsPerChannelGradient": "as FakeQuantWithMinMaxVarsGradient",
     "MaxPoolGradV2": "as MaxPoolGrad, whose kernel it shares",
+    "Case": "as If",
+    "If": "its gradient is right, but for shapes of branches that differ",
     "Polygamma": "its order is an integer, and has no differences",
+    "ResizeArea": "it has none in TensorFlow",
+    "SparseDenseCwiseDiv": "its sample has a dense tensor of the same rank",
+    "SparseDenseCwiseMul": "likewise",
+    "StatelessCase": "as If",
+    "Transpose": "XLA refuses the permutation of one in a loop",
 }
 """Ops of the list that the sweep has nothing against, and why they are there."""
 

@@ -20,6 +20,7 @@ from tfjac.graph import (
     lost_paths,
     read_graph,
     source_line,
+    stops_in_bodies,
     stops_of,
     unregistered,
 )
@@ -149,7 +150,8 @@ def _structure(index, x, ys, dependence, flawed, made):
     if index in dependence.sources_of_any(ys):
         alone = Dependence([source])
         raising = unregistered(ys, alone) if flawed else ()
-        partly = lost_paths(ys, alone) if flawed and not raising else ()
+        partly = lost_paths(ys, alone) if flawed and not raising else []
+        partly = [*partly, *stops_in_bodies(ys, alone)]
         connected = {"verdict": "connected", "reason": "A gradient reaches it.", "stops": _stops(partly)}
         return _lost(raising) if raising else connected
     stops = stops_of(index, ys, dependence)

@@ -15,7 +15,7 @@ from tfjac.graph._private import (
     keep_with,
     set_gradient,
 )
-from tfjac.graph.copying.bodies import bodies_of, calls_functions, op_types_inside
+from tfjac.graph.copying.bodies import bodies_of, calls_functions, op_types_inside, opened
 from tfjac.graph.copying.effects import Effects, calls_that_draw
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.scratch import Scratch
@@ -35,8 +35,8 @@ from tfjac.graph.facts import registering
 from tfjac.graph.gradients.custom_gradients import custom_gradient
 from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op
+from tfjac.graph.gradients.mending import check_loops
 from tfjac.graph.gradients.mending import mend as mend_gradients
-from tfjac.graph.gradients.mending import warn_of_loops_under_a_tape
 from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
 from tfjac.graph.op_facts.products import einsum_labels
@@ -44,6 +44,7 @@ from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
 from tfjac.graph.paths.lost_paths import LostPath, assignments_between, lost_paths, stops_of, unregistered
+from tfjac.graph.paths.stops_in_bodies import stops_in_bodies
 from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.reading.fingerprints import fingerprint
 from tfjac.graph.reading.origins import (
@@ -153,6 +154,7 @@ __all__ = [
     "mark_op",
     "mend_gradients",
     "moves_rows",
+    "opened",
     "numbers_in",
     "op_types_inside",
     "passes_to_bodies",
@@ -172,6 +174,7 @@ __all__ = [
     "static_trip_count",
     "static_value",
     "stays",
+    "stops_in_bodies",
     "stops_of",
     "sum_over_workers",
     "transplant",
@@ -180,7 +183,7 @@ __all__ = [
     "vectorises",
     "verification_wanted",
     "verified",
-    "warn_of_loops_under_a_tape",
+    "check_loops",
     "what_was_said_first",
     "while_loop",
 ]

@@ -37,10 +37,7 @@ def handle_shape(handle):
 
 
 def handle_spec(handle):
-    """Return the `tf.TensorSpec` of what the variable holds that `handle`, of a graph, stands for; None for none.
-
-    Iterators, tables and their like are resources, too, but have no handle data.
-    """
+    """Return the `tf.TensorSpec` of the variable that `handle`, of a graph, stands for; None for no variable's."""
     if handle.dtype != tf.resource:
         return None
     data = _handle_data.get_resource_handle_data(handle)
@@ -48,11 +45,12 @@ def handle_spec(handle):
     return None if known is None else tf.TensorSpec(known.shape, tf.dtypes.as_dtype(known.dtype))
 
 
-def is_taped():
-    """Return whether a gradient tape, or a forward accumulator, of this thread may record what is computed.
+function_graph = _func_graph.FuncGraph
+"""From a name to an empty graph of a function."""
 
-    They record what TensorFlow's Python functions add to a graph, never an op that is copied.
-    """
+
+def is_taped():
+    """Return whether a gradient tape, or a forward accumulator, of this thread may record what is computed."""
     return _record.could_possibly_record()
 
 
@@ -232,9 +230,14 @@ def mapped_op(op):
 
     The vectoriser notes it where gradients note what they differentiate, and tells it by the scope of the names alone.
     """
+    original = mapped_from(op)
+    return op if original is None else mapped_op(original)
+
+
+def mapped_from(op):
+    """Return the op that the vectoriser turned into `op`, one map further in; None where `op` is as it was made."""
     original = getattr(op, "_original_op", None)
-    mapped = original is not None and op.name.startswith(f"{original.name}/pfor/")
-    return mapped_op(original) if mapped else op
+    return original if original is not None and op.name.startswith(f"{original.name}/pfor/") else None
 
 
 def gradient_function(op):
@@ -247,7 +250,7 @@ def gradient_function(op):
 
 
 def gradient_of_type(op_type):
-    """Return TensorFlow's own gradient of ops of a type, a Python function, whatever has been set for a single op."""
+    """Return TensorFlow's own gradient of ops of a type, whatever has been set for a single op."""
     return _ops.gradient_registry.lookup(op_type)
 
 
@@ -286,11 +289,7 @@ def is_differentiable(op):
 
 def has_gradient(op):
     """Return whether something is registered as the gradient of `op`, be it that there is none."""
-    try:
-        _ops.gradient_registry.lookup(op.type)
-    except LookupError:
-        return gradient_name(op) is not None
-    return True
+    return gradient_name(op) is not None or op.type in _ops.gradient_registry.list()
 
 
 def python_function(op):
@@ -335,7 +334,7 @@ def after_effects(compute):
 def forget_with(gradient, name):
     """Have TensorFlow's registry forget the gradient registered as `name` with the last that refers to it elsewhere.
 
-    It never forgets one by itself, and a gradient may hold tensors: no graph of these would ever be freed.
+    It never forgets one by itself, and a gradient may hold tensors: their graphs would never be freed.
     """
     registered, function = _ops.gradient_registry._registry, weakref.ref(gradient)
     registered[name] = {**registered[name], "type": lambda op, *cotangents: function()(op, *cotangents)}

@@ -23,6 +23,7 @@ class OpFacts:
         functions: attributes that name all functions that the op runs.
         repeatable: it is stateful by definition, yet gives the same again: reads, checks, what replicas exchange. It
             may not be taken for a constant where its input changes.
+        single_precision: it computes in float32 whatever it is given, as TensorFlow has it in nothing else.
 
         elementwise: it acts element by element: "unary" or "several inputs", with broadcasting; "decision", which
             values pass and gradients do not; "gradient", the gradient of another one; or "as it is", no broadcasting.
@@ -55,6 +56,8 @@ class OpFacts:
         sizes: `(known, output, sizes of the inputs) -> list`, see `symbolic_sizes`.
         entries: `(known, output, entries of the inputs) -> list`, the same for vectors of sizes.
         value: `(output, value_of) -> array`, see `static_values`.
+        first_column: function of an op: the input that has its first column (a vector is one), None where none has it
+            for certain; True where that is 0, 1, 2, ...
         gradient: the `Gradient` that takes the place of TensorFlow's, see `gradients`.
         refused_inputs: pair of what TensorFlow does wrongly, and the inputs that it concerns.
         conversion, shortcut: how the vectoriser converts it, `(op, inputs, stacked)`, see `vectorising`.
@@ -64,6 +67,7 @@ class OpFacts:
     bodies: tuple = ()
     functions: tuple = ()
     repeatable: bool = False
+    single_precision: bool = False
 
     elementwise: str | None = None
     arithmetic: str | None = None
@@ -87,6 +91,7 @@ class OpFacts:
     sizes: Callable | None = None
     entries: Callable | None = None
     value: Callable | None = None
+    first_column: Callable | None = None
     gradient: object = None
     refused_inputs: tuple | None = None
     conversion: Callable | None = None

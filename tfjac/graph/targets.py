@@ -71,10 +71,11 @@ def _tracing(compute, ys, may_be_complex, xs=_NONE, tapped=False, is_one=False):
     selecting = xs is not _NONE and any(map(is_selector, tf.nest.flatten(xs)))
 
     def computed(tensors):
-        if xs is _NONE:
-            return compute(tensors)
-        sources, tensors = with_tensors(xs, tensors) if selecting else (xs, tensors)
-        return compute(tensors, sources)
+        with _refused_by_name():
+            if xs is _NONE:
+                return compute(tensors)
+            sources, tensors = with_tensors(xs, tensors) if selecting else (xs, tensors)
+            return compute(tensors, sources)
 
     def traced():
         if not callable(ys):
@@ -99,6 +100,18 @@ def _explained(ys):
             "ys must be a callable without arguments: pass lambda: model(x) in the place of a model, lambda: f(x) in "
             f"that of a function f. Received: {described_value(inspect.unwrap(ys))}"
         ) from error
+
+
+@contextlib.contextmanager
+def _refused_by_name():
+    """Say of a gradient that TensorFlow has not, as that of `tf.recompute_grad` for the second time, what to do."""
+    try:
+        yield
+    except NotImplementedError as refusal:
+        raise LookupError(
+            "A custom gradient on the way cannot be differentiated again, as that of tf.recompute_grad: compute ys "
+            f"without it where second derivatives are taken. Received: {refusal}"
+        ) from refusal
 
 
 def _takes_no_arguments(function):
@@ -136,7 +149,12 @@ def _checked(tensor, may_be_complex):
             f"Received: an eager tensor of shape {tensor.shape} and dtype {tensor.dtype.name}"
         )
     graph = tf.compat.v1.get_default_graph()
-    if tensor.graph is not graph or not _private.is_function_graph(graph):
+    if not _private.is_function_graph(graph):
+        raise ValueError(
+            "ys must be computed inside a tf.function: a plain tf.Graph, as of TensorFlow 1, is not one. Put the code "
+            f"that computes ys and this call into a tf.function. Received: {tensor.name} of {graph!r}"
+        )
+    if tensor.graph is not graph:
         raise ValueError(
             "ys must belong to the tf.function being traced: its graph is read and added to in place. "
             f"Received: {tensor.name} of graph {tensor.graph!r}, while {graph!r} is being traced"

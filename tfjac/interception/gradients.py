@@ -4,9 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import call_converted, handle_spec, in_graph, quiet_function, warn_of_loops_under_a_tape
+from tfjac.graph import call_converted, check_loops, handle_spec, in_graph, quiet_function
 from tfjac.graph.nodes import Nodes, layers_tapped, nodes_in, packed_by_selector, resolved, trace
 from tfjac.interception.intercept import python_function
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.types import Function, Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
 
@@ -93,7 +94,8 @@ def node_gradients(
         upstream = None if cotangents is None else tf.nest.flatten(cotangents)
         wanted = [tensor for group in chosen for tensor in group]
         _check_floating(wanted)
-        warn_of_loops_under_a_tape(flat, wanted)
+        flat, _ = differentiated(flat, wanted)
+        check_loops(flat, wanted)
         gradients = tf.gradients(flat, wanted, grad_ys=upstream, unconnected_gradients=unconnected_gradients)
         results = packed_by_selector(nodes, chosen, dense(gradients))
         return (results, packed_by_selector(nodes, chosen, _values(wanted))) if values else results

@@ -4,19 +4,17 @@ import tensorflow as tf
 
 from tfjac.graph import (
     SHARED,
-    Dependence,
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
     axes,
     examples_mix_at,
     in_graph,
-    inline_calls,
 )
 from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
-from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
@@ -73,9 +71,7 @@ def batch_jacobian(
 
     def compute(ys, x):
         sources = sources_of(x)
-        flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
-        dependence = Dependence(sources)
-        warn_of_lost_paths(flat, dependence)
+        flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
         for given, y, blocks in zip(tf.nest.flatten(ys), flat, results):
             verify_blocks(verify, given, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(x), by_example=True)
@@ -92,6 +88,8 @@ def _of_one(y, x, dependence, unconnected, limits):
     connected = dependence.sources_of(y)
     blocks = example_blocks(y, [sources[k] for k in connected], limits) if connected else []
     found = dict(zip(connected, blocks))
+    for tensor in tensors:
+        _check_rows(y, tensor)
     results = [found.get(k) for k in range(len(sources))]
     return packed(x, results, [_zeros_of(y, tensor) for tensor in tensors], unconnected)
 
@@ -125,7 +123,7 @@ def example_blocks(y, sources, limits):
     checks = []
     if not alone:
         for source in sources:
-            _check_axis(source, analysis.axis(source))
+            _check_axis(source, analysis)
         checks = check_when_run(analysis.assumed, axes(y)[0])
     blocks = separate_outputs(y, *sources, analysis) if len(sources) == 1 and not alone else None
     if blocks is not None:
@@ -187,7 +185,7 @@ def _pulled_back(y, sources, analysis, at_once):
 
 def _mapped_passes(y, sources, analysis):
     """From the indices `[c]` of outputs to the cotangents `[c, *s.shape]` of the sources, by a vectorised map."""
-    backward = pull_back([y], sources)
+    backward = pull_back([y], sources).with_zeros(sources)
     return lambda outputs: backward.on_stacks(asking_for(y, outputs))
 
 
@@ -215,7 +213,12 @@ def _example_first(stack, source, y):
 
 
 def _zeros_of(y, tensor):
-    return lambda: tf.zeros([*axes(y), *axes(tensor)[1:]], tensor.dtype)
+    def zeros():
+        known = isinstance(axes(y)[0], int) and isinstance(axes(tensor)[0], int)
+        checks = [] if known else check_when_run([(tensor, ExampleAxis(0))], axes(y)[0])
+        return after(checks, [tf.zeros([*axes(y), *axes(tensor)[1:]], tensor.dtype)])[0]
+
+    return zeros
 
 
 def _check_rank(name, tensor):
@@ -226,12 +229,22 @@ def _check_rank(name, tensor):
         )
 
 
-def _check_axis(source, axis):
-    if axis is SHARED:
+def _check_rows(y, x):
+    if not y.shape[:1].is_compatible_with(x.shape[:1]):
         raise ValueError(
-            "x is used by all examples at once, like a weight, so y[n] does not depend on x[n] alone: use "
-            f"per_example_jacobian, which takes tensors too, or jacobian. Received: {source.name} of shape "
-            f"{source.shape}"
+            "ys and x must have the same examples along axis 0; for anything else use jacobian. "
+            f"Received: ys of shape {y.shape}, x of shape {x.shape}"
+        )
+
+
+def _check_axis(source, analysis):
+    axis = analysis.axis(source)
+    if axis is SHARED:
+        op = next((op for op in analysis.path if any(tensor is source for tensor in op.inputs)), source.op)
+        raise ValueError(
+            f"x is used by all examples at once, like a weight, at op {op.name!r} of type {op.type}, so y[n] does not "
+            "depend on x[n] alone: use per_example_jacobian, which takes tensors too, or jacobian. "
+            f"Received: {source.name} of shape {source.shape}"
         )
     if axis not in (ExampleAxis(0), ExampleAxis(0, inner=None)):  # how many rows an example has may show when it runs
         raise ValueError(

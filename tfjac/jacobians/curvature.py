@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import between, call_converted, first_not_linear, in_graph, inline_calls
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import dense
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.vector_products import pulled, pushed
@@ -49,7 +50,7 @@ def hvp(
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
         present = [source for source in sources if source is not None]
-        flat = inline_calls(tf.nest.flatten(losses), depends_on=present)
+        flat, _ = differentiated(tf.nest.flatten(losses), sources)
         gradient = dense(tf.gradients(flat, present)) if present else []
         pairs = [(g, v) for g, v in zip(gradient, _of_present(sources, flat_vectors)) if g is not None]
         results = pulled([g for g, _ in pairs], sources, [v for _, v in pairs]) if pairs else [None] * len(sources)
@@ -114,8 +115,7 @@ def ggnvp(
         sources = sources_of(xs)
         given = call_converted(losses, tensors) if callable(losses) else losses
         z = tf.nest.flatten(tensors if callable(losses) else outputs)
-        present = [source for source in sources if source is not None]
-        inlined = inline_calls(tf.nest.flatten(tensors), depends_on=present)
+        inlined, _ = differentiated(tf.nest.flatten(tensors), sources)
         results = _through_outputs(inlined, z, tf.nest.flatten(given), sources, flat_vectors)
         return packed(xs, results, shaped_like(xs, sources), unconnected)
 
@@ -132,7 +132,7 @@ def _through_outputs(inlined, outputs, losses, sources, vectors):
 
 def _loss_hessian(losses, outputs, velocities):
     """H_L times `velocities`, one per output; None where it is zero. No output is differentiated through another."""
-    losses = inline_calls(losses, depends_on=outputs)
+    losses, _ = differentiated(losses, outputs)
     _check_is_a_hessian(outputs, losses)
     gradients = dense(tf.gradients(losses, outputs, stop_gradients=outputs))
     if all(gradient is None for gradient in gradients):

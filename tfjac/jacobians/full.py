@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph, inline_calls
+from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.factors.factorize import factors_by_rules, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
-from tfjac.jacobians.passes.connectedness import warn_of_lost_paths
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
@@ -72,9 +72,7 @@ def jacobian(
 
     def compute(ys, xs):
         sources = sources_of(xs)
-        flat = inline_calls(tf.nest.flatten(ys), depends_on=[s for s in sources if s is not None])
-        dependence = Dependence(sources)
-        warn_of_lost_paths(flat, dependence)
+        flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
         for given, y, blocks in zip(tf.nest.flatten(ys), flat, results):
             verify_blocks(verify, given, y, sources, tf.nest.flatten(blocks), tf.nest.flatten(xs), by_example=False)

@@ -8,15 +8,17 @@ from tfjac.arguments import not_negative
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import squared_row_norms
-from tfjac.jacobians.passes.connectedness import check_connected
-from tfjac.jacobians.passes.nests import check_variables, converted, like, sources_of
+from tfjac.jacobians.passes.connectedness import used_places
+from tfjac.jacobians.passes.nests import check_variables, converted, like, packed, shaped_like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.vector_products import pulled
-from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors
+from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors, UnusedVariables
 
 
-def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool | None = None) -> Tensor:
+def per_example_gradient_norms(
+    losses: Tensors, variables: Sources, verify: bool | None = None, unconnected_gradients: UnusedVariables = "error"
+) -> Tensor:
     """Return the norm of each example's gradient with respect to all variables together.
 
         norms[n] = sqrt(Σ_v ‖∂L[n]/∂v‖²)
@@ -25,7 +27,7 @@ def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool
         losses: tensor `[n]` of the `tf.function` being traced, one loss per example (a Keras loss with
             `reduction="none"`); or a callable without arguments that returns it, anywhere.
         variables: as in `per_example_jacobian`.
-        verify: as in `per_example_jacobian`.
+        verify, unconnected_gradients: as in `per_example_jacobian`.
 
     Returns:
         `[n]`, in the dtype of the losses.
@@ -49,14 +51,19 @@ def per_example_gradient_norms(losses: Tensors, variables: Sources, verify: bool
     check_variables(variables)
 
     def compute(y, variables):
-        factors = factorize([of_rank_one(y)], tf.nest.flatten(variables), verify=verify)
+        factors = _factors(y, tf.nest.flatten(variables), verify, unconnected_gradients)
         return tf.cast(_norms(factors, y.dtype), y.dtype)
 
     return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def clipped_gradients(
-    losses: Tensors, variables: Sources, clip_norm: TensorLike, return_norms: bool = False, verify: bool | None = None
+    losses: Tensors,
+    variables: Sources,
+    clip_norm: TensorLike,
+    return_norms: bool = False,
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> NestLike:
     """Return the sum of the per-example gradients, each scaled down to a norm of at most `clip_norm`.
 
@@ -68,7 +75,7 @@ def clipped_gradients(
         losses, variables: as in `per_example_gradient_norms`.
         clip_norm: C, not negative: a number, or a tensor of shape `[]` or `[n]`.
         return_norms: whether to return the norms too, as they were before clipping.
-        verify: as in `per_example_jacobian`.
+        verify, unconnected_gradients: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry a dense tensor with the shape and dtype of its variable; with
@@ -97,7 +104,7 @@ def clipped_gradients(
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
         return clipping_factors(norms, bound)
 
-    gradients, norms = scaled_gradients(losses, variables, factors, verify)
+    gradients, norms = scaled_gradients(losses, variables, factors, verify, unconnected_gradients=unconnected_gradients)
     return (gradients, norms) if return_norms else gradients
 
 
@@ -112,13 +119,14 @@ def scaled_gradients(
     factors: Callable[[Tensor, Tensor], Tensor],
     verify: bool | None = None,
     only_finite: bool = False,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> tuple[NestLike, Tensor]:
     """Return the sum of the per-example gradients, each scaled by a factor that its norm decides, and the norms.
 
         Σ_n f(‖∂L[n]/∂v‖) · ∂L[n]/∂v                   the norm over all variables together
 
     Args:
-        losses, variables, verify: as in `clipped_gradients`.
+        losses, variables, verify, unconnected_gradients: as in `clipped_gradients`.
         factors: function from the norms `[n]`, in no less than single precision, and the losses `[n]` to f `[n]`.
         only_finite: whether an example adds nothing if the norm of its gradient is not finite.
 
@@ -134,20 +142,22 @@ def scaled_gradients(
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
-        rows = factorize([of_rank_one(y)], flat, verify=verify)
+        rows = _factors(y, flat, verify, unconnected_gradients)
         norms = _norms(rows, y.dtype)
         weights = factors(norms, y)
         if only_finite:
             finite = tf.math.is_finite(norms)
             weights = tf.where(finite, weights, tf.zeros_like(weights))
             rows = _of_examples(rows, finite)
-        gradients = [_weighted_sum(row, weights, v) for row, v in zip(rows, flat)]
+        gradients = [_weighted_sum(row, v, weights) for row, v in zip(rows, flat)]
         return tf.nest.pack_sequence_as(variables, gradients), tf.cast(norms, y.dtype)
 
     return in_graph(compute, losses, xs=variables, is_one=True)
 
 
-def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike) -> NestLike:
+def weighted_gradients(
+    losses: Tensors, variables: Sources, weights: TensorLike, unconnected_gradients: UnusedVariables = "error"
+) -> NestLike:
     """Return the sum of the per-example gradients, each with a factor of its own.
 
         Σ_n w[n] · ∂L[n]/∂v
@@ -155,6 +165,7 @@ def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike)
     Args:
         losses, variables: as in `per_example_gradient_norms`; here examples may depend on one another.
         weights: tensor `[n]`, of any sign.
+        unconnected_gradients: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry a dense tensor with the shape and dtype of its variable.
@@ -176,14 +187,19 @@ def weighted_gradients(losses: Tensors, variables: Sources, weights: TensorLike)
         sources = sources_of(variables)
         present = [source for source in sources if source is not None]
         ys = inline_calls([y], depends_on=present)
-        check_connected(ys, tf.nest.flatten(variables), Dependence(sources), "losses do not depend on this variable")
+        flat, choice = tf.nest.flatten(variables), unconnected_gradients
+        used_places(ys, flat, Dependence(sources), choice, "losses do not depend on this variable")
         if first_not_linear(between(present, ys)) is None:
-            return tf.nest.pack_sequence_as(variables, pulled(ys, sources, [factor]))
-        flat = tf.nest.flatten(variables)
-        sums = [_weighted_sum(rows, factor, v) for rows, v in zip(factorize(ys, flat, examples_mix="full"), flat)]
-        return tf.nest.pack_sequence_as(variables, sums)
+            sums = pulled(ys, sources, [factor])
+            return packed(variables, sums, shaped_like(variables, sources), tf.UnconnectedGradients.ZERO)
+        rows = factorize(ys, flat, examples_mix="full", unconnected_gradients=choice)
+        return tf.nest.pack_sequence_as(variables, [_weighted_sum(*pair, factor) for pair in zip(rows, flat)])
 
     return in_graph(compute, losses, xs=variables, is_one=True)
+
+
+def _factors(losses, variables, verify, unconnected_gradients):
+    return factorize([of_rank_one(losses)], variables, verify=verify, unconnected_gradients=unconnected_gradients)
 
 
 def _norms(factors, dtype):
@@ -200,7 +216,7 @@ def _of_examples(rows, kept):
     return tf.cond(tf.reduce_all(kept), lambda: rows, lambda: [row.of_examples(kept) for row in rows])
 
 
-def _weighted_sum(factor, weights, variable):
+def _weighted_sum(factor, variable, weights):
     """Σ_n w[n] J[n,0,q], in the shape of the variable."""
     variable = like(variable)
     weights = tf.cast(weights, factor.dtype)

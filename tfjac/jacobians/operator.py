@@ -11,7 +11,7 @@ from tfjac.jacobians.factors.factorize import factorize
 from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
 from tfjac.jacobians.passes.nests import check_variables, like
 from tfjac.jacobians.shapes import product
-from tfjac.types import DType, Mixing, Sources, Tensor, Tensors
+from tfjac.types import DType, Mixing, Sources, Tensor, Tensors, UnusedVariables
 
 
 class JacobianOperator(tf.linalg.LinearOperator):
@@ -145,7 +145,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
 
 
 def jacobian_operator(
-    ys: Tensors, variables: Sources, examples_mix: Mixing = "error", verify: bool | None = None
+    ys: Tensors,
+    variables: Sources,
+    examples_mix: Mixing = "error",
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> JacobianOperator:
     """Return the per-example Jacobian of `ys` with respect to `variables` as a linear operator that is kept as factors.
 
@@ -160,6 +164,7 @@ def jacobian_operator(
             at one for each shared value, where they do so through a few, as the means of a batch normalisation.
         verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
             backward passes more; None for what the environment variable TFJAC_VERIFY says.
+        unconnected_gradients: "error" refuses a variable that ys do not depend on; "zero" gives zeros for it.
 
     Returns:
         A `JacobianOperator` of shape `[n·m, p]`.
@@ -177,7 +182,11 @@ def jacobian_operator(
         >>> operator.gram().numpy().tolist()  # JᵀJ
         [[9.0, 12.0], [12.0, 17.0]]
     """
-    return operator_of(ys, variables, lambda ys, flat: factorize(ys, flat, examples_mix, verify=verify))
+
+    def factors_of(ys, flat):
+        return factorize(ys, flat, examples_mix, verify=verify, unconnected_gradients=unconnected_gradients)
+
+    return operator_of(ys, variables, factors_of)
 
 
 def operator_of(ys, variables, factors_of):

@@ -6,7 +6,7 @@ from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.passes.nests import check_variables
-from tfjac.types import Mixing, NestLike, Sources, Tensors
+from tfjac.types import Mixing, NestLike, Sources, Tensors, UnusedVariables
 
 
 def per_example_jacobian(
@@ -16,6 +16,7 @@ def per_example_jacobian(
     chunk_size: int | None = None,
     memory_budget: int | None = None,
     verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> NestLike:
     """Return the Jacobian of each example's outputs with respect to each variable: ∂y[n,...]/∂v.
 
@@ -31,6 +32,7 @@ def per_example_jacobian(
             between variables and ys. The result itself comes on top.
         verify: True to check the result when the graph runs against TensorFlow's gradient for random cotangents, by two
             backward passes more; None for what the environment variable TFJAC_VERIFY says.
+        unconnected_gradients: "error" refuses a variable that ys do not depend on; "zero" gives zeros for it.
 
     Returns:
         A nest like `variables`, each entry `[n, *outputs, *variable.shape]` in the dtype of the variable.
@@ -57,21 +59,25 @@ def per_example_jacobian(
         flat = tf.nest.flatten(variables)
         sources = [source for source in (real_source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
-        factors = factorize([y], flat, examples_mix, at_once, verify)
+        factors = factorize([y], flat, examples_mix, at_once, verify, unconnected_gradients)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables, is_one=True))
 
 
 def per_example_gradients(
-    losses: Tensors, variables: Sources, examples_mix: Mixing = "error", verify: bool | None = None
+    losses: Tensors,
+    variables: Sources,
+    examples_mix: Mixing = "error",
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> NestLike:
     """Return the gradient of each example's loss with respect to each variable.
 
     Args:
         losses: tensor `[n]`, one loss per example (a Keras loss with `reduction="none"`); or a callable that returns
             it.
-        variables, examples_mix, verify: as in `per_example_jacobian`.
+        variables, examples_mix, verify, unconnected_gradients: as in `per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[n, *variable.shape]`.
@@ -89,7 +95,9 @@ def per_example_gradients(
     check_variables(variables)
 
     def compute(y, variables):
-        return per_example_jacobian(of_rank_one(y), variables, examples_mix, verify=verify)
+        return per_example_jacobian(
+            of_rank_one(y), variables, examples_mix, verify=verify, unconnected_gradients=unconnected_gradients
+        )
 
     return in_graph(compute, losses, xs=variables, is_one=True)
 

@@ -7,11 +7,15 @@ from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
 from tfjac.jacobians.operator import JacobianOperator, operator_of
 from tfjac.jacobians.passes.nests import check_variables
 from tfjac.jacobians.per_example import of_rank_one
-from tfjac.types import Nest, NestLike, Tensors, Variable
+from tfjac.types import Nest, NestLike, Tensors, UnusedVariables, Variable
 
 
 def per_segment_jacobian(
-    ys: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+    ys: Tensors,
+    variables: Nest[Variable],
+    max_rows: int | None = None,
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> NestLike:
     """Return the Jacobian of each segment's outputs with respect to each variable: ∂y[s,...]/∂v.
 
@@ -31,7 +35,7 @@ def per_segment_jacobian(
             returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
         max_rows: the most rows (nodes, edges) that any one segment has, where that is known. XLA needs it.
-        verify: as in `tfjac.per_example_jacobian`.
+        verify, unconnected_gradients: as in `tfjac.per_example_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[segments, *outputs, *variable.shape]` in the dtype of the variable.
@@ -48,21 +52,25 @@ def per_segment_jacobian(
 
     def compute(y, variables):
         flat = tf.nest.flatten(variables)
-        factors = factorize_segments([y], flat, max_rows, verify)
+        factors = factorize_segments([y], flat, max_rows, verify, unconnected_gradients)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
 
     return tf.nest.pack_sequence_as(variables, in_graph(compute, ys, xs=variables, is_one=True))
 
 
 def per_segment_gradients(
-    losses: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+    losses: Tensors,
+    variables: Nest[Variable],
+    max_rows: int | None = None,
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> NestLike:
     """Return the gradient of each segment's loss with respect to each variable.
 
     Args:
         losses: tensor `[segments]`, one loss for each; or a callable that returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them.
-        max_rows, verify: as in `per_segment_jacobian`.
+        max_rows, verify, unconnected_gradients: as in `per_segment_jacobian`.
 
     Returns:
         A nest like `variables`, each entry `[segments, *variable.shape]`.
@@ -76,13 +84,17 @@ def per_segment_gradients(
     check_variables(variables)
 
     def compute(y, variables):
-        return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify)
+        return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify, unconnected_gradients)
 
     return in_graph(compute, losses, xs=variables, is_one=True)
 
 
 def segment_operator(
-    ys: Tensors, variables: Nest[Variable], max_rows: int | None = None, verify: bool | None = None
+    ys: Tensors,
+    variables: Nest[Variable],
+    max_rows: int | None = None,
+    verify: bool | None = None,
+    unconnected_gradients: UnusedVariables = "error",
 ) -> JacobianOperator:
     """Return the Jacobian of `per_segment_jacobian` as a linear operator that is kept as factors.
 
@@ -90,7 +102,7 @@ def segment_operator(
         ys: tensor `[segments, ...]`, or a list of such tensors, whose outputs then follow one another along m; or a
             callable that returns it.
         variables: `tf.Variable`, `keras.Variable`, or a nest of them; all of one dtype.
-        max_rows, verify: as in `per_segment_jacobian`.
+        max_rows, verify, unconnected_gradients: as in `per_segment_jacobian`.
 
     Returns:
         A `JacobianOperator` of shape `[segments·m, p]`.
@@ -100,4 +112,6 @@ def segment_operator(
 
     Cost: as `tfjac.jacobian_operator`, with all rows of a segment as positions of use.
     """
-    return operator_of(ys, variables, lambda ys, flat: factorize_segments(ys, flat, max_rows, verify))
+    return operator_of(
+        ys, variables, lambda ys, flat: factorize_segments(ys, flat, max_rows, verify, unconnected_gradients)
+    )

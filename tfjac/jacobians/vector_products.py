@@ -4,7 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, in_graph, inline_calls, warn_of_loops_under_a_tape
+from tfjac.graph import Dependence, check_loops, in_graph, inline_calls
+from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
 from tfjac.types import Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
@@ -49,8 +50,7 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
     def compute(ys, xs):
         vectors = matching("tangents", tangents, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs, may_be_complex=True)
-        present = [source for source in sources if source is not None]
-        flat = inline_calls(tf.nest.flatten(ys), depends_on=present)
+        flat, _ = differentiated(tf.nest.flatten(ys), sources)
         return packed(ys, pushed(flat, sources, vectors), flat, unconnected)
 
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
@@ -106,7 +106,7 @@ def vjp(
 
     def compute(ys, xs):
         sources = sources_of(xs, may_be_complex=True)
-        flat = tf.nest.flatten(ys)
+        flat, _ = differentiated(tf.nest.flatten(ys), sources)
         vectors = _ones(flat) if cotangents is None else matching("cotangents", cotangents, ys, flat, "ys")
         return packed(xs, pulled(flat, sources, vectors), shaped_like(xs, sources), unconnected)
 
@@ -130,6 +130,6 @@ def pulled(ys, sources, vectors):
     if not present:
         return [None] * len(sources)
     ys = inline_calls(ys, depends_on=present)
-    warn_of_loops_under_a_tape(ys, present)
+    check_loops(ys, present)
     results = iter(dense(tf.gradients(ys, present, grad_ys=vectors)))
     return [None if source is None else next(results) for source in sources]

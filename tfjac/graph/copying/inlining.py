@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
+from tfjac.graph.copying import mapped_gradients  # noqa: F401 (it registers one)
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.copying.transplanting import copy_ops, transplant
+from tfjac.graph.copying.transplanting import copy_ops, function_run, transplant
 from tfjac.graph.facts import is_call
 from tfjac.graph.gradients import custom_gradients, mending
 from tfjac.graph.reading import statefulness
@@ -12,7 +13,7 @@ from tfjac.graph.reading.traversal import ancestors, between, references
 
 
 def inline_calls(targets, depends_on=None, draw_again=False):
-    """Return tensors equal to `targets` whose graph calls no function on the way.
+    """Return tensors equal to `targets` whose graph calls no function on the way, nor makes a choice that is fixed.
 
     The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
     alone, a loaded function has no Python gradient, and nothing can be read through any of them. Loops and branches
@@ -35,8 +36,8 @@ def inline_calls(targets, depends_on=None, draw_again=False):
         LookupError: for an op whose gradient is wrong in TensorFlow, where none takes its place.
     """
     path = _path(depends_on, targets)
-    calls = [op for op in path if is_call(op)]
-    for call in calls:
+    calls = [op for op in path if function_run(op, op.inputs) is not None]
+    for call in filter(is_call, calls):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
     mapping = {}
@@ -51,7 +52,8 @@ def _written_anew(op, inputs, copied):
 
     TensorFlow differentiates a plain copy through a body that it makes anew, which the Python functions do not know.
     """
-    if op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):
+    fixed = function_run(op, inputs) is not None
+    if not fixed and op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, transplant)
     return copied()
 

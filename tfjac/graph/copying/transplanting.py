@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.rebuilding import is_rebuilt, rebuilt
-from tfjac.graph.facts import facts_of, is_call, is_constant, is_identities, is_loop
+from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, is_constant, is_identities, is_loop
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
-from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
@@ -61,9 +62,10 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
 
 
 def _small_constants(ops, mapping):
-    """List the ops by which what `ops` read is computed from small constants alone.
+    """List the ops by which shapes, axes and the like that `ops` read are computed from small constants alone.
 
-    A loop body would capture it, and nothing that reads its graph could tell what it is.
+    A loop body would capture it, and nothing that reads its graph could tell what it is. What gradients could reach is
+    captured all the same: a constant may be what another derivative is taken by.
     """
     fixed = {}
 
@@ -71,6 +73,7 @@ def _small_constants(ops, mapping):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
+            small = small and not carries_gradient(tensor.dtype)
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
             fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]
@@ -190,11 +193,14 @@ def _read_here(tensor):
 
 
 def _copied(op, inputs, mapping, edit):
-    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew."""
-    if is_call(op):
-        (body,) = _private.function_bodies(op, "f")
+    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew.
+
+    Of a choice that the graph fixes the branch that is taken is inlined: `tf.image.rot90` is made of such.
+    """
+    body = function_run(op, inputs)
+    if body is not None:
         with tf.name_scope(_scope_of(op)):
-            copies = transplant(body.outputs, zip(body.inputs, inputs), edit)
+            copies = transplant(body.outputs, zip(body.inputs, inputs[len(inputs) - len(body.inputs) :]), edit)
         return [copies[output.ref()] for output in body.outputs]
     if op.graph is not tf.compat.v1.get_default_graph() and is_rebuilt(op):
         return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, edit))
@@ -211,6 +217,29 @@ def _copied(op, inputs, mapping, edit):
         _private.set_gradient(copy, _UNTRACED)
     mending.mend([copy])
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
+
+
+def function_run(op, inputs):
+    """Return the one function that `op` runs whatever it is given: a call's, or the branch that the graph fixes.
+
+    Args:
+        op: an op of any type.
+        inputs: list of tensors that it reads here.
+
+    Returns:
+        A graph, or None where there is no such function.
+    """
+    if is_call(op):
+        return _private.function_bodies(op, "f")[0]
+    if not is_branching(op) or op.op_def.is_stateful:
+        return None
+    chosen = static_value(inputs[0])
+    if chosen is None:
+        return None
+    if is_conditional(op):
+        return _private.function_bodies(op, "then_branch" if chosen.any() else "else_branch")[0]
+    branches = _private.function_bodies(op, "branches")
+    return branches[int(chosen) if 0 <= chosen < len(branches) else -1]
 
 
 def _scope_of(op):

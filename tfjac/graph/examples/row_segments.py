@@ -84,7 +84,7 @@ class _WantedRows(WantedAxes):
         pairs = self._inputs(op, wanted, carrying)
         self.input_axes[op.name] = [axis for axis, _ in pairs]
         for tensor, (axis, rows) in zip(op.inputs, pairs):
-            if not self.reaches(tensor):
+            if axis is None or not self.reaches(tensor):
                 continue
             self.want(op, tensor, axis)
             if axis is not SHARED:

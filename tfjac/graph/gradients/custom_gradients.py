@@ -18,6 +18,9 @@ from tfjac.graph.gradients.marks import copy_mark
 CLOSED = "TfjacClosedGradient"
 """The gradient of closed copies, registered in `copying`."""
 
+MAPPED = "TfjacMappedGradient"
+"""The gradient of what `tf.vectorized_map` makes of an op with a custom one, and leaves without; likewise."""
+
 _BACKWARD, _RECEIVERS, _OUTPUTS = "_tfjac_backward", "_tfjac_receivers", "_tfjac_outputs"
 """Attributes: the traced function, the inputs that it has gradients for, how many outputs it takes cotangents of."""
 _FAILURE = "_tfjac_untraced"
@@ -215,7 +218,12 @@ def _annotate(op, function, receivers, outputs):
 
 
 def _name(op):
-    return _private.gradient_name(op)
+    name = _private.gradient_name(op)
+    original = _private.mapped_from(op) if name is None and is_identities(op) else None
+    if original is not None and is_custom(original):
+        _private.set_gradient(op, MAPPED)
+        return MAPPED
+    return name
 
 
 def _has_cotangent(output):

@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import _private
-from tfjac.graph.facts import facts_by_type, facts_of, is_constant, is_loop, types_where
+from tfjac.graph.facts import facts_by_type, facts_of, is_loop, types_where
 from tfjac.graph.gradients import custom_gradients
-from tfjac.graph.reading.traversal import between, references
+from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.traversal import between, carries_gradient, references
 from tfjac.ops._library import register_gradient
 
 
@@ -94,29 +95,58 @@ def mend(ops, sources=None):
     """Have gradients through `ops` taken by what the facts say, in loops and branches too; custom gradients stay.
 
     Args:
-        ops: those between `sources` and what is differentiated.
+        ops: those between `sources` and what is differentiated, inputs before consumers.
         sources: the tensors that it is differentiated by; None where they are not known.
 
     Raises:
-        LookupError: for an op that TensorFlow differentiates wrongly by an input that depends on the sources. Those
-            that are refused whatever the input raise once a gradient passes.
+        LookupError: for an op that TensorFlow differentiates wrongly by an input that gradients reach from the sources.
+            Those that are refused whatever the input raise once a gradient passes.
     """
     for op in ops:
         facts = facts_of(op)
         found = facts.gradient
         if found is not None and _private.gradient_name(op) is None and found.when(op, ops):
             _private.set_gradient(op, found.name_for(op.type))
-        if facts.refused_inputs is not None and sources is not None:
-            _check_not_refused(op, references(sources) | references(output for each in ops for output in each.outputs))
-        for attribute in facts.bodies:
-            for body in _private.function_bodies(op, attribute):
-                mend(body.get_operations(), body.inputs)
+        for body in _bodies(op):
+            mend(body.get_operations())
+    if sources is not None:
+        _check_not_refused(ops, references(sources))
 
 
-def _check_not_refused(op, moving):
-    because, inputs = facts_of(op).refused_inputs
-    if any(op.inputs[k].ref() in moving and not is_constant(op.inputs[k].op) for k in inputs):
-        raise _refusal(op, because)
+def _bodies(op):
+    return [body for attribute in facts_of(op).bodies for body in _private.function_bodies(op, attribute)]
+
+
+def _check_not_refused(ops, sources):
+    """Check `ops`, and those of their bodies, given the `ref()` of what is differentiated by: constants, it may be."""
+    reached = _reached(ops, sources)
+    for op in ops:
+        if facts_of(op).refused_inputs is not None:
+            because, inputs = facts_of(op).refused_inputs
+            if any(op.inputs[k].ref() in reached for k in inputs):
+                raise _refusal(op, because)
+        for body in _bodies(op):
+            _check_not_refused(body.get_operations(), _parameters_reached(op, body, reached))
+
+
+def _reached(ops, sources):
+    """The `ref()` of the tensors to which gradients of what `ops` compute pass on the way to the sources."""
+    reached = set(sources)
+    for op in ops:
+        if references(op.inputs) & reached and _private.is_differentiable(op):
+            reached |= references(output for output in op.outputs if carries_gradient(output.dtype))
+    return reached
+
+
+def _parameters_reached(op, body, reached):
+    """The `ref()` of the parameters of a body of `op` that stand for what is reached, in a loop after any step."""
+    given = op.inputs[len(op.inputs) - len(body.inputs) :]
+    inner = {own.ref() for own, outer in zip(body.inputs, given) if outer.ref() in reached}
+    before = None
+    while is_loop(op) and inner != before:
+        before, after = inner, _reached(body.get_operations(), inner)
+        inner = inner | {own.ref() for own, result in zip(body.inputs, body.outputs) if result.ref() in after}
+    return inner
 
 
 def _refusal(op, because):
@@ -127,18 +157,27 @@ def _refusal(op, because):
     )
 
 
-def warn_of_loops_under_a_tape(ys, sources):
-    """Warn where a tape records a gradient that goes back through a loop.
+def check_loops(ys, sources):
+    """Warn where a tape records a gradient that goes back through a loop; refuse loops that XLA cannot go back through.
 
     A loop is given more outputs when its gradient is taken: what it saves of each step. A tape, inside of a
     `tf.function`, knows of the loop as it was, and of a part of the second derivative alone. `tf.gradients` knows all.
+    XLA has to know how many steps it saves.
+
+    Raises:
+        ValueError: for a loop of no known number of steps, in a function that XLA compiles.
     """
-    if not _private.is_taped():
-        return
-    loop = next((op for op in between(sources, ys) if is_loop(op)), None)
-    if loop is not None:
+    taped, compiled = _private.is_taped(), _private.compiled_by_xla(tf.compat.v1.get_default_graph())
+    loops = [op for op in between(sources, ys) if is_loop(op)] if taped or compiled else []
+    endless = next((op for op in loops if compiled and static_value(op.inputs[1]) == -1), None)
+    if endless is not None:
+        raise ValueError(
+            "XLA must know how many steps of a loop to keep for its gradient: give tf.while_loop its "
+            f"maximum_iterations. Received: loop {endless.name!r}, without them"
+        )
+    if taped and loops:
         warn(
-            f"tfjac: a gradient tape records a gradient through the loop {loop.name!r}, and TensorFlow's tapes lose a "
-            "part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, not by "
-            "the tape, or compute it outside of the tape.",
+            f"tfjac: a gradient tape records a gradient through the loop {loops[0].name!r}, and TensorFlow's tapes "
+            "lose a part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, "
+            "not by the tape, or compute it outside of the tape.",
         )

@@ -23,6 +23,7 @@ from tfjac.graph.op_facts import (  # noqa: F401 (each fills the records)
     segments,
     sizes,
     slicing,
+    sparse,
 )
 
 mending.register_all()

@@ -4,9 +4,11 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph.copying.bodies import Body, bodies_of, without_identities
+from tfjac.graph import _private
+from tfjac.graph.copying.bodies import Body, bodies_of, opened, without_identities
 from tfjac.graph.examples.example_rules import SHARED, NoRule
 from tfjac.graph.facts import declare, facts_of, is_conditional
+from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.paths.dependence import Dependence
 from tfjac.graph.reading.statefulness import culprit_in
 from tfjac.graph.reading.traversal import ancestors
@@ -50,6 +52,9 @@ def _loop(op, outputs, wanted):
     Whether another step is run may depend on all examples; no gradient passes through that decision.
     """
     (body,), (condition,) = bodies_of(op, "body"), bodies_of(op, "cond")
+    for first, after, output in zip(op.inputs, body.outputs, op.outputs):
+        if output.shape.rank is None:  # as in a function that was loaded
+            output.set_shape(first.shape.most_specific_compatible_shape(after.shape))
     same = {k for k, output in enumerate(body.outputs) if output is body.inputs[k]}
     reached = _reached_in_loop(op, body, same, wanted)
     state, invariant = {k: axis for k, axis in outputs.items() if k not in same}, {}
@@ -151,6 +156,39 @@ def _control_flow(op, rows, wanted):
     raise NoRule("loops and conditionals are not covered where examples are groups of rows")
 
 
+def _shapes_of_branches(op):
+    """For each output what all branches agree on of its shape; one of them may be all that the op itself shows."""
+    shapes = [output.shape for output in op.outputs]
+    for body in (body for attribute in facts_of(op).bodies for body in _private.function_bodies(op, attribute)):
+        shapes = [one.most_specific_compatible_shape(other.shape) for one, other in zip(shapes, body.outputs)]
+    return shapes
+
+
+def _have_other_shapes(op, ops):
+    return any(not shape.is_fully_defined() for shape in _shapes_of_branches(op))
+
+
+def _gradient_of_choice(op, *cotangents):
+    """TensorFlow's own, but of cotangents of whose shapes no more is known than all branches agree on.
+
+    What comes after may know the shape of the branch that is taken; TensorFlow's gradient of the other one, which has
+    another shape, then raises.
+    """
+    known_by_all = [
+        u if u is None or u.dtype == tf.variant else opened(u, shape)
+        for u, shape in zip(map(_dense, cotangents), _shapes_of_branches(op))
+    ]
+    return _private.gradient_of_type(op.type)(op, *known_by_all)
+
+
+def _dense(cotangent):
+    return cotangent if cotangent is None else tf.convert_to_tensor(cotangent)
+
+
+declare(
+    "If StatelessIf Case StatelessCase",
+    gradient=Gradient(_gradient_of_choice, when=_have_other_shapes),
+)
 declare("PartitionedCall StatefulPartitionedCall", kind="call", bodies=("f",), functions=("f",))
 declare("While StatelessWhile", kind="loop", bodies=("body",), functions=("cond", "body"), axes_of_body=_loop)
 declare(

@@ -177,6 +177,10 @@ def _bias_add_grad(op, inputs, stacked):
     return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
 
 
+def _first(op):
+    return op.inputs[0]
+
+
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 # A type is in one of the lists above. What is said of it alone comes further down.
@@ -215,7 +219,16 @@ declare("Div RealDiv", arithmetic="quotient", linear="in the first")
 declare("DivNoNan", linear="in the first")
 declare("CheckNumerics CheckNumericsV2", linear="in the first", repeatable=True)
 declare(f"{SELECT} {SELECT_V2}", linear="in all", vanishes="where all do", value=of_inputs(np.where))
-declare("Cast", kind="cast", columns="the same", linear="in the first", shifts=True, entries=of_first, value=_cast)
+declare(
+    "Cast",
+    first_column=_first,
+    kind="cast",
+    columns="the same",
+    linear="in the first",
+    shifts=True,
+    entries=of_first,
+    value=_cast,
+)
 declare("Real", columns="the same")
 declare("Conj", columns="conjugated")
 declare("Complex", columns="of one part")

@@ -86,6 +86,12 @@ def _gradient_of_pad(op, cotangent):
     return inner, None, tf.reduce_sum(cotangent) - tf.reduce_sum(inner)
 
 
+def _first_beside_others(op):
+    """What stands in front where columns, or matrices, are put side by side."""
+    axis = op.get_attr("axis") if op.type == PACK else static_value(op.inputs[-1])
+    return op.inputs[0] if axis in (1, -1) else None
+
+
 declare(
     "ConcatV2",
     joins="all but the last",
@@ -126,3 +132,4 @@ declare(
 )
 declare("MirrorPad", linear="in the first", example_axis=_pad)
 declare("SparseConcat", gradient=refused("it is declared to have none, so that nothing depends on the values"))
+declare(PACK, "ConcatV2", first_column=_first_beside_others)

@@ -15,6 +15,10 @@ def _identities(op, outputs, wanted):
     return [outputs.get(k) for k in range(len(op.inputs))]
 
 
+def _passed_on(op):
+    return op.inputs[0]
+
+
 declare("Const", kind="constant")
 declare("Placeholder", kind="parameter", repeatable=True)
 declare("NoOp", kind="nothing")
@@ -46,3 +50,4 @@ declare("Print PrintV2 DebugIdentityV2", repeatable=True)
 declare("LookupTableSizeV2", repeatable=True)
 declare("AllToAll CollectivePermute CrossReplicaSum NcclAllReduce NcclBroadcast NcclReduce", repeatable=True)
 declare("Snapshot", elements="in order", columns="the same", linear="in the first")
+declare("Identity", first_column=_passed_on)

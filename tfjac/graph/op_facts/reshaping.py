@@ -2,14 +2,30 @@
 
 import math
 
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph import _private
 from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
 from tfjac.graph.facts import declare
+from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.symbolic_sizes import Size, of_first, product
+
+
+def _is_fixed(op, ops):
+    """Whether XLA compiles this, and the graph fixes the permutation."""
+    return _private.compiled_by_xla(op.graph) and static_value(op.inputs[1]) is not None
+
+
+def _gradient_of_transpose(op, cotangent):
+    """By a constant, which XLA needs: a loop saves the permutation, and on the way back it is none any more."""
+    return tf.transpose(cotangent, np.argsort(static_value(op.inputs[1]))), None
+
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 
@@ -184,6 +200,10 @@ def _expanded_sizes(known, output, given):
     return [*given[0][:at], Size(), *given[0][at:]]
 
 
+def _made_a_column(op):
+    return op.inputs[0] if op.inputs[0].shape.rank == 1 and op.outputs[0].shape[1:] == [1] else None
+
+
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 declare(
@@ -222,6 +242,7 @@ declare(
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
+declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed))
 declare("ConjugateTranspose", columns="transposed conjugates", example_axis=_transpose)
 declare(
     "Tile",
@@ -240,3 +261,4 @@ declare(
 )
 declare("SpaceToBatchND", example_axis=_space_to_batch)
 declare("BatchToSpaceND", example_axis=_batch_to_space)
+declare(RESHAPE, "ExpandDims", first_column=_made_a_column)

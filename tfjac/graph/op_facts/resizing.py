@@ -39,6 +39,53 @@ def _crop_and_resize(op, cotangent):
     return tf.cast(crops, grads.dtype), None, None, None
 
 
+def _is_not_single(op, ops):
+    return op.inputs[0].dtype != tf.float32
+
+
+def _gradient_of_translated(op, cotangent):
+    """TensorFlow's takes no image of another dtype than the result, which is float32."""
+    images, _, scale, translation = op.inputs
+    options = {name: op.get_attr(name) for name in ("kernel_type", "antialias")}
+    image = tf.cast(images, tf.float32)
+    found = tf.raw_ops.ScaleAndTranslateGrad(
+        grads=cotangent, original_image=image, scale=scale, translation=translation, **options
+    )
+    return tf.cast(found, images.dtype), None, None, None
+
+
+def _is_half(op, ops):
+    return op.inputs[0].dtype not in (tf.float32, tf.float64)
+
+
+def _gradient_of_bicubic(op, cotangent):
+    """TensorFlow's is None for images of half precision, so that nothing seems to depend on them."""
+    images, options = op.inputs[0], {name: op.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
+    found = tf.raw_ops.ResizeBicubicGrad(grads=cotangent, original_image=tf.cast(images, tf.float32), **options)
+    return tf.cast(found, images.dtype), None
+
+
+def _gradient_of_area(op, cotangent):
+    """The transpose of what resizes by areas, a matrix for the rows and one for the columns."""
+    if op.get_attr("align_corners"):
+        raise LookupError(
+            "No gradient passes through a resize by areas with aligned corners: leave align_corners out. "
+            f"Received: op {op.name!r} of type {op.type}"
+        )
+    images = op.inputs[0]
+    rows, columns = (_shares(tf.shape(images)[k], op.inputs[1][k - 1]) for k in (1, 2))
+    return tf.cast(tf.einsum("yi,xj,nyxc->nijc", rows, columns, cotangent), images.dtype), None
+
+
+def _shares(size, new_size):
+    """The share `[new_size, size]` that each of the old pixels along an axis has of each new one."""
+    width = tf.cast(size, tf.float32) / tf.cast(new_size, tf.float32)
+    first = tf.cast(tf.range(new_size), tf.float32)[:, None] * width
+    old = tf.cast(tf.range(size), tf.float32)
+    common = tf.minimum(first + width, old + 1) - tf.maximum(first, old)
+    return tf.maximum(common, 0) / width
+
+
 def _transform(op, axis, wanted):
     """One transform for all images, or one for each."""
     transforms = op.inputs[1]
@@ -51,6 +98,10 @@ def _transform(op, axis, wanted):
 declare("ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate", example_axis=first_axis(0))
 declare("ResizeBicubicGrad ResizeBilinearGrad", example_axis=first_axis(0, 1))
 declare("ResizeNearestNeighborGrad", example_axis=first_axis(0))
+declare("ResizeArea", example_axis=first_axis(0), gradient=Gradient(_gradient_of_area))
+declare("ResizeBicubic", gradient=Gradient(_gradient_of_bicubic, when=_is_half))
+declare("ScaleAndTranslate", gradient=Gradient(_gradient_of_translated, when=_is_not_single))
+declare("CropAndResize ResizeArea ResizeBicubic ResizeBilinear ScaleAndTranslate", single_precision=True)
 declare(*_RESIZE, gradient=Gradient(_resize))
 declare("ScaleAndTranslateGrad", gradient=Gradient(_scale_and_translate))
 declare("CropAndResizeGradImage", gradient=Gradient(_crop_and_resize))

@@ -5,11 +5,12 @@ gradient of what stands there in the end. Which one stands there, the op itself 
 same way.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
 from tfjac.graph.examples.row_rules import of_rows, summed_into
-from tfjac.graph.facts import declare
+from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.indexing import depth_of
 from tfjac.graph.reading.static_values import static_value
@@ -19,11 +20,39 @@ from tfjac.graph.reading.static_values import static_value
 
 def _scatter_nd(op, axis, wanted):
     """Updates [positions, ...behind] are added up at the places that the indices name: [places, ...behind]."""
-    return [SHARED, _behind_places(op.inputs[0], axis, wanted), SHARED]
+    indices, updates, _ = op.inputs
+    if _writes_each_row(op, indices, updates, axis, wanted):
+        return [SHARED, axis, SHARED]
+    return [SHARED, _behind_places(indices, axis, wanted), SHARED]
 
 
 def _scatter_into(op, axis, wanted):
-    return [axis, SHARED, _behind_places(op.inputs[1], axis, wanted)]
+    _, indices, updates = op.inputs
+    if _writes_each_row(op, indices, updates, axis, wanted):
+        return [axis, SHARED, axis]
+    return [axis, SHARED, _behind_places(indices, axis, wanted)]
+
+
+def _writes_each_row(op, indices, updates, axis, wanted):
+    """Whether row k of the indices `[n, depth]` names a place in example k, for each of the n examples."""
+    if axis != ExampleAxis(0) or indices.shape.rank != 2 or not _numbers_rows(indices):
+        return False
+    rows, size = known_shape(wanted, updates)[0], known_shape(wanted, op.outputs[0])[0]
+    if rows is not None and size is not None:
+        return rows == size
+    wanted.assume(op, updates, axis)
+    return True
+
+
+def _numbers_rows(tensor):
+    """Whether the first column of a tensor, or a vector, is 0, 1, 2, ..., as far as the graph tells."""
+    known = static_value(tensor)
+    if known is not None:
+        first = known if known.ndim == 1 else known[:, 0]
+        return bool((first == np.arange(len(first))).all())
+    rule = facts_of(tensor.op).first_column
+    column = None if rule is None else rule(tensor.op)
+    return column is True or (column is not None and column.shape.rank in (1, 2) and _numbers_rows(column))
 
 
 def _behind_places(indices, axis, wanted):

@@ -33,6 +33,11 @@ def _broadcast_axes(output, value_of):
         return tf.raw_ops.BroadcastGradientArgs(s0=shapes[0], s1=shapes[1])[output.value_index].numpy()
 
 
+def _counts_from_zero(op):
+    start, _, step = map(static_value, op.inputs)
+    return True if start == 0 and step == 1 else None
+
+
 declare(f"{SHAPE} {SHAPES}", looks_at="shapes", entries=_shape)
 declare("Size", looks_at="shapes", entries=_number_of_elements)
 declare("Rank VariableShape", looks_at="shapes")
@@ -42,3 +47,4 @@ declare("BroadcastArgs", value=of_inputs(lambda one, other: np.array(np.broadcas
 declare(BROADCAST_AXES, value=_broadcast_axes)
 declare(RANGE, value=of_inputs(np.arange))
 declare("Where", kind="places")
+declare(RANGE, first_column=_counts_from_zero)

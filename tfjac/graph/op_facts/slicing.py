@@ -130,6 +130,14 @@ def _one_element(output, value_of):
     return of_inputs(lambda vector, begin, *_: vector[begin[0]])(output, value_of)
 
 
+def _made_a_column(op):
+    """The vector x of `x[:, None]`."""
+    whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1 and op.get_attr("new_axis_mask") == 2
+    strides = static_value(op.inputs[3])
+    forwards = whole and op.inputs[0].shape.rank == 1 and strides is not None and strides[0] == 1
+    return op.inputs[0] if forwards else None
+
+
 declare(
     "Slice",
     elements="copied",
@@ -148,3 +156,4 @@ declare(
     value=_one_element,
 )
 declare("StridedSliceGrad", example_axis=_strided_slice_gradient)
+declare("StridedSlice", first_column=_made_a_column)

@@ -1,11 +1,9 @@
 """What depends on what, by paths that a gradient follows or by value: one walk over a graph for all sources at once."""
 
-import tensorflow as tf
-
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_identities
 from tfjac.graph.gradients import custom_gradients
-from tfjac.graph.reading.traversal import Inherited, references, shape_only
+from tfjac.graph.reading.traversal import Inherited, carries_gradient, references, shape_only
 
 
 class Dependence:
@@ -94,8 +92,3 @@ def valued_inputs(op):
         facts_of(op).looks_at == "differences" and op.inputs[0] is op.inputs[1] and not op.inputs[0].dtype.is_floating
     )
     return () if constant else range(len(op.inputs))
-
-
-def carries_gradient(dtype):
-    """Return whether tensors of this dtype pass gradients on, or hold what does."""
-    return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)

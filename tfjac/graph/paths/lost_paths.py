@@ -14,10 +14,10 @@ from tfjac.graph import _private
 from tfjac.graph.copying.bodies import bodies_of
 from tfjac.graph.facts import facts_of, is_loop
 from tfjac.graph.gradients import custom_gradients
-from tfjac.graph.paths.dependence import Dependence, carries_gradient, differentiable_inputs, valued_inputs
+from tfjac.graph.paths.dependence import Dependence, differentiable_inputs, valued_inputs
 from tfjac.graph.reading.origins import source_line
 from tfjac.graph.reading.python_functions import leaves_tensorflow
-from tfjac.graph.reading.traversal import Inherited, ancestors, references
+from tfjac.graph.reading.traversal import Inherited, ancestors, carries_gradient, references
 
 _ON_PURPOSE = {"places", "stop"}
 """Kinds of ops that end a path on purpose, or give the places of what is true."""

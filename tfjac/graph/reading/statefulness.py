@@ -44,6 +44,13 @@ def check_runs_again(op):
         ValueError: naming what is drawn inside.
     """
     culprit = _culprit(op) if functions_of_stateful(op) else None
+    if culprit is not None and facts_of(culprit).kind == "python" and not is_pure_python(culprit):
+        raise ValueError(
+            "A function that is evaluated again elsewhere must be the same function there. What tf.numpy_function "
+            "calls inside of a loop or branch may give something else each time, and has no gradient. Compute it by "
+            "TensorFlow's ops, or by tfjac.external, which has a gradient; or before the loop. "
+            f"Received: {op.name!r} of type {op.type}; inside, op {culprit.name!r} of type {culprit.type}"
+        )
     if culprit is not None and not is_pure_python(culprit):
         raise ValueError(
             "A function that is evaluated again elsewhere must be the same function there, but what is drawn inside a "

@@ -3,6 +3,8 @@
 A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
+import tensorflow as tf
+
 from tfjac.graph.facts import facts_of
 
 
@@ -74,6 +76,11 @@ def between(sources, targets, reads=_inputs, constant=lambda op: False):
 def shape_only(op):
     """Return whether `op` looks at the shapes of its inputs alone."""
     return facts_of(op).looks_at == "shapes"
+
+
+def carries_gradient(dtype):
+    """Return whether tensors of this dtype pass gradients on, or hold what does."""
+    return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)
 
 
 class Inherited:

@@ -16,14 +16,14 @@ from tfjac.graph import (
 )
 from tfjac.jacobians.factors.control_flow import has_control_flow, swept_factors
 from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor, joined
+from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor, joined
 from tfjac.jacobians.factors.rules import factor_by_rule, has_rule
 from tfjac.jacobians.factors.segments import SegmentFactors
 from tfjac.jacobians.factors.shared_values import SharedValues
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.chunks import in_chunks
-from tfjac.jacobians.passes.connectedness import check_connected
+from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.linearise import over_basis, pull_back
 from tfjac.jacobians.passes.nests import check_real, like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
@@ -32,7 +32,7 @@ from tfjac.jacobians.shapes import after, check_when_run, product, wide_dtype
 EXAMPLES_MIX = ("error", "full")
 
 
-def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None):
+def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None, unconnected_gradients="error"):
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
 
     Args:
@@ -47,6 +47,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
+        unconnected_gradients: "error", or "zero" for factors of zeros of the variables that no y depends on.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, but in no less than single precision.
@@ -58,7 +59,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
     """
     _check(ys, examples_mix)
 
-    def factors_of(ys, dependence):
+    def factors_of(ys, variables, dependence):
         try:
             analysis, uses = _analysed(ys, dependence, may_mix=examples_mix == "full")
             if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use) for use in uses):
@@ -78,16 +79,16 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None)
                 "an example is a group of rows, such as a graph, use per_segment_jacobian",
             ) from None
 
-    return _factorized(ys, variables, verify, factors_of)
+    return _factorized(ys, variables, verify, unconnected_gradients, factors_of)
 
 
-def factorize_segments(ys, variables, max_rows=None, verify=None):
+def factorize_segments(ys, variables, max_rows=None, verify=None, unconnected_gradients="error"):
     """Factor the Jacobian of `ys`, one row group per segment, with respect to `variables`.
 
     Args:
         ys: list of tensors `[segments, ...]` of one graph; their outputs follow one another along m.
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all segments share.
-        max_rows, verify: see `per_segment_jacobian`.
+        max_rows, verify, unconnected_gradients: see `per_segment_jacobian`.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, with the segments as examples.
@@ -98,22 +99,41 @@ def factorize_segments(ys, variables, max_rows=None, verify=None):
     if not variables:
         raise ValueError("variables must hold at least one variable; build the model first. Received: an empty nest")
 
-    def factors_of(ys, dependence):
+    def factors_of(ys, _, dependence):
         segments = SegmentFactors(ys, dependence)
         return segments.factors(segments.checks(), max_rows)
 
-    return _factorized(ys, variables, verify, factors_of)
+    return _factorized(ys, variables, verify, unconnected_gradients, factors_of)
 
 
-def _factorized(ys, variables, verify, factors_of):
-    """What `factors_of(ys, dependence)` gives for ys with calls inlined, verified, in the dtypes of the variables."""
+def _factorized(ys, variables, verify, unconnected_gradients, factors_of):
+    """What `factors_of(ys, variables, dependence)` gives for ys with calls inlined and the variables that they use.
+
+    The factors are verified, and in the dtypes of the variables.
+    """
     sources = [real_source_in(ys[0].graph, variable) for variable in variables]
     given, ys = ys, inline_calls(ys, depends_on=[source for source in sources if source is not None])
     dependence = Dependence(sources)
-    check_connected(ys, variables, dependence)
-    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors_of(ys, dependence), variables)]
-    verify_factors(verify, given, ys, sources, factors, variables)
+    used = used_places(ys, variables, dependence, unconnected_gradients)
+    if len(used) == len(variables):
+        return _verified(verify, given, ys, variables, dependence, factors_of)
+    some = [variables[k] for k in used]
+    found = iter(_verified(verify, given, ys, some, Dependence([sources[k] for k in used]), factors_of) if used else ())
+    return [next(found) if k in used else _no_uses(ys, variable) for k, variable in enumerate(variables)]
+
+
+def _verified(verify, given, ys, variables, dependence, factors_of):
+    factors = factors_of(ys, variables, dependence)
+    factors = [in_dtype_of(factor, variable) for factor, variable in zip(factors, variables)]
+    verify_factors(verify, given, ys, dependence.sources, factors, variables)
     return factors
+
+
+def _no_uses(ys, variable):
+    """The factor of a variable that ys are not computed from: zeros, held as no position of use at all."""
+    x, n, m = like(variable), axes(ys[0])[0], sum(product(axes(y)[1:]) for y in ys)
+    a, d = [n, 0, 1, 1], [n, m, 0, 1, product(axes(x))]
+    return OuterFactor(tf.zeros(a, x.dtype), tf.zeros(d, x.dtype))
 
 
 def factors_by_rules(ys, variables, dependence, chunk_size=None):

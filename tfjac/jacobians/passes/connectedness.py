@@ -1,13 +1,63 @@
 """Whether gradients reach what they are asked for: an error or a warning names the op at which they stop."""
 
 from tfjac._warn import warn
-from tfjac.graph import lost_paths, stops_of
+from tfjac.graph import Dependence, inline_calls, lost_paths, stops_of
 
 MOST_NAMED = 3
 """Ops that one message names at most."""
 
 
-def check_connected(ys, xs, dependence, claim="ys does not depend on this variable"):
+UNUSED = ("error", "zero")
+"""What may be done about a variable that ys do not depend on."""
+
+
+def check_unused_choice(unconnected_gradients):
+    """Check what is to be done about a variable that ys do not depend on.
+
+    Raises:
+        ValueError: for what is not in `UNUSED`.
+    """
+    if unconnected_gradients not in UNUSED:
+        raise ValueError(
+            f'unconnected_gradients must be one of {UNUSED} here: "error" refuses a variable that ys do not depend on, '
+            f'"zero" gives zeros. Received: {unconnected_gradients!r}'
+        )
+
+
+def differentiated(ys, sources):
+    """Return what is differentiated: ys without calls on the way, and the `Dependence` on the sources.
+
+    All public functions come here, or to `used_places`: what is lost on the way is said.
+
+    Args:
+        ys: list of tensors of the graph being traced.
+        sources: list of tensors, or handles of variables; None for one that the graph does not use.
+    """
+    ys = inline_calls(ys, depends_on=[source for source in sources if source is not None])
+    dependence = Dependence(sources)
+    warn_of_lost_paths(ys, dependence)
+    return ys, dependence
+
+
+def used_places(ys, variables, dependence, unconnected_gradients, claim="ys does not depend on this variable"):
+    """Return the places of the variables that ys depend on, and warn of paths that gradients do not follow.
+
+    Args:
+        ys, variables, dependence, claim: as in `check_connected`.
+        unconnected_gradients: "error" where that must be all of them; "zero" where it need not.
+
+    Raises:
+        ValueError: for a variable that ys do not depend on, with "error"; for any other word.
+    """
+    check_unused_choice(unconnected_gradients)
+    if unconnected_gradients == "error":
+        check_connected(ys, variables, dependence, claim, 'pass unconnected_gradients="zero" for zeros, or ')
+    else:
+        warn_of_lost_paths(ys, dependence)
+    return sorted(dependence.sources_of_any(ys))
+
+
+def check_connected(ys, xs, dependence, claim="ys does not depend on this variable", way_out=""):
     """Refuse an x for which no y has a gradient, and warn of paths to ys that gradients do not follow.
 
     Args:
@@ -15,6 +65,7 @@ def check_connected(ys, xs, dependence, claim="ys does not depend on this variab
         xs: list of variables or tensors.
         dependence: the `Dependence` on what stands for them in the graph.
         claim: the beginning of the message.
+        way_out: what else may be done about it, a clause.
 
     Raises:
         ValueError: naming the variable, and where its path stops if its value reaches a y.
@@ -23,8 +74,8 @@ def check_connected(ys, xs, dependence, claim="ys does not depend on this variab
     for index, x in enumerate(xs):
         if index not in connected:
             stops = stops_of(index, ys, dependence)
-            stopped = f": the gradient stops at {_named(stops)}. Leave it out, or " if stops else "; leave it out"
-            where = stopped + _remedies(stops)
+            stopped = f": the gradient stops at {_named(stops)}. Leave it out, or " if stops else "; "
+            where = stopped + way_out + (_remedies(stops) if stops else "leave it out")
             raise ValueError(f"{claim} by any path that a gradient passes through{where}. Received: {x!r}")
     warn_of_lost_paths(ys, dependence)
 

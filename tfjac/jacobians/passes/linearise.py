@@ -11,17 +11,18 @@ from tfjac.graph import (
     axes,
     between,
     calls_functions,
+    check_loops,
     custom_ops,
     depend_by_value,
     first_not_linear,
     gradient_stops_at,
     handle_shape,
+    handle_spec,
     is_affine,
     mend_gradients,
     replay,
     shape_only,
     vectorises,
-    warn_of_loops_under_a_tape,
 )
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import product
@@ -61,7 +62,7 @@ class LinearMap:
         return [None if result is None else next(applied) for result in self.results]
 
     def with_zeros(self, likes):
-        """Return the map with zeros in place of None, like tensors or handles `likes`, one per result."""
+        """Return the map with zeros in place of None, like tensors, variables or handles `likes`, one per result."""
         return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)])
 
     def vectorises(self):
@@ -79,7 +80,7 @@ def pull_back(ys, sources, stop=()):
 
     Cost: one backward pass for each time that it is applied.
     """
-    warn_of_loops_under_a_tape(ys, sources)
+    check_loops(ys, [*sources, *stop])
     seeds = [tf.zeros_like(y) for y in ys]
     gradients = tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)
     return LinearMap(seeds, _shaped(gradients, sources))
@@ -163,10 +164,15 @@ def _proved(path):
 
 
 def _or_zeros_like(result, source):
-    """The gradient of a source; where there is none, zeros like the source, which may be a variable's handle."""
+    """The gradient of a source; where there is none, zeros like the source, which may be a variable or its handle."""
     if result is not None:
         return result
-    return tf.zeros(handle_shape(source)) if source.dtype == tf.resource else tf.zeros_like(source)
+    if isinstance(source, tf.Variable):
+        return tf.zeros(source.shape, source.dtype)
+    if source.dtype != tf.resource:
+        return tf.zeros_like(source)
+    spec = handle_spec(source)
+    return tf.zeros(spec.shape, spec.dtype)
 
 
 def dense(gradients):
@@ -187,7 +193,8 @@ def over_basis(linear, argument, results, y, chunk_size=None):
     """Apply a linear map to each tensor of the basis of its argument.
 
     Args:
-        linear: a `LinearMap` of one seed.
+        linear: a `LinearMap` of one seed. Where it has no result, there are zeros: TensorFlow gives None, too, where a
+            graph is connected and the derivative zero, as that of a batch normalisation's gradient by its offset.
         argument: tensor or variable that the seed is like.
         results: list of tensors or variables that its results are like.
         y: the tensor that is differentiated.
@@ -196,7 +203,7 @@ def over_basis(linear, argument, results, y, chunk_size=None):
     Returns:
         A list of tensors `[argument's size, *result.shape]`.
     """
-    count = product(axes(argument))
+    count, linear = product(axes(argument)), linear.with_zeros(results)
     specs = [tf.TensorSpec([None, *result.shape], result.dtype) for result in results]
     shapes = [[count, *axes(result)] for result in results]
 

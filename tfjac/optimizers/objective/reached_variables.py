@@ -1,9 +1,11 @@
 """Checks of what the loss or the residuals depend on, and by gradients of which precision."""
 
 import keras
+import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, lost_paths, stops_of
+from tfjac.graph.facts import facts_of
 from tfjac.optimizers.variables import variable_name
 
 
@@ -66,9 +68,14 @@ def warn_of_lost(tensors, dependence, what):
 
 
 def _check_precision(path, dtype):
+    """Check that no op computes in another dtype by choice: those that resize images have but one, up to a cast."""
+    narrow = set()
     for op in path:
+        has_none_other = facts_of(op).single_precision or any(tensor.ref() in narrow for tensor in op.inputs)
         for output in op.outputs:
-            if output.dtype.is_floating and output.dtype != dtype:
+            if has_none_other and output.dtype == tf.float32 != dtype:
+                narrow.add(output.ref())
+            elif output.dtype.is_floating and output.dtype != dtype:
                 raise ValueError(
                     "Levenberg-Marquardt solves linear systems made of derivatives: the model must compute in the "
                     "dtype of its variables throughout, float32 or float64, without mixed precision (Keras computes "

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, analyse_examples, axes, transplant
+from tfjac.graph import SHARED, Dependence, analyse_examples, axes, opened, transplant
 from tfjac.graph.op_types import CHOICES
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
@@ -33,7 +33,7 @@ def _conditional(op, sweep):
 
 def _outputs(branches, taken, seeds, n, m):
     """Cotangents of the inputs, and the factors of all branches: zeros for those that are not taken."""
-    cotangents, factors = taken.traced(seeds)
+    cotangents, factors = taken.traced([opened(*pair) for pair in zip(seeds, taken.shapes)])
     zeros = [[zeros_like(factor, n, m) for _, factor in branch.parts] for branch in branches]
     return list(cotangents), [
         list(factors) if branch is taken else of_branch for branch, of_branch in zip(branches, zeros)
@@ -44,6 +44,7 @@ class _Branch:
     """One branch backwards, traced once as a function of its own.
 
     Attributes:
+        shapes: what is known of those cotangents inside, whatever is known outside.
         traced: the concrete function, from cotangents of the outputs to those of the carried inputs, and factors.
         parts: pairs of the index of a shared input and the `Factor` of the branch, in the graph of the branch.
     """
@@ -53,6 +54,8 @@ class _Branch:
         self.targets = [inside.body.outputs[k] for k in seeds]
         self.axes = [sweep.analysis.axis(op.outputs[k]) for k in seeds]
         specs = [tf.TensorSpec(seed.shape, seed.dtype) for seed in seeds.values()]
+        self.shapes = [_agreed(spec.shape, target.shape) for spec, target in zip(specs, self.targets)]
+        specs = [tf.TensorSpec(shape, spec.dtype) for shape, spec in zip(self.shapes, specs)]
         self.traced = tf.function(self._run, autograph=False).get_concrete_function(specs)
 
     def _run(self, seeds):
@@ -77,6 +80,11 @@ class _Branch:
         parts = [(k, factor) for k, factors in zip(shared, columns) for factor in factors]
         self.parts = [(k, of_static_columns(_of_static_positions(factor), inputs[k])) for k, factor in parts]
         return cotangents, [factor for _, factor in self.parts]
+
+
+def _agreed(shape, target):
+    """What the shape of a seed `[m, *...]` has in common with that of the result of a branch, which may differ."""
+    return tf.TensorShape([shape[0], *shape[1:].most_specific_compatible_shape(target)])
 
 
 def _of_static_positions(factor):

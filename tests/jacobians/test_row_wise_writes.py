@@ -1,0 +1,66 @@
+"""Writes by index in which row k goes to example k: rules hold; others mix examples, and are refused.
+
+The oracle is one `tape.gradient` for each row.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.jacobians.oracles_full import full_jacobian
+
+X = np.random.default_rng(5).normal(size=(4, 3))
+LABELS = tf.constant([1, 0, 2, 1])
+
+
+def places(x):
+    return tf.stack([tf.range(tf.shape(x)[0]), LABELS], 1)
+
+
+WRITES = {
+    "update": lambda x, h: tf.tensor_scatter_nd_update(x, places(x), h[:, 0]),
+    "add": lambda x, h: tf.tensor_scatter_nd_add(x**2, places(x), h[:, 0]),
+    "two columns": lambda x, h: tf.tensor_scatter_nd_update(
+        x, tf.concat([tf.range(tf.shape(x)[0])[:, None], LABELS[:, None]], 1), h[:, 1]
+    ),
+    "whole rows": lambda x, h: tf.scatter_nd(tf.range(tf.shape(x)[0])[:, None], h, tf.shape(h)),
+    "one number a row": lambda x, h: tf.scatter_nd(places(x), h[:, 0], [tf.shape(x)[0], 3]),
+    "numbers in the code": lambda x, h: tf.tensor_scatter_nd_update(x, [[0, 1], [1, 0], [2, 2], [3, 1]], h[:, 0]),
+}
+
+
+@pytest.mark.parametrize("n", [4, None], ids=["static", "open"])
+@pytest.mark.parametrize("name", WRITES)
+def test_row_k_goes_to_example_k(name, n):
+    w = tf.Variable(np.random.default_rng(6).normal(size=(3, 2)))
+
+    def model(x):
+        return WRITES[name](x, tf.tanh(x @ w))
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([n, 3], tf.float64)])
+    def jacobians(x):
+        y = model(x)
+        return tfjac.per_example_jacobian(y, w), tfjac.batch_jacobian(y, x)
+
+    x = tf.constant(X)
+    by_weights, by_inputs = full_jacobian(lambda: model(x), [w, x])
+    found = jacobians(x)
+    np.testing.assert_allclose(found[0], by_weights, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found[1], np.einsum("nanb->nab", by_inputs), rtol=1e-10, atol=1e-12)
+
+
+MIXING = {
+    "permuted": lambda x, h: tf.tensor_scatter_nd_update(x, [[1, 1], [0, 0], [2, 2], [3, 1]], h[:, 0]),
+    "fewer rows": lambda x, h: tf.tensor_scatter_nd_update(x, [[0, 1], [1, 0]], h[:2, 0]),
+    "labels first": lambda x, h: tf.scatter_nd(tf.stack([LABELS, tf.range(4)], 1), h[:, 0], [4, 4]),
+    "backwards": lambda x, h: tf.scatter_nd(tf.range(3, -1, -1)[:, None], h, [4, 2]),
+    "from one on": lambda x, h: tf.scatter_nd(tf.range(1, 5)[:, None], h, [5, 2])[1:],
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_what_writes_to_another_example_is_refused(name):
+    w, x = tf.Variable(np.ones((3, 2))), tf.constant(X)
+    with pytest.raises(tfjac.ExamplesMix):
+        tfjac.per_example_jacobian(lambda: MIXING[name](x, tf.tanh(x @ w)), w)

@@ -1,0 +1,35 @@
+"""Sparse matrices and dense tensors, element by element: gradients of dense tensors of any rank, scalars too.
+
+TensorFlow's are of dense tensors of the rank of the matrix alone; that of the sum is not there.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph.facts import declare
+from tfjac.graph.gradients.mending import differentiated_as
+
+
+def _spread(indices, dense):
+    """Return the elements of a dense tensor that meet those of a sparse one at `indices[k, rank]`, `[k]`."""
+    if dense.shape.rank == 0:
+        return dense
+    own = indices[:, tf.shape(indices)[1] - tf.rank(dense) :]
+    several = tf.cast(tf.shape(dense, tf.int64) > 1, tf.int64)
+    return tf.gather_nd(dense, own * several)
+
+
+def _added(op, indices, values, shape, dense):
+    return values + _spread(indices, dense)
+
+
+def _multiplied(op, indices, values, shape, dense):
+    return values * _spread(indices, dense)
+
+
+def _divided(op, indices, values, shape, dense):
+    return values / _spread(indices, dense)
+
+
+declare("SparseDenseCwiseAdd", gradient=differentiated_as(_added))
+declare("SparseDenseCwiseMul", gradient=differentiated_as(_multiplied))
+declare("SparseDenseCwiseDiv", gradient=differentiated_as(_divided))
