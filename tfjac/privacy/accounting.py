@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import keras
 
-from tfjac.arguments import choice, positive, positive_integer
 from tfjac._warn import warn
+from tfjac.arguments import choice, positive, positive_integer
 from tfjac.privacy.optimizer import DPOptimizer
 from tfjac.privacy.sample_sizes import SampleSizes
 from tfjac.types import Logs
@@ -149,7 +149,7 @@ class PrivacyBudget(keras.callbacks.Callback):
 
     Raises:
         TypeError, ValueError: at the start of `fit`, for a model that was compiled with another optimizer, or if the
-            batch size is not known; in `fit`, if the steps have more examples than Poisson samples of the declared size.
+            batch size is not known; in `fit`, if the steps have more examples than samples of that size can have.
     """
 
     def __init__(
