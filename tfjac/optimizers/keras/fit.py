@@ -10,12 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value, positive_integer, suggestion
+from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.keras.arguments import check_trainable
+from tfjac.optimizers.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
+from tfjac.optimizers.statuses import Status
 from tfjac.types import Nest, TensorLike
 
 STEPS_PER_CALL = 10
@@ -53,8 +56,8 @@ def fit(
 
     Every step sees all examples: as one batch where that fits the memory budget, else as batches whose JᵀJ and Jᵀr are
     summed up (`gram_batches="epoch"`), which takes the same steps. With validation data the loss on them is looked at
-    after every step, and the weights that had the lowest one are restored at the end. Without, as many as ten steps are
-    taken in one call of the training function.
+    after every step, and the weights that had the lowest one are restored at the end, and after Ctrl-C. Without, as many
+    as ten steps are taken in one call of the training function.
 
     A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
     and metrics; its optimizer must be a `LevenbergMarquardt`.
@@ -106,21 +109,35 @@ def fit(
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]
-    if validation is not None:
-        watching.append(_best_weights(positive_integer("patience", patience)))
+    best = None if validation is None else BestWeights(positive_integer("patience", patience))
     statistics = statistics_callbacks(model, data.inputs()) if batches is None else []
     if statistics:
         optimizer.pitfalls.look_after_statistics()
-    history = model.fit(
-        data.whole() if batches is None else batches,
+    return _run(
+        model,
+        convergence,
+        best,
+        x=data.whole() if batches is None else batches,
         epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
         validation_data=None if validation is None else validation_dataset(validation),
-        callbacks=[*watching, *statistics],  # theirs are the weights that others restore
+        callbacks=[*watching, *([] if best is None else [best]), *statistics],  # theirs are the weights restored
         class_weight=class_weight,
         shuffle=False,
         verbose=verbose,
     )
-    history.status = convergence.status
+
+
+def _run(model, convergence, best, callbacks, **options):
+    """Call `model.fit`; return its history with a status. Ctrl-C and errors leave the best weights, too."""
+    with Interrupts() as interrupts:
+        try:
+            history = model.fit(callbacks=[*callbacks, StopOnInterrupt(interrupts)], **options)
+        except BaseException:
+            if best is not None:
+                best.restore()
+            raise
+        history.status = Status.INTERRUPTED if interrupts.pending else convergence.status
+        interrupts.pending = False
     return history
 
 
@@ -193,8 +210,3 @@ class _LossAfterSteps(keras.callbacks.Callback):
         report = self.model.optimizer.last_report
         if report is not None and np.isfinite(report.cost):
             logs["loss"] = float(report.cost)
-
-
-def _best_weights(patience):
-    """Return the callback that stops by the validation loss, and restores the weights that had the lowest."""
-    return keras.callbacks.EarlyStopping(monitor="val_loss", mode="min", patience=patience, restore_best_weights=True)
