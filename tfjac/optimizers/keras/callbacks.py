@@ -74,8 +74,8 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more, and where the loss or
-    its gradient is not finite, so that no step can be taken. With `gram_batches`, calls between two steps do not count.
+    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more, and where no step
+    can be taken as the loss or its gradient is not finite. With `gram_batches`, calls between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
@@ -84,7 +84,8 @@ class Convergence(StepMonitor):
         verbose: 1 to print the reason.
 
     Attributes:
-        status: a `Status`, why training ended: a tolerance, STALLED, NOT_FINITE, or what the last step met where patience ran out;
+        status: a `Status`, why training ended: a tolerance, STALLED, NOT_FINITE, or what the last step met where
+            patience ran out;
             MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
     """
 

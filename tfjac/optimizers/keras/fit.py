@@ -56,8 +56,8 @@ def fit(
 
     Every step sees all examples: as one batch where that fits the memory budget, else as batches whose JᵀJ and Jᵀr are
     summed up (`gram_batches="epoch"`), which takes the same steps. With validation data the loss on them is looked at
-    after every step, and the weights that had the lowest one are restored at the end, and after Ctrl-C. Without, as many
-    as ten steps are taken in one call of the training function.
+    after every step, and the weights that had the lowest one are restored at the end, also after Ctrl-C. Without, as
+    many as ten steps are taken in one call of the training function.
 
     A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
     and metrics; its optimizer must be a `LevenbergMarquardt`.
