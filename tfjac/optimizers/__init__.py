@@ -11,12 +11,14 @@ from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
 from tfjac.optimizers.keras.fit import fit
 from tfjac.optimizers.keras.full_batch import full_batch
+from tfjac.optimizers.keras.gaussian_nll import GaussianNLL
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.objective.declared import register_curvature
-from tfjac.optimizers.objective.loss_terms import NotASumOfSquares
+from tfjac.optimizers.objective.fisher import fisher_of_normal
+from tfjac.optimizers.objective.not_squares import NotASumOfSquares
 from tfjac.optimizers.objective.robust import RobustLoss
 from tfjac.optimizers.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
@@ -50,6 +52,7 @@ __all__ = [
     "CurveFitResult",
     "DampedStep",
     "Damping",
+    "GaussianNLL",
     "GeodesicAcceleration",
     "History",
     "IdentityScaling",
@@ -85,6 +88,7 @@ __all__ = [
     "TrustRegionDamping",
     "correlation_of",
     "curve_fit",
+    "fisher_of_normal",
     "fit",
     "full_batch",
     "least_squares",
