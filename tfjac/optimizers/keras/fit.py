@@ -30,12 +30,12 @@ _IDLE = 10
 
 def fit(
     model: keras.Model,
-    x: Nest[TensorLike] | tf.data.Dataset,
+    x: Nest[TensorLike] | tf.data.Dataset | keras.utils.PyDataset,
     y: Nest[TensorLike] | None = None,
     *,
     sample_weight: Nest[TensorLike] | None = None,
     class_weight: Mapping[int, float] | None = None,
-    validation_data: tuple[Any, ...] | tf.data.Dataset | None = None,
+    validation_data: tuple[Any, ...] | tf.data.Dataset | keras.utils.PyDataset | None = None,
     validation_split: float = 0.0,
     loss: Any = "mse",
     max_steps: int = 1000,
@@ -67,10 +67,12 @@ def fit(
 
     Args:
         model: a Keras model.
-        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` of
-            batches, each of which is one part of the sums. A data set of one batch is taken as it is.
+        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` or
+            `keras.utils.PyDataset` of batches, each of which is one part of the sums. A data set of one batch is taken
+            as it is. One of unknown length is run through once, to count its batches. Without y the loss is what
+            layers add by `add_loss`.
         class_weight: as in `model.fit`, a dict from the number of a class to its weight; it is for the training data.
-        validation_data: `(x, y)` or `(x, y, sample_weight)`, or a `tf.data.Dataset` of batches.
+        validation_data: `(x, y)` or `(x, y, sample_weight)`, or batches as x may be.
         validation_split: the last so many of the examples, a fraction between 0 and 1, are validation data; for arrays.
         loss: what a model that is not compiled is compiled with.
         max_steps: at most so many steps, rounded up to whole epochs.
@@ -105,6 +107,7 @@ def fit(
     check_trainable(model.trainable_variables)
     validation = data.validation if validation_data is None else validation_data
     batches = data.batches(model, batch_size, memory_budget)
+    loss = loss if data.has_targets or loss != "mse" else None
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)

@@ -49,8 +49,8 @@ class GaussianNLL(keras.losses.Loss):
         if targets.shape[-1] is not None and outputs.shape[-1] != 2 * targets.shape[-1]:
             raise ValueError(
                 "GaussianNLL needs two outputs for each target: first all means, then all logarithms of variances. "
-                f"Give the last layer {2 * targets.shape[-1]} units. Received: outputs of shape {outputs.shape}, targets of "
-                f"shape {targets.shape}"
+                f"Give the last layer {2 * targets.shape[-1]} units. Received: outputs of shape {outputs.shape}, "
+                f"targets of shape {targets.shape}"
             )
         constant = math.log(2 * math.pi) / 2 if self.full else 0.0
         return _negative_log_likelihood(targets, outputs) + tf.constant(constant, outputs.dtype)
