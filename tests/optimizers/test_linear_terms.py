@@ -145,7 +145,7 @@ def test_fisher_of_normal_is_the_expected_hessian():
 
 
 def _nll_written_out(y, p):
-    return ops.mean(0.5 * ops.square((y - p[:, :1])) + 0.5 * p[:, 1:])
+    return ops.mean(0.5 * ops.square(y - p[:, :1]) + 0.5 * p[:, 1:])
 
 
 def _pinball(y, p):

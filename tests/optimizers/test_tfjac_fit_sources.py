@@ -29,8 +29,7 @@ class _Batches(keras.utils.PyDataset):
 
 
 def _rows():
-    for x, y in zip(X, Y):
-        yield x, y
+    yield from zip(X, Y)
 
 
 SPECS = (tf.TensorSpec([4], tf.float64), tf.TensorSpec([1], tf.float64))

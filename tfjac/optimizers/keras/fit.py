@@ -16,6 +16,7 @@ from tfjac.optimizers.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.optimizers.keras.callbacks import Convergence
 from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.keras.linear_start import start_near
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.statuses import Status
@@ -61,6 +62,9 @@ def fit(
 
     A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
     and metrics; its optimizer must be a `LevenbergMarquardt`.
+
+    If the targets are far from the outputs of the model, as prices of 200,000 are, and the loss is the mean squared
+    error, the training begins with the last layer solved as a linear model of them, and a warning says so.
 
     Batch normalisations get the mean and variance of all examples as their moving statistics, before each validation
     and at the end, if all examples are one batch.
@@ -109,6 +113,7 @@ def fit(
     batches = data.batches(model, batch_size, memory_budget)
     loss = loss if data.has_targets or loss != "mse" else None
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
+    start_near(model, data.whole() if batches is None else batches)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]

@@ -1,5 +1,6 @@
 """What goes wrong in `fit` without an error: said once, as a warning."""
 
+import math
 import weakref
 
 import tensorflow as tf
@@ -9,6 +10,9 @@ from tfjac.graph import ancestors, handle_in
 from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import variable_name
+
+_LARGE = 1e6
+"""A loss above this is that of targets in units that are too small for a new network."""
 
 
 def may_differ(loss):
@@ -49,6 +53,16 @@ class Pitfalls:
                 "batch at the expense of the others. Take all examples as one batch, fit(..., batch_size=len(x)); or "
                 'sum the batches up, LevenbergMarquardt(gram_batches="epoch"); or call tfjac.fit(model, x, y), which '
                 f"chooses. Received: {seen.narrow} steps on such batches",
+            )
+
+        cost = float(state.report.cost)
+        if _LARGE < cost < math.inf:
+            self._say(
+                "large",
+                "the loss is still large. If it is that of targets far from zero, or far apart, as prices are, the "
+                "weights of a new network have to grow so far, and training may end early: standardise the targets, "
+                "(y - y.mean()) / y.std(), or call tfjac.fit(model, x, y), which begins with the last layer solved as "
+                f"a linear model. Received: a loss of {cost:.3g} after the last step",
             )
 
     def look_at_graph(self, graph, variables):
