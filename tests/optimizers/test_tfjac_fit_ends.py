@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 
 import keras
 import numpy as np
@@ -95,3 +96,25 @@ def test_convergence_ends_where_a_row_is_nan(size, options):
 def test_tfjac_fit_ends_where_a_row_is_nan():
     history = tfjac.fit(mlp(), X, _with_nan(Y))
     assert history.status is tfjac.Status.NOT_FINITE and len(history.history["loss"]) < 3
+
+
+def test_negative_weights_are_named():
+    weights = np.where(np.arange(90) == 4, -0.5, 1.0)
+    with pytest.raises(ValueError, match=r"sample_weight must not be negative.*Received: sample_weight with -0.5"):
+        tfjac.fit(mlp(), X, Y, sample_weight=weights)
+    with pytest.raises(ValueError, match=r"class_weight must not be negative.*with -2"):
+        tfjac.fit(mlp(), X, Y > 0, class_weight={0: 1.0, 1: -2.0})
+    model = mlp()
+    model.compile(tfjac.LevenbergMarquardt(), "mse")
+    with pytest.warns(UserWarning, match=r"The loss itself was finite: look for sample or class weights below zero"):
+        model.fit(X, Y, batch_size=90, sample_weight=weights, verbose=0)
+
+
+@pytest.mark.parametrize(("size", "said"), [(40, True), (45, False), (90, False)])
+def test_batches_of_several_sizes_under_xla_are_said(size, said):
+    model = mlp(units=2)
+    model.compile(tfjac.LevenbergMarquardt(), "mse", jit_compile=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, Y, batch_size=size, epochs=2, verbose=0)
+    assert any("compiles the step again for each" in str(each.message) for each in caught) == said

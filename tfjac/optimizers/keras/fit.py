@@ -14,7 +14,7 @@ from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.optimizers.keras.callbacks import Convergence
-from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
+from tfjac.optimizers.keras.fitting_data import FittingData, refuse_negative, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.linear_start import start_near
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
@@ -102,6 +102,7 @@ def fit(
     """
     _refuse_arguments(others)
     _check_model(model, loss)
+    refuse_negative("class_weight", None if class_weight is None else list(class_weight.values()))
     data = FittingData.of(x, y, sample_weight, validation_split)
     if validation_data is not None and data.validation is not None:
         raise ValueError(

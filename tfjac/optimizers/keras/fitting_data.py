@@ -3,6 +3,7 @@
 import inspect
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
@@ -45,6 +46,7 @@ class FittingData(NamedTuple):
                 "tfjac.fit goes through all data in every step, and a generator can be gone through once: use arrays, "
                 "a keras.utils.PyDataset, or tf.data.Dataset.from_generator(function, ...). Received: x, a generator"
             )
+        refuse_negative("sample_weight", sample_weight)
         parts = examples(x, y, sample_weight)
         number = _number_of(parts)
         if not number:
@@ -135,6 +137,17 @@ def validation_dataset(data):
             f"Received: a {type(data).__name__}"
         )
     return tf.data.Dataset.from_tensor_slices(examples(*data)).batch(VALIDATION_BATCH).cache()
+
+
+def refuse_negative(name, weights):
+    """Raise ValueError for weights of examples below zero: the loss is then no sum of squares."""
+    for each in tf.nest.flatten(weights):
+        lowest = None if each is None else np.min(np.asarray(each), initial=0)
+        if lowest is not None and lowest < 0:
+            raise ValueError(
+                f"{name} must not be negative: a square with a weight below zero is no residual. "
+                f"Received: {name} with {lowest:.6g} in it"
+            )
 
 
 def _number_of(parts):

@@ -43,8 +43,16 @@ class Pitfalls:
                 "not finite",
                 f"the loss, or its gradient, was not finite at the start of a step (status {Status.NOT_FINITE}), and "
                 "the weights stay as they are there. Look for NaN and infinity in the data, with "
-                "np.isfinite(x).all(), and for logarithms and roots in the model. "
+                f"np.isfinite(x).all(), and for logarithms and roots in the model. {self._if_finite(state.report)}"
                 f"Received: {seen.not_finite} such steps",
+            )
+        if seen.resized:
+            self._say(
+                "resized",
+                "batches have several sizes, and jit_compile=True compiles the step again for each, which takes as "
+                "long as the first time. Have all batches of one size: fit(..., batch_size=...) with a divisor of the "
+                "number of examples, or data.batch(size, drop_remainder=True). Or leave jit_compile out. "
+                f"Received: {seen.resized + 1} sizes at least",
             )
         if seen.narrow:
             self._say(
@@ -91,6 +99,13 @@ class Pitfalls:
     def look_after_statistics(self):
         """Be told that somebody sets moving statistics to what they must be."""
         self._said.add("moving statistics")
+
+    @staticmethod
+    def _if_finite(report):
+        """Return what to look for where the loss itself is a number, and its residuals are none."""
+        if not math.isfinite(report.cost_before):
+            return ""
+        return "The loss itself was finite: look for sample or class weights below zero, of which there is no root. "
 
     def _say(self, key, text):
         if key not in self._said:
