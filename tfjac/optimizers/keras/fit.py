@@ -112,7 +112,9 @@ def fit(
     check_trainable(model.trainable_variables)
     validation = data.validation if validation_data is None else validation_data
     batches = data.batches(model, batch_size, memory_budget)
-    loss = loss if data.has_targets or loss != "mse" else None
+    if not data.has_targets:
+        _check_own_loss(model, data, x)
+        loss = None if loss == "mse" else loss
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
     start_near(model, data.whole() if batches is None else batches)
     optimizer = model.optimizer
@@ -192,6 +194,19 @@ def _check_model(model, loss):
     if not (isinstance(loss, str) and loss == "mse"):
         raise ValueError(
             f"loss is for a model that is not compiled; this one keeps its own: leave loss out. Received: loss={loss!r}"
+        )
+
+
+def _check_own_loss(model, data, x):
+    """Raise TypeError for data without targets, if the model adds no loss itself."""
+    if type(model).compute_loss is not keras.Model.compute_loss:
+        return
+    model(data.inputs(1))
+    if not model.losses:
+        raise TypeError(
+            "tfjac.fit takes arrays x and y, or as x a tf.data.Dataset or PyDataset, which must hold batches (x, y). "
+            "Without targets, layers of the model must add its loss by add_loss. "
+            f"Received: x of type {type(x).__name__} without y"
         )
 
 
