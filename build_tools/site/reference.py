@@ -17,8 +17,8 @@ GROUPS = {
         "per_segment_gradients", "segment_operator", "ExamplesMix",
     ],
     "Training with Levenberg–Marquardt": [
-        "fit", "LevenbergMarquardt", "callbacks", "full_batch", "RobustError", "register_curvature", "optimizers",
-        "laplace", "LaplacePosterior",
+        "fit", "LevenbergMarquardt", "callbacks", "full_batch", "RobustError", "GaussianNLL", "register_curvature",
+        "fisher_of_normal", "optimizers", "laplace", "LaplacePosterior",
     ],
     "Least squares": [
         "least_squares", "LeastSquaresProblem", "LeastSquaresResult", "BatchedLeastSquaresResult", "Status",

@@ -62,6 +62,39 @@ def test_silent_on_sparse_gradients_and_at_a_perfect_fit():
     assert fit(*layers, x=tokens, y=np.zeros_like(Y), epochs=15).num_accepted > 2
 
 
+class ShiftedTwice(keras.layers.Layer):
+    """Softmax of x and x + 1: the same whatever x is."""
+
+    def call(self, x):
+        return tf.nn.softmax(tf.concat([x, x + 1.0], axis=-1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        lambda: [keras.layers.Reshape((3, 1)), SelfAttention(), keras.layers.Flatten()],
+        lambda: [keras.layers.Dense(5), keras.layers.BatchNormalization(momentum=0.0), keras.layers.Activation("tanh")],
+        lambda: [keras.layers.Dense(1), ShiftedTwice()],
+        lambda: [keras.layers.Reshape((3, 1)), keras.layers.Conv1D(4, 2), keras.layers.GroupNormalization(4),
+                 keras.layers.Flatten()],
+    ],
+    ids=["a bias of keys", "before batch normalisation", "before softmax", "before group normalisation"],
+)  # fmt: skip
+def test_silent_where_a_gradient_is_zero_but_for_rounding(stack, seed):
+    x = np.random.default_rng(seed).normal(size=(40, 3)).astype("float32")
+    assert fit(*stack(), keras.layers.Dense(2), x=x, y=np.sin(x[:, :2] * 3), epochs=4).num_accepted > 0
+
+
+class SelfAttention(keras.layers.Layer):
+    def build(self, shape):
+        self.attention = keras.layers.MultiHeadAttention(2, 4)
+        self.attention.build(shape, shape)
+
+    def call(self, x):
+        return self.attention(x, x)
+
+
 def test_error_in_fit_names_the_variable(broken):
     fit(verify=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"for variable sequential\S*/dense\S*/bias, the gradient"):

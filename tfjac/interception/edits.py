@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfjac.graph import Dependence, after_effects, call_converted, custom_gradient, mark_op
+from tfjac.interception.loss_scales import loss_scale_of, see_loss_scales
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Edit:
             patch an activation, ablate it. The gradient passes through it as through any function of TensorFlow.
         backward: handler `gradient -> gradient`, called with the gradient with respect to what `forward` returned. What
             it returns, of the same shape and dtype, is passed on. A handler with two positional parameters is given
-            the value of the node, too, and one with three the `Node`.
+            the value of the node, too, and one with three the `Node`. Where Keras scales the loss, as under
+            `mixed_float16`, the gradient is that of the loss itself, and both are given in single precision at least.
 
     Raises:
         TypeError: where one of them is not callable.
@@ -75,16 +77,31 @@ def _edited(value, edit, node):
 
 def with_backward(value, handler, node):
     """Return an identity of `value` whose gradient the handler is given, to pass on what it returns."""
+    see_loss_scales()
 
     @custom_gradient
     def passed_on(x):
         def backward(gradient):
             gradient, who = tf.convert_to_tensor(gradient), f"The handler of {node}"
-            return after_effects(lambda: [_checked(handled(handler, gradient, x, node), gradient, who)])
+            return after_effects(lambda: [_passed_on(handler, gradient, x, node, who)])
 
         return tf.identity(x), backward
 
     return passed_on(value)
+
+
+def _passed_on(handler, gradient, value, node, who):
+    """Return what a handler makes of a gradient; of the gradient of the loss itself, if that was scaled.
+
+    A scale is there since the true gradient may be too small for half precision: then it is computed in single.
+    """
+    scale = loss_scale_of(gradient, who)
+    if scale is None:
+        return _checked(handled(handler, gradient, value, node), gradient, who)
+    wide = tf.float32 if gradient.dtype.size < 4 else gradient.dtype
+    true, scale = tf.cast(gradient, wide) / tf.cast(scale, wide), tf.cast(scale, wide)
+    result = _checked(handled(handler, true, tf.cast(value, wide), node), true, who)
+    return tf.cast(result * scale, gradient.dtype)
 
 
 def handled(handler, gradient, value, node):

@@ -81,6 +81,9 @@ def clip_by_norm(clip_norm: Scalar, per_example: bool = True) -> Handler:
 def clip_by_global_norm(clip_norm: Scalar) -> Handler:
     """Return a handler that scales the gradient, of all examples together, to a norm of at most `clip_norm`.
 
+    In functions of single examples, such as `per_example_gradients`, each example is alone in its backward pass, and is
+    clipped alone.
+
     Raises:
         ValueError: for a negative number.
     """

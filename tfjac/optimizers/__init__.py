@@ -11,6 +11,7 @@ from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
 from tfjac.optimizers.keras.fit import fit
 from tfjac.optimizers.keras.full_batch import full_batch
+from tfjac.optimizers.keras.gaussian_nll import GaussianNLL
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
@@ -18,7 +19,8 @@ from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.objective.declared import register_curvature
-from tfjac.optimizers.objective.loss_terms import NotASumOfSquares
+from tfjac.optimizers.objective.fisher import fisher_of_normal
+from tfjac.optimizers.objective.not_squares import NotASumOfSquares
 from tfjac.optimizers.objective.robust import RobustLoss, get_losses, losses_of
 from tfjac.optimizers.objective.terms import CrossEntropyTerm, SeparableTerm, SquaredTerm
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
@@ -53,6 +55,7 @@ __all__ = [
     "CurveFitResult",
     "DampedStep",
     "Damping",
+    "GaussianNLL",
     "GeodesicAcceleration",
     "History",
     "IdentityScaling",
@@ -91,6 +94,7 @@ __all__ = [
     "correlation_of",
     "curve_data",
     "curve_fit",
+    "fisher_of_normal",
     "fit",
     "full_batch",
     "get_losses",

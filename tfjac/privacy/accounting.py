@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import keras
 
+from tfjac._warn import warn
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.privacy.optimizer import DPOptimizer
+from tfjac.privacy.sample_sizes import SampleSizes
 from tfjac.types import Logs
 
 Accountant: TypeAlias = Literal["pld", "rdp"]
@@ -135,8 +137,11 @@ def _check_delta(delta):
 class PrivacyBudget(keras.callbacks.Callback):
     """Adds `epsilon` to the logs of each epoch, and stops the training before a step would exceed the budget.
 
+    It counts the examples of the steps, and holds them against what is declared. Batches of one size are shuffled ones:
+    the accounting does not model them, and a warning says so. How many examples there are in all cannot be counted.
+
     Args:
-        num_examples: number of examples of the training data.
+        num_examples: number of examples of the training data. ε is too small if this number is too large.
         delta: δ, as in `tfjac.privacy.epsilon`.
         batch_size: expected number of examples of a step; that of the `DPOptimizer` if None.
         max_epsilon: the budget; None never stops.
@@ -144,7 +149,7 @@ class PrivacyBudget(keras.callbacks.Callback):
 
     Raises:
         TypeError, ValueError: at the start of `fit`, for a model that was compiled with another optimizer, or if the
-            batch size is not known.
+            batch size is not known; in `fit`, if the steps have more examples than samples of that size can have.
     """
 
     def __init__(
@@ -179,6 +184,8 @@ class PrivacyBudget(keras.callbacks.Callback):
             )
         rate, options = batch_size / self.num_examples, {"delta": self.delta, "accountant": self.accountant}
         self._spent = functools.cache(functools.partial(epsilon, optimizer.noise_multiplier, rate, **options))
+        self._sizes = SampleSizes(batch_size, self.num_examples)
+        self._counted = optimizer.examples, optimizer.steps
         if self.max_epsilon is not None:
             self._max_steps = _most_steps(self._spent, self.max_epsilon)
             if self._would_exceed():
@@ -189,9 +196,21 @@ class PrivacyBudget(keras.callbacks.Callback):
                 )
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Stop where the next step would exceed the budget."""
+        """Hold the number of examples against the declared one; stop where the next step would exceed the budget."""
+        self._count_examples()
         if self._would_exceed():
             self.model.stop_training = True
+
+    def _count_examples(self):
+        """Look at the step that has ended, if one has; refuse too many examples, and warn of shuffled batches."""
+        optimizer = self.model.optimizer
+        counted = optimizer.examples, optimizer.steps
+        if optimizer.steps_after(1) == counted[1]:  # the next batch belongs to the same step
+            return
+        self._sizes.add(*(now - before for now, before in zip(counted, self._counted)))
+        self._counted = counted
+        if self._sizes.show_fixed_size():
+            warn(_NO_POISSON_SAMPLE)
 
     def _would_exceed(self):
         """Return whether the steps of the batches that Keras takes in its next call are more than the budget allows."""
@@ -212,6 +231,12 @@ def _most_steps(spent, budget):
         return _MOST
     return bisect.bisect_right(range(high), budget, lo=high // 4, key=spent) - 1
 
+
+_NO_POISSON_SAMPLE = (
+    "PrivacyBudget: the batches have the same number of examples in each step, so they are shuffled, and no Poisson "
+    "samples. ε is computed as if they were: an approximation that is in common use, and no guarantee. Draw them by "
+    "tfjac.privacy.poisson_batches. Received: batches of a fixed size"
+)
 
 _MOST = 4**12
 """Trainings of more steps are not looked at."""

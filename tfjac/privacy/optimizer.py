@@ -13,6 +13,7 @@ from tfjac.jacobians import scaled_gradients
 from tfjac.privacy.clipping import CLIPPINGS, Clipping
 from tfjac.privacy.example_losses import example_losses
 from tfjac.privacy.noise import Noise
+from tfjac.privacy.sample_sizes import most_examples, too_many
 from tfjac.types import Config, Tensor, Variable
 
 ClippingLike: TypeAlias = Literal["fixed", "automatic", "adaptive"] | Clipping
@@ -45,6 +46,8 @@ class DPOptimizer(keras.optimizers.Optimizer):
         noise_multiplier: σ, not negative; zero clips only, which is not private. `noise_for` computes it from ε.
         batch_size: the expected number of examples of a step, which the sum is divided by. Give it with
             `poisson_batches`, and if the inner optimizer sums up batches. The number of rows of the batch if None.
+            Steps with more examples than Poisson samples of this size can have are refused when they run: ε would be
+            larger than what is computed from it. Under XLA only `PrivacyBudget` refuses them.
         clipping: "fixed", min(1, C/norm); "automatic", C/(norm + 0.01); "adaptive", with a C that follows the median of
             the norms; or a `FixedClipping`, `AutomaticClipping` or `AdaptiveClipping`.
         seed: integer, for tests alone: who knows it can subtract the noise. From the operating system if None. It is
@@ -54,6 +57,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
     Raises:
         TypeError, ValueError: for arguments that do not fit; in `fit`, for a loss that mixes examples, for a loss that
             depends on no data, and in eager execution.
+        tf.errors.InvalidArgumentError: in `fit`, if the steps have more examples than `batch_size` declares.
 
     Cost: one forward and one backward pass, and what the norms cost (`tfjac.per_example_gradient_norms`).
     Reference: Abadi et al. (2016), "Deep learning with differential privacy".
@@ -104,6 +108,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
                 "of them: batches of different sizes would count differently, and have too little noise. Received: "
                 f"batch_size=None, gradient_accumulation_steps={self._parts}"
             )
+        self._examples = self.add_variable((), "zeros", "int64", "only_first_replica", name="examples")
         self._noise = Noise(seed)
         self._seen_loss = SeenLoss("DPOptimizer", "call a train_step of your own within a tf.function")
 
@@ -137,6 +142,11 @@ class DPOptimizer(keras.optimizers.Optimizer):
     def steps(self) -> int:
         """Number of noisy sums published so far, which is what the privacy accounting counts."""
         return self.steps_after(0)
+
+    @property
+    def examples(self) -> int:
+        """Number of examples of all batches so far. A row without a loss, such as padding, is none."""
+        return int(self._examples.numpy())
 
     def steps_after(self, batches: int) -> int:
         """Return what `steps` is after so many more batches."""
@@ -188,6 +198,7 @@ class DPOptimizer(keras.optimizers.Optimizer):
         losses = found.losses * tf.cast(replicas, found.losses.dtype)
         reached = [v for v, connected in zip(variables, found.connected) if connected]
         sums, norms = scaled_gradients(losses, reached, self._factors, only_finite=True)
+        self._count(tf.logical_or(norms != 0, losses != 0), replicas)
         given = self.batch_size and self.batch_size / self._parts
         count = _over_replicas(tf.cast(tf.size(norms), tf.float32), replicas) if given is None else given
         noise = self._noise.of_batch(replicas)
@@ -200,6 +211,18 @@ class DPOptimizer(keras.optimizers.Optimizer):
         self.clipping.update(norms, release, self.batch_size)
         plain = tf.gradients(found.shared or [tf.zeros([])], [as_tf_variable(variable) for variable in variables])
         return [_sum(noisy.get(id(v)), gradient) for v, gradient in zip(variables, plain)]
+
+    def _count(self, present, replicas):
+        """Count the examples of a batch, and refuse more than were declared; `present[n]` is false for padding."""
+        count = _over_replicas(tf.cast(tf.math.count_nonzero(present), tf.int64), replicas)
+        self._examples.assign_add(count)
+        if self.batch_size is None:
+            return
+        steps = tf.cast(self._iterations // self._parts + 1, tf.float64)
+        for number, of in (count, 1.0), (tf.convert_to_tensor(self._examples), steps):
+            most = most_examples(self.batch_size, steps=of)
+            received = "these numbers of examples and of steps:"
+            tf.debugging.Assert(tf.cast(number, tf.float64) <= most, [too_many(self.batch_size, received), number, of])
 
     def _factors(self, norms, losses):
         return self.clipping.factors(norms)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value, positive_integer
+from tfjac.privacy.sample_sizes import most_examples
 from tfjac.types import Nest
 
 
@@ -109,8 +110,4 @@ def largest_sample(num_examples: int, batch_size: int) -> int:
             "batch_size must be at most the number of examples. "
             f"Received: batch_size={batch_size!r} of {num_examples} examples"
         )
-    # Bernstein's bound: P(size − mean ≥ t) ≤ exp(−t² / (2 (variance + t/3))), solved for t.
-    mean, exponent = batch_size, 12 * np.log(10)
-    variance = mean * (1 - batch_size / num_examples)
-    excess = exponent / 3 + np.sqrt((exponent / 3) ** 2 + 2 * exponent * variance)
-    return int(min(num_examples, np.ceil(mean + excess)))
+    return int(min(num_examples, np.ceil(most_examples(batch_size, num_examples))))

@@ -74,8 +74,8 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more. With
-    `memory` as a number of batches or `"epoch"`, calls between two steps do not count.
+    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more, and where no step
+    can be taken as the loss or its gradient is not finite. With sums over batches, calls between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
@@ -84,8 +84,8 @@ class Convergence(StepMonitor):
         verbose: 1 to print the reason.
 
     Attributes:
-        status: a `Status`, why training ended: a tolerance, STALLED, or what the last step met where patience ran out;
-            MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
+        status: a `Status`, why training ended: a tolerance, STALLED, NOT_FINITE, or what the last step met where
+            patience ran out; MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
     """
 
     def __init__(
@@ -126,8 +126,10 @@ class Convergence(StepMonitor):
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
         met, self._met = self._met, []
         super().on_epoch_end(epoch, logs)
-        if (met and all(each.converged for each in met)) or set(met) == {Status.STALLED}:
-            self.status, self.model.stop_training = met[-1], True
+        finite = [each for each in met if each is not Status.NOT_FINITE]
+        if met and (all(each.converged for each in finite) or set(finite) == {Status.STALLED}):
+            self.status = met[-1] if met == finite else Status.NOT_FINITE
+            self.model.stop_training = True
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
 

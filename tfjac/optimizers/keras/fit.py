@@ -10,12 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value, positive_integer, suggestion
+from tfjac.optimizers.fitting.supervision import Interrupts
 from tfjac.optimizers.keras.arguments import check_trainable
+from tfjac.optimizers.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.optimizers.keras.callbacks import Convergence
-from tfjac.optimizers.keras.fitting_data import FittingData, validation_dataset
+from tfjac.optimizers.keras.fitting_data import FittingData, refuse_negative, validation_dataset
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
+from tfjac.optimizers.keras.linear_start import start_near
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
+from tfjac.optimizers.statuses import Status
 from tfjac.types import Nest, TensorLike
 
 STEPS_PER_CALL = 10
@@ -27,12 +31,12 @@ _IDLE = 10
 
 def fit(
     model: keras.Model,
-    x: Nest[TensorLike] | tf.data.Dataset,
+    x: Nest[TensorLike] | tf.data.Dataset | keras.utils.PyDataset,
     y: Nest[TensorLike] | None = None,
     *,
     sample_weight: Nest[TensorLike] | None = None,
     class_weight: Mapping[int, float] | None = None,
-    validation_data: tuple[Any, ...] | tf.data.Dataset | None = None,
+    validation_data: tuple[Any, ...] | tf.data.Dataset | keras.utils.PyDataset | None = None,
     validation_split: float = 0.0,
     loss: Any = "mse",
     max_steps: int = 1000,
@@ -53,21 +57,26 @@ def fit(
 
     Every step sees all examples: as one batch where that fits the memory budget, else as batches whose JᵀJ and Jᵀr are
     summed up (`memory="epoch"`), which takes the same steps. With validation data the loss on them is looked at
-    after every step, and the weights that had the lowest one are restored at the end. Without, as many as ten steps are
-    taken in one call of the training function.
+    after every step, and the weights that had the lowest one are restored at the end, also after Ctrl-C. Without, as
+    many as ten steps are taken in one call of the training function.
 
     A model that is not compiled is compiled with `LevenbergMarquardt` and `loss`. One that is keeps its optimizer, loss
     and metrics; its optimizer must be a `LevenbergMarquardt`.
+
+    If the targets are far from the outputs of the model, as prices of 200,000 are, and the loss is the mean squared
+    error, the training begins with the last layer solved as a linear model of them, and a warning says so.
 
     Batch normalisations get the mean and variance of all examples as their moving statistics, before each validation
     and at the end, if all examples are one batch.
 
     Args:
         model: a Keras model.
-        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` of
-            batches, each of which is one part of the sums. A data set of one batch is taken as it is.
+        x, y, sample_weight: as in `model.fit`, arrays or tensors, or nests of them; or as x a `tf.data.Dataset` or
+            `keras.utils.PyDataset` of batches, each of which is one part of the sums. A data set of one batch is taken
+            as it is. One of unknown length is run through once, to count its batches. Without y the loss is what
+            layers add by `add_loss`.
         class_weight: as in `model.fit`, a dict from the number of a class to its weight; it is for the training data.
-        validation_data: `(x, y)` or `(x, y, sample_weight)`, or a `tf.data.Dataset` of batches.
+        validation_data: `(x, y)` or `(x, y, sample_weight)`, or batches as x may be.
         validation_split: the last so many of the examples, a fraction between 0 and 1, are validation data; for arrays.
         loss: what a model that is not compiled is compiled with.
         max_steps: at most so many steps, rounded up to whole epochs.
@@ -93,6 +102,7 @@ def fit(
     """
     _refuse_arguments(others)
     _check_model(model, loss)
+    refuse_negative("class_weight", None if class_weight is None else list(class_weight.values()))
     data = FittingData.of(x, y, sample_weight, validation_split)
     if validation_data is not None and data.validation is not None:
         raise ValueError(
@@ -102,25 +112,43 @@ def fit(
     check_trainable(model.trainable_variables)
     validation = data.validation if validation_data is None else validation_data
     batches = data.batches(model, batch_size, memory_budget)
+    if not data.has_targets:
+        _check_own_loss(model, data, x)
+        loss = None if loss == "mse" else loss
     _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
+    start_near(model, data.whole() if batches is None else batches)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
     watching = [convergence, _LossAfterSteps(), *tf.nest.flatten(() if callbacks is None else callbacks)]
-    if validation is not None:
-        watching.append(_best_weights(positive_integer("patience", patience)))
+    best = None if validation is None else BestWeights(positive_integer("patience", patience))
     statistics = statistics_callbacks(model, data.inputs()) if batches is None else []
     if statistics:
         optimizer.pitfalls.look_after_statistics()
-    history = model.fit(
-        data.whole() if batches is None else batches,
+    return _run(
+        model,
+        convergence,
+        best,
+        x=data.whole() if batches is None else batches,
         epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
         validation_data=None if validation is None else validation_dataset(validation),
-        callbacks=[*watching, *statistics],  # theirs are the weights that others restore
+        callbacks=[*watching, *([] if best is None else [best]), *statistics],  # theirs are the weights restored
         class_weight=class_weight,
         shuffle=False,
         verbose=verbose,
     )
-    history.status = convergence.status
+
+
+def _run(model, convergence, best, callbacks, **options):
+    """Call `model.fit`; return its history with a status. Ctrl-C and errors leave the best weights, too."""
+    with Interrupts() as interrupts:
+        try:
+            history = model.fit(callbacks=[*callbacks, StopOnInterrupt(interrupts)], **options)
+        except BaseException:
+            if best is not None:
+                best.restore()
+            raise
+        history.status = Status.INTERRUPTED if interrupts.pending else convergence.status
+        interrupts.pending = False
     return history
 
 
@@ -169,6 +197,19 @@ def _check_model(model, loss):
         )
 
 
+def _check_own_loss(model, data, x):
+    """Raise TypeError for data without targets, if the model adds no loss itself."""
+    if type(model).compute_loss is not keras.Model.compute_loss:
+        return
+    model(data.inputs(1))
+    if not model.losses:
+        raise TypeError(
+            "tfjac.fit takes arrays x and y, or as x a tf.data.Dataset or PyDataset, which must hold batches (x, y). "
+            "Without targets, layers of the model must add its loss by add_loss. "
+            f"Received: x of type {type(x).__name__} without y"
+        )
+
+
 def _compile_or_check(model, loss, is_summed, is_validated, steps):
     """Compile a model that is not; else see that its optimizer takes the data as they are."""
     if not model.compiled:
@@ -193,8 +234,3 @@ class _LossAfterSteps(keras.callbacks.Callback):
         report = self.model.optimizer.last_report
         if report is not None and np.isfinite(report.cost):
             logs["loss"] = float(report.cost)
-
-
-def _best_weights(patience):
-    """Return the callback that stops by the validation loss, and restores the weights that had the lowest."""
-    return keras.callbacks.EarlyStopping(monitor="val_loss", mode="min", patience=patience, restore_best_weights=True)

@@ -1,12 +1,15 @@
 """The examples of `tfjac.fit`: those to train on, those to validate with, and how many fit into memory at once."""
 
+import inspect
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
 from tfjac.graph import handle_in, read_graph
 from tfjac.jacobians.passes.chunks import bytes_of_pass
+from tfjac.optimizers.keras.batch_sources import batches_of, is_source
 from tfjac.optimizers.keras.full_batch import examples
 
 VALIDATION_BATCH = 4096
@@ -16,7 +19,7 @@ class FittingData(NamedTuple):
     """Examples.
 
     Attributes:
-        parts: tuple of nests of tensors, as `full_batch.examples` returns; or a `tf.data.Dataset`.
+        parts: tuple of nests of tensors, as `full_batch.examples` returns; or a `tf.data.Dataset` of such tuples.
         validation: tuple of the same kind, of those that were split off; or None.
     """
 
@@ -31,18 +34,19 @@ class FittingData(NamedTuple):
                 "validation_split must be a fraction, from 0 to below 1. "
                 f"Received: validation_split={validation_split!r}"
             )
-        if isinstance(x, tf.data.Dataset):
+        if is_source(x):
             if y is not None or sample_weight is not None or validation_split:
                 raise ValueError(
-                    "A tf.data.Dataset holds targets and weights itself, and is not split: leave y, sample_weight and "
-                    "validation_split out. Received: one of them beside a Dataset"
+                    "A tf.data.Dataset or PyDataset holds targets and weights itself, and is not split: leave y, "
+                    f"sample_weight and validation_split out. Received: one of them beside a {type(x).__name__}"
                 )
-            return cls(_checked_dataset(x), None)
-        if y is None:
+            return cls(batches_of(x), None)
+        if inspect.isgenerator(x):
             raise TypeError(
-                "tfjac.fit takes arrays x and y, or a tf.data.Dataset of batches of both as x. "
-                f"Received: x of type {type(x).__name__} without y"
+                "tfjac.fit goes through all data in every step, and a generator can be gone through once: use arrays, "
+                "a keras.utils.PyDataset, or tf.data.Dataset.from_generator(function, ...). Received: x, a generator"
             )
+        refuse_negative("sample_weight", sample_weight)
         parts = examples(x, y, sample_weight)
         number = _number_of(parts)
         if not number:
@@ -56,6 +60,12 @@ class FittingData(NamedTuple):
                 f"Received: validation_split={validation_split!r} of {number} examples"
             )
         return cls(_sliced(parts, slice(0, first)), _sliced(parts, slice(first, None)))
+
+    @property
+    def has_targets(self):
+        """Whether there are targets: a model without is trained by what its layers add to the loss."""
+        parts = self.parts.element_spec if self._is_dataset else self.parts
+        return len(parts) > 1 and any(part is not None for part in tf.nest.flatten(parts[1]))
 
     @property
     def _is_dataset(self):
@@ -112,40 +122,32 @@ class FittingData(NamedTuple):
         return int(taken(2) - taken(1))
 
 
-def _checked_dataset(data):
-    """Return a `tf.data.Dataset`; raise where its elements are not batches of x and y, or where they never end."""
-    spec = data.element_spec
-    if not isinstance(spec, tuple) or not 2 <= len(spec) <= 3:
-        raise TypeError(f"A tf.data.Dataset must hold batches (x, y) or (x, y, sample_weight). Received: {spec}")
-    shapes = [part.shape for part in tf.nest.flatten(spec) if isinstance(part, tf.TensorSpec)]
-    sizes = {shape[0] if shape.rank else 0 for shape in shapes if shape.rank is not None} - {None}
-    if sizes == {0} or len(sizes) > 1:
-        raise ValueError(
-            "A tf.data.Dataset must hold batches, whose first axis counts examples: call its method batch(size). "
-            f"Received: elements of shapes {', '.join(map(str, shapes))}"
-        )
-    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(
-            "Every step sees all batches of the tf.data.Dataset, so it must end: leave repeat() out, or call "
-            "take(number of batches). Received: an infinite Dataset"
-        )
-    return data
-
-
 def validation_dataset(data):
-    """Return the `tf.data.Dataset` that validation data stand for: a tuple of nests of arrays, or one itself.
+    """Return the `tf.data.Dataset` that validation data stand for: a tuple of nests of arrays, or batches.
 
     Raises:
         TypeError: for anything else.
     """
-    if isinstance(data, tf.data.Dataset):
-        return data
-    if not isinstance(data, (tuple, list)) or not 2 <= len(data) <= 3:
+    if is_source(data):
+        return batches_of(data)
+    if not isinstance(data, (tuple, list)) or not 1 <= len(data) <= 3:
         raise TypeError(
-            "validation_data must be (x, y), (x, y, sample_weight), or a tf.data.Dataset of batches. "
+            "validation_data must be (x, y), (x, y, sample_weight), a tf.data.Dataset of batches, or a PyDataset; (x,) "
+            "for a model that is trained without targets. "
             f"Received: a {type(data).__name__}"
         )
     return tf.data.Dataset.from_tensor_slices(examples(*data)).batch(VALIDATION_BATCH).cache()
+
+
+def refuse_negative(name, weights):
+    """Raise ValueError for weights of examples below zero: the loss is then no sum of squares."""
+    for each in tf.nest.flatten(weights):
+        lowest = None if each is None else np.min(np.asarray(each), initial=0)
+        if lowest is not None and lowest < 0:
+            raise ValueError(
+                f"{name} must not be negative: a square with a weight below zero is no residual. "
+                f"Received: {name} with {lowest:.6g} in it"
+            )
 
 
 def _number_of(parts):

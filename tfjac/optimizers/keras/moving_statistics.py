@@ -10,9 +10,12 @@ _BEHIND = 0.5
 
 
 def largest_momentum(graph):
-    """Return the largest factor m of the assignments v ← m·v + … in a graph, 0 if there are none."""
+    """Return the largest factor m of the assignments v ← m·v + … in a graph, 0 if there are none.
+
+    Factors of one and more are those of other things, such as seeds of random numbers.
+    """
     assignments = [op for op in graph.get_operations() if op.type.startswith("Assign") and len(op.inputs) == 2]
-    return max([0.0, *(momentum for op in assignments for momentum in _momenta(*op.inputs))])
+    return max([0.0, *(m for op in assignments for m in _momenta(*op.inputs) if m < 1)])
 
 
 def _momenta(handle, value):

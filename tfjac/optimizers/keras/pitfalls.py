@@ -1,5 +1,6 @@
 """What goes wrong in `fit` without an error: said once, as a warning."""
 
+import math
 import weakref
 
 import tensorflow as tf
@@ -9,6 +10,9 @@ from tfjac.graph import ancestors, handle_in
 from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import variable_name
+
+_LARGE = 1e6
+"""A loss above this is that of targets in units that are too small for a new network."""
 
 
 def may_differ(loss):
@@ -39,8 +43,16 @@ class Pitfalls:
                 "not finite",
                 f"the loss, or its gradient, was not finite at the start of a step (status {Status.NOT_FINITE}), and "
                 "the weights stay as they are there. Look for NaN and infinity in the data, with "
-                "np.isfinite(x).all(), and for logarithms and roots in the model. "
+                f"np.isfinite(x).all(), and for logarithms and roots in the model. {self._if_finite(state.report)}"
                 f"Received: {seen.not_finite} such steps",
+            )
+        if seen.resized:
+            self._say(
+                "resized",
+                "batches have several sizes, and jit_compile=True compiles the step again for each, which takes as "
+                "long as the first time. Have all batches of one size: fit(..., batch_size=...) with a divisor of the "
+                "number of examples, or data.batch(size, drop_remainder=True). Or leave jit_compile out. "
+                f"Received: {seen.resized + 1} sizes at least",
             )
         if seen.narrow:
             self._say(
@@ -51,6 +63,16 @@ class Pitfalls:
                 'LevenbergMarquardt(memory="epoch") and fit(..., callbacks=[tfjac.callbacks.StepMonitor()]); or call '
                 "tfjac.fit(model, x, y), which "
                 f"chooses. Received: {seen.narrow} steps on such batches",
+            )
+
+        cost = float(state.report.cost)
+        if _LARGE < cost < math.inf:
+            self._say(
+                "large",
+                "the loss is still large. If it is that of targets far from zero, or far apart, as prices are, the "
+                "weights of a new network have to grow so far, and training may end early: standardise the targets, "
+                "(y - y.mean()) / y.std(), or call tfjac.fit(model, x, y), which begins with the last layer solved as "
+                f"a linear model. Received: a loss of {cost:.3g} after the last step",
             )
 
     def look_at_graph(self, graph, variables):
@@ -79,6 +101,13 @@ class Pitfalls:
     def look_after_statistics(self):
         """Be told that somebody sets moving statistics to what they must be."""
         self._said.add("moving statistics")
+
+    @staticmethod
+    def _if_finite(report):
+        """Return what to look for where the loss itself is a number, and its residuals are none."""
+        if not math.isfinite(report.cost_before):
+            return ""
+        return "The loss itself was finite: look for sample or class weights below zero, of which there is no root. "
 
     def _say(self, key, text):
         if key not in self._said:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, compiled_by_xla
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.loop.bayesian import Precisions
 from tfjac.optimizers.loop.records import Report, State
@@ -21,10 +21,12 @@ class Seen(NamedTuple):
     Attributes:
         not_finite: steps that could not start, as the loss or its gradient was not finite.
         narrow: steps on fewer residuals than there are parameters, and others than those of the step before.
+        resized: steps compiled by XLA, on another number of residuals than any of those before had.
     """
 
     not_finite: int
     narrow: int
+    resized: int
 
 
 _COUNTS = ("attempts", "status", "solver")
@@ -53,6 +55,9 @@ class StateVariables:
         self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int32")
         self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
         self._seen = add("seen", (len(Seen._fields),), "int64")
+        self._most_residuals, self._least_residuals = (
+            add(f"{each}_residuals", (), "int64") for each in ("most", "least")
+        )
         names = ("weight_precision", "noise_precision", "effective_parameters") if method.evidence else ()
         self._precisions = [add(name) for name in names]
 
@@ -82,7 +87,11 @@ class StateVariables:
             num_residuals: how many residuals the step was taken on; None where the loss does not tell batches apart, as
                 with dropout, or where a batch is not fitted alone, as its predecessors are remembered.
         """
-        seen = [tf.equal(report.status, int(Status.NOT_FINITE)), self._narrow(report, num_residuals)]
+        seen = [
+            tf.equal(report.status, int(Status.NOT_FINITE)),
+            self._narrow(report, num_residuals),
+            self._resized(num_residuals),
+        ]
         self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
@@ -102,6 +111,17 @@ class StateVariables:
         here = report.cost_before
         elsewhere = tf.abs(here - before) > _SAME_LOSS * tf.maximum(tf.abs(here), tf.abs(before))
         return known & tf.math.is_finite(here) & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
+
+    def _resized(self, num_residuals):
+        """Return whether XLA compiled this step for a number of residuals that is not between those seen before."""
+        if num_residuals is None or not compiled_by_xla(tf.compat.v1.get_default_graph()):
+            return tf.constant(False)
+        number = tf.cast(num_residuals, tf.int64)
+        most, least = (each.value.read_value() for each in (self._most_residuals, self._least_residuals))
+        first = tf.equal(most, 0)
+        self._most_residuals.value.assign(tf.maximum(most, number))
+        self._least_residuals.value.assign(tf.where(first, number, tf.minimum(least, number)))
+        return ~first & ((number > most) | (number < least))
 
     def write_precisions(self, precisions):
         """Assign new `Precisions`, in the graph being traced."""

@@ -8,7 +8,7 @@ from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
 from tfjac.optimizers.linear_model.product_rows import num_probes
 from tfjac.optimizers.linear_model.reduction import Coupled
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
-from tfjac.optimizers.linear_model.verified import VerifiedLinearisation
+from tfjac.optimizers.linear_model.verified import ReferenceGradient, VerifiedLinearisation
 
 __all__ = [
     "Coupled",
@@ -17,6 +17,7 @@ __all__ = [
     "FreeLinearisation",
     "Linearisation",
     "PlaneLinearisation",
+    "ReferenceGradient",
     "StackedJacobian",
     "Touched",
     "VerifiedLinearisation",

@@ -1,9 +1,24 @@
 """A linearisation whose gradient is compared with TensorFlow's, when the graph runs."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
-from tfjac.graph import verified
+from tfjac.graph import resolution_of, verified
 from tfjac.optimizers.linear_model.linearisation import Linearisation
+
+
+class ReferenceGradient(NamedTuple):
+    """TensorFlow's gradient of the cost with respect to one variable.
+
+    Attributes:
+        value: tensor of the variable's shape.
+        rounding: scalar tensor, what rounding changes in it, as seen. Where its terms cancel before they meet the
+            weight, as at a bias before a batch normalisation, neither J nor g shows how large they were.
+    """
+
+    value: tf.Tensor
+    rounding: tf.Tensor
 
 
 class VerifiedLinearisation(Linearisation):
@@ -11,7 +26,7 @@ class VerifiedLinearisation(Linearisation):
 
     Args:
         jacobian, residual, prior: as for `Linearisation`.
-        gradients: list of tensors of the variables' shapes, TensorFlow's gradient.
+        gradients: list of a `ReferenceGradient` for each variable.
         names: list of what the variables are called.
         magnitude: how large r is, or the terms that cancel in it, a scalar tensor.
 
@@ -38,13 +53,17 @@ class VerifiedLinearisation(Linearisation):
         return gram, self._compared(gradient)
 
     def _compared(self, gradient):
-        """Compare variable by variable, on the scale of ‖J_v‖·‖r‖, as the terms of Jᵀr may cancel."""
+        """Compare variable by variable, on the scale of ‖J_v‖·‖r‖, as the terms of Jᵀr may cancel.
+
+        Where all of J_v is of rounding, so is that scale: then that of the other variables counts, and what was seen.
+        """
         ours, norms = self.columns.split(gradient), self.columns.split(tf.sqrt(self.diagonal()))
         priors, length = self.columns.split(self.prior.gradient), tf.maximum(self._magnitude, _norm(self.residual))
-        parts = []
-        for part, theirs, norm, prior, name in zip(ours, self._gradients, norms, priors, self._names):
+        scales = [_norm(norm) * length + _norm(prior) for norm, prior in zip(norms, priors)]
+        widest, resolution, parts = tf.reduce_max(tf.stack(scales)), resolution_of(gradient.dtype), []
+        for part, theirs, scale, name in zip(ours, self._gradients, scales, self._names):
             what = f"for variable {name}, the gradient from residuals differs from that of TensorFlow"
-            parts.append(verified(part, theirs, _norm(norm) * length + _norm(prior), what))
+            parts.append(verified(part, theirs.value, scale, what, resolution, theirs.rounding, widest))
         return self.columns.flatten(parts)
 
 

@@ -127,7 +127,7 @@ def _regularised(objective, ratio):
         prior = Prior(share + tf.zeros_like(flat), share * flat, share + zeros, is_zero=False)
         gradients = part.gradients
         if gradients is not None:
-            gradients = [gradient + share * value for gradient, value in zip(gradients, values)]
+            gradients = [each._replace(value=each.value + share * v) for each, v in zip(gradients, values)]
         cost = _squares(part)[0] + share * tf.reduce_sum(tf.square(flat)) / 2
         return LocalObjective(cost, part.rows, prior, part.variables, gradients)
 

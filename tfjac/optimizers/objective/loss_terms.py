@@ -22,34 +22,12 @@ from tfjac.graph import has_custom_gradient, references
 from tfjac.graph.op_types import LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.optimizers.objective.cross_entropy import cross_entropy
 from tfjac.optimizers.objective.declared import declared_function
+from tfjac.optimizers.objective.linear_terms import Chain, joined, linear_slopes
+from tfjac.optimizers.objective.not_squares import KNOWN_FROM, NotASumOfSquares
 from tfjac.optimizers.objective.reached_variables import warn_of_lost
 from tfjac.optimizers.objective.separable import separable_function
 from tfjac.optimizers.objective.squares import has_sum_inside, is_power, norm_in_loop, square_root, undisguised
 from tfjac.optimizers.objective.terms import SquaredTerm
-
-KNOWN_FROM = {
-    "Abs": "an absolute value, as in 'mae', L1, L1L2 and orthogonal regularisers, which has no curvature",
-    "Maximum": "a maximum, as in hinge losses, which has no curvature",
-    "StatelessWhile": "a loop",
-    "TensorListStack": "a loop, as of tf.map_fn: tf.vectorized_map computes the same without one",
-    "While": "a loop",
-    "Sqrt": "a root, as of a mean of squares: minimise the mean itself",
-}
-"""Where ops that are refused usually come from."""
-
-
-class NotASumOfSquares(ValueError):
-    """The loss is no sum of squares and convex functions; `op` is the op at which it stops being one."""
-
-    def __init__(self, op: tf.Operation, reason: str) -> None:
-        self.op = op
-        super().__init__(
-            "Levenberg-Marquardt needs a loss that is a sum of squares, such as 'mse', or of convex functions of "
-            "outputs, such as cross-entropies, Poisson and Huber, possibly weighted, with L2 regularisers. Going back "
-            f"from the loss, {reason}. Use such a loss, declare a convex one of your own by tfjac.register_curvature, "
-            "or call minimize(residuals, variables) with residuals of your own. "
-            f"Received: op {op.name!r} of type {op.type}"
-        )
 
 
 def loss_terms(loss, dependence):
@@ -66,9 +44,12 @@ def loss_terms(loss, dependence):
         NotASumOfSquares: naming the op through which a variable enters the loss in another way.
     """
     found: dict = {}
+    slopes: dict = {}
     walk, heads = _Walk(dependence), [_Head(loss)]
     while heads:
         leaves = walk.leaves_of(heads)
+        leaves, linear = _with_linear_terms(heads, leaves, walk.chains, dependence)
+        slopes.update(linear)
         gradients = _gradients(heads, leaves)
         heads = []
         for leaf, gradient in zip(leaves, gradients):
@@ -80,7 +61,36 @@ def loss_terms(loss, dependence):
             else:
                 found[leaf.output.ref()] = (leaf, gradient)
     warn_of_lost(walk.constant, dependence, "a term of the loss")
-    return [leaf.term(gradient) for leaf, gradient in found.values()]
+    return [_term(leaf, gradient, slopes.get(leaf.output.ref())) for leaf, gradient in found.values()]
+
+
+def _with_linear_terms(heads, leaves, chains, dependence):
+    """Return the leaves, those that a linear term joins as functions of its tensor; and the slopes that these add.
+
+    The slopes are a dict from the `ref()` of the output of a leaf to a tensor.
+
+    Raises:
+        NotASumOfSquares: for a linear term without a partner.
+    """
+    if not chains:
+        return leaves, {}
+    outputs = [leaf.output for leaf in leaves]
+    partners, alone = joined(chains, outputs, dependence)
+    if alone:
+        refusal = alone[0].refusal
+        raise NotASumOfSquares(refusal.op, refusal.reason, alone[0].term) from None
+    tensors, seeds = [head.tensor for head in heads], [head.gradient for head in heads]
+    functions = list(partners.values())
+    slopes = linear_slopes(tensors, seeds, [function.root for function in functions], outputs)
+    convex = {function.output.ref(): _Convex(function.output, function) for function in functions}
+    added = {function.output.ref(): slope for function, slope in zip(functions, slopes)}
+    return [convex.get(leaf.output.ref(), leaf) for leaf in leaves], added
+
+
+def _term(leaf, gradient, slope):
+    """Return the term of a leaf, with the slope of a linear term added if there is one."""
+    term = leaf.term(gradient)
+    return term if slope is None else dataclasses.replace(term, slope=term.slope + slope)
 
 
 def _gradients(heads, leaves):
@@ -152,26 +162,32 @@ class _Walk:
 
     Attributes:
         constant: list of the terms met to which no gradient passes from the variables.
+        chains: list of the `Chain`s met by the last `leaves_of`, each the way to a term that is linear.
     """
 
     def __init__(self, dependence):
         self.dependence, self.constant, self._known = dependence, [], {}
+        self.chains = []
 
     def leaves_of(self, heads):
-        """Return the list of leaves that the tensors of `heads` are linear in."""
+        """Return the list of leaves that the tensors of `heads` are linear in, but for the `chains`."""
+        self.chains = []
         found: dict = {}
         for leaf in self._leaves([(head.tensor, head.uniform, 1) for head in heads]):
             before = found.get(leaf.output.ref())
             found[leaf.output.ref()] = leaf if before is None else before.also(leaf)
         return list(found.values())
 
-    def _leaves(self, places):
-        """Return the leaves below `places`: squares where they will do, else convex functions, or sums of both."""
+    def _leaves(self, places, above=()):
+        """Return the leaves below `places`: squares where they will do, else convex functions, or sums of both.
+
+        `above` are the tensors on the way from the loss.
+        """
         try:
             return self._squares(places)
         except NotASumOfSquares as refusal:
             if len(places) > 1:
-                return [leaf for place in places for leaf in self._leaves([place])]
+                return [leaf for place in places for leaf in self._leaves([place], above)]
             ((tensor, _, sign),) = places
             below = self._below(*places[0])
             if len(below) != 1 and square_root(tensor.op) is None:
@@ -180,8 +196,9 @@ class _Walk:
                     _warn_of_one_number(tensor.op, function.root, self.dependence)
                     return [_Convex(tensor, function)]
             if not below:
-                raise refusal
-            return self._leaves(below)
+                self.chains.append(Chain((*above, tensor), refusal))
+                return []
+            return self._leaves(below, (*above, tensor))
 
     def _squares(self, places):
         """Return the leaves below `places`, pairs of a tensor, whether its weight is known to be uniform, and a sign.

@@ -22,7 +22,7 @@ class LocalObjective(SummedObjective):
             the same shape. Where the squares of r are what F adds up, both are the same tensor.
         prior: a `Prior`, the part with Λ.
         variables: the variables, `tf.Variable` or `keras.Variable`, in the order of the columns of J.
-        gradients: list of TensorFlow's gradients of F, which is then verified when the graph runs; or None.
+        gradients: list of a `ReferenceGradient` for each variable, so that J is verified when the graph runs; or None.
         terms: list of the terms of a loss that gave the rows; empty where squares of r are summed as they are.
         sources: what J is taken with respect to, where that is not the variables themselves.
         sums_squares: whether F adds up the squares of r, if the tensors of the rows are r; they may have weights.

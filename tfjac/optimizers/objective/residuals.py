@@ -10,6 +10,7 @@ from tfjac.optimizers.objective.broadcasts import warn_of_broadcasts
 from tfjac.optimizers.objective.loss_terms import loss_terms
 from tfjac.optimizers.objective.objective import LocalObjective, ObjectiveOnManifolds
 from tfjac.optimizers.objective.reached_variables import check_dependence, warn_of_lost
+from tfjac.optimizers.objective.reference_gradients import reference_gradients
 from tfjac.optimizers.objective.regularisers import combined, diagonal_prior
 
 
@@ -45,7 +46,7 @@ def objective_of_loss(loss, variables, gradients=None, verify=None):
     if not verification_wanted(verify):
         return LocalObjective(cost, rows, prior, variables, terms=terms)
     known = gradients is not None and any(x is not None for x in gradients) and not drawn_again
-    reference = _dense(gradients, variables) if known else _gradients(cost, variables)
+    reference = reference_gradients(cost, variables, gradients if known else None)
     return LocalObjective(cost, rows, prior, variables, reference, terms)
 
 
@@ -94,7 +95,7 @@ def objective_of_residuals(
         position = columns.flatten(positions_of(values, charts))
     cost = cost_of(tensors, losses, unit, prior, position)
     tensors = [t if loss is None else loss.linearised(t, unit) for t, loss in zip(tensors, losses)]
-    gradients = _gradients(cost, moved) if verification_wanted(verify) else None
+    gradients = reference_gradients(cost, moved) if verification_wanted(verify) else None
     rows = [(tensor, tensor) for tensor in tensors]
     if prior:
         quadratic = prior.linearised(position, columns, prior_is_uniform)
@@ -131,16 +132,3 @@ def units_of(residuals):
 
 def _sources(graph, variables):
     return [source_in(graph, variable) for variable in variables]
-
-
-def _gradients(cost, sources):
-    """Return TensorFlow's gradients of the cost with respect to variables, or tensors."""
-    return _dense(tf.gradients(cost, [x if tf.is_symbolic_tensor(x) else as_tf_variable(x) for x in sources]), sources)
-
-
-def _dense(gradients, sources):
-    """Return gradients as tensors of the shapes of the sources; where there is none, zeros."""
-    return [
-        tf.zeros(x.shape, x.dtype) if gradient is None else tf.convert_to_tensor(gradient)
-        for gradient, x in zip(gradients, sources)
-    ]

@@ -80,6 +80,13 @@ def separable_function(tensor, sign, dependence):
     return farthest
 
 
+def convex_places(tensor, dependence):
+    """Yield the tensors of which `tensor`, or −`tensor`, is an elementwise and convex function, near to far."""
+    for root in _narrow_places(tensor, dependence):
+        if any(_Trial(tensor, root, sign).is_convex for sign in (1, -1)):
+            yield root
+
+
 def _derivatives(output, root, value, weight):
     """Return the first and second derivatives of weight·output with respect to `root`, at `value`."""
     (copy,) = replay([output], [(root, value)])

@@ -1,0 +1,110 @@
+"""Targets far from zero, such as prices: `tfjac.fit` begins with the last layer solved, and `model.fit` warns."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 5)).astype("float32")
+G = np.sin(X[:, :1]) + 0.5 * X[:, 1:2] * X[:, 2:3] + 0.3 * X[:, 3:4]
+G = (G - G.mean()) / G.std()
+FAR = 2e5 + 8e4 * G
+SAID = r"tfjac.fit: the targets are far .* begins with its last layer.*Standardise.*Received: targets with errors of 2"
+
+
+def mlp(*last, units=1):
+    keras.utils.set_random_seed(0)
+    layers = last or (keras.layers.Dense(units),)
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(8, "tanh"), *layers])
+
+
+def explained(model, y=FAR):
+    return 1 - np.mean((model.predict(X, verbose=0) - y) ** 2) / np.var(y, axis=0).mean()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"batch_size": 150}, {"validation_split": 0.2}, {"sample_weight": np.ones(400)}],
+    ids=["whole", "summed", "validated", "weights"],
+)
+def test_prices_are_fitted_as_standardised_ones(options):
+    model = mlp()
+    with pytest.warns(UserWarning, match=SAID):
+        tfjac.fit(model, X, FAR, max_steps=100, **options)
+    assert explained(model) > 0.99
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_several_targets_and_a_compiled_model(compiled):
+    model, y = mlp(units=2), np.concatenate([FAR, -0.01 * FAR], axis=1)
+    if compiled:
+        model.compile(tfjac.LevenbergMarquardt(), keras.losses.MeanSquaredError())
+    with pytest.warns(UserWarning, match="begins with its last layer"):
+        tfjac.fit(model, X, y, max_steps=60)
+    assert explained(model, y) > 0.9
+
+
+def test_the_last_layer_is_that_of_least_squares():
+    """The outputs after no accepted step are those of NumPy's least squares on the features."""
+    model = mlp()
+    features = keras.Model(model.inputs, model.layers[-1].input).predict(X, verbose=0)
+    weights = RNG.uniform(size=400)
+    h = np.concatenate([features, np.ones((400, 1))], axis=1)
+    root = np.sqrt(weights)[:, None]
+    expected = h @ np.linalg.lstsq(root * h, root * FAR, rcond=None)[0]
+    stop = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: kept.append(model.predict(X, verbose=0)))
+    kept: list = []
+    with pytest.warns(UserWarning, match=SAID):
+        tfjac.fit(model, X, FAR, sample_weight=weights, max_steps=1, callbacks=stop)
+    np.testing.assert_allclose(kept[0], expected, atol=0.02 * FAR.std())
+
+
+@pytest.mark.parametrize(
+    ("y", "options"),
+    [
+        (G, {}),
+        (3 + 5 * G, {}),
+        (np.where(np.arange(400)[:, None] == 3, np.nan, FAR), {}),
+        (FAR > 2e5, {"loss": "binary_crossentropy"}),
+    ],
+)
+def test_other_targets_leave_the_start_alone(y, options):
+    model, before, kept = mlp(), [], []
+    before += model.get_weights()
+    note = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: kept.extend(model.get_weights()))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="tfjac.fit")
+        warnings.filterwarnings("ignore", message="tfjac: the loss, or its gradient, was not finite")
+        tfjac.fit(model, X, y, max_steps=1, callbacks=note, **options)
+    for one, other in zip(before, kept):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_training_goes_on_from_where_it_was():
+    model = mlp()
+    with pytest.warns(UserWarning, match=SAID):
+        tfjac.fit(model, X, FAR, max_steps=20)
+    reached = explained(model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="tfjac.fit")
+        tfjac.fit(model, X, FAR, max_steps=5)
+    assert explained(model) >= reached - 1e-6
+
+
+def test_a_last_layer_that_is_not_linear_is_said():
+    model = mlp(keras.layers.Dense(1), keras.layers.Rescaling(1.0))
+    with pytest.warns(UserWarning, match=r"tfjac.fit: the targets are far .* training may end early. Standardise"):
+        tfjac.fit(model, X, FAR, max_steps=1)
+
+
+def test_fit_says_that_the_loss_is_large():
+    model = mlp()
+    model.compile(tfjac.LevenbergMarquardt(), "mse")
+    with pytest.warns(UserWarning, match=r"the loss is still large.*Received: a loss of \S+e\+"):
+        model.fit(X, FAR, batch_size=400, epochs=2, verbose=0)
+    assert not tf.executing_eagerly() or model.optimizer.num_steps == 2

@@ -1,0 +1,92 @@
+"""The examples of the steps are counted, and held against what was declared: no ε is smaller than the true one."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from tfjac import privacy
+from tfjac.privacy.sample_sizes import most_examples
+
+N = 2000
+X = np.random.default_rng(0).normal(size=(N, 3)).astype("float32")
+Y = X.sum(axis=1, keepdims=True)
+REFUSED = "more examples than batch_size"
+
+
+def _model(batch_size, jit_compile=False, accumulated=None):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    inner = keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulated)
+    optimizer = privacy.DPOptimizer(inner, 1.0, 1.0, batch_size=batch_size)
+    model.compile(optimizer, "mse", jit_compile=jit_compile)
+    return model
+
+
+def _budget(batch_size=None):
+    return privacy.PrivacyBudget(N, 1e-4, batch_size, accountant="rdp")
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+@pytest.mark.parametrize(("size", "n"), [(5, 2000), (50, 2000), (50, 60), (500, 2000), (50, np.inf)])
+def test_no_poisson_samples_hold_more(size, n, steps):
+    """Against the exact tail of the binomial distribution, or of Poisson's for any number of examples."""
+    most = most_examples(size, n, steps)
+    exact = stats.poisson(size * steps) if np.isinf(n) else stats.binom(n * steps, size / n)
+    assert exact.sf(most) < 1e-12
+    assert most < size * steps + 2.5 * (exact.isf(1e-12) - size * steps) + 20
+
+
+@pytest.mark.parametrize("with_budget", [False, True])
+def test_samples_larger_than_declared_are_refused_when_they_run(with_budget):
+    data = privacy.poisson_batches(X, Y, batch_size=500, steps=3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=REFUSED):
+        _model(50).fit(data, shuffle=False, verbose=0, callbacks=[_budget()] if with_budget else [])
+
+
+@pytest.mark.parametrize(
+    ("declared", "real", "options"),
+    [
+        ((128, None), 512, {"jit_compile": True}),
+        ((None, 128), 512, {}),
+        ((500, 50), 500, {}),
+        ((128, None), 131, {}),
+        ((200, 60), 100, {"accumulated": 2}),
+    ],
+)
+def test_the_budget_refuses_what_it_would_compute_too_small(declared, real, options):
+    model = _model(declared[0], **options)
+    with pytest.raises(ValueError, match=REFUSED):
+        model.fit(X, Y, batch_size=real, epochs=3, verbose=0, callbacks=[_budget(declared[1])])
+
+
+def test_shuffled_batches_are_said_to_be_no_poisson_samples():
+    with pytest.warns(UserWarning, match="no Poisson samples"):
+        _model(100).fit(X, Y, batch_size=100, verbose=0, callbacks=[_budget()])
+
+
+@pytest.mark.parametrize("rows", [None, 32])
+def test_poisson_samples_of_the_declared_size_pass_in_silence(rows):
+    parts = None if rows is None else privacy.batches_per_step(N, 50, rows)
+    data = privacy.poisson_batches(X, Y, batch_size=50, steps=60, rows=rows, seed=1)
+    model = _model(50, accumulated=parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(data, shuffle=False, verbose=0, callbacks=[_budget()])
+    drawn = np.random.default_rng(1)
+    assert model.optimizer.examples == sum(np.sum(drawn.random(N) < 50 / N) for _ in range(60))
+
+
+def test_whole_batches_are_modelled():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        _model(N).fit(X, Y, batch_size=N, epochs=12, verbose=0, callbacks=[_budget()])
+
+
+def test_the_count_is_saved_with_the_model(tmp_path):
+    model = _model(100)
+    model.fit(X, Y, batch_size=100, verbose=0)
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").optimizer.examples == N
