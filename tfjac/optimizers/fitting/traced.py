@@ -197,9 +197,10 @@ class Run:
         """Raise ValueError where the first step after `resume` found another cost than the last one before left."""
         if self._expected is None or not len(self.rows[-1]):
             return
-        cost, reduction, *_, accepted = self.rows[-1][0]
+        cost, reduction, *_, attempts, accepted = self.rows[-1][0]
         expected, self._expected = self._expected, None
-        self._check_cost(cost + reduction * accepted, expected)
+        taken_back = attempts == 0  # from there, so that this is where it started
+        self._check_cost(cost + reduction * (accepted - taken_back), expected)
 
     def _check_cost(self, found, expected):
         """Raise ValueError for another cost than a checkpoint has, but for rounding of the residuals."""
