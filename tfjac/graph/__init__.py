@@ -14,6 +14,7 @@ from tfjac.graph._private import (
     is_taped,
     keep_with,
     set_gradient,
+    unrecorded,
 )
 from tfjac.graph.copying.bodies import bodies_of, calls_functions
 from tfjac.graph.copying.effects import Effects, calls_that_draw
@@ -174,6 +175,7 @@ __all__ = [
     "stops_of",
     "sum_over_workers",
     "transplant",
+    "unrecorded",
     "unregistered",
     "vectorised_map",
     "vectorises",

@@ -56,6 +56,14 @@ def is_taped():
     return _record.could_possibly_record()
 
 
+def unrecorded():
+    """Return a context in which no gradient tape, nor forward accumulator, of this thread records what is computed.
+
+    One that is begun inside records, and so do the others from there on.
+    """
+    return _record.stop_recording()
+
+
 def is_function_graph(graph):
     """Return whether `graph` is the body of a `tf.function` (or of a loop or branch inside one)."""
     return isinstance(graph, _func_graph.FuncGraph)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.graph import unrecorded
 from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose, standing
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
@@ -65,7 +66,7 @@ def least_squares_by_parts(
     tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))
     method = Method.of(damping, scaling, "cholesky", 1, min_gain)
     descent = _Descent(total, method, (ftol, xtol, gtol), callback)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, unrecorded():
         return descent.run(position, positive_integer("max_steps", max_steps), interrupts)
 
 
@@ -119,8 +120,8 @@ class _Descent:
         _, point = start.system_and_point(state, self._method)
         if not point.finite:
             return Status.NOT_FINITE
-        return Status.GRADIENT_TOLERANCE if point.stationary else Status(
-            int(standing(start, state, self._method, limits))
+        return (
+            Status.GRADIENT_TOLERANCE if point.stationary else Status(int(standing(start, state, self._method, limits)))
         )
 
     def _stops(self, position, cost):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer
-from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
+from tfjac.graph import as_tf_variable, quiet_function, unrecorded, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
@@ -49,7 +49,8 @@ def batched_least_squares(residuals, variables, args, options):
     """
     fits = ManyFits(variables, options)
     args = as_data(args, fits.flat)
-    batch = BatchedResiduals(residuals, variables, args)
+    with unrecorded():
+        batch = BatchedResiduals(residuals, variables, args)
     return fits.minimised(fits.minimiser(batch, args, _TRACES), batch, args)
 
 
@@ -90,7 +91,8 @@ class BatchedProblem:
         return next((traced for traced in of_such if traced[0].serves(count, traced[1].data(args))), None)
 
     def _trace(self, args):
-        batch = BatchedResiduals(self._residuals, self._fits.variables, args)
+        with unrecorded():
+            batch = BatchedResiduals(self._residuals, self._fits.variables, args)
         traced = self._fits.minimiser(batch, args), batch
         if tf.executing_eagerly():
             self._traced.append(traced)
@@ -135,7 +137,7 @@ class ManyFits:
         def minimiser():
             return BatchedMinimiser(batch, args, self._settings, self._chunk_size, self._devices)
 
-        with what_was_said_first():
+        with what_was_said_first(), unrecorded():
             if traces is None or not tf.executing_eagerly():
                 return minimiser()
             recipe = self._settings.recipe
@@ -147,14 +149,14 @@ class ManyFits:
         columns, data = FitColumns(self.flat), batch.data(args)
         values = [as_tf_variable(variable).read_value() for variable in self.flat]
         box = self._box(columns, values)
-        with what_was_said_first():
+        with what_was_said_first(), unrecorded():
             found = minimiser(columns.flatten(values), data, box, tf.constant(self._max_steps))
         x = columns.split(found.values)
         for variable, value in zip(self.flat, x):
             as_tf_variable(variable).assign(value)
         x = tf.nest.pack_sequence_as(self.variables, x)
         if not tf.executing_eagerly():
-            return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1")
+            return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1", [*values, *data])
         at_the_end = functools.partial(minimiser.at_the_end, found.values, data)
         names, of_squares = nested_names(self.variables), not any(losses_of(self._settings.losses, batch.num_tensors))
         return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)

@@ -5,7 +5,7 @@ from functools import partial
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import what_was_said_first
+from tfjac.graph import unrecorded, what_was_said_first
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
@@ -36,7 +36,7 @@ class Limits:
         """Run a `TracedMinimisation` with data, a list of tensors."""
         conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            with what_was_said_first():
+            with what_was_said_first(), unrecorded():
                 return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(
@@ -82,7 +82,8 @@ class Prepared:
             return traced, _TRACES.get(traced, flat, settings.recipe, make) if tf.executing_eagerly() else make()
 
         form = _form(variables, args, settings)
-        self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
+        with unrecorded():
+            self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
 
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
@@ -106,7 +107,8 @@ class SingleProblem:
 
     def solve(self, args):
         """Minimise from where the variables are, with a tuple of data."""
-        minimisation, args = self._minimisation(args)
+        with unrecorded():
+            minimisation, args = self._minimisation(args)
         return self._limits.run(minimisation, minimisation.residuals.data(args))
 
     def plan(self, args):
@@ -117,7 +119,8 @@ class SingleProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimisation(args)[0].plan()
+        with unrecorded():
+            return self._minimisation(args)[0].plan()
 
     def _minimisation(self, args):
         """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_flat
+from tfjac.graph import as_tf_variable, call_flat, unrecorded
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
@@ -65,11 +65,12 @@ class TracedMinimisation:
             max_steps: integer.
         """
         flat = tf.nest.flatten(variables)
-        outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
+        with unrecorded():
+            outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
         if any(self._settings.manifolds):
             square = invariants.unit**2
             found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
-            found = without_derivatives(found, "on manifolds")
+            found = without_derivatives(found, "on manifolds", [*data, *self.residuals.read_traced()])
         else:
             found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))

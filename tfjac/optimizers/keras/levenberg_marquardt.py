@@ -8,7 +8,15 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, deserialized, positive_integer, serialized
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
+from tfjac.graph import (
+    as_tf_variable,
+    eager_creation,
+    replay,
+    unrecorded,
+    verification_wanted,
+    what_was_said_first,
+    while_loop,
+)
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -291,15 +299,16 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
         if not tf.executing_eagerly():
             return advance(called(residuals, variables, args, is_part=has_replicas()))
-        traced = TracedResiduals(traceable(residuals, variables).get_concrete_function(*args), variables)
+        with unrecorded():
+            traced = TracedResiduals(traceable(residuals, variables).get_concrete_function(*args), variables)
 
         def step(*data):
             return advance(traced.place(data, traced.draw(data)))
 
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
         options = recipe(self._method[:3], verification_wanted(self._verify))
-        trace = self._traces.get(traced, variables, options, trace)
-        with what_was_said_first():
+        with what_was_said_first(), unrecorded():
+            trace = self._traces.get(traced, variables, options, trace)
             return trace(*traced.data(args))
 
     def _advance(self, objective):
