@@ -71,9 +71,10 @@ from tfjac.graph.reading.variables import (
     source_in,
 )
 from tfjac.graph.running.concurrency import run_side_by_side, sum_over_workers
-from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, refusing_values
+from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function
 from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
-from tfjac.graph.running.runtime_errors import what_was_said_first
+from tfjac.graph.running.python_values import asks_for_values, refusing_values
+from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss
 from tfjac.graph.running.verifying import largest_of, resolution_of, verification_wanted, verified
 from tfjac.graph.targets import in_graph, read_graph
@@ -99,6 +100,7 @@ __all__ = [
     "ancestors",
     "as_computed",
     "as_tf_variable",
+    "asks_for_values",
     "axes",
     "assignments_between",
     "between",
@@ -154,6 +156,7 @@ __all__ = [
     "mark_op",
     "mend_gradients",
     "moves_rows",
+    "noted_errors",
     "numbers_in",
     "passes_to_bodies",
     "quiet_function",

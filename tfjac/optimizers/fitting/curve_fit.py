@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import check_eager
-from tfjac.graph import KeptVariables, verification_wanted
+from tfjac.graph import KeptVariables, asks_for_values, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import (
     curve_data,
     deviations_of,
@@ -22,6 +22,7 @@ from tfjac.optimizers.fitting.prepared import Prepared
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult, Deviations, Model, ModelFailed
 from tfjac.optimizers.tracing.constants import Constants
+from tfjac.optimizers.tracing.readings import taking
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 
@@ -139,9 +140,14 @@ def _minimised(f, x, y, deviations, parameters, options):
     about = Constants(f)
     try:
         return _run(_Curve(Model(f), x, y, deviations), about, parameters, options), False
-    except ModelFailed:
-        pass  # another error, or none, is what arrays lead to
-    return _run(_Curve(Model(f, takes_arrays=True), x, y, deviations), about, parameters, options), True
+    except ModelFailed as failure:
+        given_tensors = failure.__cause__
+    try:  # another error, or none, is what arrays lead to
+        return _run(_Curve(Model(f, takes_arrays=True), x, y, deviations), about, parameters, options), True
+    except TypeError as error:
+        if asks_for_values(error.__cause__) and not asks_for_values(given_tensors):
+            raise given_tensors from None
+        raise
 
 
 def _run(curve, about, parameters, options):
@@ -200,7 +206,7 @@ class _Curve(NamedTuple):
                 return tf.linalg.triangular_solve(scale, tf.reshape(values - y, [-1, 1]))[:, 0]
             return (values - y) / scale
 
-        return residuals
+        return taking(residuals, len(self.data()))
 
     def key(self, about, data, options):
         """Return what is the same where the graph of the residuals is sure to be; None where that is not known."""

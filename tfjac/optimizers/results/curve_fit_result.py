@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import check_eager, positive
-from tfjac.graph import call_converted, quiet_function
+from tfjac.graph import asks_for_values, call_converted, quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.results.statistics import Statistics
@@ -54,7 +54,10 @@ _MINPACK = {
 }
 
 
-_NO_TENSOR = "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp)."
+_NO_TENSOR = (
+    "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp). What "
+    "TensorFlow cannot compute, tfjac.external calls, with a gradient by differences or of your own."
+)
 
 
 class ModelFailed(Exception):
@@ -93,7 +96,7 @@ class Model:
         except Exception as error:
             if not self.takes_arrays:
                 raise ModelFailed(str(error)) from error
-            if isinstance(error, NotImplementedError):  # of a tensor that has no value yet
+            if asks_for_values(error):
                 raise TypeError(f"{_NO_TENSOR} Received: {type(error).__name__}: {error}") from error
             raise
         if not tf.is_tensor(values) and not isinstance(values, tf.Variable):
