@@ -20,11 +20,15 @@ class Status(enum.IntEnum):
     NOT_FINITE = 2
     """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed.
 
+    `least_squares` takes back a step to where they are not; so that this is where it started.
+
     A negative sample weight has the same effect: its residual is the root of a negative number.
     """
 
     GRADIENT_TOLERANCE = 3
     """Converged: the residuals are orthogonal to every column of the Jacobian to within `gtol`.
+
+    Or no step lowers the cost where columns have vanished, and the cost is higher on both sides of these parameters.
 
     Of a single step: the gradient is exactly zero, or J is, as on a batch whose weights are all zero, whatever the
     regularisers say; nothing was changed.

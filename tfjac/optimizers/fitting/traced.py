@@ -93,7 +93,8 @@ class TracedMinimisation:
         supervisor.watch(run)
         self._pace = run.pace
         read, drawn = self.residuals.read(), run.invariants.drawn
-        result = LeastSquaresResult.of(run, FrozenPoint(self._frozen, data, drawn, read), self._settings.manifolds)
+        frozen = FrozenPoint(self._frozen, data, drawn, read)
+        result = LeastSquaresResult.of(run, frozen, self._settings.manifolds, self._settings.limits)
         supervisor.tell(result)
         return result
 
@@ -136,6 +137,11 @@ class Run:
     def x(self):
         """The values of the variables, NumPy, in their nest."""
         return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self._flat])
+
+    @property
+    def start(self):
+        """What the variables held before the first step, `[p]`, NumPy, float64."""
+        return np.concatenate([np.ravel(value.numpy()) for value in self._first]).astype(np.float64)
 
     @property
     def names(self):

@@ -74,7 +74,8 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more. With
+    tolerance: with mini-batches, every one of them. As a step says where it started from, the epoch before must have
+    met one, too, unless no step was accepted. It stops as well where no damping helps any more. With
     `gram_batches`, calls between two steps do not count.
 
     Args:
@@ -111,6 +112,7 @@ class Convergence(StepMonitor):
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
+        self._doubtful = True
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Judge the last step, where there is a new one."""
@@ -125,11 +127,16 @@ class Convergence(StepMonitor):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
         met, self._met = self._met, []
+        accepted = self._accepted
         super().on_epoch_end(epoch, logs)
-        if (met and all(each.converged for each in met)) or set(met) == {Status.STALLED}:
+        converged = bool(met) and all(each.converged for each in met)
+        still = self._accepted == accepted
+        if (converged and (still or not self._doubtful)) or set(met) == {Status.STALLED}:
             self.status, self.model.stop_training = met[-1], True
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
+        if met:
+            self._doubtful = not converged
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Name what ended the training, where it was not this."""

@@ -16,6 +16,7 @@ from tfjac.optimizers.results.manifold_normals import normals_of
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
+from tfjac.optimizers.results.vanished import is_small, vanished_at_minimum, without_meaning
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Array, ArrayLike, Axes, NestLike
 
@@ -57,6 +58,8 @@ class LeastSquaresResult:
     history: History = dataclasses.field(compare=False)
     num_residuals: int
     names: tuple[str, ...]
+    _start: Any = dataclasses.field(compare=False)
+    _vanished: Any = dataclasses.field(compare=False)
     _conditions: Any = dataclasses.field(compare=False)
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
@@ -69,16 +72,17 @@ class LeastSquaresResult:
         return type(self)(**{name: copy.deepcopy(getattr(self, name), memo) for name in names})
 
     @classmethod
-    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any]) -> "LeastSquaresResult":
+    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any], limits: Any) -> "LeastSquaresResult":
         """Return the result of a `Run` that has ended.
 
         Args:
             run: a `Run`.
             frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
+            limits: `Tolerances`.
         """
         outcome, square = run.progress.outcome, float(run.invariants.unit) ** 2
-        return cls(
+        found = cls(
             x=run.x,
             cost=float(outcome.cost) * square,
             gradient_norm=float(outcome.gradient_norm) * square,
@@ -90,10 +94,25 @@ class LeastSquaresResult:
             history=run.history,
             num_residuals=int(run.invariants.number),
             names=tuple(run.names),
+            _start=run.start,
+            _vanished=None,
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _frozen=frozen,
             _manifolds=tuple(manifolds),
         )
+        vanished = found._vanished_columns(limits) if found.status is Status.STALLED else None
+        if vanished is None:
+            return found
+        return dataclasses.replace(found, status=Status.GRADIENT_TOLERANCE, _vanished=vanished)
+
+    def _vanished_columns(self, limits):
+        """Return which columns of J have vanished at a minimum, `[p]`, or None: see `vanished_at_minimum`."""
+        values, (_, prior, equality) = self._flat(), self._conditions
+        plain = not (prior or equality or any(self._manifolds) or self._frozen.model.has_losses)
+        if not plain or not is_small(self.num_residuals, values.size):
+            return None
+        free = self._flat_active() == 0
+        return vanished_at_minimum(self._frozen, values, self._start, free, limits)
 
     # -------------------------------------------------------------- how it ended
 
@@ -186,7 +205,13 @@ class LeastSquaresResult:
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         given = absolute, influence, precision, normals, self._may_be_masked
+        if normals is None and precision is None:
+            jacobian = np.where(self._without_meaning(jacobian, residuals), 0, jacobian).astype(jacobian.dtype)
         return Statistics(jacobian, residuals, self._flat_active() == 0, *given)
+
+    def _without_meaning(self, jacobian, residuals):
+        found = without_meaning(jacobian, residuals, self._flat(), self._start)
+        return found if self._vanished is None else found | self._vanished
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""
