@@ -327,14 +327,15 @@ class Minimisation {
   int32_t StandingOf(const Report& report, double cost) const {
     const double alone = report.cosine * report.cosine * std::abs(cost), promised = std::abs(report.promised);
     const bool rounding = std::sqrt(2 * std::abs(cost)) <= kRoundings * DBL_EPSILON * report.length;
-    const auto gains_little = [&](double tolerance) {
-      return promised <= tolerance * std::abs(cost) && alone <= 2 * tolerance * std::abs(cost);
+    const auto gains_little = [&](double tolerance, double whole) {
+      return promised <= tolerance * whole && alone <= 2 * tolerance * std::abs(cost);
     };
     const double orthogonal = rules_.gradient_tolerance;
     if (report.cosine <= orthogonal && promised <= orthogonal * std::abs(cost)) return kGradientTolerance;
-    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance) || rounding)) return kCostTolerance;
+    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding)) return kCostTolerance;
     const bool is_short = report.step_length <= rules_.step_tolerance * report.length;
-    return is_short && (gains_little(rules_.step_tolerance) || rounding) ? kStepTolerance : kRunning;
+    const double whole = std::max(std::abs(cost), rules_.step_tolerance * numbers_.first_cost);
+    return is_short && (gains_little(rules_.step_tolerance, whole) || rounding) ? kStepTolerance : kRunning;
   }
 
   bool MayStep() const { return counts_.steps < std::min(problem_.until, problem_.max_steps); }

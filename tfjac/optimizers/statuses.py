@@ -18,7 +18,7 @@ class Status(enum.IntEnum):
     """Every attempt of the last step was rejected; the variables are as they were, and the damping has grown."""
 
     NOT_FINITE = 2
-    """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed.
+    """The cost, the residuals or their Jacobian were not finite where the step would have started; nothing was changed.
 
     `least_squares` takes back a step to where they are not; so that this is where it started.
 
@@ -89,7 +89,9 @@ _MESSAGES = {
     Status.RUNNING: "The last step was accepted.",
     Status.REMEASURED: "Every attempt was rejected; the next step is tried with another D.",
     Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
-    Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables (or a weight is negative).",
+    Status.NOT_FINITE: (
+        "The cost, the residuals or their Jacobian are not finite at the variables (or a weight is negative)."
+    ),
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
     Status.COST_TOLERANCE: (
         "Converged: actual and predicted reduction of the cost are below ftol times the cost, or it is mere rounding."

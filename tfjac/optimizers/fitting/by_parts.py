@@ -104,7 +104,7 @@ class _Descent:
             if report.accepted:
                 position, here, self.accepted = end, there, self.accepted + 1
                 if status.converged:  # where it started from; so is it where it led to?
-                    status = self._standing(here, position, state, limits)
+                    status = self._standing(here, position, state, (limits, first_cost))
             rejected = rejected * 0 if report.accepted else rejected + 1
             if self._stops(position, here.cost):
                 status = Status.STOPPED
@@ -114,15 +114,15 @@ class _Descent:
         calls = self.steps + 1
         return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
 
-    def _standing(self, here, position, state, limits):
+    def _standing(self, here, position, state, judged_by):
         """Return the `Status` of a point that a step led to."""
         start = _start(here, position)
         _, point = start.system_and_point(state, self._method)
         if not point.finite:
             return Status.NOT_FINITE
-        return (
-            Status.GRADIENT_TOLERANCE if point.stationary else Status(int(standing(start, state, self._method, limits)))
-        )
+        if point.stationary:
+            return Status.GRADIENT_TOLERANCE
+        return Status(int(standing(start, state, self._method, *judged_by)))
 
     def _stops(self, position, cost):
         try:

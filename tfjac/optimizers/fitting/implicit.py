@@ -34,11 +34,9 @@ def differentiable(outcome, residuals, variables, data, invariants, settings):
         settings: `Settings`.
     """
     minimum = _Minimum(residuals, variables, data, invariants, settings)
-    cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
-    point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
-    x = minimum.columns.split(minimum.point(point))
-    square = minimum.unit**2
-    return type(outcome)(x, minimum.cost(cost * square, point), norm * square, *rest)
+    found = tf.nest.map_structure(tf.stop_gradient, outcome.in_units(minimum.unit))
+    point = minimum.columns.flatten(found.x)
+    return found._replace(x=minimum.columns.split(minimum.point(point)), cost=minimum.cost(found.cost, point))
 
 
 def without_derivatives(outcome, how, given):

@@ -68,8 +68,7 @@ class TracedMinimisation:
         with unrecorded():
             outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
         if any(self._settings.manifolds):
-            square = invariants.unit**2
-            found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
+            found = outcome.in_units(invariants.unit)
             found = without_derivatives(found, "on manifolds", [*data, *self.residuals.read_traced()])
         else:
             found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)

@@ -84,7 +84,7 @@ def status_after(report, limits, first_cost):
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
-def standing_of(report, limits):
+def standing_of(report, limits, first_cost):
     """Return the `Status` (int32) that a point has by itself: a tolerance that it meets, or RUNNING for none.
 
     What a step did says where it started from. Where residuals have a kink, or noise, the point that it led to may have
@@ -94,16 +94,17 @@ def standing_of(report, limits):
     Args:
         report: the `Report` of a step that is proposed, and not tried.
         limits: `Tolerances`.
+        first_cost: scalar, F at the start.
     """
     cost, alone = tf.abs(report.cost_before), tf.square(report.cosine) * tf.abs(report.cost_before)
     promised, rounding = tf.abs(report.promised), _is_rounding(report)
 
-    def gains_little(tolerance):
-        return (promised <= tolerance * cost) & (alone <= 2 * tolerance * cost)
+    def gains_little(tolerance, whole):
+        return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
 
-    flat = (gains_little(limits.cost) | rounding) & (limits.cost > 0)
+    flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
     short = report.step_length <= limits.step * report.magnitude
-    short &= gains_little(limits.step) | rounding
+    short &= gains_little(limits.step, tf.maximum(cost, limits.step * first_cost)) | rounding
     orthogonal = (report.cosine <= limits.gradient) & (promised <= limits.gradient * cost)
     status = tf.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
     status = tf.where(flat, int(Status.COST_TOLERANCE), status)

@@ -247,7 +247,8 @@ class Iteration:
         may_step = progress.outcome.steps < tf.minimum(until, max_steps)
 
         def looks(report):
-            return doubtful & (~may_step | has_converged(standing_of(report, self._settings.limits)))
+            standing = standing_of(report, self._settings.limits, progress.first_cost)
+            return doubtful & (~may_step | has_converged(standing))
 
         method = self._settings.method
         method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
@@ -268,7 +269,7 @@ class Iteration:
         running, window, report, moved = progress.running, progress.window, step.report, step.report.accepted
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
-        status = tf.where(step.looked, standing_of(report, self._settings.limits), status)
+        status = tf.where(step.looked, standing_of(report, self._settings.limits, first_cost), status)
         if window:
             left = running & window.is_left(report) & tf.not_equal(status, int(Status.RUNNING))
             status = tf.where(left, int(Status.RUNNING), status)

@@ -108,6 +108,14 @@ class Outcome(NamedTuple):
     jacobians: tf.Tensor
     damping: tf.Tensor
 
+    def in_units(self, unit: Tensor) -> "Outcome":
+        """Return what it is of residuals that were measured in a unit; of a cost that is out of range, NOT_FINITE."""
+        square = tf.square(unit)
+        cost = self.cost * square
+        lost = tf.math.is_finite(self.cost) & ~tf.math.is_finite(cost) & ~self.success
+        status = tf.where(lost, int(Status.NOT_FINITE), self.status)
+        return self._replace(cost=cost, gradient_norm=self.gradient_norm * square, status=status)
+
     @property
     def success(self) -> Tensor:
         """Bool like `status`: whether a tolerance was met."""

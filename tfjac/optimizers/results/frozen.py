@@ -44,7 +44,7 @@ class FrozenModel:
             drawn: list of tensors, what `residuals.draw` returned.
             values: list of tensors, what the variables in `residuals.handles` held.
         """
-        jacobian, residual, influence = self._run(self._dense, data, drawn, values)
+        jacobian, residual, influence = self.run(self.dense, data, drawn, values)
         return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
 
     def cost_at(self, data, drawn, values, moved):
@@ -58,7 +58,7 @@ class FrozenModel:
         for position, value in zip(self.positions, moved):
             if position is not None:
                 values[position] = tf.constant(value, values[position].dtype)
-        return float(self._run(self._cost, data, drawn, values))
+        return float(self.run(self._cost, data, drawn, values))
 
     def row_grams(self, data, drawn, values):
         """Return JᵀJ of each row of the variables that are read by index, `[rows, o, o]`, NumPy; None for others.
@@ -68,11 +68,11 @@ class FrozenModel:
         Args:
             data, drawn, values: as above.
         """
-        found = self._run(self._of_rows, data, drawn, values)
+        found = self.run(self._of_rows, data, drawn, values)
         return [each.numpy() if each.shape.rank == 3 else None for each in found]
 
-    def _run(self, compute, data, drawn, values):
-        """Return what `compute` does of the residuals and their linearisation there, in the graph of a function."""
+    def run(self, compute, data, drawn, values):
+        """Return what `compute` does of the residuals and their `Objective` there, in the graph of a function."""
         with self._lock, tf.init_scope():
             if compute not in self._traces:
                 self._traces[compute] = self._traced(compute)
@@ -101,7 +101,8 @@ class FrozenModel:
         """Whether there are robust losses."""
         return any(self._losses)
 
-    def _dense(self, tensors, objective):
+    def dense(self, tensors, objective):
+        """Return J, r and the pair of sums, as tensors, from residuals and their `Objective`."""
         linearisation = objective.linearise()
         jacobian, residual = linearisation.jacobian.to_dense(), linearisation.residual
         if len(tensors) > 1:
@@ -153,6 +154,10 @@ class FrozenPoint(NamedTuple):
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         moved = [part.reshape(shape) for part, shape in zip(np.split(position, ends[:-1]), shapes)]
         return self.model.cost_at(self.data, self.drawn, self.values, moved)
+
+    def run(self, compute):
+        """Return what `compute` does there, see `FrozenModel.run`."""
+        return self.model.run(compute, self.data, self.drawn, self.values)
 
     def row_grams(self):
         """Return JᵀJ of each row of the variables there, see `FrozenModel.row_grams`."""

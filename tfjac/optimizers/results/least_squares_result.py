@@ -13,6 +13,7 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
+from tfjac.optimizers.results.not_finite import not_finite
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
@@ -81,11 +82,11 @@ class LeastSquaresResult:
             manifolds: list of a `Manifold`, or None, for each variable.
             limits: `Tolerances`.
         """
-        outcome, square = run.progress.outcome, float(run.invariants.unit) ** 2
+        outcome = run.progress.outcome.in_units(run.invariants.unit)
         found = cls(
             x=run.x,
-            cost=float(outcome.cost) * square,
-            gradient_norm=float(outcome.gradient_norm) * square,
+            cost=float(outcome.cost),
+            gradient_norm=float(outcome.gradient_norm),
             status=Status(int(outcome.status)),
             steps=int(outcome.steps),
             evaluations=int(outcome.evaluations),
@@ -123,8 +124,18 @@ class LeastSquaresResult:
 
     @property
     def message(self) -> str:
-        """One sentence on why it stopped."""
-        return self.status.message
+        """One sentence on why it stopped; where something is not finite, with the op and the residual."""
+        return self._said or self.status.message
+
+    @functools.cached_property
+    def _said(self):
+        if self.status is not Status.NOT_FINITE:
+            return ""
+        try:
+            cause = not_finite(self._frozen)
+        except Exception:  # the status stands, whatever cannot be differentiated on the way to its cause
+            return ""
+        return f"{self.status.message} It is {cause}." if cause else ""
 
     def summary(self) -> str:
         """Return a report for people: how it ended, and a table of the parameters, their errors and correlations.

@@ -147,7 +147,7 @@ def _standing(fits, doubtful, method, limits):
         seen = looked_at(Attempt.none_yet(here.cost, damping), candidate, point)
         report = report_of(seen, point, here.cost, fits.values, here.gradient)
         stationary = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), int(Status.RUNNING))
-        status = tf.where(point.usable, standing_of(report, limits), stationary)
+        status = tf.where(point.usable, standing_of(report, limits, fits.first_cost), stationary)
         return tf.where(point.finite, status, int(Status.NOT_FINITE))
 
     nothing = tf.fill(tf.shape(fits.index), int(Status.RUNNING))

@@ -77,19 +77,20 @@ def propose(start, state, method, rejected, promised):
     return awaited, State(damping, state.scaling), point.usable, report
 
 
-def standing(start, state, method, limits):
+def standing(start, state, method, limits, first_cost):
     """Return the `Status` of a point that a step led to, by what the model promises there: see `standing_of`.
 
     Args:
         start: `Start`, the point.
-        state: the `State` there; method: `Method`; limits: `Tolerances`.
+        state: the `State` there; method: `Method`; limits: `Tolerances`; first_cost: F at the start of all.
     """
     system, point = start.system_and_point(state, method)
     damping = method.damping.resume(state.damping, point.curvature, point.length)
     solve = system.solver(point.metric)
     candidate = attempt.propose(solve, system.gradient, system.reduction, damping, point, method)
     seen = attempt.looked_at(Attempt.none_yet(start.cost, damping), candidate, point)
-    return standing_of(attempt.report_of(seen, point, start.cost, start.position, system.gradient), limits)
+    report = attempt.report_of(seen, point, start.cost, start.position, system.gradient)
+    return standing_of(report, limits, first_cost)
 
 
 def judged(start, awaited, state, method, cost, reduction):
