@@ -211,6 +211,7 @@ NIGHTLY = {
         "test_with_other_options": one_in(4),
     },
     "optimizers/test_nist": {"test_certified_parameters": one_in(2)},
+    "optimizers/test_not_finite": {"test_such_a_step_is_taken_back": values},
     "optimizers/test_normal_equations": {
         "test_a_loop_over_two_processes_ends_where_scipy_does": none,
         "test_parts_in_single_precision_converge_to_that": none,
@@ -259,6 +260,9 @@ NIGHTLY = {
         "test_equations_between_parameters_are_refused_and_solved_otherwise": none,
         "test_scipy_finds_the_same_minimum": none, "test_what_is_not_determined_or_not_finite_is_a_status": none,
     },
+    "optimizers/test_standing": {
+        "test_certified_problems": one_in(3), "test_functions_with_kinks_and_noise": values, "test_hard_problems": one_in(2),
+    },
     "optimizers/test_statistics": {"test_masked_residuals_are_no_measurements": none},
     "optimizers/test_step": {"test_one_example_one_output_and_constraints": none},
     "optimizers/test_steps_per_batch": {"test_a_loss_is_the_same_function_in_every_step": one_in(2)},
@@ -279,6 +283,7 @@ NIGHTLY = {
         "test_data_are_those_of_now": one_in(4), "test_functions_and_variables_are_not_kept_alive": none,
         "test_other_variables_are_another_trace": none, "test_traces_of_new_functions_do_not_pile_up": none,
     },
+    "optimizers/test_vanishing": {"test_such_a_minimum_is_success": values},
     "optimizers/test_verification": {"test_error_in_least_squares_under_the_switch": none},
     "optimizers/test_window": {"test_in_a_graph": none},
     "optimizers/test_workers": {

@@ -112,18 +112,7 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
     solve = _in_free(system.solver(point.metric), model)
-    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
-
-    def bend_of(candidate):
-        """Return what acceleration adds to the step of a `Candidate`, or None if it adds nothing to any."""
-        if tf.is_tensor(is_bent):
-            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
-        return bent(candidate) if is_bent else None
-
-    def bent(candidate):
-        change, linear = _change_along(candidate.step, objective, model, values, position, method, restrictions.box)
-        residual = tf.cast(model.residual, change.dtype)
-        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
+    bend_of = _bending(objective, model, solver, solve, values, position, point, method, restrictions.box)
 
     def tried(last, candidate):
         """Evaluate, judge, keep or restore."""
@@ -152,6 +141,23 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
     (last,) = while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
     return _end(last, point, told, model, system, state, method, restrictions)
+
+
+def _bending(objective, model: LinearModel, solver, solve, values, position, point, method, box):
+    """Return a function from a `Candidate` to what acceleration adds to its step, None if it adds nothing to any."""
+    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
+
+    def bent(candidate):
+        change, linear = _change_along(candidate.step, objective, model, values, position, method, box)
+        residual = tf.cast(model.residual, change.dtype)
+        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
+
+    def bend_of(candidate):
+        if tf.is_tensor(is_bent):
+            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
+        return bent(candidate) if is_bent else None
+
+    return bend_of
 
 
 def _end(last, point, told, model, system, state, method, restrictions):
