@@ -261,7 +261,8 @@ NIGHTLY = {
         "test_scipy_finds_the_same_minimum": none, "test_what_is_not_determined_or_not_finite_is_a_status": none,
     },
     "optimizers/test_standing": {
-        "test_certified_problems": one_in(3), "test_functions_with_kinks_and_noise": values, "test_hard_problems": one_in(2),
+        "test_certified_problems": one_in(3), "test_functions_with_kinks_and_noise": values,
+        "test_hard_problems": one_in(2),
     },
     "optimizers/test_statistics": {"test_masked_residuals_are_no_measurements": none},
     "optimizers/test_step": {"test_one_example_one_output_and_constraints": none},

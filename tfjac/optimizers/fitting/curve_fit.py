@@ -141,7 +141,7 @@ def _minimised(f, x, y, deviations, parameters, options):
     try:
         return _run(_Curve(Model(f), x, y, deviations), about, parameters, options), False
     except ModelFailed as failure:
-        given_tensors = failure.__cause__
+        given_tensors = failure.__cause__ or failure
     try:  # another error, or none, is what arrays lead to
         return _run(_Curve(Model(f, takes_arrays=True), x, y, deviations), about, parameters, options), True
     except TypeError as error:

@@ -66,8 +66,8 @@ def reading_of(function, variables, args):
     """
     if isinstance(function, keras.layers.Layer):
         return Reading.DATA
-    given = [Reading.EACH, Reading.NEST] if isinstance(variables, (list, tuple)) else [Reading.NEST]
-    given = next((each for each in given if takes(function, each.arguments(variables, args))), Reading.DATA)
+    forms = [Reading.EACH, Reading.NEST] if isinstance(variables, (list, tuple)) else [Reading.NEST]
+    given = next((each for each in forms if takes(function, each.arguments(variables, args))), Reading.DATA)
     if given is Reading.DATA or not takes(function, args):
         return given
     room = _room(function, len(given.arguments(variables, ())))
