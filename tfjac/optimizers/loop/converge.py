@@ -14,14 +14,14 @@ ROUNDINGS = 16
 
 
 class Tolerances(NamedTuple):
-    """The three tolerances; zero switches a test off.
+    """The three tolerances; zero switches a test off. What an accepted step met, its end must meet: see `standing_of`.
 
     Attributes:
         cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
             of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
-        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol·F,
-            or than xtol² times the first cost, a change of residuals by xtol of the first ones, or where F is zero but
-            for rounding.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ |w|‖ with C = diag(JᵀJ) and |w| how large points on manifolds are, for an
+            accepted step that promised no more than xtol·F, or than xtol² times the first cost, a change of residuals
+            by xtol of the first ones, or where F is zero but for rounding.
         gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and no step
             that can be taken promises more than gtol·F.
     """
