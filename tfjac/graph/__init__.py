@@ -14,7 +14,6 @@ from tfjac.graph._private import (
     is_taped,
     keep_with,
     set_gradient,
-    unrecorded,
 )
 from tfjac.graph.copying.bodies import bodies_of, calls_functions
 from tfjac.graph.copying.effects import Effects, calls_that_draw
@@ -56,6 +55,7 @@ from tfjac.graph.reading.origins import (
     line_of_failure,
     source_line,
 )
+from tfjac.graph.reading.python_values import asks_for_values, refusing_values
 from tfjac.graph.reading.statefulness import check_not_assigned_since, culprit_in, stays
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes, axes
@@ -71,9 +71,8 @@ from tfjac.graph.reading.variables import (
     source_in,
 )
 from tfjac.graph.running.concurrency import run_side_by_side, sum_over_workers
-from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function
+from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, unrecorded
 from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
-from tfjac.graph.running.python_values import asks_for_values, refusing_values
 from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss
 from tfjac.graph.running.verifying import largest_of, resolution_of, verification_wanted, verified

@@ -1,7 +1,7 @@
 """The one file that imports non-public TensorFlow (`tensorflow.python`).
 
-Every function here says which private thing it stands for and why no public one serves, so that a new TensorFlow
-release can be followed by reading one page. Checked on TensorFlow 2.21.
+Every function here says which private thing it stands for and why no public one serves, so that a new release can be
+followed by reading one page. Checked on TensorFlow 2.21.
 """
 
 import weakref
@@ -49,19 +49,11 @@ def handle_spec(handle):
 
 
 def is_taped():
-    """Return whether a gradient tape, or a forward accumulator, of this thread may record what is computed.
-
-    They record what TensorFlow's Python functions add to a graph, never an op that is copied.
-    """
+    """Return whether a tape, or accumulator, of this thread may record what Python computes; ops that are copied never."""
     return _record.could_possibly_record()
 
 
-def unrecorded():
-    """Return a context in which no gradient tape, nor forward accumulator, of this thread records what is computed.
-
-    One that is begun inside records, and so do the others from there on.
-    """
-    return _record.stop_recording()
+stop_recording = _record.stop_recording
 
 
 def is_function_graph(graph):

@@ -5,6 +5,7 @@ import functools
 
 import tensorflow as tf
 
+from tfjac.graph import _private
 from tfjac.graph._private import eager_variable
 
 
@@ -51,3 +52,11 @@ def eager_creation():
             return
         with tf.variable_creator_scope(lambda next_creator, **options: eager_variable(**options)):
             yield
+
+
+def unrecorded():
+    """Return a context in which no gradient tape, nor forward accumulator, of this thread records what is computed.
+
+    Neither does one that is begun inside: it is for what calls no Python of the user's.
+    """
+    return _private.stop_recording() if _private.is_taped() else contextlib.nullcontext()

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import unrecorded
 from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose, standing
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
@@ -66,7 +65,7 @@ def least_squares_by_parts(
     tolerances(ftol, xtol, gtol, tf.as_dtype(position.dtype))
     method = Method.of(damping, scaling, "cholesky", 1, min_gain)
     descent = _Descent(total, method, (ftol, xtol, gtol), callback)
-    with Interrupts() as interrupts, unrecorded():
+    with Interrupts() as interrupts:
         return descent.run(position, positive_integer("max_steps", max_steps), interrupts)
 
 

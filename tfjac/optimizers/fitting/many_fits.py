@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer
-from tfjac.graph import as_tf_variable, quiet_function, unrecorded, what_was_said_first
+from tfjac.graph import as_tf_variable, quiet_function, what_was_said_first
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
@@ -19,7 +19,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.tracing.callables import as_data
-from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names, variable_name
 
 _BYTES = 2**23
@@ -49,8 +49,7 @@ def batched_least_squares(residuals, variables, args, options):
     """
     fits = ManyFits(variables, options)
     args = as_data(args, fits.flat)
-    with unrecorded():
-        batch = BatchedResiduals(residuals, variables, args)
+    batch = BatchedResiduals(residuals, variables, args)
     return fits.minimised(fits.minimiser(batch, args, _TRACES), batch, args)
 
 
@@ -91,8 +90,7 @@ class BatchedProblem:
         return next((traced for traced in of_such if traced[0].serves(count, traced[1].data(args))), None)
 
     def _trace(self, args):
-        with unrecorded():
-            batch = BatchedResiduals(self._residuals, self._fits.variables, args)
+        batch = BatchedResiduals(self._residuals, self._fits.variables, args)
         traced = self._fits.minimiser(batch, args), batch
         if tf.executing_eagerly():
             self._traced.append(traced)
@@ -137,7 +135,7 @@ class ManyFits:
         def minimiser():
             return BatchedMinimiser(batch, args, self._settings, self._chunk_size, self._devices)
 
-        with what_was_said_first(), unrecorded():
+        with what_was_said_first():
             if traces is None or not tf.executing_eagerly():
                 return minimiser()
             recipe = self._settings.recipe
@@ -149,7 +147,7 @@ class ManyFits:
         columns, data = FitColumns(self.flat), batch.data(args)
         values = [as_tf_variable(variable).read_value() for variable in self.flat]
         box = self._box(columns, values)
-        with what_was_said_first(), unrecorded():
+        with as_one_call():
             found = minimiser(columns.flatten(values), data, box, tf.constant(self._max_steps))
         x = columns.split(found.values)
         for variable, value in zip(self.flat, x):

@@ -5,14 +5,13 @@ from functools import partial
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import unrecorded, what_was_said_first
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
-from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables
 
 
@@ -36,7 +35,7 @@ class Limits:
         """Run a `TracedMinimisation` with data, a list of tensors."""
         conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            with what_was_said_first(), unrecorded():
+            with as_one_call():
                 return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(
@@ -82,8 +81,7 @@ class Prepared:
             return traced, _TRACES.get(traced, flat, settings.recipe, make) if tf.executing_eagerly() else make()
 
         form = _form(variables, args, settings)
-        with unrecorded():
-            self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
+        self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
 
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
@@ -107,8 +105,7 @@ class SingleProblem:
 
     def solve(self, args):
         """Minimise from where the variables are, with a tuple of data."""
-        with unrecorded():
-            minimisation, args = self._minimisation(args)
+        minimisation, args = self._minimisation(args)
         return self._limits.run(minimisation, minimisation.residuals.data(args))
 
     def plan(self, args):
@@ -119,8 +116,7 @@ class SingleProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        with unrecorded():
-            return self._minimisation(args)[0].plan()
+        return self._minimisation(args)[0].plan()
 
     def _minimisation(self, args):
         """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""

@@ -36,8 +36,9 @@ class TracedMinimisation:
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
         start = tf.function(minimisation.start, **self._compiled)
-        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-        self._advance = self._traced_advance(minimisation)
+        with unrecorded():
+            self._start = start.get_concrete_function(residuals.specs, settings.conditions)
+            self._advance = self._traced_advance(minimisation)
         self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):

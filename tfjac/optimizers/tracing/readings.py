@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import as_tf_variable, between, call_converted, captures_of, unrecorded
+from tfjac.graph import as_tf_variable, between, call_converted, captures_of
 
 
 class Reading(enum.Enum):
@@ -88,13 +88,12 @@ def _room(function, count):
 
 def _tried(function, given, variables, args, variables_first):
     """Return the `Reading` of a function that can be called in both ways: `given`, or DATA."""
-    with unrecorded():
-        if not variables_first and _on_trial(function, Reading.DATA, variables, args)[0]:
-            return Reading.DATA
-        moves, reads = _on_trial(function, given, variables, args)
-        if not moves:
-            alone, _ = _on_trial(function, Reading.DATA, variables, args)
-            return Reading.DATA if alone or moves is False else given
+    if not variables_first and _on_trial(function, Reading.DATA, variables, args)[0]:
+        return Reading.DATA
+    moves, reads = _on_trial(function, given, variables, args)
+    if not moves:
+        alone, _ = _on_trial(function, Reading.DATA, variables, args)
+        return Reading.DATA if alone or moves is False else given
     if reads and variables_first:
         warn(
             f"tfjac: residuals can be called with {given.value}, and that is how they are; they read the variables "
