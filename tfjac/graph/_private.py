@@ -49,7 +49,7 @@ def handle_spec(handle):
 
 
 def is_taped():
-    """Return whether a tape, or accumulator, of this thread may record what Python computes; ops that are copied never."""
+    """Return whether a tape, or accumulator, of this thread may record what Python computes, but for copies of ops."""
     return _record.could_possibly_record()
 
 
