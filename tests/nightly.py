@@ -216,6 +216,7 @@ NIGHTLY = {
         "test_with_other_options": one_in(4),
     },
     "optimizers/test_nist": {"test_certified_parameters": one_in(2)},
+    "optimizers/test_not_finite": {"test_such_a_step_is_taken_back": values},
     "optimizers/test_normal_equations": {
         "test_a_loop_over_two_processes_ends_where_scipy_does": none,
         "test_parts_in_single_precision_converge_to_that": none,
@@ -264,6 +265,10 @@ NIGHTLY = {
         "test_equations_between_parameters_are_refused_and_solved_otherwise": none,
         "test_scipy_finds_the_same_minimum": none, "test_what_is_not_determined_or_not_finite_is_a_status": none,
     },
+    "optimizers/test_standing": {
+        "test_certified_problems": one_in(3), "test_functions_with_kinks_and_noise": values,
+        "test_hard_problems": one_in(2),
+    },
     "optimizers/test_statistics": {"test_masked_residuals_are_no_measurements": none},
     "optimizers/test_step": {"test_one_example_one_output_and_constraints": none},
     "optimizers/test_steps_per_batch": {"test_a_loss_is_the_same_function_in_every_step": one_in(2)},
@@ -289,6 +294,7 @@ NIGHTLY = {
         "test_error_in_least_squares_under_the_switch": none,
         "test_silent_where_a_gradient_is_zero_but_for_rounding": values,
     },
+    "optimizers/test_vanishing": {"test_such_a_minimum_is_success": values},
     "optimizers/test_window": {"test_in_a_graph": none},
     "optimizers/test_workers": {
         "test_as_in_one_process_after_a_worker_died": none, "test_the_others_fail_where_a_worker_dies": none,

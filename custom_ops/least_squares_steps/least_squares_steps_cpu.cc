@@ -1,5 +1,6 @@
 #include "custom_ops/least_squares_steps/least_squares_steps.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
@@ -173,10 +174,15 @@ Trial WithinBounds(const StepProblem& problem, const Linearisation& model, const
   return {end, end - x, Larger(gain, other)};
 }
 
-// What happened in a step.
+// Whether J, row by row, and what follows from it are finite.
+bool AllFinite(const Residuals& found, int64_t p) {
+  return std::isfinite(found.cost) && Rows(found.jacobian, found.m, p).allFinite();
+}
+
+// What happened in a step. One that was only `looked` at was proposed, and not tried.
 struct Report {
   int32_t status = kRejected, attempts = 0;
-  bool accepted = false;
+  bool accepted = false, looked = false;
   double cost_before = 0, cost = 0, reduction = 0, predicted = 0, promised = 0, ratio = 0, held = 0, step_length = 0;
   double damping = 0, gradient_norm = 0, cosine = 0, length = 0;
 };
@@ -198,15 +204,15 @@ class Minimisation {
       Report report;
       if (!Step(running, &report)) return false;
       const int64_t row = counts_.steps - first;
-      if (running && row < problem_.record) Write(report, rows + row * kRecorded);
       Advance(running, report);
+      if (counts_.steps > first + row && row < problem_.record) Write(report, rows + row * kRecorded);
     }
     return true;
   }
 
  private:
   bool IsOver() const {
-    if (counts_.status == kRunning) return counts_.steps >= problem_.until;
+    if (counts_.status == kRunning) return counts_.steps >= problem_.until && !doubtful_;
     return !(counts_.moved != 0 && problem_.finish);
   }
 
@@ -229,8 +235,15 @@ class Minimisation {
       radius = length > 0 ? rules_.factor * length : DBL_MAX / 16;
       guess = Clip(1e-3 * curvature, limits.low, limits.high);
     }
+    report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
+    report->length = Length(x, model_.diagonal);
+    for (int64_t k = 0; k < problem_.p; ++k) {
+      const double product = std::sqrt(model_.diagonal[k]) * std::sqrt(2 * std::abs(before));
+      const double cosine = product == 0 ? 0 : std::abs(model_.gradient[k] / product);
+      report->cosine = Larger(report->cosine, cosine);
+    }
     const bool usable = finite && !stationary;
-    while (usable && running && !report->accepted && report->attempts < rules_.max_attempts &&
+    while (usable && running && !report->accepted && !report->looked && report->attempts < rules_.max_attempts &&
            !(report->attempts > 0 && report->damping >= limits.high)) {
       if (!Attempt(x, metric, limits, report, &radius, &guess)) return false;
     }
@@ -239,13 +252,6 @@ class Minimisation {
     if (!finite) report->status = kNotFinite;
     report->accepted = report->status == kRunning;
     report->cost_before = report->accepted ? report->cost + report->reduction : report->cost;
-    report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
-    report->length = Length(x, model_.diagonal);
-    for (int64_t k = 0; k < problem_.p; ++k) {
-      const double product = std::sqrt(model_.diagonal[k]) * std::sqrt(2 * std::abs(before));
-      const double cosine = product == 0 ? 0 : std::abs(model_.gradient[k] / product);
-      report->cosine = Larger(report->cosine, cosine);
-    }
     if (usable) {
       numbers_.radius = radius, numbers_.damping = guess;
       for (int64_t k = 0; k < problem_.p; ++k) scaling_[k] = model_.free[k] ? metric[k] : scaling_[k];
@@ -257,22 +263,27 @@ class Minimisation {
   bool Attempt(const Vector& x, const Vector& metric, Limits limits, Report* report, double* radius, double* guess) {
     const Proposal proposal = TrustRegion(&model_, metric, *radius, limits).Propose(*guess);
     const double promise = model_.Reduction(proposal.step);
-    const Trial trial = problem_.lower == nullptr ? Trial{x + proposal.step, proposal.step, promise}
-                                                  : WithinBounds(problem_, model_, x, proposal.step);
-    Residuals there;
-    if (!function_->At(trial.end.data(), &there)) return false;
-    const double slope = model_.gradient.dot(trial.step), difference = here_.cost - there.cost;
-    const double reduction = std::isfinite(difference) ? difference : -kInfinity;
-    const bool sound = proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
-    report->ratio = sound ? reduction / trial.predicted : -kInfinity;
-    report->accepted = report->ratio > rules_.min_gain;
-    report->cost = report->accepted ? there.cost : here_.cost;
-    report->reduction = reduction;
     report->predicted = promise;
     if (report->attempts == 0) report->promised = promise;
     report->held = proposal.damping * proposal.length * proposal.length;
     report->step_length = Length(proposal.step, model_.diagonal);
     report->damping = proposal.damping;
+    if (report->attempts == 0 && doubtful_) {
+      report->looked = !MayStep() || StandingOf(*report, here_.cost) != kRunning;
+      if (report->looked) return true;
+    }
+    const Trial trial = problem_.lower == nullptr ? Trial{x + proposal.step, proposal.step, promise}
+                                                  : WithinBounds(problem_, model_, x, proposal.step);
+    Residuals there;
+    if (!function_->At(trial.end.data(), &there)) return false;
+    // A step to where J is not finite is rejected; the twin finds that out in the next step, and takes it back.
+    const double slope = model_.gradient.dot(trial.step), difference = here_.cost - there.cost;
+    const double reduction = std::isfinite(difference) && AllFinite(there, problem_.p) ? difference : -kInfinity;
+    const bool sound = proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
+    report->ratio = sound ? reduction / trial.predicted : -kInfinity;
+    report->accepted = report->ratio > rules_.min_gain;
+    report->cost = report->accepted ? there.cost : here_.cost;
+    report->reduction = reduction;
     ++report->attempts;
 
     const bool good = report->ratio >= 0.75 || proposal.damping <= limits.low, poor = report->ratio <= 0.25;
@@ -312,6 +323,23 @@ class Minimisation {
     return stuck ? kStalled : kRunning;
   }
 
+  // standing_of of converge.py.
+  int32_t StandingOf(const Report& report, double cost) const {
+    const double alone = report.cosine * report.cosine * std::abs(cost), promised = std::abs(report.promised);
+    const bool rounding = std::sqrt(2 * std::abs(cost)) <= kRoundings * DBL_EPSILON * report.length;
+    const auto gains_little = [&](double tolerance, double whole) {
+      return promised <= tolerance * whole && alone <= 2 * tolerance * std::abs(cost);
+    };
+    const double orthogonal = rules_.gradient_tolerance;
+    if (report.cosine <= orthogonal && promised <= orthogonal * std::abs(cost)) return kGradientTolerance;
+    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding)) return kCostTolerance;
+    const bool is_short = report.step_length <= rules_.step_tolerance * report.length;
+    const double whole = std::max(std::abs(cost), rules_.step_tolerance * numbers_.first_cost);
+    return is_short && (gains_little(rules_.step_tolerance, whole) || rounding) ? kStepTolerance : kRunning;
+  }
+
+  bool MayStep() const { return counts_.steps < std::min(problem_.until, problem_.max_steps); }
+
   void Advance(bool running, const Report& report) {
     if (counts_.steps == 0) numbers_.first_cost = report.cost_before;
     counts_.moved = report.accepted;
@@ -320,10 +348,17 @@ class Minimisation {
     numbers_.cost = report.cost;
     numbers_.gradient_norm = report.gradient_norm;
     if (!running) return;
-    const int32_t status = StatusAfter(report, numbers_.first_cost);
-    ++counts_.steps;
-    counts_.status = status == kRunning && counts_.steps >= problem_.max_steps ? int32_t{kMaxSteps} : status;
+    int32_t status = report.looked ? StandingOf(report, report.cost) : StatusAfter(report, numbers_.first_cost);
+    if (!report.looked && !(doubtful_ && report.attempts == 0)) ++counts_.steps;
+    doubtful_ = report.accepted && HasConverged(status);
+    if (doubtful_) status = kRunning;
+    const bool used_up = status == kRunning && !doubtful_ && counts_.steps >= problem_.max_steps;
+    counts_.status = used_up ? int32_t{kMaxSteps} : status;
     numbers_.last_damping = report.damping;
+  }
+
+  static bool HasConverged(int32_t status) {
+    return status == kGradientTolerance || status == kCostTolerance || status == kStepTolerance;
   }
 
   static void Write(const Report& report, double* row) {
@@ -341,6 +376,7 @@ class Minimisation {
   StepCounts& counts_;
   Residuals here_;
   Linearisation model_;
+  bool doubtful_ = false;  // whether the last step met a tolerance, and it is to be seen if its end does
 };
 
 }  // namespace

@@ -189,7 +189,7 @@ def test_a_short_step_that_promises_much_is_no_convergence():
             ratio=tf.constant(ratio, tf.float64),
             cosine=tf.constant(cosine, tf.float64),
             promised=tf.constant(promised, tf.float64),
-            length=tf.constant(1e6, tf.float64),
+            magnitude=tf.constant(1e6, tf.float64),
         )
         return int(status_after(report, Tolerances(cost=1e-6, step=1e-4, gradient=1e-6), first_cost=2.0))
 

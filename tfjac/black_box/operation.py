@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.black_box.results import ResultSpec
-from tfjac.graph import axes, compiled_by_xla, declare_per_example, explain_mixing
+from tfjac.graph import axes, compiled_by_xla, declare_per_example, explain_mixing, noted_errors
 from tfjac.jacobians.shapes import product, wide_dtype
 
 
@@ -209,16 +209,19 @@ def _static_sum(sizes):
 
 def _values(evaluation, specs, *tensors):
     """What the op of the values calls, with eager tensors."""
-    results, visit = evaluation.values([tensor.numpy() for tensor in tensors], specs)
+    with noted_errors():
+        results, visit = evaluation.values([tensor.numpy() for tensor in tensors], specs)
     return [*results, np.int64(visit)]
 
 
 def _estimate(evaluation, specs, moving, count, dtype, visit, *arrays):
     """What the op of the estimate calls, with arrays: so many inputs, then the results."""
-    found = evaluation.jacobian(int(visit), arrays[:count], arrays[count:], specs, moving)
+    with noted_errors():
+        found = evaluation.jacobian(int(visit), arrays[:count], arrays[count:], specs, moving)
     return [part.astype(dtype) for part in found if part is not None]
 
 
 def _product(evaluation, specs, first, second, *arrays):
     """What the op of the user's gradient calls, with arrays: inputs, results, cotangents."""
-    return evaluation.pulled_back(arrays[:first], arrays[first:second], arrays[second:], specs)
+    with noted_errors():
+        return evaluation.pulled_back(arrays[:first], arrays[first:second], arrays[second:], specs)

@@ -57,6 +57,7 @@ from tfjac.graph.reading.origins import (
     line_of_failure,
     source_line,
 )
+from tfjac.graph.reading.python_values import asks_for_values, refusing_values
 from tfjac.graph.reading.statefulness import check_not_assigned_since, culprit_in, stays
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes, axes
@@ -72,9 +73,9 @@ from tfjac.graph.reading.variables import (
     source_in,
 )
 from tfjac.graph.running.concurrency import run_side_by_side, sum_over_workers
-from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, refusing_values
+from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, unrecorded
 from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
-from tfjac.graph.running.runtime_errors import what_was_said_first
+from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
 from tfjac.graph.running.seen_loss import SeenLoss
 from tfjac.graph.running.verifying import largest_of, resolution_of, verification_wanted, verified
 from tfjac.graph.targets import in_graph, read_graph
@@ -100,6 +101,7 @@ __all__ = [
     "ancestors",
     "as_computed",
     "as_tf_variable",
+    "asks_for_values",
     "axes",
     "assignments_between",
     "between",
@@ -157,6 +159,7 @@ __all__ = [
     "mend_gradients",
     "moves_rows",
     "opened",
+    "noted_errors",
     "numbers_in",
     "op_types_inside",
     "passes_to_bodies",
@@ -180,6 +183,7 @@ __all__ = [
     "stops_of",
     "sum_over_workers",
     "transplant",
+    "unrecorded",
     "unregistered",
     "vectorised_map",
     "vectorises",

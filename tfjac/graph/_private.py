@@ -1,7 +1,7 @@
 """The one file that imports non-public TensorFlow (`tensorflow.python`).
 
-Every function here says which private thing it stands for and why no public one serves, so that a new TensorFlow
-release can be followed by reading one page. Checked on TensorFlow 2.21.
+Every function here says which private thing it stands for and why no public one serves, so that a new release can be
+followed by reading one page. Checked on TensorFlow 2.21.
 """
 
 import weakref
@@ -50,8 +50,11 @@ function_graph = _func_graph.FuncGraph
 
 
 def is_taped():
-    """Return whether a gradient tape, or a forward accumulator, of this thread may record what is computed."""
+    """Return whether a tape, or accumulator, of this thread may record what Python computes, but for copies of ops."""
     return _record.could_possibly_record()
+
+
+stop_recording = _record.stop_recording
 
 
 def is_function_graph(graph):

@@ -10,8 +10,9 @@ from tfjac.arguments import described_value
 from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
+from tfjac.graph.reading.python_values import refusing_values
 from tfjac.graph.reading.variables import is_variable
-from tfjac.graph.running.functions import call_converted, quiet_function, refusing_values
+from tfjac.graph.running.functions import call_converted, quiet_function
 
 _NONE = object()
 """In the place of xs where there are none; None is what somebody may have passed for them."""

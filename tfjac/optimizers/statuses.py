@@ -18,13 +18,17 @@ class Status(enum.IntEnum):
     """Every attempt of the last step was rejected; the variables are as they were, and the damping has grown."""
 
     NOT_FINITE = 2
-    """The residuals, or their Jacobian, were not finite where the step would have started; nothing was changed.
+    """The cost, the residuals or their Jacobian were not finite where the step would have started; nothing was changed.
+
+    `least_squares` takes back a step to where they are not; so that this is where it started.
 
     A negative sample weight has the same effect: its residual is the root of a negative number.
     """
 
     GRADIENT_TOLERANCE = 3
     """Converged: the residuals are orthogonal to every column of the Jacobian to within `gtol`.
+
+    Or no step lowers the cost where columns have vanished, and the cost is higher on both sides of these parameters.
 
     Of a single step: the gradient is exactly zero, or J is, as on a batch whose weights are all zero, whatever the
     regularisers say; nothing was changed.
@@ -85,7 +89,9 @@ _MESSAGES = {
     Status.RUNNING: "The last step was accepted.",
     Status.REMEASURED: "Every attempt was rejected; the next step is tried with another D.",
     Status.REJECTED: "Every attempt was rejected; the variables are as they were.",
-    Status.NOT_FINITE: "The residuals or their Jacobian are not finite at the variables (or a weight is negative).",
+    Status.NOT_FINITE: (
+        "The cost, the residuals or their Jacobian are not finite at the variables (or a weight is negative)."
+    ),
     Status.GRADIENT_TOLERANCE: "Converged: the residuals are orthogonal to the Jacobian's columns to within gtol.",
     Status.COST_TOLERANCE: (
         "Converged: actual and predicted reduction of the cost are below ftol times the cost, or it is mere rounding."

@@ -5,6 +5,7 @@ import functools
 
 import tensorflow as tf
 
+from tfjac.graph import _private
 from tfjac.graph._private import eager_variable
 
 
@@ -39,29 +40,6 @@ def quiet_function(function, **options):
 
 
 @contextlib.contextmanager
-def refusing_values(what, way_out):
-    """Say of a function that asks for the values of tensors, while it is called, that there are none yet.
-
-    Args:
-        what: what the function is called in the message.
-        way_out: what else there is to do, a clause.
-
-    Raises:
-        TypeError: instead of what TensorFlow and Keras say.
-    """
-    try:
-        yield
-    except (AttributeError, NotImplementedError) as error:
-        if "numpy" not in str(error):
-            raise
-        raise TypeError(
-            f"{what} must compute with TensorFlow throughout: it is called once, with tensors that have no values "
-            "yet, for a graph to be made. Call model(x) rather than model.predict(x), tf.sin rather than np.sin, and "
-            f"no .numpy(); {way_out}. Received: {type(error).__name__}: {error}"
-        ) from error
-
-
-@contextlib.contextmanager
 def eager_creation():
     """Make variables as if no function were being traced.
 
@@ -74,3 +52,11 @@ def eager_creation():
             return
         with tf.variable_creator_scope(lambda next_creator, **options: eager_variable(**options)):
             yield
+
+
+def unrecorded():
+    """Return a context in which no gradient tape, nor forward accumulator, of this thread records what is computed.
+
+    Neither does one that is begun inside: it is for what calls no Python of the user's.
+    """
+    return _private.stop_recording() if _private.is_taped() else contextlib.nullcontext()

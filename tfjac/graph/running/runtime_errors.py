@@ -1,21 +1,39 @@
 """Errors of a graph that runs: what an op says stands first, and where the op was made stands after it."""
 
+import collections
 import contextlib
 
 import tensorflow as tf
 
 _ABOUT = ("Graph execution error", "Detected at node", "Stack trace for op definition")
 
+_noted: collections.deque = collections.deque(maxlen=8)
+"""The last exceptions of Python that ops called. TensorFlow keeps their words alone."""
+
+
+@contextlib.contextmanager
+def noted_errors():
+    """Note what is raised inside, in Python that an op calls: `what_was_said_first` raises it as what it is."""
+    try:
+        yield
+    except Exception as error:
+        _noted.append(error)
+        raise
+
 
 @contextlib.contextmanager
 def what_was_said_first():
     """Raise an error of TensorFlow's with what the op says in front of the long list of calls that the op comes from.
 
-    That may be what the user's Python raised, which nobody finds behind a hundred lines.
+    What `noted_errors` saw is raised itself.
     """
+    _noted.clear()
     try:
         yield
     except tf.errors.OpError as error:
+        raised = next((each for each in _noted if f"{type(each).__name__}: {each}" in error.message), None)
+        if raised is not None:
+            raise raised from raised.__cause__
         said = _said_first(error.message)
         if said == error.message:
             raise

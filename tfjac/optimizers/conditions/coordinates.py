@@ -73,13 +73,14 @@ class Chart:
 
     Attributes:
         tangent: δ, `[..., tangent_size]`, a tensor.
-        value: x ⊕ δ, of the shape of x.
+        value: x + (x ⊕ δ − x ⊕ 0), of the shape of x: x itself, with the derivatives of x ⊕ δ.
     """
 
     def __init__(self, variable, manifold):
         self._manifold, value = manifold, as_tf_variable(variable).read_value()
         self.tangent = tf.stop_gradient(tf.zeros_like(value[..., : manifold.tangent_size]), name="tangent")
-        self.value = manifold.move(value, self.tangent)
+        # x ⊕ 0 is x but for rounding. Residuals read x to the bit, as the step that led here was judged by these bits.
+        self.value = value + (manifold.move(value, self.tangent) - manifold.move(value, tf.zeros_like(self.tangent)))
 
     def move(self, start, step):
         """Return start ⊕ step, of the shape of the variable; points that do not move stay as they are, bit for bit."""

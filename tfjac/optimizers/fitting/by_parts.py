@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import as_numbers, positive_integer
-from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose
+from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose, standing
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
 from tfjac.optimizers.fitting.parts_conditions import PartsConditions
@@ -104,13 +104,16 @@ class _Descent:
             except KeyboardInterrupt:
                 status, interrupts.pending = Status.INTERRUPTED, False
                 break
-            cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, here.cost - there.cost))
+            gain = here.cost - there.cost if _is_finite(there) else -np.inf
+            cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, gain))
             state, report, promised = judged(start, awaited, state, self._method, cost, gain)
             status = Status(int(status_after(report, limits, first_cost)))
             if status is Status.STALLED:
                 status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
             if report.accepted:
                 position, here, self.accepted = end, there, self.accepted + 1
+                if status.converged:  # where it started from; so is it where it led to?
+                    status = self._standing(here, position, state, (limits, first_cost))
             rejected = rejected * 0 if report.accepted else rejected + 1
             if self._stops(position, here.cost):
                 status = Status.STOPPED
@@ -120,6 +123,16 @@ class _Descent:
         damping = float(state.damping[self._damping_at()])
         calls = self.steps + 1
         return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
+
+    def _standing(self, here, position, state, judged_by):
+        """Return the `Status` of a point that a step led to."""
+        start = _start(here, position)
+        _, point = start.system_and_point(state, self._method)
+        if not point.finite:
+            return Status.NOT_FINITE
+        if point.stationary:
+            return Status.GRADIENT_TOLERANCE
+        return Status(int(standing(start, state, self._method, *judged_by)))
 
     def _stops(self, position, cost):
         try:
@@ -148,6 +161,10 @@ class _Descent:
 
     def _damping_at(self):
         return self._method.damping.state_names.index("damping")
+
+
+def _is_finite(equations):
+    return bool(np.isfinite(equations.gram).all() and np.isfinite(equations.gradient).all())
 
 
 def _coarsest(*arrays):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.arguments import check_eager
-from tfjac.graph import KeptVariables, verification_wanted
+from tfjac.graph import KeptVariables, asks_for_values, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import check_enough, options_of, parameter_names, start_within
 from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.prepared import Prepared
@@ -18,6 +18,7 @@ from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.tracing.constants import Constants
+from tfjac.optimizers.tracing.readings import taking
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 
@@ -142,10 +143,15 @@ def _minimised(curve, parameters, options):
     about = Constants(curve.model.f)
     try:
         return _run(curve, about, parameters, options), curve
-    except ModelFailed:
-        pass  # another error, or none, is what arrays lead to
+    except ModelFailed as failure:
+        given_tensors = failure.__cause__ or failure
     curve = curve.of_arrays()
-    return _run(curve, about, parameters, options), curve
+    try:  # another error, or none, is what arrays lead to
+        return _run(curve, about, parameters, options), curve
+    except TypeError as error:
+        if asks_for_values(error.__cause__) and not asks_for_values(given_tensors):
+            raise given_tensors from None
+        raise
 
 
 def _run(curve, about, parameters, options):
@@ -165,7 +171,7 @@ def _run(curve, about, parameters, options):
         def residuals(*given):
             return curve.residuals(tf.unstack(parameters), given)
 
-        prepared = Prepared(residuals, parameters, data, Options.of_one_fit({}, options))
+        prepared = Prepared(taking(residuals, len(data)), parameters, data, Options.of_one_fit({}, options))
         if key is not None:
             _kept.keep(key, prepared, about.held)
     return prepared.run(data)

@@ -34,22 +34,23 @@ def differentiable(outcome, residuals, variables, data, invariants, settings):
         settings: `Settings`.
     """
     minimum = _Minimum(residuals, variables, data, invariants, settings)
-    cost, norm, *rest = map(tf.stop_gradient, outcome[1:])
-    point = tf.stop_gradient(minimum.columns.flatten(outcome.x))
-    x = minimum.columns.split(minimum.point(point))
-    square = minimum.unit**2
-    return type(outcome)(x, minimum.cost(cost * square, point), norm * square, *rest)
+    found = tf.nest.map_structure(tf.stop_gradient, outcome.in_units(minimum.unit))
+    point = minimum.columns.flatten(found.x)
+    return found._replace(x=minimum.columns.split(minimum.point(point)), cost=minimum.cost(found.cost, point))
 
 
-def without_derivatives(outcome, how):
+def without_derivatives(outcome, how, given):
     """Return an `Outcome` through which no gradient goes: where one is asked for, that is an error.
 
     Args:
+        outcome: an `Outcome`, computed where no tape recorded.
         how: of what minimisations that is so, for the message, such as "with batch_dims=1".
+        given: list of the tensors that it was computed from.
     """
+    given = [tensor for tensor in given if tensor.dtype.is_floating]
 
     @tf.custom_gradient
-    def opaque(tensor):
+    def opaque(tensor, *given):
         def gradient(*_):
             raise ValueError(
                 f"What least_squares finds {how} has no derivatives: stop them with tf.stop_gradient, or leave that "
@@ -58,7 +59,7 @@ def without_derivatives(outcome, how):
 
         return tf.identity(tensor), gradient
 
-    return tf.nest.map_structure(opaque, outcome)
+    return tf.nest.map_structure(lambda tensor: opaque(tensor, *given), outcome)
 
 
 class _Minimum:

@@ -19,7 +19,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.tracing.callables import as_data
-from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names, variable_name
 
 _BYTES = 2**23
@@ -147,14 +147,14 @@ class ManyFits:
         columns, data = FitColumns(self.flat), batch.data(args)
         values = [as_tf_variable(variable).read_value() for variable in self.flat]
         box = self._box(columns, values)
-        with what_was_said_first():
+        with as_one_call():
             found = minimiser(columns.flatten(values), data, box, tf.constant(self._max_steps))
         x = columns.split(found.values)
         for variable, value in zip(self.flat, x):
             as_tf_variable(variable).assign(value)
         x = tf.nest.pack_sequence_as(self.variables, x)
         if not tf.executing_eagerly():
-            return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1")
+            return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1", [*values, *data])
         at_the_end = functools.partial(minimiser.at_the_end, found.values, data)
         names, of_squares = nested_names(self.variables), not any(losses_of(self._settings.losses, batch.num_tensors))
         return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)

@@ -5,14 +5,13 @@ from functools import partial
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
-from tfjac.graph import what_was_said_first
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
-from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables
 
 
@@ -36,7 +35,7 @@ class Limits:
         """Run a `TracedMinimisation` with data, a list of tensors."""
         conditions = self.conditions.tensors()
         if tf.executing_eagerly():
-            with what_was_said_first():
+            with as_one_call():
                 return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
         if self._supervisor.is_needed:
             raise ValueError(

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable, call_flat
+from tfjac.graph import as_tf_variable, call_flat, unrecorded
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
 from tfjac.optimizers.loop.iterate import Iteration
@@ -36,8 +36,9 @@ class TracedMinimisation:
             self._whole = tf.function(minimisation.whole, **self._compiled)
             return
         start = tf.function(minimisation.start, **self._compiled)
-        self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-        self._advance = self._traced_advance(minimisation)
+        with unrecorded():
+            self._start = start.get_concrete_function(residuals.specs, settings.conditions)
+            self._advance = self._traced_advance(minimisation)
         self._sizes = minimisation.sizes
 
     def _traced_advance(self, minimisation):
@@ -65,11 +66,11 @@ class TracedMinimisation:
             max_steps: integer.
         """
         flat = tf.nest.flatten(variables)
-        outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
+        with unrecorded():
+            outcome, invariants = self._whole(data, conditions, tf.constant(max_steps))
         if any(self._settings.manifolds):
-            square = invariants.unit**2
-            found = outcome._replace(cost=outcome.cost * square, gradient_norm=outcome.gradient_norm * square)
-            found = without_derivatives(found, "on manifolds")
+            found = outcome.in_units(invariants.unit)
+            found = without_derivatives(found, "on manifolds", [*data, *self.residuals.read_traced()])
         else:
             found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
@@ -92,7 +93,8 @@ class TracedMinimisation:
         supervisor.watch(run)
         self._pace = run.pace
         read, drawn = self.residuals.read(), run.invariants.drawn
-        result = LeastSquaresResult.of(run, FrozenPoint(self._frozen, data, drawn, read), self._settings.manifolds)
+        frozen = FrozenPoint(self._frozen, data, drawn, read)
+        result = LeastSquaresResult.of(run, frozen, self._settings.manifolds, self._settings.limits)
         supervisor.tell(result)
         return result
 
@@ -135,6 +137,11 @@ class Run:
     def x(self):
         """The values of the variables, NumPy, in their nest."""
         return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self._flat])
+
+    @property
+    def start(self):
+        """What the variables held before the first step, `[p]`, NumPy, float64."""
+        return np.concatenate([np.ravel(value.numpy()) for value in self._first]).astype(np.float64)
 
     @property
     def names(self):
@@ -197,9 +204,10 @@ class Run:
         """Raise ValueError where the first step after `resume` found another cost than the last one before left."""
         if self._expected is None or not len(self.rows[-1]):
             return
-        cost, reduction, *_, accepted = self.rows[-1][0]
+        cost, reduction, *_, attempts, accepted = self.rows[-1][0]
         expected, self._expected = self._expected, None
-        self._check_cost(cost + reduction * accepted, expected)
+        taken_back = attempts == 0  # from there, so that this is where it started
+        self._check_cost(cost + reduction * (accepted - taken_back), expected)
 
     def _check_cost(self, found, expected):
         """Raise ValueError for another cost than a checkpoint has, but for rounding of the residuals."""

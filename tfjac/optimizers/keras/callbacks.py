@@ -74,8 +74,9 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. It stops as well where no damping helps any more, and where no step
-    can be taken as the loss or its gradient is not finite. With sums over batches, calls between two steps do not count.
+    tolerance: with mini-batches, every one of them. As a step says where it started from, the epoch before must have
+    met one, too, unless no step was accepted. It stops as well where no damping helps any more, and where no step can
+    be taken as the loss or its gradient is not finite. With sums over batches, calls between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
@@ -111,6 +112,7 @@ class Convergence(StepMonitor):
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
+        self._doubtful = True
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Judge the last step, where there is a new one."""
@@ -125,13 +127,18 @@ class Convergence(StepMonitor):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
         met, self._met = self._met, []
+        accepted = self._accepted
         super().on_epoch_end(epoch, logs)
         finite = [each for each in met if each is not Status.NOT_FINITE]
-        if met and (all(each.converged for each in finite) or set(finite) == {Status.STALLED}):
+        converged = bool(met) and all(each.converged for each in finite)
+        still = self._accepted == accepted
+        if (converged and (still or not self._doubtful)) or (met and set(finite) == {Status.STALLED}):
             self.status = met[-1] if met == finite else Status.NOT_FINITE
             self.model.stop_training = True
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
+        if met:
+            self._doubtful = not converged
 
     def on_train_end(self, logs: Logs = None) -> None:
         """Name what ended the training, where it was not this."""

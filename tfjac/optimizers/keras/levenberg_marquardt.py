@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import choice, deserialized, positive_integer, serialized
-from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, what_was_said_first, while_loop
+from tfjac.graph import as_tf_variable, eager_creation, replay, verification_wanted, while_loop
 from tfjac.optimizers.damping import get_damping
 from tfjac.optimizers.execution.computed import OneDevice, on_what_is_computed
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas
@@ -37,7 +37,7 @@ from tfjac.optimizers.solvers.plan import Plan, plan_of
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
-from tfjac.optimizers.tracing.traces import TraceCache
+from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import checked_variables, variable_name
 from tfjac.types import Config, Data, GramDType, Residuals, Tensor, Variable
 
@@ -298,8 +298,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
 
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
         options = recipe(self._method[:3], verification_wanted(self._verify))
-        trace = self._traces.get(traced, variables, options, trace)
-        with what_was_said_first():
+        with as_one_call():
+            trace = self._traces.get(traced, variables, options, trace)
             return trace(*traced.data(args))
 
     def _advance(self, objective, weight=1.0):

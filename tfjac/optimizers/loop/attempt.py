@@ -117,7 +117,19 @@ def within(box, position, candidate, reduction):
 # ------------------------------------------------------------------ once it is known
 
 
-def judged(last, candidate, gradient, point, costs, method, leeway=None):
+def looked_at(last, candidate, point):
+    """Return the `Attempt` of a `Candidate` that is not tried; see `judged`."""
+    return last._replace(
+        predicted=candidate.promise,
+        promised=candidate.promise,
+        held=candidate.proposal.damping * tf.square(candidate.proposal.length),
+        step_length=scaled_norm(candidate.proposal.step, point.columns),
+        damping=candidate.proposal.damping,
+        looked=tf.ones_like(last.looked),
+    )
+
+
+def judged(last, candidate, gradient, point, costs, method, leeway=None, may_return=False):
     """Return the `Attempt` that follows `last`, by what became of a candidate.
 
     Args:
@@ -128,12 +140,16 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
         costs: F there, F where the candidate leads to, and by how much that is less.
         method: a `Method`.
         leeway: a `Leeway`, or None where the cost must not rise.
+        may_return: whether the step may be taken back later; so what `refused` is then.
     """
     (before, after, reduction), proposal = costs, candidate.proposal
     slope = tf.reduce_sum(gradient * candidate.step, axis=-1)
     alone = _verdict(before, reduction, candidate.predicted, slope, proposal.solved, method.min_gain)
     verdict = alone if leeway is None else _lenient(alone, candidate.predicted, leeway, method.min_gain)
-    state = method.damping.update(last.state, proposal, verdict, point.curvature)
+    state = refused = method.damping.update(last.state, proposal, verdict, point.curvature)
+    if may_return:
+        refusal = _refusal(verdict)
+        refused = method.damping.update(last.state, proposal, refusal, point.curvature)
     return Attempt(
         attempts=last.attempts + 1,
         accepted=verdict.accepted,
@@ -146,7 +162,9 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None):
         step_length=scaled_norm(proposal.step, point.columns),
         damping=proposal.damping,
         remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
+        looked=last.looked,
         state=state,
+        refused=refused,
     )
 
 
@@ -157,6 +175,12 @@ def _verdict(cost, reduction, predicted, slope, solved, min_gain):
     sound = solved & (predicted > 0) & tf.math.is_finite(predicted) & (reduction > -infinity)
     ratio = tf.where(sound, reduction / predicted, -infinity)
     return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction, cost=cost)
+
+
+def _refusal(verdict):
+    """Return the verdict on a step to where nothing is finite."""
+    worst = tf.fill(tf.shape(verdict.ratio), tf.constant(float("-inf"), verdict.ratio.dtype))
+    return verdict._replace(accepted=tf.zeros_like(verdict.accepted), ratio=worst, reduction=worst)
 
 
 def _lenient(verdict, predicted, leeway, min_gain):
@@ -172,7 +196,8 @@ def _lenient(verdict, predicted, leeway, min_gain):
 def is_decided(attempt, point, method):
     """Return whether a step is over after an `Attempt`: accepted, nowhere to go, or tried often enough."""
     hopeless = (attempt.attempts > 0) & (attempt.damping >= point.highest)
-    return ~point.usable | attempt.accepted | attempt.remeasured | hopeless | (attempt.attempts >= method.max_attempts)
+    ended = attempt.accepted | attempt.remeasured | attempt.looked | (attempt.attempts >= method.max_attempts)
+    return ~point.usable | ended | hopeless
 
 
 def report_of(last, point, cost, position, gradient, solver=0, effective=None, magnitude=None):

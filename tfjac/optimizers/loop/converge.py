@@ -14,14 +14,14 @@ ROUNDINGS = 16
 
 
 class Tolerances(NamedTuple):
-    """The three tolerances; zero switches a test off.
+    """The three tolerances; zero switches a test off. What an accepted step met, its end must meet: see `standing_of`.
 
     Attributes:
         cost: `ftol`: |F − F₊| ≤ ftol·F, predicted ≤ ftol·F, and ρ ≤ 2; where every attempt was rejected, if the first
             of them, the least damped, promised no more than ftol·F, or if F is zero but for rounding.
-        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ w‖ with C = diag(JᵀJ), for an accepted step that promised no more than xtol·F,
-            or than xtol² times the first cost, a change of residuals by xtol of the first ones, or where F is zero but
-            for rounding.
+        step: `xtol`: ‖C^½ p‖ ≤ xtol·‖C^½ |w|‖ with C = diag(JᵀJ) and |w| how large points on manifolds are, for an
+            accepted step that promised no more than xtol·F, or than xtol² times the first cost, a change of residuals
+            by xtol of the first ones, or where F is zero but for rounding.
         gradient: `gtol`: max |gⱼ| / (‖Jⱼ‖·‖r‖) ≤ gtol, the cosine of the angle between r and a column of J, and no step
             that can be taken promises more than gtol·F.
     """
@@ -68,7 +68,7 @@ def status_after(report, limits, first_cost):
     flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     flat &= alone <= 2 * small
-    short = report.accepted & settled & (report.step_length <= limits.step * report.length)
+    short = report.accepted & settled & (report.step_length <= limits.step * report.magnitude)
     little = limits.step * tf.maximum(tf.abs(report.cost_before), limits.step * first_cost)
     rounding = _is_rounding(report)
     short &= ((report.predicted <= little) & (alone <= 2 * little)) | rounding
@@ -84,6 +84,33 @@ def status_after(report, limits, first_cost):
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
+def standing_of(report, limits, first_cost):
+    """Return the `Status` (int32) that a point has by itself: a tolerance that it meets, or RUNNING for none.
+
+    What a step did says where it started from. Where residuals have a kink, or noise, the point that it led to may have
+    another J, and be far from a minimum. So each tolerance that a step met must be met again from there, by the step
+    that is promised next. Of a minimum that is smooth that one promises less than the one before.
+
+    Args:
+        report: the `Report` of a step that is proposed, and not tried.
+        limits: `Tolerances`.
+        first_cost: scalar, F at the start.
+    """
+    cost, alone = tf.abs(report.cost_before), tf.square(report.cosine) * tf.abs(report.cost_before)
+    promised, rounding = tf.abs(report.promised), _is_rounding(report)
+
+    def gains_little(tolerance, whole):
+        return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
+
+    flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
+    short = report.step_length <= limits.step * report.magnitude
+    short &= gains_little(limits.step, tf.maximum(cost, limits.step * first_cost)) | rounding
+    orthogonal = (report.cosine <= limits.gradient) & (promised <= limits.gradient * cost)
+    status = tf.where(short, int(Status.STEP_TOLERANCE), int(Status.RUNNING))
+    status = tf.where(flat, int(Status.COST_TOLERANCE), status)
+    return tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
+
+
 def _is_rounding(report):
     """Return whether F is what rounding makes of zero: ‖r‖ ≤ 16·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
 
@@ -94,10 +121,21 @@ def _is_rounding(report):
     return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
 
 
-def outcome_after(outcome, running, report, status, max_steps):
-    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more."""
-    steps = outcome.steps + tf.cast(running, tf.int32)
-    status = tf.where(tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps), int(Status.MAX_STEPS), status)
+def outcome_after(outcome, running, report, status, max_steps, stepped=True, doubtful=False):
+    """Return the outcome after a step, or after a mere linearisation where it is not `running` any more.
+
+    Args:
+        outcome: the `Outcome` before.
+        running: scalar bool, whether there was no reason to stop before.
+        report: a `Report`.
+        status: the `Status` that follows from it.
+        max_steps: scalar int32.
+        stepped: scalar bool, whether a step was tried, where it was running.
+        doubtful: scalar bool, whether it is still to be seen if the point that the step led to is a minimum.
+    """
+    steps = outcome.steps + tf.cast(running & stepped, tf.int32)
+    ended = tf.equal(status, int(Status.RUNNING)) & (steps >= max_steps) & ~tf.convert_to_tensor(doubtful)
+    status = tf.where(ended, int(Status.MAX_STEPS), status)
     return Outcome(
         x=(),
         cost=report.cost,

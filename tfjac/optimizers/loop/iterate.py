@@ -3,16 +3,17 @@
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import SMALL, as_tf_variable, while_loop
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
-from tfjac.optimizers.loop.converge import outcome_after, status_after
+from tfjac.optimizers.loop.converge import outcome_after, standing_of, status_after
 from tfjac.optimizers.loop.native_steps import linearised_at, suits, take_native_steps
 from tfjac.optimizers.loop.nonmonotone import Window
-from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, row_of
+from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, chosen, has_converged, row_of
 from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import objective_of_residuals, unit_of
 from tfjac.optimizers.objective.robust import losses_of
@@ -37,6 +38,24 @@ class Invariants(NamedTuple):
     conditions: Conditions
 
 
+class Back(NamedTuple):
+    """Where to go back to if the last step led to where J is not finite, although the cost is.
+
+    Attributes:
+        known: scalar bool, whether there was such a step.
+        cost: scalar, F there.
+        values: list of tensors, what the variables held there.
+        state: the `State` to go on with, more damped.
+        window: the `Window` there, or an empty tuple.
+    """
+
+    known: tf.Tensor
+    cost: tf.Tensor
+    values: list
+    state: State
+    window: Any
+
+
 class Progress(NamedTuple):
     """How far a minimisation has come: from here, it goes on as if it had never stopped.
 
@@ -46,6 +65,7 @@ class Progress(NamedTuple):
         first_cost: scalar, F at the start.
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
+        back: a `Back`; an empty tuple where one op takes the steps.
     """
 
     outcome: Outcome
@@ -53,6 +73,7 @@ class Progress(NamedTuple):
     first_cost: tf.Tensor
     moved: tf.Tensor
     window: Any = ()
+    back: Any = ()
 
     @property
     def running(self):
@@ -116,7 +137,9 @@ class Iteration:
         pulls = [conditions.prior.residuals(values)] if conditions.prior else []
         invariants = Invariants(drawn, unit_of([*tensors, *pulls], self._dtype), number, conditions)
         size = self._settings.window or self._settings.method.solver.usual_window
-        return invariants, Progress(outcome, state, zero, moved, Window.empty(size, values) if size > 1 else ())
+        window = Window.empty(size, values) if size > 1 else ()
+        back = () if self._takes_native_steps else Back(tf.constant(False), zero, self.values(), state, window)
+        return invariants, Progress(outcome, state, zero, moved, window, back)
 
     def _project(self, equality, values):
         """Move the variables to the nearest point that fulfils the equations, where there is one, and return it."""
@@ -125,8 +148,12 @@ class Iteration:
         return values
 
     def _assign(self, values):
-        for variable, part in zip(self._variables, Columns(self._variables).split(values)):
-            as_tf_variable(variable).assign(part)
+        self._write(Columns(self._variables).split(values))
+        return values
+
+    def _write(self, values):
+        for variable, value in zip(self._variables, values):
+            as_tf_variable(variable).assign(value)
         return values
 
     def advance(self, data, invariants, progress, until, max_steps, finish, record=False):
@@ -147,20 +174,23 @@ class Iteration:
             return self._advance_in_one_op(data, invariants, progress, until, max_steps, finish, record)
         first = progress.outcome.steps
 
-        def unfinished(progress, rows):
-            more = progress.running & (progress.outcome.steps < until)
+        def unfinished(progress, doubtful, rows):
+            more = progress.running & ((progress.outcome.steps < until) | doubtful)
             return more | (~progress.running & progress.moved & finish)
 
-        def step(progress, rows):
-            running = progress.running
-            progress, report = self._step(data, invariants, progress, max_steps)
+        def step(progress, doubtful, rows):
+            before = progress.outcome.steps
+            progress, doubtful, report = self._step(data, invariants, progress, doubtful, until, max_steps)
             if record:
-                index = tf.where(running, progress.outcome.steps - first, LONGEST_RECORD + 1) - 1
+                stepped = progress.outcome.steps > before
+                index = tf.where(stepped, progress.outcome.steps - first, LONGEST_RECORD + 1) - 1
                 rows = tf.tensor_scatter_nd_update(rows, [[index]], row_of(report)[None])
-            return progress, rows
+            return progress, doubtful, rows
 
         rows = tf.zeros([LONGEST_RECORD + 1 if record else 0, 7], self._dtype)
-        return while_loop(unfinished, step, (progress, rows), small=self._is_small)
+        start = progress, tf.constant(False), rows
+        progress, _, rows = while_loop(unfinished, step, start, small=self._is_small)
+        return progress, rows
 
     def _advance_in_one_op(self, data, invariants, progress, until, max_steps, finish, record):
         """Take steps as `advance` does, see `native_steps`."""
@@ -195,9 +225,17 @@ class Iteration:
         """Return what the variables hold, a list of tensors."""
         return [as_tf_variable(variable).read_value() for variable in self._variables]
 
-    def _step(self, data, invariants, progress, max_steps):
-        """Take a step, or where there is a reason to stop a mere linearisation; return the `Progress` and `Report`."""
-        running, window = progress.running, progress.window
+    def _step(self, data, invariants, progress, doubtful, until, max_steps):
+        """Take a step, or where there is a reason to stop a mere linearisation.
+
+        Args:
+            data, invariants, progress, until, max_steps: as of `advance`.
+            doubtful: scalar bool, whether the last step met a tolerance, and it is to be seen if its end does.
+
+        Returns:
+            The `Progress`, whether that is `doubtful`, and the `Report`.
+        """
+        running, window, values = progress.running, progress.window, self.values()
         if window:
             stays = running & ~window.returns
             tf.cond(stays, lambda: window.best, lambda: self._assign(window.best))
@@ -206,24 +244,59 @@ class Iteration:
             restrictions = restrictions._replace(
                 leeway=window.leeway(objective.cost), leeway_is_usual=self._settings.window is None
             )
+        may_step = progress.outcome.steps < tf.minimum(until, max_steps)
+
+        def looks(report):
+            standing = standing_of(report, self._settings.limits, progress.first_cost)
+            return doubtful & (~may_step | has_converged(standing))
+
         method = self._settings.method
         method = method._replace(max_attempts=tf.where(running, method.max_attempts, 0))
-        state, report, self.sizes, _ = take_step(objective, progress.state, method, restrictions)
-        return self._after(progress, state, report, max_steps), report
+        step = take_step(objective, progress.state, method, restrictions._replace(looks=looks))
+        self.sizes = step.sizes
+        return self._after(progress, step, values, doubtful, max_steps)
 
-    def _after(self, progress, state, report, max_steps):
-        """Return the `Progress` after a step."""
-        running, window, moved = progress.running, progress.window, report.accepted
+    def _after(self, progress, step, values, doubtful, max_steps):
+        """Return what `_step` does, after a `Step` from `values`."""
+        going_on, still_doubtful = self._gone_on(progress, step, values, doubtful, max_steps)
+        lost = tf.equal(step.report.status, int(Status.NOT_FINITE)) & progress.back.known
+        taken_back, report = self._taken_back(progress, step.report, max_steps)
+        tf.cond(lost, lambda: self._write(progress.back.values), lambda: progress.back.values)
+        return chosen(lost, taken_back, going_on), still_doubtful & ~lost, chosen(lost, report, step.report)
+
+    def _gone_on(self, progress, step, values, doubtful, max_steps):
+        """Return the `Progress` after a step that is not taken back, and whether it is doubtful."""
+        running, window, report, moved = progress.running, progress.window, step.report, step.report.accepted
         first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
+        status = tf.where(step.looked, standing_of(report, self._settings.limits, first_cost), status)
         if window:
             left = running & window.is_left(report) & tf.not_equal(status, int(Status.RUNNING))
             status = tf.where(left, int(Status.RUNNING), status)
-        outcome = outcome_after(progress.outcome, running, report, status, max_steps)
+        stepped = ~step.looked & ~(doubtful & tf.equal(report.attempts, 0))
+        doubtful = running & moved & has_converged(status)
+        status = tf.where(doubtful, int(Status.RUNNING), status)
+        outcome = outcome_after(progress.outcome, running, report, status, max_steps, stepped, doubtful)
+        back = Back(moved, report.cost_before, values, step.refused, window)
         if window:
             window = window.after(report, Columns(self._variables).flatten(self.values()), left)
             moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
-        return Progress(outcome, state, first_cost, moved, window)
+        return Progress(outcome, step.state, first_cost, moved, window, back), doubtful
+
+    def _taken_back(self, progress, report, max_steps):
+        """Return the `Progress` where the last step is taken back, as if it had been rejected, and the `Report`."""
+        back, running = progress.back, progress.running
+        report = report._replace(
+            cost=back.cost,
+            reduction=back.cost - report.cost,
+            ratio=tf.constant(-np.inf, self._dtype),
+            damping=progress.outcome.damping,
+            gradient_norm=progress.outcome.gradient_norm,
+            status=tf.constant(int(Status.REJECTED)),
+        )
+        outcome = outcome_after(progress.outcome, running, report, tf.constant(int(Status.RUNNING)), max_steps)
+        back, moved = back._replace(known=tf.constant(False)), tf.constant(False)
+        return Progress(outcome, back.state, progress.first_cost, moved, back.window, back), report
 
     def _objective(self, data, invariants):
         """Return what is minimised, where the variables are, and the `Restrictions` of a step from there."""

@@ -108,10 +108,23 @@ class Outcome(NamedTuple):
     jacobians: tf.Tensor
     damping: tf.Tensor
 
+    def in_units(self, unit: Tensor) -> "Outcome":
+        """Return what it is of residuals that were measured in a unit; of a cost that is out of range, NOT_FINITE."""
+        square = tf.square(unit)
+        cost = self.cost * square
+        lost = tf.math.is_finite(self.cost) & ~tf.math.is_finite(cost) & ~self.success
+        status = tf.where(lost, int(Status.NOT_FINITE), self.status)
+        return self._replace(cost=cost, gradient_norm=self.gradient_norm * square, status=status)
+
     @property
     def success(self) -> Tensor:
         """Bool like `status`: whether a tolerance was met."""
-        return tf.reduce_any([tf.equal(self.status, int(status)) for status in Status if status.converged], axis=0)
+        return has_converged(self.status)
+
+
+def has_converged(status):
+    """Return whether a tolerance was met, a bool tensor like `status`."""
+    return tf.reduce_any([tf.equal(status, int(each)) for each in Status if each.converged], axis=0)
 
 
 class Point(NamedTuple):
@@ -146,7 +159,9 @@ class Point(NamedTuple):
 class Attempt(NamedTuple):
     """One attempt within a step, and the damping's state after it; see `Report` for the names.
 
-    `remeasured` says that it was rejected, and that the damping goes on with another D, from the next step.
+    `remeasured` says that it was rejected, and that the damping goes on with another D, from the next step. `looked`
+    says that it was proposed and not tried. `refused` is the damping's state where an attempt that was kept is taken
+    back later.
     """
 
     attempts: tf.Tensor
@@ -160,14 +175,16 @@ class Attempt(NamedTuple):
     step_length: tf.Tensor
     damping: tf.Tensor
     remeasured: tf.Tensor
+    looked: tf.Tensor
     state: tuple
+    refused: tuple
 
     @classmethod
     def none_yet(cls, cost, state):
         """Return what stands before the first attempt."""
         none = tf.zeros_like(cost)
         nothing, no = (none,) * 7, tf.cast(none, tf.bool)
-        return cls._make([tf.cast(none, tf.int32), no, cost, *nothing, no, state])
+        return cls._make([tf.cast(none, tf.int32), no, cost, *nothing, no, no, state, state])
 
 
 def chosen(condition, record, other):

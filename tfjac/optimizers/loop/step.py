@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.linear_model import FreeLinearisation
-from tfjac.optimizers.loop.attempt import is_decided, judged, point_at, propose, report_of, within
+from tfjac.optimizers.loop.attempt import is_decided, judged, looked_at, point_at, propose, report_of, within
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
 from tfjac.optimizers.solvers import Solver, System
@@ -38,12 +38,15 @@ class Restrictions(NamedTuple):
         equality: an `Equality` that the variables fulfil and go on to.
         leeway: a `Leeway`; without it the cost must not rise.
         leeway_is_usual: whether only solvers with a `usual_window` have it, as the user did not ask for one.
+        looks: function from the `Report` of a step that is proposed to whether to leave it at that, a scalar bool; for
+            a minimisation, where a step may also be taken back when the next one finds what J is there.
     """
 
     box: Any = None
     equality: Any = None
     leeway: Leeway | None = None
     leeway_is_usual: bool = False
+    looks: Any = None
 
     def leeway_of(self, solver: Solver) -> Leeway | None:
         """Return the leeway of the steps of a `Solver`."""
@@ -58,12 +61,16 @@ class Step(NamedTuple):
         report: a `Report`.
         sizes: the `ProblemSizes` of the linear model.
         num_residuals: how many residuals there were, an integer or a scalar int32 tensor.
+        looked: scalar bool, whether it was proposed and not tried: see `Restrictions`.
+        refused: the `State` to go on with where the step, which was kept, is taken back.
     """
 
     state: State
     report: Report
     sizes: ProblemSizes
     num_residuals: Any
+    looked: Any
+    refused: State
 
 
 def take_step(objective: Objective, state: State, method: Method, restrictions: Restrictions | None = None) -> Step:
@@ -90,14 +97,14 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     solvers, index = method.solver.choose(sizes)
     steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
-        state, report = steps[0]()
+        state, report, looked, refused = steps[0]()
     else:
-        state, report = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
-    return Step(state, report, sizes, model.num_rows)
+        state, report, looked, refused = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
+    return Step(state, report, sizes, model.num_rows, looked, refused)
 
 
 def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
-    """Take the step with one solver, and return the `State` and the `Report`."""
+    """Take the step with one solver, and return the fields of `Step` that are not sizes."""
     method = method._replace(damping=method.damping.starting_with(solver.first_damping))
     system = _system(solver, model, method, restrictions.equality)
     values = objective.values()
@@ -105,47 +112,64 @@ def _step(objective: Objective, model: LinearModel, solver, state, method, restr
     given = position, objective.cost, system.gradient, system.diagonal, state, method
     point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
     solve = _in_free(system.solver(point.metric), model)
-    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
+    bend_of = _bending(objective, model, solver, solve, values, position, point, method, restrictions.box)
 
-    def bend_of(candidate):
-        """Return what acceleration adds to the step of a `Candidate`, or None if it adds nothing to any."""
-        if tf.is_tensor(is_bent):
-            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
-        return bent(candidate) if is_bent else None
-
-    def bent(candidate):
-        change, linear = _change_along(candidate.step, objective, model, values, position, method, restrictions.box)
-        residual = tf.cast(model.residual, change.dtype)
-        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
-
-    def attempt(last):
-        """Solve, predict, evaluate, judge, keep or restore."""
-        candidate = propose(solve, system.gradient, system.reduction, last.state, point, method)
+    def tried(last, candidate):
+        """Evaluate, judge, keep or restore."""
         bend = bend_of(candidate)
         candidate = _move(objective, values, position, candidate, system, bend, restrictions)
         cost = objective.evaluate()
         costs = objective.cost, cost, objective.cost - cost
-        made = judged(last, candidate, system.gradient, point, costs, method, restrictions.leeway_of(solver))
+        leeway, may_return = restrictions.leeway_of(solver), restrictions.looks is not None
+        made = judged(last, candidate, system.gradient, point, costs, method, leeway, may_return)
         objective.restore_unless(made.accepted, values)
-        return (made,)
+        return made
+
+    def attempt(last):
+        """Solve, predict, and where that is not enough, try."""
+        candidate = propose(solve, system.gradient, system.reduction, last.state, point, method)
+        if restrictions.looks is None:
+            return (tried(last, candidate),)
+        seen = looked_at(last, candidate, point)
+        enough = tf.equal(last.attempts, 0) & restrictions.looks(told(seen))
+        return (tf.cond(enough, lambda: seen, lambda: tried(last, candidate)),)
+
+    index, magnitude = method.solver.names.index(solver.name), objective.magnitude(values)
+    told = partial(report_of, point=point, cost=objective.cost, position=position, gradient=system.gradient)
+    told = partial(told, solver=index, magnitude=magnitude)
 
     first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
     (last,) = while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
-    return _end(last, point, objective, values, position, model, system, solver, state, method, restrictions)
+    return _end(last, point, told, model, system, state, method, restrictions)
 
 
-def _end(last, point, objective, values, position, model, system, solver, state, method, restrictions):
-    """Return the `State` and the `Report` of a step after its last `Attempt`."""
+def _bending(objective, model: LinearModel, solver, solve, values, position, point, method, box):
+    """Return a function from a `Candidate` to what acceleration adds to its step, None if it adds nothing to any."""
+    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
+
+    def bent(candidate):
+        change, linear = _change_along(candidate.step, objective, model, values, position, method, box)
+        residual = tf.cast(model.residual, change.dtype)
+        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
+
+    def bend_of(candidate):
+        if tf.is_tensor(is_bent):
+            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
+        return bent(candidate) if is_bent else None
+
+    return bend_of
+
+
+def _end(last, point, told, model, system, state, method, restrictions):
+    """Return what `_step` does, after the last `Attempt`."""
     scaling = point.scaling
     if restrictions.box is not None:
         scaling = tf.where(model.free, scaling, state.scaling)
     effective = None
     if method.evidence:
         effective = tf.cond(last.accepted, system.effective_parameters, lambda: tf.zeros_like(last.cost))
-    index = method.solver.names.index(solver.name)
-    magnitude = objective.magnitude(values)
-    report = report_of(last, point, objective.cost, position, system.gradient, index, effective, magnitude)
-    return chosen(point.usable, State(last.state, scaling), state), report
+    after = chosen(point.usable, State(last.state, scaling), state)
+    return after, told(last, effective=effective), last.looked, State(last.refused, scaling)
 
 
 def _system(solver: Solver, model: LinearModel, method: Method, equality) -> System:

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import call_converted
+from tfjac.graph import asks_for_values, call_converted
 from tfjac.optimizers.complex_parts import parts_of
 from tfjac.optimizers.objective.deviations import Deviations, deviations_of
 from tfjac.types import Array
 
-_NO_TENSOR = "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp)."
+_NO_TENSOR = (
+    "f must return a tensor, computed from the parameters by TensorFlow's functions (tf.exp, not np.exp). What "
+    "TensorFlow cannot compute, tfjac.external calls, with a gradient by differences or of your own."
+)
 
 
 class ModelFailed(Exception):
@@ -53,7 +56,7 @@ class Model:
         except Exception as error:
             if not self.takes_arrays:
                 raise ModelFailed(str(error)) from error
-            if isinstance(error, NotImplementedError):  # of a tensor that has no value yet
+            if asks_for_values(error):
                 raise TypeError(f"{_NO_TENSOR} Received: {type(error).__name__}: {error}") from error
             raise
         if not tf.is_tensor(values) and not isinstance(values, tf.Variable):

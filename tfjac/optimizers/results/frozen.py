@@ -3,12 +3,13 @@
 import threading
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
-from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.objective.residuals import cost_of, objective_of_residuals
 from tfjac.optimizers.objective.robust import influence, losses_of
 
 
@@ -24,10 +25,13 @@ class FrozenModel:
         losses: what `get_losses` returned.
         moved: list of the positions, in `residuals.handles`, of the variables that are the columns of J; of those that
             were minimised over where left out.
+
+    Attributes:
+        positions: that list.
     """
 
     def __init__(self, residuals, losses=None, moved=None):
-        self._positions = residuals.positions if moved is None else moved
+        self.positions = residuals.positions if moved is None else moved
         self._residuals, self._lock = residuals, threading.Lock()
         self._losses = losses_of(losses, residuals.num_tensors)
         self._variables, self._traces = None, {}
@@ -40,8 +44,21 @@ class FrozenModel:
             drawn: list of tensors, what `residuals.draw` returned.
             values: list of tensors, what the variables in `residuals.handles` held.
         """
-        jacobian, residual, influence = self._run(self._dense, data, drawn, values)
+        jacobian, residual, influence = self.run(self.dense, data, drawn, values)
         return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
+
+    def cost_at(self, data, drawn, values, moved):
+        """Return F, a number, where the variables that are the columns of J hold `moved` instead.
+
+        Args:
+            data, drawn, values: as above.
+            moved: list of arrays, in the order of the variables.
+        """
+        values = list(values)
+        for position, value in zip(self.positions, moved):
+            if position is not None:
+                values[position] = tf.constant(value, values[position].dtype)
+        return float(self.run(self._cost, data, drawn, values))
 
     def row_grams(self, data, drawn, values):
         """Return JᵀJ of each row of the variables that are read by index, `[rows, o, o]`, NumPy; None for others.
@@ -51,11 +68,11 @@ class FrozenModel:
         Args:
             data, drawn, values: as above.
         """
-        found = self._run(self._of_rows, data, drawn, values)
+        found = self.run(self._of_rows, data, drawn, values)
         return [each.numpy() if each.shape.rank == 3 else None for each in found]
 
-    def _run(self, compute, data, drawn, values):
-        """Return what `compute` does of the residuals and their linearisation there, in the graph of a function."""
+    def run(self, compute, data, drawn, values):
+        """Return what `compute` does of the residuals and their `Objective` there, in the graph of a function."""
         with self._lock, tf.init_scope():
             if compute not in self._traces:
                 self._traces[compute] = self._traced(compute)
@@ -69,7 +86,7 @@ class FrozenModel:
             with eager_creation():
                 self._variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
         handles = [variable.handle for variable in self._variables]
-        moved = [self._variables[position] for position in self._positions]
+        moved = [self._variables[position] for position in self.positions]
 
         def linearised(*tensors):
             data, drawn = tensors[: len(residuals.specs)], tensors[len(residuals.specs) :]
@@ -79,13 +96,22 @@ class FrozenModel:
         trace = tf.function(linearised, autograph=False)
         return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
 
-    def _dense(self, tensors, objective):
+    @property
+    def has_losses(self):
+        """Whether there are robust losses."""
+        return any(self._losses)
+
+    def dense(self, tensors, objective):
+        """Return J, r and the pair of sums, as tensors, from residuals and their `Objective`."""
         linearisation = objective.linearise()
         jacobian, residual = linearisation.jacobian.to_dense(), linearisation.residual
         if len(tensors) > 1:
             order = tf.argsort(objective.places_of_rows())
             jacobian, residual = tf.gather(jacobian, order), tf.gather(residual, order)
         return jacobian, residual, self._influence(tensors)
+
+    def _cost(self, tensors, objective):
+        return cost_of(tensors, self._losses)
 
     @staticmethod
     def _of_rows(tensors, objective):
@@ -122,6 +148,17 @@ class FrozenPoint(NamedTuple):
     def linearised(self):
         """Return what the model says there."""
         return self.model(self.data, self.drawn, self.values)
+
+    def cost_at(self, position):
+        """Return F, a number, at other values `[p]` of the variables that it was minimised over, but for a prior."""
+        shapes = [tuple(self.values[place].shape) for place in self.model.positions]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        moved = [part.reshape(shape) for part, shape in zip(np.split(position, ends[:-1]), shapes)]
+        return self.model.cost_at(self.data, self.drawn, self.values, moved)
+
+    def run(self, compute):
+        """Return what `compute` does there, see `FrozenModel.run`."""
+        return self.model.run(compute, self.data, self.drawn, self.values)
 
     def row_grams(self):
         """Return JᵀJ of each row of the variables there, see `FrozenModel.row_grams`."""

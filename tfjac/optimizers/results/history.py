@@ -34,9 +34,9 @@ class History(NamedTuple):
         """Return the history that `rows` `[steps, 7]` of `row_of` tell of, with residuals measured in `unit`."""
         cost, reduction, ratio, damping, gradient, attempts, accepted = np.reshape(rows, [-1, 7]).T
         square = np.asarray(unit, cost.dtype) ** 2
-        return cls(
-            cost * square, reduction * square, ratio, damping, gradient * square, attempts.astype(int), accepted > 0
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # of costs that are out of range in their own unit
+            cost, reduction, gradient = cost * square, reduction * square, gradient * square
+        return cls(cost, reduction, ratio, damping, gradient, attempts.astype(int), accepted > 0)
 
     def plot(self, axes: Sequence[Axes] | None = None) -> tuple[Axes, Axes]:
         """Draw cost, largest gradient and damping of each step, and its gain ratio; needs Matplotlib.

@@ -13,10 +13,12 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
+from tfjac.optimizers.results.not_finite import not_finite
 from tfjac.optimizers.results.scipy_names import SciPyNames
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
+from tfjac.optimizers.results.vanished import is_small, vanished_at_minimum, without_meaning
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Array, ArrayLike, Axes, NestLike
 
@@ -61,6 +63,8 @@ class LeastSquaresResult(SciPyNames):
     history: History = dataclasses.field(compare=False)
     num_residuals: int
     names: tuple[str, ...]
+    _start: Any = dataclasses.field(compare=False)
+    _vanished: Any = dataclasses.field(compare=False)
     _conditions: Any = dataclasses.field(compare=False)
     _frozen: Any = dataclasses.field(compare=False)
     _manifolds: tuple = dataclasses.field(compare=False)
@@ -74,19 +78,20 @@ class LeastSquaresResult(SciPyNames):
         return type(self)(**{name: copy.deepcopy(getattr(self, name), memo) for name in names})
 
     @classmethod
-    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any]) -> "LeastSquaresResult":
+    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any], limits: Any) -> "LeastSquaresResult":
         """Return the result of a `Run` that has ended.
 
         Args:
             run: a `Run`.
             frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
+            limits: `Tolerances`.
         """
-        outcome, square = run.progress.outcome, float(run.invariants.unit) ** 2
-        return cls(
+        outcome = run.progress.outcome.in_units(run.invariants.unit)
+        found = cls(
             x=run.x,
-            cost=float(outcome.cost) * square,
-            gradient_norm=float(outcome.gradient_norm) * square,
+            cost=float(outcome.cost),
+            gradient_norm=float(outcome.gradient_norm),
             status=Status(int(outcome.status)),
             steps=int(outcome.steps),
             evaluations=int(outcome.evaluations),
@@ -95,10 +100,25 @@ class LeastSquaresResult(SciPyNames):
             history=run.history,
             num_residuals=int(run.invariants.number),
             names=tuple(run.names),
+            _start=run.start,
+            _vanished=None,
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _frozen=frozen,
             _manifolds=tuple(manifolds),
         )
+        vanished = found._vanished_columns(limits) if found.status is Status.STALLED else None
+        if vanished is None:
+            return found
+        return dataclasses.replace(found, status=Status.GRADIENT_TOLERANCE, _vanished=vanished)
+
+    def _vanished_columns(self, limits):
+        """Return which columns of J have vanished at a minimum, `[p]`, or None: see `vanished_at_minimum`."""
+        values, (_, prior, equality) = self._flat(), self._conditions
+        plain = not (prior or equality or any(self._manifolds) or self._frozen.model.has_losses)
+        if not plain or not is_small(self.num_residuals, values.size):
+            return None
+        free = self._flat_active() == 0
+        return vanished_at_minimum(self._frozen, values, self._start, free, limits)
 
     # -------------------------------------------------------------- how it ended
 
@@ -109,8 +129,18 @@ class LeastSquaresResult(SciPyNames):
 
     @property
     def message(self) -> str:
-        """One sentence on why it stopped."""
-        return self.status.message
+        """One sentence on why it stopped; where something is not finite, with the op and the residual."""
+        return self._said or self.status.message
+
+    @functools.cached_property
+    def _said(self):
+        if self.status is not Status.NOT_FINITE:
+            return ""
+        try:
+            cause = not_finite(self._frozen)
+        except Exception:  # the status stands, whatever cannot be differentiated on the way to its cause
+            return ""
+        return f"{self.status.message} It is {cause}." if cause else ""
 
     def summary(self) -> str:
         """Return a report for people: how it ended, and a table of the parameters, their errors and correlations.
@@ -201,7 +231,13 @@ class LeastSquaresResult(SciPyNames):
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         given = self.absolute_sigma, influence, precision, normals, self._may_be_masked
+        if normals is None and precision is None:
+            jacobian = np.where(self._without_meaning(jacobian, residuals), 0, jacobian).astype(jacobian.dtype)
         return Statistics(jacobian, residuals, free, *given)
+
+    def _without_meaning(self, jacobian, residuals):
+        found = without_meaning(jacobian, residuals, self._flat(), self._start)
+        return found if self._vanished is None else found | self._vanished
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""

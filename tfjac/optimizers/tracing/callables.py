@@ -11,15 +11,16 @@ from tfjac.arguments import as_numbers
 from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.complex_parts import complex_dtype, parts_of
+from tfjac.optimizers.tracing.readings import Reading, reading_of, takes
 
 
 def function_of_data(residuals, variables, args):
     """Return residuals in any of the forms in which people write them as a function of `args` alone.
 
     Args:
-        residuals: callable of `args` that reads the variables; or one of the variables and `args`, where there are as
-            many arguments: of each variable by itself, if they are in a list or tuple, or else of their nest; or a list
-            of such callables.
+        residuals: callable of `args` that reads the variables; or one of the variables and `args`: of each variable by
+            itself, if they are in a list or tuple and it takes as many, or else of their nest; or a list of such
+            callables. Which it is, `reading_of` finds out.
         variables: nest of the variables.
         args: tuple of nests of data.
 
@@ -45,22 +46,10 @@ def function_of_values(residuals, variables, args):
     if isinstance(residuals, (list, tuple)) and residuals and all(map(callable, residuals)):
         functions = [function_of_values(each, variables, args) for each in residuals]
         return None if None in functions else lambda *given: [call_converted(each, *given) for each in functions]
-    if not callable(residuals) or isinstance(residuals, keras.layers.Layer) or _takes(residuals, args):
+    reading = reading_of(residuals, variables, args) if callable(residuals) else Reading.DATA
+    if reading is Reading.DATA:
         return None
-    if isinstance(variables, (list, tuple)) and _takes(residuals, [*variables, *args]):
-        return lambda values, *data: call_converted(residuals, *values, *data)
-    return residuals if _takes(residuals, [variables, *args]) else None
-
-
-def _takes(function, args):
-    """Return whether `function` can be called with so many arguments; also where it does not say."""
-    try:
-        inspect.signature(function).bind(*args)
-    except TypeError:
-        return False
-    except ValueError:  # of a builtin, that does not say
-        pass
-    return True
+    return lambda values, *data: call_converted(residuals, *reading.arguments(values, data))
 
 
 def check_residuals(function, args):
@@ -79,7 +68,7 @@ def check_residuals(function, args):
             "A model is a prediction, not residuals: pass lambda: model(x) - y, or a function of x and y with "
             f"args=(x, y). Received: residuals={function!r}"
         )
-    if not _takes(function, args):
+    if not takes(function, args):
         raise TypeError(
             "residuals is called with what args holds, and reads the variables itself, or with the variables before "
             "that: pass its data as args=(...). "
@@ -87,9 +76,15 @@ def check_residuals(function, args):
         )
 
 
+_WAY_OUT = (
+    "what TensorFlow cannot compute, tfjac.external calls, with a gradient by differences or of your own; "
+    "tf.py_function and tf.numpy_function have none"
+)
+
+
 def explained():
     """Say of residuals that ask for the values of tensors, while they are called, that there are none yet."""
-    return refusing_values("residuals", "a tf.py_function may stand in for what TensorFlow cannot compute")
+    return refusing_values("residuals", _WAY_OUT)
 
 
 def as_data(args, variables):

@@ -1,13 +1,21 @@
 """What is remembered of graphs: what was derived from residuals traced before."""
 
 import collections
+import contextlib
 import threading
 import weakref
 
 import tensorflow as tf
 
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, unrecorded, what_was_said_first
 from tfjac.optimizers.tracing.constants import Constants
+
+
+@contextlib.contextmanager
+def as_one_call():
+    """Run a graph of this package as one call: no tape records it, and of an error what was said stands first."""
+    with what_was_said_first(), unrecorded():
+        yield
 
 
 class TraceCache:

@@ -12,9 +12,18 @@ import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.execution.many_fits.fit_objective import Linearised
-from tfjac.optimizers.loop.attempt import is_decided, judged, largest, point_at, propose, report_of, within
-from tfjac.optimizers.loop.converge import outcome_after, status_after
-from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen
+from tfjac.optimizers.loop.attempt import (
+    is_decided,
+    judged,
+    largest,
+    looked_at,
+    point_at,
+    propose,
+    report_of,
+    within,
+)
+from tfjac.optimizers.loop.converge import outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen, has_converged
 from tfjac.optimizers.statuses import Status
 
 
@@ -89,7 +98,7 @@ def attempt(fits, linearise, method, limits, max_steps):
     damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
     end, candidate = _proposed(fits, here, point, damping, method)
     there, unit = linearise(chosen(fits.fresh, fits.values, end), fits.data, fits.unit, fits.fresh)
-    costs = here.cost, there.cost, here.cost - there.cost
+    costs = here.cost, there.cost, _gain(here, there)
     made = judged(fits.last._replace(state=damping), candidate, here.gradient, point, costs, method)
 
     going = fits.running & ~fits.fresh
@@ -104,16 +113,45 @@ def attempt(fits, linearise, method, limits, max_steps):
     scaling = chosen(tried & ended, scaling, fits.state.scaling)  # D stays while a step is tried again
     state = State(chosen(tried, last.state, fits.state.damping), scaling)
     now = chosen(kept | fits.fresh, there, fits.here)
-    return fits._replace(
+    after = fits._replace(
         fresh=tf.zeros_like(fits.fresh),
         values=chosen(kept, end, fits.values),
         unit=unit,
         here=now,
         state=state,
         last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
-        outcome=_told(fits, ended, report, status, max_steps),
         first_cost=first_cost,
     )
+    doubtful = ended & kept & has_converged(status)
+    status = tf.where(doubtful, _standing(after, doubtful, method, limits), status)
+    return after._replace(outcome=_told(fits, ended, report, status, max_steps))
+
+
+def _gain(here, there):
+    """Return by how much F is lower `there`; −∞ for a step to where F is finite, but its derivatives are not."""
+    finite = tf.reduce_all(tf.math.is_finite(there.gram), axis=[-2, -1])
+    finite &= tf.reduce_all(tf.math.is_finite(there.gradient), axis=-1)
+    gain = here.cost - there.cost
+    return tf.where(finite, gain, tf.fill(tf.shape(gain), tf.constant(float("-inf"), gain.dtype)))
+
+
+def _standing(fits, doubtful, method, limits):
+    """Return the `Status` that each fit has where it is, `[n]`, if any is `doubtful`; see `standing_of`."""
+
+    def standing():
+        here, _ = _free(fits)
+        diagonal = tf.linalg.diag_part(here.gram)
+        point = point_at(fits.values, here.cost, here.gradient, diagonal, fits.state, method)
+        damping = method.damping.resume(fits.state.damping, point.curvature, point.length)
+        _, candidate = _proposed(fits, here, point, damping, method)
+        seen = looked_at(Attempt.none_yet(here.cost, damping), candidate, point)
+        report = report_of(seen, point, here.cost, fits.values, here.gradient)
+        stationary = tf.where(point.stationary, int(Status.GRADIENT_TOLERANCE), int(Status.RUNNING))
+        status = tf.where(point.usable, standing_of(report, limits, fits.first_cost), stationary)
+        return tf.where(point.finite, status, int(Status.NOT_FINITE))
+
+    nothing = tf.fill(tf.shape(fits.index), int(Status.RUNNING))
+    return tf.cond(tf.reduce_any(doubtful), standing, lambda: nothing)
 
 
 def _is_settled(report, status, limits):

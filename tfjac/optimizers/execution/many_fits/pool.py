@@ -157,8 +157,8 @@ def _of_any_rows(tensor):
 
 def _noted(found, fits):
     """Return `found` with what the fits that have ended came to; of others, and of places without a fit, nothing."""
-    square, nowhere = tf.square(fits.unit), tf.shape(found.values)[0] - 1
-    outcome = fits.outcome._replace(cost=fits.here.cost * square, gradient_norm=fits.gradient_norm * square)
+    nowhere = tf.shape(found.values)[0] - 1
+    outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm).in_units(fits.unit)
     rows = tf.where(fits.running, nowhere, fits.index)[:, None]
     noted = Found(fits.values, outcome)
     return tf.nest.map_structure(lambda old, new: tf.tensor_scatter_nd_update(old, rows, new), found, noted)

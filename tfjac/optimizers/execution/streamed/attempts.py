@@ -8,6 +8,7 @@ from tfjac.optimizers.damping import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.loop import attempt
+from tfjac.optimizers.loop.converge import standing_of
 from tfjac.optimizers.loop.records import Attempt, State
 
 
@@ -74,6 +75,22 @@ def propose(start, state, method, rejected, promised):
         proposal.step, proposal.damping, tf.cast(proposal.solved, start.cost.dtype), rejected, promised
     )
     return awaited, State(damping, state.scaling), point.usable, report
+
+
+def standing(start, state, method, limits, first_cost):
+    """Return the `Status` of a point that a step led to, by what the model promises there: see `standing_of`.
+
+    Args:
+        start: `Start`, the point.
+        state: the `State` there; method: `Method`; limits: `Tolerances`; first_cost: F at the start of all.
+    """
+    system, point = start.system_and_point(state, method)
+    damping = method.damping.resume(state.damping, point.curvature, point.length)
+    solve = system.solver(point.metric)
+    candidate = attempt.propose(solve, system.gradient, system.reduction, damping, point, method)
+    seen = attempt.looked_at(Attempt.none_yet(start.cost, damping), candidate, point)
+    report = attempt.report_of(seen, point, start.cost, start.position, system.gradient)
+    return standing_of(report, limits, first_cost)
 
 
 def judged(start, awaited, state, method, cost, reduction):

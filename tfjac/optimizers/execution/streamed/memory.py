@@ -105,7 +105,7 @@ class AutoMemory:
         state, report, loss = tf.cond(streams, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
-        return Step(state, report, sizes, batch.num_rows)
+        return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
     def _look(self, loss):
         """Return whether the data are new, by the loss at the start of a step; they are not at the first one."""

@@ -1,0 +1,93 @@
+"""Minima where columns of J vanish: with one residual, the cosine of its angle with J is one wherever that is."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tfjac.optimizers import Status, least_squares
+
+MINIMA = {
+    "square": (lambda x: x**2 + 5, [0.0]),
+    "square elsewhere": (lambda x: (x - 1) ** 2 + 3, [1.0]),
+    "fourth power": (lambda x: x**4 + 1, [0.0]),
+    "hyperbolic cosine": (lambda x: tf.cosh(x - 0.3), [0.3]),
+    "two residuals": (lambda x: tf.concat([x**2 + 1, x**2 + 2], axis=0), [0.0]),
+}
+
+
+@pytest.mark.parametrize("name", MINIMA)
+@pytest.mark.parametrize("start", [2.0, -7.0])
+@pytest.mark.parametrize("damping", [None, "radius", "nielsen"])
+def test_such_a_minimum_is_success(name, start, damping):
+    function, known = MINIMA[name]
+    x = tf.Variable([start], dtype=tf.float64)
+    result = least_squares(lambda: function(x), x, damping=damping)
+    assert result.success, result.status
+    np.testing.assert_allclose(x.numpy(), known, atol=1e-3 if name == "fourth power" else 1e-7)
+    assert result.undetermined.all()
+
+
+@pytest.mark.filterwarnings("ignore:tfjac. residuals returned a single number")
+def test_two_parameters_of_one_residual():
+    x = tf.Variable([2.0, 1.0], dtype=tf.float64)
+    result = least_squares(lambda: tf.reshape(tf.reduce_sum(x**2) + 1, [1]), x)
+    assert result.success
+    np.testing.assert_allclose(x.numpy(), 0, atol=1e-6)
+
+
+NONE = {
+    "kink": (lambda x: tf.abs(x) + 1, 2.0),
+    "two slopes": (lambda x: 2 * tf.nn.relu(x) + 1 - x, 1.0),
+    "inflection": (lambda x: x**3 + 5, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_where_j_has_not_vanished_or_the_cost_falls_it_is_none(name):
+    function, start = NONE[name]
+    x = tf.Variable([start], dtype=tf.float64)
+    result = least_squares(lambda: function(x), x)
+    assert result.status is Status.STALLED and not result.success
+
+
+def test_a_plateau_is_no_minimum():
+    t = np.linspace(1.0, 4.0, 10)
+    x = tf.Variable([1.0, 100.0], dtype=tf.float64)
+    result = least_squares(lambda: x[0] * tf.exp(-x[1] * t) - np.exp(-t), x)
+    assert not result.success and result.undetermined.all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_parameter_that_has_vanished_is_not_determined(noise):
+    x = np.linspace(0.0, 1.0, 10)
+    y = 2 * x - 1 + noise * np.sin(30 * x)
+    fit = tfjac.curve_fit(lambda x, a, b: a * x + b**2, x, y, p0=[1.0, 1.0])
+    assert fit.success
+    np.testing.assert_allclose(fit.popt, [x @ y / (x @ x), 0], atol=1e-7)
+    with pytest.warns(UserWarning, match="do not determine all parameters"):
+        assert np.isinf(fit.pcov).any()
+    assert list(fit.undetermined) == [False, True]
+
+
+@pytest.mark.parametrize("rate", [300.0, 1000.0])
+def test_an_exponential_that_is_flat_at_its_start_has_no_finite_errors(rate):
+    t = np.linspace(0.0, 4.0, 30)
+    y = 2 * np.exp(-1.3 * t) + 0.01 * np.sin(30 * t)
+    with pytest.warns(UserWarning):
+        fit = tfjac.curve_fit(lambda x, a, b: a * tf.exp(-b * x), t, y, p0=[1.0, rate])
+    with pytest.warns(UserWarning, match="do not determine all parameters"):
+        assert np.isinf(fit.pcov[1, 1])
+
+
+def test_errors_beside_zero_and_of_large_units_are_kept():
+    """A parameter that is zero but for rounding has an error; so has one of 10¹² units."""
+    t = np.linspace(-1.0, 1.0, 21)
+    noise = np.sin(40 * t)
+    fit = tfjac.curve_fit(lambda x, a, b, c: a + b * x + c * 1e-12 * x**2, t, 3 * t + noise, p0=[0.0, 1.0, 1e12])
+    design = np.stack([np.ones_like(t), t, 1e-12 * t**2], axis=1)
+    scale = np.array([1, 1, 1e-12])
+    inverse = np.linalg.inv((design / scale).T @ (design / scale)) / scale / scale[:, None]
+    rest = 3 * t + noise - design @ fit.popt
+    units = np.outer(scale, scale)
+    np.testing.assert_allclose(fit.pcov * units, inverse * units * (rest @ rest) / 18, rtol=1e-6, atol=1e-12)

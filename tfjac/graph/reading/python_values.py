@@ -1,0 +1,89 @@
+"""What is said of a function that is traced, and asks for the values of tensors, which there are none of yet."""
+
+import contextlib
+import dis
+import os
+import re
+
+import tensorflow as tf
+
+from tfjac.graph.reading.origins import line_of_failure
+
+_TENSORFLOW = os.path.dirname(tf.__file__)
+_SYMBOLIC = re.compile(r"symbolic tf\.Tensor \(([^)]+)\)")
+
+
+@contextlib.contextmanager
+def refusing_values(what, way_out):
+    """Say of a function that asks for the values of tensors, while it is called, that there are none yet.
+
+    An operator between a tensor and an array that do not fit asks for them, too: TensorFlow leaves it to NumPy then.
+
+    Args:
+        what: what the function is called in the message.
+        way_out: what else there is to do, a clause.
+
+    Raises:
+        TypeError: instead of what TensorFlow, Keras and Python say.
+        ValueError: for a tensor and an array that do not fit.
+    """
+    try:
+        yield
+    except (AttributeError, NotImplementedError, TypeError) as error:
+        if _is_of_operator(error):
+            raise ValueError(
+                f"{what} combine a tensor with an array whose shape or dtype does not fit it. "
+                f"Received: {_tensor_in(error)}{_place_of(error)}"
+            ) from error
+        if not asks_for_values(error):
+            raise
+        raise TypeError(
+            f"{what} must compute with TensorFlow throughout: it is called once, with tensors that have no values "
+            "yet, for a graph to be made. Call model(x) rather than model.predict(x), tf.sin rather than np.sin, and "
+            f"no .numpy(); {way_out}. Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def asks_for_values(error):
+    """Return whether an exception is that of code which asks for the value of a tensor of a graph."""
+    if isinstance(error, TypeError):
+        return "SymbolicTensor" in str(error) and "numpy" not in str(error).lower().split("symbolictensor")[0]
+    return isinstance(error, (AttributeError, NotImplementedError)) and "numpy" in str(error)
+
+
+def _is_of_operator(error):
+    """Return whether an operator of Python, such as `-`, let NumPy ask for the value of a tensor."""
+    if not isinstance(error, NotImplementedError):
+        return False
+    steps = [(frame.f_code, place) for frame, place in _steps_of(error)]
+    asked = next((index for index, (code, _) in enumerate(steps) if code.co_name == "__array__"), 0)
+    callers = [step for step in steps[:asked] if not step[0].co_filename.startswith(_TENSORFLOW)]
+    if not callers:
+        return False
+    code, place = callers[-1]
+    name = next((each.opname for each in dis.get_instructions(code) if each.offset == place), "")
+    return name.startswith(("BINARY_", "INPLACE_")) and name != "BINARY_SUBSCR"
+
+
+def _steps_of(error):
+    """List the frames that an exception went through, the outermost first, and the instruction that each was at."""
+    found, tail = [], error.__traceback__
+    while tail is not None:
+        found.append((tail.tb_frame, tail.tb_lasti))
+        tail = tail.tb_next
+    return found
+
+
+def _tensor_in(error):
+    """Return what an error says of a tensor, with its shape and dtype where it is in the graph being traced."""
+    found = _SYMBOLIC.search(str(error))
+    try:
+        tensor = tf.compat.v1.get_default_graph().get_tensor_by_name(found[1])
+    except (KeyError, ValueError, TypeError):
+        return "a tensor"
+    return f"a tensor of shape {tensor.shape} and {tensor.dtype.name}"
+
+
+def _place_of(error):
+    line = line_of_failure(error)
+    return "" if line is None else f", at {line} ({line.text})"
