@@ -75,6 +75,14 @@ for strategy in (None, two):
     pair.append(state(model))
 results["sums"] = pair
 
+# mini-batches, of which earlier ones are remembered
+pair = []
+for strategy in (None, two):
+    model = model_of(strategy, tfjac.LevenbergMarquardt())
+    model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(8), epochs=3, shuffle=False, verbose=0)
+    pair.append([*state(model), int(model.optimizer._memory._streams.numpy())])
+results["memory"] = pair
+
 # means are Keras' means of replicas: of 4 and of 3 examples here
 pair = []
 for strategy, weight in ((None, np.repeat([7 / 8, 7 / 6], [4, 3])), (two, np.ones(7))):
@@ -143,7 +151,7 @@ def results():
     return run_alone(SCRIPT)
 
 
-@pytest.mark.parametrize("case", ["squares", "sums", "means"])
+@pytest.mark.parametrize("case", ["squares", "sums", "means", "memory"])
 def test_as_on_one_device(results, case):
     one, two = results[case]
     np.testing.assert_allclose(two, one, rtol=1e-7, atol=1e-9)
