@@ -42,7 +42,7 @@ class Explanation:
             value = getattr(self, name)
             if value is not None:
                 lines.append(f"  {name}: {_listed(value)}")
-        zero = np.flatnonzero(zero_everywhere(self.attributions))
+        zero = np.flatnonzero(self.zero_everywhere())
         if zero.size:
             lines.append(f"  zero everywhere: {'examples' if zero.size > 1 else 'example'} {_listed(zero)}")
         return "\n".join(lines)
@@ -67,15 +67,14 @@ class Explanation:
 
         return draw(self, example, tokens, names, axes)
 
+    def zero_everywhere(self) -> Array:
+        """Return `[n]`, bool: whether all attributions of an example are zero; `[0]` where nothing is attributed."""
+        found = [each for each in tf.nest.flatten(self.attributions) if each is not None]
+        return np.all([[not np.any(row) for row in each] for each in found], axis=0) if found else np.zeros(0, bool)
+
 
 _SHOWN = 8
 """So many examples are printed."""
-
-
-def zero_everywhere(attributions):
-    """Return `[n]`, bool: whether all attributions of an example are zero; `[0]` where nothing is attributed."""
-    found = [each for each in tf.nest.flatten(attributions) if each is not None]
-    return np.all([[not np.any(row) for row in each] for each in found], axis=0) if found else np.zeros(0, bool)
 
 
 def _listed(values):

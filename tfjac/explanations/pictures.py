@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value
-from tfjac.explanations.explanation import zero_everywhere
 
 _COLOURS = "RdBu_r"
 """Red speaks for the class, blue against it."""
@@ -53,7 +52,7 @@ def _title(explanation, example):
     title = _NAMES.get(explanation.method, explanation.method.replace("_", " "))
     if explanation.classes is not None:
         title += f": class {explanation.classes[example]}, score {explanation.scores[example]:.3g}"
-    return f"{title}\nzero everywhere" if zero_everywhere(explanation.attributions)[example] else title
+    return f"{title}\nzero everywhere" if explanation.zero_everywhere()[example] else title
 
 
 def _draw_one(axis, x, found, tokens, names):

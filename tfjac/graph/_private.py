@@ -45,6 +45,7 @@ def handle_spec(handle):
     return None if known is None else tf.TensorSpec(known.shape, tf.dtypes.as_dtype(known.dtype))
 
 
+stop_recording = _record.stop_recording
 function_graph = _func_graph.FuncGraph
 """From a name to an empty graph of a function."""
 
@@ -52,9 +53,6 @@ function_graph = _func_graph.FuncGraph
 def is_taped():
     """Return whether a tape, or accumulator, of this thread may record what Python computes, but for copies of ops."""
     return _record.could_possibly_record()
-
-
-stop_recording = _record.stop_recording
 
 
 def is_function_graph(graph):
