@@ -20,7 +20,7 @@ def line():
 def test_at_the_line_that_calls_fit():
     """The batches are too small, which is seen in a callback of Keras."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
-    model.compile(tfjac.LevenbergMarquardt(), "mse")
+    model.compile(tfjac.LevenbergMarquardt(memory=None), "mse")
     x = np.random.default_rng(0).normal(size=(16, 2))
     with pytest.warns(UserWarning, match="batches have fewer residuals") as seen:
         model.fit(x, x[:, :1], batch_size=4, verbose=0); here = line()  # fmt: skip  # noqa: E702

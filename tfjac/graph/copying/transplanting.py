@@ -56,16 +56,17 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     for op in ops:
         statefulness.check_runs_again(op)
     if tf.compat.v1.get_default_graph() is not targets[0].graph:
-        ops = _small_constants(ops, mapping) + ops
+        ops = _small_constants(ops, mapping, by_variables=bool(reread)) + ops
     copy_ops(ops, mapping)
     return [mapping.get(target.ref(), target) for target in targets]
 
 
-def _small_constants(ops, mapping):
-    """List the ops by which shapes, axes and the like that `ops` read are computed from small constants alone.
+def _small_constants(ops, mapping, by_variables):
+    """List the ops by which what `ops` read is computed from small constants alone.
 
-    A loop body would capture it, and nothing that reads its graph could tell what it is. What gradients could reach is
-    captured all the same: a constant may be what another derivative is taken by.
+    A loop body would capture it, and nothing that reads its graph could tell what it is, such as the width of Huber's
+    loss. What gradients could reach is captured all the same, unless derivatives are taken `by_variables`: a constant
+    may be what another derivative is taken by.
     """
     fixed = {}
 
@@ -73,7 +74,7 @@ def _small_constants(ops, mapping):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
-            small = small and not carries_gradient(tensor.dtype)
+            small = small and (by_variables or not carries_gradient(tensor.dtype))
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
             fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]

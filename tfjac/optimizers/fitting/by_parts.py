@@ -11,7 +11,7 @@ from tfjac.optimizers.execution.streamed.attempts import Start, judged, propose,
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
 from tfjac.optimizers.fitting.parts_conditions import PartsConditions
-from tfjac.optimizers.fitting.supervision import Interrupts
+from tfjac.optimizers.interrupts import Interrupts
 from tfjac.optimizers.loop.converge import status_after, tolerances
 from tfjac.optimizers.loop.method import DampingLike, Method, ScalingLike
 from tfjac.optimizers.loop.records import Outcome, State

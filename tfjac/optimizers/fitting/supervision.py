@@ -4,13 +4,12 @@ Python sees a run between calls of its graph, of one step each where every step 
 take about a fifth of a second. The steps are the same bits either way.
 """
 
-import signal
-import threading
 import time
 from typing import Any, NamedTuple
 
 from tfjac.arguments import positive
 from tfjac.optimizers.fitting.checkpoints import Checkpoint
+from tfjac.optimizers.interrupts import Interrupts
 from tfjac.optimizers.statuses import Status
 
 PATIENCE = 0.2
@@ -148,34 +147,3 @@ def _line(state):
     heads = ("step", "evaluations", "cost", "reduction", "ratio", "damping", "gradient")
     head = "  ".join(text.rjust(width) for text, width in zip(heads, _WIDTHS))
     return f"{head}\n{line}" if state.steps == 1 else line
-
-
-class Interrupts:
-    """Ctrl-C, noted rather than raised, where nobody else looks after it; pressed again, it is raised at once.
-
-    What was noted and not seen to by the end is raised there.
-
-    Attributes:
-        pending: whether it was pressed.
-    """
-
-    def __init__(self):
-        self.pending, self._ours = False, False
-
-    def __enter__(self):
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._note)
-            self._ours = True
-        return self
-
-    def __exit__(self, *error):
-        if self._ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self.pending and error == (None, None, None):
-            raise KeyboardInterrupt
-
-    def _note(self, *_):
-        if self.pending:
-            raise KeyboardInterrupt
-        self.pending = True

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import described_value, positive_integer, suggestion
-from tfjac.optimizers.fitting.supervision import Interrupts
+from tfjac.optimizers.interrupts import Interrupts
 from tfjac.optimizers.keras.arguments import check_trainable
 from tfjac.optimizers.keras.best_weights import BestWeights, StopOnInterrupt
 from tfjac.optimizers.keras.callbacks import Convergence

@@ -168,8 +168,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             self._summing.begin_epoch(self._epoch)
 
     def _add_state(self, name, shape, dtype):
-        """Create a variable of the optimizer's own, of zeros."""
-        return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "only_first_replica", name=name)
+        """Create a variable of the optimizer, of zeros, that branches may assign: all replicas assign the same."""
+        return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "none", name=name)
 
     # -------------------------------------------------------------- a step
 
@@ -318,8 +318,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
                 step = self._memory.take_step(objective, state, self._method, restrictions, weight)
         self._sizes = step.sizes
         self._state.write_state(step.state)
-        apart = self._memory is None and not self._method.evidence and not self._is_random
-        self._state.write_report(step.report, step.num_residuals if apart else None)
+        is_alone = self._memory is None and not self._method.evidence
+        self._state.write_report(step.report, None if self._is_random else step.num_residuals, is_alone)
         self._iterations.value.assign_add(1)
         return step.report
 

@@ -79,17 +79,18 @@ class StateVariables:
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
 
-    def write_report(self, report, num_residuals=None):
+    def write_report(self, report, num_residuals=None, is_alone=True):
         """Assign what a step reports, and count it, in the graph being traced.
 
         Args:
             report: `Report`.
             num_residuals: how many residuals the step was taken on; None where the loss does not tell batches apart, as
-                with dropout, or where a batch is not fitted alone, as its predecessors are remembered.
+                with dropout.
+            is_alone: whether a batch is fitted alone, as nothing is remembered of its predecessors.
         """
         seen = [
             tf.equal(report.status, int(Status.NOT_FINITE)),
-            self._narrow(report, num_residuals),
+            self._narrow(report, num_residuals if is_alone else None),
             self._resized(num_residuals),
         ]
         self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))

@@ -110,7 +110,7 @@ class ProblemSizes(NamedTuple):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         blocks = tuple(_layers_of(operator) for operator in linearisation.jacobian.operators)
-        apart = not any(layer.probes for layers in blocks for layer in layers)
+        apart = not _by_products(blocks)
         return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
@@ -123,6 +123,11 @@ class ProblemSizes(NamedTuple):
             is_shared=linearisation.is_shared,
             one_scale=one_scale,
         )
+
+    @property
+    def by_products(self):
+        """Whether J is known by products, and an estimate, alone."""
+        return _by_products(self.blocks)
 
     def with_examples(self, number):
         """Return the sizes for so many examples, where the graph leaves that open.
@@ -145,7 +150,7 @@ class ProblemSizes(NamedTuple):
     @property
     def has_products_alone(self):
         """Whether there are blocks of J that products are had of, and nothing else."""
-        return any(layer.probes for layers in self.blocks for layer in layers)
+        return _by_products(self.blocks)
 
     def without_tables(self):
         """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
@@ -202,3 +207,8 @@ def _filled(layer, rows):
 
 def _sum(numbers):
     return sum(numbers, start=0.0)
+
+
+def _by_products(blocks):
+    """Return whether the Jacobian of a block, of `LayerSizes`, is known by products and an estimate alone."""
+    return any(layer.probes for layers in blocks for layer in layers)

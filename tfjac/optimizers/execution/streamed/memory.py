@@ -85,13 +85,15 @@ class AutoMemory:
     def take_step(self, objective, state, method, restrictions, weight):
         """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
 
-        Several workers take plain steps: each of them would have to remember what all have summed up.
+        Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
+        products with J: JᵀJ would take a pass for each residual of an example.
         """
-        if objective.is_shared:
-            return take_step(objective, state, method, restrictions)
-        batch = objective.linearise()
-        streams = self._look(tf.cast(objective.cost, tf.float64))
+        batch = objective.linearise(method.takes_products)
         start = _Linearised(objective, batch)
+        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
+        if objective.is_shared or sizes.by_products:
+            return take_step(start, state, method, restrictions)
+        streams = self._look(tf.cast(objective.cost, tf.float64))
 
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
@@ -104,7 +106,6 @@ class AutoMemory:
 
         state, report, loss = tf.cond(streams, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
-        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
     def _look(self, loss):
