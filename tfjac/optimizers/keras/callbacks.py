@@ -8,7 +8,7 @@ import numpy as np
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loop.converge import status_after, tolerances
+from tfjac.optimizers.loop.converge import standing_of, status_after, tolerances
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -74,9 +74,10 @@ class Convergence(StepMonitor):
         print(convergence.status, convergence.message)
 
     It looks at the last step of every call of the training function, and stops where in an epoch they all met a
-    tolerance: with mini-batches, every one of them. As a step says where it started from, the epoch before must have
-    met one, too, unless no step was accepted. It stops as well where no damping helps any more, and where no step can
-    be taken as the loss or its gradient is not finite. With sums over batches, calls between two steps do not count.
+    tolerance: with mini-batches, every one of them. As a step says where it started from, the next epoch must begin its
+    last step at a point that meets one, too, unless no step was accepted. It stops as well where no damping helps any
+    more, and where no step can be taken as the loss or its gradient is not finite. With sums over batches, calls
+    between two steps do not count.
 
     Args:
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient, as for `least_squares`: where None, √ε of
@@ -112,6 +113,7 @@ class Convergence(StepMonitor):
         self._limits, self._first_cost = tolerances(*self._given, dtype), None
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
+        self._stands: list[Status] = []
         self._doubtful = True
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
@@ -122,18 +124,22 @@ class Convergence(StepMonitor):
         self._steps = steps
         if self._first_cost is None and np.isfinite(report.cost_before):
             self._first_cost = report.cost_before
-        self._met.append(_reason(report, self._limits, self._first_cost or 0.0))
+        known = report, self._limits, self._first_cost or 0.0
+        self._met.append(_reason(*known))
+        self._stands.append(Status(int(standing_of(*known))))
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
-        met, self._met = self._met, []
+        (met, self._met), (stands, self._stands) = (self._met, []), (self._stands, [])
         accepted = self._accepted
         super().on_epoch_end(epoch, logs)
         finite = [each for each in met if each is not Status.NOT_FINITE]
         converged = bool(met) and all(each.converged for each in finite)
         still = self._accepted == accepted
-        if (converged and (still or not self._doubtful)) or (met and set(finite) == {Status.STALLED}):
-            self.status = met[-1] if met == finite else Status.NOT_FINITE
+        confirmed = bool(met) and not self._doubtful and all(each.converged for each in stands)
+        if confirmed or (converged and still) or (met and set(finite) == {Status.STALLED}):
+            reason = met[-1] if met[-1].converged or not confirmed else stands[-1]
+            self.status = reason if met == finite else Status.NOT_FINITE
             self.model.stop_training = True
         elif self._idle == self.patience:
             self.status = self.model.optimizer.status
