@@ -48,7 +48,11 @@ REFUSALS = [
     ),
     Refusal(
         "examples that mix",
-        {"function": PER_EXAMPLE, "family": ("mixing",), "option": ("default", "chunk", "budget", "verify", "norms")},
+        {
+            "function": PER_EXAMPLE,
+            "family": ("mixing",),
+            "option": ("default", "chunk", "budget", "verify", "norms", "zero"),
+        },
         tfjac.ExamplesMix,
         "examples mix at op",
         'Batch normalisation in training mode: an example has no Jacobian apart from the others. `examples_mix="full"` '

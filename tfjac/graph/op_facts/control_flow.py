@@ -172,17 +172,13 @@ def _gradient_of_choice(op, *cotangents):
     """TensorFlow's own, but of cotangents of whose shapes no more is known than all branches agree on.
 
     What comes after may know the shape of the branch that is taken; TensorFlow's gradient of the other one, which has
-    another shape, then raises.
+    another shape, then raises. The cotangent of a handle is left as it is: it has the shape of what the handle is of.
     """
     known_by_all = [
-        u if u is None or u.dtype == tf.variant else opened(u, shape)
-        for u, shape in zip(map(_dense, cotangents), _shapes_of_branches(op))
+        u if u is None or output.dtype in (tf.variant, tf.resource) else opened(tf.convert_to_tensor(u), shape)
+        for u, output, shape in zip(cotangents, op.outputs, _shapes_of_branches(op))
     ]
     return _private.gradient_of_type(op.type)(op, *known_by_all)
-
-
-def _dense(cotangent):
-    return cotangent if cotangent is None else tf.convert_to_tensor(cotangent)
 
 
 declare(
