@@ -8,7 +8,7 @@ import numpy as np
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loop.converge import status_after, tolerances
+from tfjac.optimizers.loop.converge import first_cost_of, status_after, tolerances
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -121,7 +121,7 @@ class Convergence(StepMonitor):
             return
         self._steps = steps
         if self._first_cost is None and np.isfinite(report.cost_before):
-            self._first_cost = report.cost_before
+            self._first_cost = float(first_cost_of(report))
         self._met.append(_reason(report, self._limits, self._first_cost or 0.0))
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
