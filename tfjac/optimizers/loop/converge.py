@@ -126,8 +126,8 @@ def _is_rounding(report, first_cost):
     A parameter of which the residuals are independent but for rounding runs away: then it is the rounding that has
     grown up to F, which is as large as it was.
     """
-    fell = FALLEN * tf.abs(report.cost_before) <= tf.abs(first_cost)
-    return _is_within_rounding(report) & (tf.equal(first_cost, 0) | fell)
+    cost, first = tf.abs(report.cost_before), tf.abs(first_cost)
+    return _is_within_rounding(report) & (tf.equal(first, 0) | (FALLEN * cost <= tf.cast(first, cost.dtype)))
 
 
 def _is_within_rounding(report):
