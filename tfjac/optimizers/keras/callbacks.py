@@ -109,7 +109,7 @@ class Convergence(StepMonitor):
         """Check the optimizer and the tolerances."""
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
-        self._limits, self._first_cost = tolerances(*self._given, dtype), None
+        self._limits, self._first_cost = tolerances(*self._given, dtype), np.nan
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
         self._doubtful = True
@@ -120,9 +120,9 @@ class Convergence(StepMonitor):
         if steps == self._steps:
             return
         self._steps = steps
-        if self._first_cost is None and np.isfinite(report.cost_before):
+        if not np.isfinite(self._first_cost) and np.isfinite(report.cost_before):
             self._first_cost = float(first_cost_of(report))
-        self._met.append(_reason(report, self._limits, self._first_cost or 0.0))
+        self._met.append(_reason(report, self._limits, float(np.nan_to_num(self._first_cost))))
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Add to the logs, and stop where all steps of the epoch met a tolerance, or nothing moves any more."""
