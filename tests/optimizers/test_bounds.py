@@ -185,3 +185,12 @@ def test_an_array_of_one_element_is_no_number_for_all(options):
     x = tf.Variable(np.ones(3))
     with pytest.raises(ValueError, match=r"one number for a variable, or one for each of its elements"):
         least_squares(lambda: x - 2.0, x, **options)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_column_is_for_whole_rows(rows):
+    """A mask with an axis of one is as NumPy broadcasts it, of a single row too."""
+    x, held = tf.Variable(np.ones([rows, 2])), np.zeros([rows, 1], bool)
+    held[0] = True
+    result = least_squares(lambda: x - 2.0, x, fixed=held)
+    np.testing.assert_allclose(result.x, np.where(held, [1.0, 1.0], [2.0, 2.0]))

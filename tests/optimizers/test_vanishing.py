@@ -62,11 +62,11 @@ def test_a_plateau_is_no_minimum():
 def test_a_parameter_that_has_vanished_is_not_determined(noise):
     x = np.linspace(0.0, 1.0, 10)
     y = 2 * x - 1 + noise * np.sin(30 * x)
-    fit = tfjac.curve_fit(lambda x, a, b: a * x + b**2, x, y, p0=[1.0, 1.0])
+    with pytest.warns(UserWarning, match="do not determine all parameters"):
+        fit = tfjac.curve_fit(lambda x, a, b: a * x + b**2, x, y, p0=[1.0, 1.0])
     assert fit.success
     np.testing.assert_allclose(fit.popt, [x @ y / (x @ x), 0], atol=1e-7)
-    with pytest.warns(UserWarning, match="do not determine all parameters"):
-        assert np.isinf(fit.pcov).any()
+    assert np.isinf(fit.pcov).any()
     assert list(fit.undetermined) == [False, True]
 
 
@@ -74,10 +74,9 @@ def test_a_parameter_that_has_vanished_is_not_determined(noise):
 def test_an_exponential_that_is_flat_at_its_start_has_no_finite_errors(rate):
     t = np.linspace(0.0, 4.0, 30)
     y = 2 * np.exp(-1.3 * t) + 0.01 * np.sin(30 * t)
-    with pytest.warns(UserWarning):
-        fit = tfjac.curve_fit(lambda x, a, b: a * tf.exp(-b * x), t, y, p0=[1.0, rate])
     with pytest.warns(UserWarning, match="do not determine all parameters"):
-        assert np.isinf(fit.pcov[1, 1])
+        fit = tfjac.curve_fit(lambda x, a, b: a * tf.exp(-b * x), t, y, p0=[1.0, rate])
+    assert np.isinf(fit.pcov[1, 1])
 
 
 def test_errors_beside_zero_and_of_large_units_are_kept():

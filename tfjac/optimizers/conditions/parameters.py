@@ -53,7 +53,7 @@ def _elements(argument, given, variable, default):
         values = _real(argument, default if given is None else given)
         if values.dtype == object:
             values = np.array([default if value is None else value for value in values.ravel()]).reshape(values.shape)
-        if values.ndim and values.shape != tuple(shape)[-values.ndim :]:
+        if values.ndim and values.size == 1 and values.shape[0] not in tuple(shape)[-values.ndim :][:1]:
             raise ValueError  # an array of one element is no number: it may be one that was forgotten for the others
         values = np.broadcast_to(values, shape).ravel()
     except ValueError:

@@ -8,7 +8,7 @@ import numpy as np
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loop.converge import standing_of, status_after, tolerances
+from tfjac.optimizers.loop.converge import first_cost_of, standing_of, status_after, tolerances
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -110,7 +110,7 @@ class Convergence(StepMonitor):
         """Check the optimizer and the tolerances."""
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
-        self._limits, self._first_cost = tolerances(*self._given, dtype), None
+        self._limits, self._first_cost = tolerances(*self._given, dtype), np.nan
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
         self._stands: list[Status] = []
@@ -122,9 +122,9 @@ class Convergence(StepMonitor):
         if steps == self._steps:
             return
         self._steps = steps
-        if self._first_cost is None and np.isfinite(report.cost_before):
-            self._first_cost = report.cost_before
-        known = report, self._limits, self._first_cost or 0.0
+        if not np.isfinite(self._first_cost) and np.isfinite(report.cost_before):
+            self._first_cost = float(first_cost_of(report))
+        known = report, self._limits, float(np.nan_to_num(self._first_cost))
         self._met.append(_reason(*known))
         self._stands.append(Status(int(standing_of(*known))))
 

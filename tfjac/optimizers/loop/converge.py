@@ -13,6 +13,10 @@ ROUNDINGS = 16
 """Rounding errors of the parameters that those of residuals may be as large as: sums of many terms have larger ones."""
 
 
+FALLEN = 16
+"""A cost that was more than rounding at the start has fallen to a part of one in so many if it is rounding now."""
+
+
 class Tolerances(NamedTuple):
     """The three tolerances; zero switches a test off. What an accepted step met, its end must meet: see `standing_of`.
 
@@ -70,7 +74,7 @@ def status_after(report, limits, first_cost):
     flat &= alone <= 2 * small
     short = report.accepted & settled & (report.step_length <= limits.step * report.magnitude)
     little = limits.step * tf.maximum(tf.abs(report.cost_before), limits.step * first_cost)
-    rounding = _is_rounding(report)
+    rounding = _is_rounding(report, first_cost)
     short &= ((report.predicted <= little) & (alone <= 2 * little)) | rounding
     stuck = tf.equal(report.status, int(Status.REJECTED)) | tf.equal(report.status, int(Status.STALLED))
     status = tf.where(stuck, int(Status.STALLED), int(Status.RUNNING))
@@ -94,10 +98,10 @@ def standing_of(report, limits, first_cost):
     Args:
         report: the `Report` of a step that is proposed, and not tried.
         limits: `Tolerances`.
-        first_cost: scalar, F at the start.
+        first_cost: scalar, `first_cost_of` the first step.
     """
     cost, alone = tf.abs(report.cost_before), tf.square(report.cosine) * tf.abs(report.cost_before)
-    promised, rounding = tf.abs(report.promised), _is_rounding(report)
+    promised, rounding = tf.abs(report.promised), _is_rounding(report, first_cost)
 
     def gains_little(tolerance, whole):
         return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
@@ -111,8 +115,23 @@ def standing_of(report, limits, first_cost):
     return tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
 
 
-def _is_rounding(report):
-    """Return whether F is what rounding makes of zero: ‖r‖ ≤ 16·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
+def first_cost_of(report):
+    """Return what to judge all steps by, for the `Report` of the first: F at the start, or zero if that is rounding."""
+    return tf.where(_is_within_rounding(report), tf.zeros_like(report.cost_before), report.cost_before)
+
+
+def _is_rounding(report, first_cost):
+    """Return whether F is zero but for rounding: F is within it, and at the start was too, or was 16 times as large.
+
+    A parameter of which the residuals are independent but for rounding runs away: then it is the rounding that has
+    grown up to F, which is as large as it was.
+    """
+    cost, first = tf.abs(report.cost_before), tf.abs(first_cost)
+    return _is_within_rounding(report) & (tf.equal(first, 0) | (FALLEN * cost <= tf.cast(first, cost.dtype)))
+
+
+def _is_within_rounding(report):
+    """Return whether ‖r‖ ≤ 16·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
 
     ε‖C^½ |w|‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
     within r.

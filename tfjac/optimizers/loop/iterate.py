@@ -10,7 +10,7 @@ from tfjac.graph import SMALL, as_tf_variable, while_loop
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.coordinates import Coordinates
-from tfjac.optimizers.loop.converge import outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.converge import first_cost_of, outcome_after, standing_of, status_after
 from tfjac.optimizers.loop.native_steps import linearised_at, suits, take_native_steps
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State, chosen, has_converged, row_of
@@ -62,7 +62,7 @@ class Progress(NamedTuple):
     Attributes:
         outcome: an `Outcome` without `x`.
         state: a `State`.
-        first_cost: scalar, F at the start.
+        first_cost: scalar, `first_cost_of` the first step.
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
         back: a `Back`; an empty tuple where one op takes the steps.
@@ -267,7 +267,7 @@ class Iteration:
     def _gone_on(self, progress, step, values, doubtful, max_steps):
         """Return the `Progress` after a step that is not taken back, and whether it is doubtful."""
         running, window, report, moved = progress.running, progress.window, step.report, step.report.accepted
-        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), report.cost_before, progress.first_cost)
+        first_cost = tf.where(tf.equal(progress.outcome.steps, 0), first_cost_of(report), progress.first_cost)
         status = status_after(report, self._settings.limits, first_cost)
         status = tf.where(step.looked, standing_of(report, self._settings.limits, first_cost), status)
         if window:

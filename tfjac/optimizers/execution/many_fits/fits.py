@@ -22,7 +22,7 @@ from tfjac.optimizers.loop.attempt import (
     report_of,
     within,
 )
-from tfjac.optimizers.loop.converge import outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.converge import first_cost_of, outcome_after, standing_of, status_after
 from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen, has_converged
 from tfjac.optimizers.statuses import Status
 
@@ -41,7 +41,7 @@ class Fits(NamedTuple):
         state: a `State`.
         last: the last `Attempt` in the step that it is at.
         outcome: an `Outcome` without `x`, so far.
-        first_cost: `[n]`, F at the start.
+        first_cost: `[n]`, `first_cost_of` the first step.
     """
 
     index: tf.Tensor
@@ -105,7 +105,7 @@ def attempt(fits, linearise, method, limits, max_steps):
     tried = going & point.usable
     last = chosen(tried, made, fits.last)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
-    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), report.cost_before, fits.first_cost)
+    first_cost = tf.where(tf.equal(fits.outcome.steps, 0), first_cost_of(report), fits.first_cost)
     status = status_after(report, limits, first_cost)
     ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
     kept = tried & last.accepted

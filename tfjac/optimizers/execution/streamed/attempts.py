@@ -82,7 +82,7 @@ def standing(start, state, method, limits, first_cost):
 
     Args:
         start: `Start`, the point.
-        state: the `State` there; method: `Method`; limits: `Tolerances`; first_cost: F at the start of all.
+        state: the `State` there; method: `Method`; limits: `Tolerances`; first_cost: `first_cost_of` the first step.
     """
     system, point = start.system_and_point(state, method)
     damping = method.damping.resume(state.damping, point.curvature, point.length)
