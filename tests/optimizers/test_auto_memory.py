@@ -187,6 +187,20 @@ def test_new_draws_are_new_data_and_a_full_batch_after_batches_is_the_same_again
     assert not streams(model) and model.optimizer._memory._seen.numpy() == 0
 
 
+def test_weights_that_other_code_sets_are_a_new_beginning():
+    """The next step is that of a new optimizer, but for its damping; the one after that looks at the loss again."""
+    model, plain = network(), network(memory=None)
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert streams(model)
+    model.set_weights(plain.get_weights())
+    for variable in model.optimizer._state._damping:
+        variable.assign(tf.zeros_like(variable.value))
+    for each in (model, plain):
+        each.fit(X, Y, batch_size=150, epochs=3, verbose=0, shuffle=False)
+    np.testing.assert_allclose(weights(model), weights(plain), rtol=1e-3, atol=1e-4)  # traced for other batches
+    assert not streams(model)
+
+
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
     batches = np.array_split(RNG.permutation(150), 12)
     whole, half = network(), network()

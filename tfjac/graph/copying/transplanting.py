@@ -10,7 +10,7 @@ from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, i
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
+from tfjac.graph.reading.traversal import ancestors, between, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
@@ -56,17 +56,16 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     for op in ops:
         statefulness.check_runs_again(op)
     if tf.compat.v1.get_default_graph() is not targets[0].graph:
-        ops = _small_constants(ops, mapping, by_variables=bool(reread)) + ops
+        ops = _small_constants(ops, mapping) + ops
     copy_ops(ops, mapping)
     return [mapping.get(target.ref(), target) for target in targets]
 
 
-def _small_constants(ops, mapping, by_variables):
+def _small_constants(ops, mapping):
     """List the ops by which what `ops` read is computed from small constants alone.
 
     A loop body would capture it, and nothing that reads its graph could tell what it is, such as the width of Huber's
-    loss. What gradients could reach is captured all the same, unless derivatives are taken `by_variables`: a constant
-    may be what another derivative is taken by.
+    loss.
     """
     fixed = {}
 
@@ -74,7 +73,6 @@ def _small_constants(ops, mapping, by_variables):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
-            small = small and (by_variables or not carries_gradient(tensor.dtype))
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
             fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
         return fixed[tensor.ref()]

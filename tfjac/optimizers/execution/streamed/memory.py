@@ -68,7 +68,8 @@ class Memory:
 class AutoMemory:
     """Remembers where data are new, by the rules above, and takes plain steps where they are those of the step before.
 
-    The loss at the start of a step tells: on the same data it is the loss at the end of the step before.
+    The loss at the start of a step tells: on the same data it is the loss at the end of the step before. If the
+    variables are not where that step left them, it does not tell, and all begins again.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
@@ -80,7 +81,7 @@ class AutoMemory:
         self._model, self._size = FadingModel(add, size, dtype), size
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
-        self._streams = add("data_are_new", (), "int64")
+        self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
 
     def take_step(self, objective, state, method, restrictions, weight):
         """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
@@ -93,7 +94,9 @@ class AutoMemory:
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
         if objective.is_shared or sizes.by_products:
             return take_step(start, state, method, restrictions)
-        streams = self._look(tf.cast(objective.cost, tf.float64))
+        position = tf.cast(objective.position(objective.values()), self._model.dtype)
+        stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
+        streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
 
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
@@ -106,15 +109,21 @@ class AutoMemory:
 
         state, report, loss = tf.cond(streams, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
+        self._left.value.assign(tf.cast(objective.position(objective.values()), self._model.dtype))
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
-    def _look(self, loss):
-        """Return whether the data are new, by the loss at the start of a step; they are not at the first one."""
+    def _look(self, loss, stayed):
+        """Return whether the data are new, by the loss at the start of a step; they are not at the first one.
+
+        Args:
+            loss: scalar.
+            stayed: scalar bool, whether the variables are where the step before left them.
+        """
         before = self._loss.value.read_value()
         same = tf.abs(loss - before) <= SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
         repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
         streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
-        streams &= self._steps.value.read_value() > 0
+        streams &= stayed & (self._steps.value.read_value() > 0)
         self._repeats.value.assign(repeats)
         self._streams.value.assign(tf.cast(streams, tf.int64))
         self._steps.value.assign_add(1)
