@@ -7,12 +7,10 @@ import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, compiled_by_xla
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.execution.streamed.memory import is_same_loss
 from tfjac.optimizers.loop.bayesian import Precisions
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.statuses import Status
-
-_SAME_LOSS = 1e-3
-"""Relative difference of the loss up to which two batches may be the same one."""
 
 
 class Seen(NamedTuple):
@@ -110,8 +108,8 @@ class StateVariables:
         before = self._report.value.read_value()[_NUMBERS.index("cost")]
         known = self._counts.value.read_value()[_COUNTS.index("attempts")] > 0
         here = report.cost_before
-        elsewhere = tf.abs(here - before) > _SAME_LOSS * tf.maximum(tf.abs(here), tf.abs(before))
-        return known & tf.math.is_finite(here) & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
+        elsewhere = tf.math.is_finite(here) & ~is_same_loss(here, before)
+        return known & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
 
     def _resized(self, num_residuals):
         """Return whether XLA compiled this step for a number of residuals that is not between those seen before."""

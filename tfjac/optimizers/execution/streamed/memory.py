@@ -8,9 +8,10 @@ error; without noise, old batches are wrong about the curvature. So N begins at 
 with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is taken alone.
 
 *How far.* λ is never less than the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
-weights. So one example alone moves its output half of the way at most. Less damping fits a batch better, and all other
-data worse: weights that a batch does not determine go far. For losses that are no sums of squares it is six times that:
-the curvature of cross-entropies vanishes where predictions are certain, and with less λ their test losses are ruined.
+weights. So one example alone, if it is like the average, moves its output half of the way at most. Less damping fits a
+batch better, and all other data worse: weights that a batch does not determine go far. For losses that are no sums of
+squares it is six times that: the curvature of cross-entropies vanishes where predictions are certain, and with less λ
+their test losses are ruined.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ from tfjac.optimizers.solvers import CholeskySolver
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 
-SAME_LOSS = 1e-3
+_SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
 
 REPEATS = 3
@@ -34,6 +35,11 @@ OF_OTHER_LOSSES = 6.0
 
 WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
 """Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
+
+
+def is_same_loss(loss, before):
+    """Return whether two losses may be those of the same data at the same weights, a bool tensor; not if one is NaN."""
+    return tf.abs(loss - before) <= _SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
 
 
 class Memory:
@@ -119,8 +125,7 @@ class AutoMemory:
             loss: scalar.
             stayed: scalar bool, whether the variables are where the step before left them.
         """
-        before = self._loss.value.read_value()
-        same = tf.abs(loss - before) <= SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
+        same = is_same_loss(loss, self._loss.value.read_value())
         repeats = tf.where(same, self._repeats.value.read_value() + 1, 0)
         streams = tf.where(self._streams.value.read_value() > 0, repeats < REPEATS, ~same)
         streams &= stayed & (self._steps.value.read_value() > 0)
