@@ -8,7 +8,9 @@ from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
+from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
@@ -16,8 +18,11 @@ from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 AUTO, EPOCH = "auto", "epoch"
 
-MOST_WEIGHTS = 2000
-"""Up to so many weights "auto" remembers: beyond, the factorisation for each batch costs more than it gains."""
+MOST_WEIGHTS, MOST_WITH_ROWS = 2000, 20_000
+"""Up to so many weights "auto" keeps JᵀJ of earlier batches, and the last rows of J: beyond, steps cost too much."""
+
+WINDOW = 512
+"""Rows that are kept."""
 
 
 class MemoryOptions(NamedTuple):
@@ -120,8 +125,11 @@ class MemoryOptions(NamedTuple):
             return SummedBatches(add, variables, method, state, self.given), None
         dtype, size = tf.as_dtype(method.gram_dtype or as_tf_variable(variables[0]).dtype), Columns(variables).total
         if self.given == AUTO:
-            helps = steps_per_batch == 1 and _can_remember(variables, method)
-            return None, AutoMemory(add, size, dtype) if helps else None
+            if steps_per_batch > 1 or not _can_remember(variables, method):
+                return None, None
+            by_rows = size > MOST_WEIGHTS
+            model = RowModel(add, size, dtype, WINDOW) if by_rows else FadingModel(add, size, dtype)
+            return None, AutoMemory(add, size, model)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
@@ -130,9 +138,9 @@ def _can_remember(variables, method):
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
     free = all(getattr(variable, "constraint", None) is None for variable in variables)
-    parameters, taken = _size_of(variables, method.gram_dtype)
-    fits = not isinstance(method.solver, AutoSolver) or taken <= method.solver.memory_budget
-    return exact and plain and free and fits and parameters <= MOST_WEIGHTS
+    parameters, _ = _size_of(variables, method.gram_dtype)
+    most = MOST_WITH_ROWS if isinstance(method.solver, AutoSolver) else MOST_WEIGHTS
+    return exact and plain and free and parameters <= most
 
 
 def _size_of(variables, gram_dtype):

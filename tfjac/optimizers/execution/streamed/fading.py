@@ -16,12 +16,17 @@ Reference: D. P. Bertsekas, "Incremental least squares methods and the extended 
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.execution.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
+from tfjac.optimizers.solvers import CholeskySolver
+
+WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
+"""Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
 
 
-class FadingModel:
-    """H and h, in variables of the optimizer, which Keras saves, in units of the loss of the batch that came last.
+class FadingModel(BatchMemory):
+    """H and h, in units of the loss of the batch that came last.
 
     p² numbers are read and written as seldom as can be: that is most of what a step takes beside its factorisation.
 
@@ -34,16 +39,34 @@ class FadingModel:
     def __init__(self, add, size, dtype):
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
         self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
-        self.dtype = dtype
+        self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
 
-    def around(self, position, decay, weight):
-        """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, wherever the last step ended.
+    def takes(self, rows):
+        """Return True: what a batch says takes the same place, however large it is."""
+        return True
 
-        Args:
-            position: where the variables are.
-            decay: scalar, β.
-            weight: scalar, d of the batch in the units of whose loss they are returned.
-        """
+    def decay(self, seen, rows):
+        """Return β = 1 − rows/N."""
+        window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
+        return tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
+
+    def recalled(self, objective: Objective, batch: LinearModel, decay, weight):
+        """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
+        position = tf.cast(objective.position(objective.values()), self.dtype)
+        own_gram, own_gradient = as_computed_in(batch, self.dtype).gram_and_gradient()
+        diagonal = tf.linalg.diag_part(own_gram)
+        says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
+        gram, gradient = self._around(position, decay * tf.cast(says_something, self.dtype), weight)
+
+        def quadratic(step):
+            step = tf.cast(step, self.dtype)
+            return tf.tensordot(step, gradient + tf.linalg.matvec(gram, step) / 2, 1)
+
+        both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
+        return RecallingObjective(objective, RecallingLinearisation(batch, gram, gradient, both), quadratic), diagonal
+
+    def _around(self, position, decay, weight):
+        """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, in units of the loss of a batch."""
         factor = tf.math.divide_no_nan(self._weight.value.read_value(), tf.cast(weight, tf.float64))
         factor = decay * tf.cast(factor, self.dtype)
         gram, gradient = self._gram.value.read_value(), self._gradient.value.read_value()
@@ -52,11 +75,10 @@ class FadingModel:
         gradient += tf.cond(far, lambda: tf.linalg.matvec(gram, moved), lambda: tf.zeros_like(moved))
         return factor * gram, factor * gradient
 
-    def keep(self, wanted, gram, gradient, position, weight):
-        """Replace H and h by those around `position` if `wanted`, a scalar bool, and if they are finite.
-
-        A gram matrix is finite where its diagonal is.
-        """
+    def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
+        """Replace H and h by those around `position`. A gram matrix is finite where its diagonal is."""
+        gram, gradient = recalling.linearisation.with_prior(self.dtype)
+        gradient += tf.linalg.matvec(gram, moved)
 
         def keep():
             self._gram.value.assign(gram)
@@ -65,68 +87,7 @@ class FadingModel:
             self._weight.value.assign(tf.cast(weight, tf.float64))
             return True
 
-        tf.cond(wanted & _finite(tf.linalg.diag_part(gram)) & _finite(gradient), keep, lambda: False)
-
-
-class RecallingObjective(Objective):
-    """The `Objective` of a batch and a quadratic model of others around where the variables are.
-
-    Args:
-        objective: `Objective` of the batch.
-        batch: its `LinearModel` there.
-        gram, gradient: H `[p, p]` and h `[p]` of the model.
-        of_batch: JᵀJ `[p, p]` and g `[p]` of the batch, in the dtype of the model.
-
-    Attributes:
-        linearisation: the `Linearisation` of both.
-    """
-
-    def __init__(self, objective: Objective, batch: LinearModel, gram, gradient, of_batch):
-        self._objective, self._gram, self._gradient = objective, gram, gradient
-        self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
-        self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
-        self._start = objective.position(objective.values())
-        both = {gram.dtype: (of_batch[0] + gram, of_batch[1] + gradient)}
-        self.linearisation = RecallingLinearisation(batch, gram, gradient, both)
-
-    def values(self):
-        """Return what the variables hold now, as a list of tensors."""
-        return self._objective.values()
-
-    def position(self, values):
-        """Return the place where the variables hold `values`, `[p]`."""
-        return self._objective.position(values)
-
-    def linearise(self, by_products=False):
-        """Return the `Linearisation` of both."""
-        return self.linearisation
-
-    def change_of_rows(self):
-        """Return how much more the tensors of the rows of the batch are now, `[rows]`."""
-        return self._objective.change_of_rows()
-
-    def move(self, start, step):
-        """Assign `start` + `step` to the variables."""
-        self._objective.move(start, step)
-
-    def move_to(self, start, position):
-        """Assign `position` `[p]` to the variables."""
-        self._objective.move_to(start, position)
-
-    def restore_unless(self, accepted, start):
-        """Assign `start` to the variables, bit for bit, unless `accepted`."""
-        self._objective.restore_unless(accepted, start)
-
-    def evaluate(self):
-        """Return what is to be lowered, at what the variables hold at this point of the program."""
-        cost = self._objective.evaluate()
-        return cost + self.remembered(self.position(self.values()))
-
-    def remembered(self, position):
-        """Return the part of what is lowered that is remembered, at `position` `[p]`; zero where the step started."""
-        moved = tf.cast(position - self._start, self._gram.dtype)
-        remembered = tf.tensordot(moved, self._gradient + tf.linalg.matvec(self._gram, moved) / 2, 1)
-        return tf.cast(remembered, self.cost.dtype)
+        tf.cond(wanted & all_finite(tf.linalg.diag_part(gram), gradient), keep, lambda: False)
 
 
 class RecallingLinearisation(Linearisation):
@@ -161,7 +122,3 @@ class RecallingLinearisation(Linearisation):
         if self.prior.is_zero:
             return gram, gradient
         return tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + precision), gradient
-
-
-def _finite(tensor):
-    return tf.reduce_all(tf.math.is_finite(tensor))

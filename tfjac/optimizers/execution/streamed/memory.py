@@ -17,10 +17,10 @@ their test losses are ruined.
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.execution.streamed.fading import FadingModel, RecallingObjective
+from tfjac.optimizers.execution.streamed.fading import FadingModel
+from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective
 from tfjac.optimizers.loop.records import State, chosen
 from tfjac.optimizers.loop.step import Step, take_step
-from tfjac.optimizers.solvers import CholeskySolver
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 
@@ -32,9 +32,6 @@ REPEATS = 3
 
 OF_OTHER_LOSSES = 6.0
 """By what the least λ is multiplied for losses that are no sums of squares."""
-
-WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
-"""Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
 
 
 def is_same_loss(loss, before):
@@ -67,7 +64,7 @@ class Memory:
             restrictions: `Restrictions`; there are none.
             weight: scalar, d: what the batch counts for.
         """
-        recalled, _ = _recalled(objective, objective.linearise(), self._model, self._decay, weight)
+        recalled, _ = self._model.recalled(objective, objective.linearise(), self._decay, weight)
         return _remembering_step(recalled, objective, self._model, state, state, method, weight)[0]
 
 
@@ -80,14 +77,14 @@ class AutoMemory:
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         size: number of parameters.
-        dtype: of H and h.
+        model: `BatchMemory`, what is remembered.
     """
 
-    def __init__(self, add, size, dtype):
-        self._model, self._size = FadingModel(add, size, dtype), size
+    def __init__(self, add, size, model: BatchMemory):
+        self._model = model
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
-        self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
+        self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), model.dtype)
 
     def take_step(self, objective, state, method, restrictions, weight):
         """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
@@ -96,7 +93,7 @@ class AutoMemory:
         products with J: JᵀJ would take a pass for each residual of an example.
         """
         batch = objective.linearise(method.takes_products)
-        start = _Linearised(objective, batch)
+        start = LinearisedObjective(objective, batch)
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
         if objective.is_shared or sizes.by_products:
             return take_step(start, state, method, restrictions)
@@ -104,16 +101,21 @@ class AutoMemory:
         stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
 
+        takes = self._model.takes(batch.num_rows)
+
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
             return step.state, step.report, loss
 
         def plain():
             self._seen.value.assign(0.0)
-            step = take_step(start, state, method, restrictions)
+            begun = state
+            if takes is not True:
+                begun = chosen(streams, _damped(state, method, batch.diagonal(), _scale_of(objective, batch)), state)
+            step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = tf.cond(streams, remember, plain)
+        state, report, loss = tf.cond(streams & takes, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
         self._left.value.assign(tf.cast(objective.position(objective.values()), self._model.dtype))
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
@@ -138,45 +140,14 @@ class AutoMemory:
         """Return the `Step` and the loss of the batch after it."""
         seen = self._seen.value.read_value()
         rows, names = tf.cast(batch.num_rows, tf.float64), method.solver.names
-        window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
-        decay = tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
         self._seen.value.assign(seen + rows)
-        method = method._replace(solver=CholeskySolver(), acceleration=None)
-        decay = tf.cast(decay, self._model.dtype)
-        recalled, diagonal = _recalled(objective, batch, self._model, decay, weight)
-        examples = _num_examples(objective, batch)
-        damped = _damped(state, method, diagonal, examples if objective.sums_squares else examples / OF_OTHER_LOSSES)
+        decay = tf.cast(self._model.decay(seen, rows), self._model.dtype)
+        method = method._replace(solver=self._model.solver, acceleration=None)
+        recalled, diagonal = self._model.recalled(objective, batch, decay, weight)
+        damped = _damped(state, method, diagonal, _scale_of(objective, batch))
         step, loss = _remembering_step(recalled, objective, self._model, state, damped, method, weight)
-        solver = tf.fill(tf.shape(step.report.solver), names.index(CholeskySolver.name))
+        solver = tf.fill(tf.shape(step.report.solver), names.index(self._model.solver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
-
-
-class _Linearised:
-    """An `Objective` that is linearised already."""
-
-    def __init__(self, objective, model):
-        self._objective, self._model = objective, model
-
-    def __getattr__(self, name):
-        return getattr(self._objective, name)
-
-    def linearise(self, by_products=False):
-        """Return what was found before."""
-        return self._model
-
-
-def _recalled(objective, batch, model, decay, weight):
-    """Return the `RecallingObjective` of a batch and a `FadingModel`, and diag(JᵀJ) of the batch, `[p]`.
-
-    Both are in the units of the loss of the batch. Nothing is recalled with a batch that says nothing, as where all its
-    examples have no weight: it changes no bit.
-    """
-    position = tf.cast(objective.position(objective.values()), model.dtype)
-    of_batch = (batch if batch.dtype == model.dtype else batch.cast(model.dtype)).gram_and_gradient()
-    diagonal = tf.linalg.diag_part(of_batch[0])
-    says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
-    gram, gradient = model.around(position, decay * tf.cast(says_something, model.dtype), weight)
-    return RecallingObjective(objective, batch, gram, gradient, of_batch), diagonal
 
 
 def _remembering_step(recalling, objective, model, state, damped, method, weight):
@@ -190,31 +161,31 @@ def _remembering_step(recalling, objective, model, state, damped, method, weight
     step = take_step(recalling, damped, method)
     report = step.report
     after = objective.position(objective.values())
-    gram, gradient = recalling.linearisation.with_prior(model.dtype)
-    gradient += tf.linalg.matvec(gram, tf.cast(after - before, model.dtype))
     idle = [int(Status.NOT_FINITE), int(Status.GRADIENT_TOLERANCE)]
     is_idle = tf.reduce_any([tf.equal(report.status, status) for status in idle])
-    model.keep(~is_idle & (weight > 0), gram, gradient, tf.cast(after, model.dtype), weight)
+    moved, position = (tf.cast(each, model.dtype) for each in (after - before, after))
+    model.remember(recalling, ~is_idle & (weight > 0), moved, position, weight)
     kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
     return kept, report.cost - recalling.remembered(after)
 
 
-def _num_examples(objective, batch):
-    """Return how many examples a batch has on all replicas, a scalar: as many as its largest block of residuals."""
+def _scale_of(objective, batch):
+    """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
     numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
-    return objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
+    examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
+    return examples if objective.sums_squares else examples / OF_OTHER_LOSSES
 
 
-def _damped(state, method, diagonal, examples):
-    """Return a `State` whose λ is no less than tr(D⁻¹JᵀJ) over a number of examples.
+def _damped(state, method, diagonal, number):
+    """Return a `State` whose λ is no less than tr(D⁻¹JᵀJ) over a number.
 
     Args:
         diagonal: `[p]`, diag(JᵀJ) of the batch.
-        examples: that number, a scalar.
+        number: a scalar.
     """
     diagonal = tf.cast(diagonal, state.scaling.dtype)
     metric = method.damping.metric(state.damping, method.scaling.update(state.scaling, diagonal))
-    least = tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), tf.cast(examples, metric.dtype))
+    least = tf.math.divide_no_nan(tf.reduce_sum(diagonal / metric), tf.cast(number, metric.dtype))
     names = method.damping.state_names
     raised = [tf.maximum(value, least) if name == "damping" else value for name, value in zip(names, state.damping)]
     begun = tf.reduce_any([tf.not_equal(value, 0) for value in state.damping])

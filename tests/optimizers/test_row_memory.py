@@ -1,0 +1,175 @@
+"""`memory="auto"` of large networks: the last rows of J. Steps are held to normal equations that NumPy adds up."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.optimizers.test_auto_memory import LOSSES, Recursion, cross_entropy, network, squares, streams, weights
+from tests.precision import floating
+from tfjac.optimizers import LevenbergMarquardt
+from tfjac.optimizers.execution.streamed.rows import RowModel
+from tfjac.optimizers.keras import memory
+
+layers = keras.layers
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 4))
+Y = np.sin(X @ RNG.normal(size=(4, 2)))
+WINDOW = 90
+
+
+@pytest.fixture(autouse=True)
+def rows_for_all(monkeypatch):
+    """Keep rows of networks of any size, and few of them."""
+    monkeypatch.setattr(memory, "MOST_WEIGHTS", 0)
+    monkeypatch.setattr(memory, "WINDOW", WINDOW)
+
+
+class WindowOfExamples(Recursion):
+    """The method for z = xW with a penalty c‖W‖²: every example is kept as its own gram matrix and gradient."""
+
+    def __init__(self, loss, w, penalty=0.0):
+        super().__init__(loss, w)
+        self.penalty, self.kept = penalty, []
+
+    def total(self, x, y, w):
+        return self.loss(x @ w, y)[0] + self.penalty * np.sum(w**2)
+
+    def step(self, x, y):
+        value, slope, gram = self.parts(x, y)
+        value, slope = self.total(x, y, self.w), slope + 2 * self.penalty * self.w.ravel()
+        weight = y.size if self.loss is not cross_entropy else len(y)
+        if self.damping is None:
+            self.damping = 1e-3 * gram.diagonal().max()
+        remembered, pull, others = 0 * self.gram, 0 * self.gradient, 0.0
+        if not self.plain:
+            examples = (WINDOW - y.size) // y.shape[1]
+            self.kept = self.kept[-examples:] if examples else []
+            for own_gram, own_pull, counts in self.kept:
+                remembered, pull = remembered + own_gram / weight, pull + own_pull / weight
+                others += counts / weight
+            remembered = remembered + 2 * self.penalty * others * np.eye(self.size)
+            pull = pull + 2 * self.penalty * others * self.w.ravel()
+            self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
+        both, slopes = gram + 2 * self.penalty * np.eye(self.size) + remembered, slope + pull
+        for _ in range(5):
+            step = np.linalg.solve(both + self.damping * np.eye(self.size), -slopes)
+            promise = -(slopes @ step + step @ both @ step / 2)
+            after = self.total(x, y, self.w + step.reshape(self.w.shape))
+            ratio = (value - after - (pull @ step + step @ remembered @ step / 2)) / promise
+            if ratio > 1e-3:
+                self.damping, self.growth = self.damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
+                break
+            self.damping, self.growth, step = self.damping * self.growth, 2 * self.growth, 0 * step
+        if not self.plain:
+            for row in range(len(y)):
+                _, own_slope, own_gram = self.parts(x[row : row + 1], y[row : row + 1])
+                one = weight / len(y)
+                self.kept.append((one * own_gram, one * own_slope, one))
+            self.kept = [(each, own + each @ step, counts) for each, own, counts in self.kept]
+        self.w, self.plain = self.w + step.reshape(self.w.shape), False
+
+
+def linear(loss="mse", penalty=0.0, **options):
+    keras.utils.set_random_seed(1)
+    regularizer = keras.regularizers.L2(penalty) if penalty else None
+    model = keras.Sequential([layers.Input((4,)), layers.Dense(2, use_bias=False, kernel_regularizer=regularizer)])
+    model.compile(LevenbergMarquardt(acceleration=None, **options), loss=loss, jit_compile=False)
+    return model
+
+
+@pytest.mark.parametrize(("name", "penalty"), [*[(name, 0.0) for name in LOSSES], ("mse", 0.05)])
+def test_steps_are_those_of_a_window_of_examples(name, penalty):
+    """Batches of 20 examples, with a ragged last one, and a window of 45; the parts of the window are no batches."""
+    oracle_loss, loss, y = LOSSES[name]
+    with floating("float64"):
+        model = linear(loss(), penalty)
+        oracle = WindowOfExamples(oracle_loss, model.get_weights()[0], penalty)
+        for _ in range(3):
+            order = RNG.permutation(150)
+            for rows in np.split(order, range(20, 150, 20)):
+                model.train_on_batch(X[rows], y[rows])
+                oracle.step(X[rows], y[rows])
+                np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
+    assert isinstance(model.optimizer._memory._model, RowModel)
+    np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
+
+
+def test_a_batch_of_more_rows_than_the_window_is_taken_alone():
+    model = network()
+    for _ in range(2):
+        for rows in np.array_split(RNG.permutation(150), 2):
+            model.train_on_batch(X[rows], Y[rows])
+    assert streams(model) and model.optimizer._memory._seen.numpy() == 0
+    model.train_on_batch(X[:10], Y[:10])
+    assert model.optimizer._memory._seen.numpy() == 20
+
+
+def test_a_batch_that_says_nothing_is_not_remembered():
+    """With NaN, or without weight: bits, damping and memory stay."""
+    with_gap, without = network(), network()
+    batches = np.array_split(RNG.permutation(150), 10)
+    for rows in batches[:5]:
+        for model in (with_gap, without):
+            model.train_on_batch(X[rows], Y[rows])
+    with_gap.train_on_batch(np.full_like(X[:9], np.nan), Y[:9])
+    with_gap.train_on_batch(X[:9], Y[:9], sample_weight=np.zeros(9))
+    for rows in batches[5:]:
+        for model in (with_gap, without):
+            model.train_on_batch(X[rows], Y[rows])
+    np.testing.assert_allclose(weights(with_gap), weights(without), rtol=1e-3, atol=1e-4)
+
+
+def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
+    batches = np.array_split(RNG.permutation(150), 12)
+    whole, half = network(), network()
+    for rows in batches:
+        whole.train_on_batch(X[rows], Y[rows])
+    for rows in batches[:5]:
+        half.train_on_batch(X[rows], Y[rows])
+    half.save(tmp_path / "half.keras")
+    loaded = keras.models.load_model(tmp_path / "half.keras")
+    for rows in batches[5:]:
+        loaded.train_on_batch(X[rows], Y[rows])
+    np.testing.assert_array_equal(weights(loaded), weights(whole))
+
+
+@pytest.mark.parametrize("options", [{"scaling": "marquardt"}, {"gram_dtype": "float64"}, {"damping": "trust_region"}])
+def test_scalings_dampings_and_dtypes_go_with_it(options):
+    model = network(**options)
+    history = model.fit(X, Y, epochs=10, verbose=0).history
+    assert streams(model) and history["loss"][-1] < 0.5 * history["loss"][0]
+
+
+def test_compiled_by_xla_it_is_the_same():
+    models = network(), network()
+    models[1].compile(LevenbergMarquardt(), loss="mse", jit_compile=True)
+    for rows in np.split(RNG.permutation(150), 5):
+        for model in models:
+            model.train_on_batch(X[rows], Y[rows])
+    np.testing.assert_allclose(weights(models[1]), weights(models[0]), rtol=2e-3, atol=1e-4)
+
+
+def test_it_is_chosen_by_the_number_of_weights(monkeypatch):
+    monkeypatch.undo()
+    models = [network(hidden=hidden) for hidden in (8, 400, 4000)]
+    for model in models:
+        model.optimizer.build(model.trainable_variables)
+    found = [getattr(model.optimizer._memory, "_model", None) for model in models]
+    assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "NoneType"]
+    assert found[1]._rows.value.shape == [memory.WINDOW, 2802]
+
+
+def test_convolutions_and_several_outputs_of_real_size():
+    """6,000 weights, images of eight by eight: better than without memory after three epochs of batches of 32."""
+    x = RNG.normal(size=(400, 8, 8, 1)).astype("float32")
+    y = np.stack([x[:, 2:5, 2:5, 0].mean((1, 2)), np.tanh(x[:, 4, 4, 0] * x[:, 5, 5, 0])], 1)
+    losses = {}
+    for kind in ("auto", None):
+        keras.utils.set_random_seed(1)
+        parts = [layers.Conv2D(8, 3, activation="tanh"), layers.Flatten(), layers.Dense(20, "tanh"), layers.Dense(2)]
+        model = keras.Sequential([layers.Input((8, 8, 1)), *parts])
+        model.compile(LevenbergMarquardt(memory=kind), loss="mse")
+        model.fit(x, y, epochs=3, verbose=0)
+        losses[kind] = model.evaluate(x, y, verbose=0)
+    assert tf.math.is_finite(losses["auto"]) and losses["auto"] < 0.7 * losses[None]

@@ -1,0 +1,141 @@
+"""What steps on mini-batches remember of earlier ones: a contract, and the objective of a batch with such a memory."""
+
+import abc
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.solvers import Solver
+
+
+class Quadratic(Protocol):
+    """A quadratic function of a step."""
+
+    @abc.abstractmethod
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Its value at a step `[p]`, a scalar; zero at zero."""
+
+
+class BatchMemory(Protocol):
+    """A quadratic model of earlier batches, in variables of the optimizer, which Keras saves.
+
+    With `d` a scalar float64 that says what a batch counts for, all that it returns is in units of the loss of the
+    batch that comes.
+    """
+
+    dtype: tf.DType
+    """Of what is kept."""
+
+    solver: Solver
+    """What steps with it are solved by."""
+
+    @abc.abstractmethod
+    def takes(self, rows):
+        """Whether a batch of so many residuals is remembered, a bool or a scalar one: a larger one is taken alone."""
+
+    @abc.abstractmethod
+    def decay(self, seen, rows):
+        """By what the model fades when a batch of `rows` residuals comes after `seen` ones, a scalar; zero for all."""
+
+    @abc.abstractmethod
+    def recalled(
+        self, objective: Objective, batch: LinearModel, decay, weight
+    ) -> "tuple[RecallingObjective, tf.Tensor]":
+        """The objective of a batch and what is remembered, and diag(JᵀJ) of the batch, `[p]`.
+
+        `batch` is the linear model of `objective` where its variables are, wherever the last step ended. Nothing is
+        recalled with a batch that says nothing, as where all its examples have no weight: it changes no bit.
+        """
+
+    @abc.abstractmethod
+    def remember(self, recalling: "RecallingObjective", wanted, moved, position, weight) -> None:
+        """Add the batch, after a step `moved` `[p]` to `position` `[p]`, if `wanted`, a scalar bool, and if finite."""
+
+
+class LinearisedObjective(Objective):
+    """An `Objective` that is linearised already.
+
+    Args:
+        objective: `Objective`.
+        model: its `LinearModel` where its variables are.
+    """
+
+    def __init__(self, objective: Objective, model: LinearModel):
+        self._objective, self._model = objective, model
+        self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
+        self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
+
+    def values(self):
+        """Return what the variables hold now, as a list of tensors."""
+        return self._objective.values()
+
+    def position(self, values):
+        """Return the place where the variables hold `values`, `[p]`."""
+        return self._objective.position(values)
+
+    def magnitude(self, values):
+        """Return how large `values` are, `[p]`."""
+        return self._objective.magnitude(values)
+
+    def linearise(self, by_products=False):
+        """Return what was found before."""
+        return self._model
+
+    def change_of_rows(self):
+        """Return how much more the tensors of the rows of the batch are now, `[rows]`."""
+        return self._objective.change_of_rows()
+
+    def move(self, start, step):
+        """Assign `start` + `step` to the variables."""
+        self._objective.move(start, step)
+
+    def move_to(self, start, position):
+        """Assign `position` `[p]` to the variables."""
+        self._objective.move_to(start, position)
+
+    def evaluate(self):
+        """Return the cost at what the variables hold at this point of the program."""
+        return self._objective.evaluate()
+
+    def restore_unless(self, accepted, start):
+        """Assign `start` to the variables, bit for bit, unless `accepted`."""
+        self._objective.restore_unless(accepted, start)
+
+
+class RecallingObjective(LinearisedObjective):
+    """The `Objective` of a batch and a quadratic model of others around where the variables are.
+
+    Args:
+        objective: `Objective` of the batch.
+        linearisation: the `LinearModel` of both.
+        remembered: the `Quadratic` of the others.
+
+    Attributes:
+        linearisation: as given.
+    """
+
+    def __init__(self, objective: Objective, linearisation: LinearModel, remembered: Quadratic):
+        super().__init__(objective, linearisation)
+        self.linearisation: Any = linearisation  # the memory, which made it, knows more of it
+        self._quadratic = remembered
+        self._start = objective.position(objective.values())
+
+    def evaluate(self):
+        """Return what is to be lowered, at what the variables hold at this point of the program."""
+        cost = super().evaluate()
+        return cost + self.remembered(self.position(self.values()))
+
+    def remembered(self, position):
+        """Return the part of what is lowered that is remembered, at `position` `[p]`; zero where the step started."""
+        return tf.cast(self._quadratic(position - self._start), self.cost.dtype)
+
+
+def as_computed_in(batch: LinearModel, dtype) -> LinearModel:
+    """Return a `LinearModel` in a dtype."""
+    return batch if batch.dtype == dtype else batch.cast(dtype)
+
+
+def all_finite(*tensors):
+    """Return whether all elements of tensors are finite, a scalar bool."""
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])
