@@ -154,10 +154,11 @@ def test_it_is_chosen_by_the_number_of_weights(monkeypatch):
     monkeypatch.undo()
     models = [network(hidden=hidden) for hidden in (8, 400, 4000)]
     for model in models:
-        model.optimizer.build(model.trainable_variables)
+        model.train_on_batch(X[:9], Y[:9])
     found = [getattr(model.optimizer._memory, "_model", None) for model in models]
     assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "NoneType"]
-    assert found[1]._rows.value.shape == [memory.WINDOW, 2802]
+    shapes = [[tuple(variable.shape)[1:] for variable in rows.variables] for rows in found[1]._rows]
+    assert shapes == [[(4,), (400,)], [(400,)], [(400,), (2,)], [(2,)]]  # in all 1,208 numbers for 2,802
 
 
 def test_convolutions_and_several_outputs_of_real_size():

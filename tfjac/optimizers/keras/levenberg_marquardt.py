@@ -23,6 +23,7 @@ from tfjac.optimizers.keras.arguments import (
 )
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
+from tfjac.optimizers.keras.late_variables import LateVariables
 from tfjac.optimizers.keras.memory import MemoryOptions
 from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
@@ -148,6 +149,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
         self.pitfalls, self._is_random = Pitfalls(), False
+        self._late = LateVariables(self._add_state, lambda: len(self.variables))
 
     # -------------------------------------------------------------- state
 
@@ -162,14 +164,25 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
-        given = self._add_state, variables, self._method, self._state, self._steps_per_batch
+        given = self._add_state, self._late.add, variables, self._method, self._state, self._steps_per_batch
         self._summing, self._memory = self._remembers.made(*given)
+        self._late.begin(self.variables)
         if self._summing is not None and self._told_of_epoch:
             self._summing.begin_epoch(self._epoch)
 
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer, of zeros, that branches may assign: all replicas assign the same."""
         return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "none", name=name)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the state, with what was loaded for variables that are not made yet."""
+        super().save_own_variables(store)
+        self._late.save(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the state; keep that of variables which the first batch will make."""
+        if not self._late.load(store, self.variables):
+            super().load_own_variables(store)
 
     # -------------------------------------------------------------- a step
 

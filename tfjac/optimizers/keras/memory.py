@@ -111,11 +111,12 @@ class MemoryOptions(NamedTuple):
                 f"Received: variables of {parameters:,} elements in all"
             )
 
-    def made(self, add, variables, method, state, steps_per_batch):
+    def made(self, add, add_late, variables, method, state, steps_per_batch):
         """Return a `SummedBatches` and a `Memory`, one of which is None, or both.
 
         Args:
             add: function from a name, a shape and a dtype to a new variable of the optimizer.
+            add_late: the same, for variables that are made while the first batch is traced.
             variables: list of the variables that are trained.
             method: a `Method` of `method`.
             state: the `StateVariables` of the optimizer.
@@ -128,7 +129,9 @@ class MemoryOptions(NamedTuple):
             if steps_per_batch > 1 or not _can_remember(variables, method):
                 return None, None
             by_rows = size > MOST_WEIGHTS
-            model = RowModel(add, size, dtype, WINDOW) if by_rows else FadingModel(add, size, dtype)
+            model = (
+                RowModel(add, add_late, Columns(variables), dtype, WINDOW) if by_rows else FadingModel(add, size, dtype)
+            )
             return None, AutoMemory(add, size, model)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 

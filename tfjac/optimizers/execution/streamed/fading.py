@@ -41,7 +41,7 @@ class FadingModel(BatchMemory):
         self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
         self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
 
-    def takes(self, rows):
+    def takes(self, batch: LinearModel):
         """Return True: what a batch says takes the same place, however large it is."""
         return True
 

@@ -101,7 +101,7 @@ class AutoMemory:
         stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
 
-        takes = self._model.takes(batch.num_rows)
+        takes = self._model.takes(batch)
 
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)

@@ -31,8 +31,8 @@ class BatchMemory(Protocol):
     """What steps with it are solved by."""
 
     @abc.abstractmethod
-    def takes(self, rows):
-        """Whether a batch of so many residuals is remembered, a bool or a scalar one: a larger one is taken alone."""
+    def takes(self, batch: LinearModel):
+        """Whether a batch can be remembered, a bool or a scalar one: if not, it is taken alone."""
 
     @abc.abstractmethod
     def decay(self, seen, rows):

@@ -1,43 +1,62 @@
-"""The last rows of J as a memory, for networks whose JᵀJ is too large: N rows of p numbers, and their kernel.
+"""The last rows of J as a memory, for networks whose JᵀJ is too large: N rows, and their kernel.
 
-What is remembered is ½‖r + Jδ‖² of the last N residuals, each linearised when its batch came. A batch takes
-the place of the oldest rows. The step is solved for in the space of the residuals:
+What is remembered is ½‖r + Jδ‖² of the last N residuals, each linearised when its batch came. A batch takes the place
+of the oldest rows. The step is solved for in the space of the residuals:
 
     p = −Jᵀ(JJᵀ + λI)⁻¹ r
 
-Only the rows of the batch are new in JJᵀ, so a batch of k residuals costs k·N·p for them, and N³/6 for the factor.
-After the step r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
+Only the rows of the batch are new in JJᵀ, and those of dense layers are kept as products of two vectors. So for k
+residuals of layers of i inputs and o outputs each, a step costs k·N·Σ(i + o) for JJᵀ, N³/6 for its factor, and some
+products with J, N·p each. Afterwards r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
 """
 
-import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import eager_creation
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.operator import JacobianOperator
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.prior import Prior
-from tfjac.optimizers.contracts import JacobianRows, LinearModel, Objective
+from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.execution.streamed.kept_rows import KeptRows
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
 from tfjac.optimizers.linear_model import Linearisation
+from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.solvers import KernelSolver
 
 
 class RowModel(BatchMemory):
-    """J `[N, p]`, r `[N]` and JJᵀ `[N, N]` of the last residuals, each times √d of its batch.
+    """J, r `[N]` and JJᵀ `[N, N]` of the last residuals, each times √d of its batch.
 
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        size: number of parameters, p.
+        add_late: the same; the variables are made while the first batch is traced, whose factors say of what form.
+        columns: `Columns` of the parameters.
         dtype: of J, r and JJᵀ.
         window: N.
     """
 
-    def __init__(self, add, size, dtype, window):
-        self._rows, self._kernel = add("remembered_rows", (window, size), dtype), add("kernel", (window, window), dtype)
-        self._residual, self._weights = add("remembered_residual", (window,), dtype), add("weights", (window,), dtype)
-        self._next, self._centre = add("next_row", (), "int64"), add("centre_of_remembered", (size,), dtype)
-        self.dtype, self.solver, self._window = dtype, KernelSolver(), window
+    def __init__(self, add, add_late, columns: Columns, dtype, window):
+        self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
+        self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
+        self._centre = add("centre_of_remembered", (columns.total,), dtype)
+        self.dtype, self.solver, self._window, self._columns = dtype, KernelSolver(), window, columns
+        self._add_late, self._rows = add_late, None
 
-    def takes(self, rows):
-        """Return whether a batch has no more than N residuals."""
-        return rows <= self._window
+    def takes(self, batch: LinearModel):
+        """Return whether a batch has no more than N residuals, and factors of the form that is kept."""
+        factors = _factors_of(batch)
+        if self._rows is None:
+            with eager_creation():
+                given = zip(factors, self._columns.sizes)
+                self._rows = [
+                    KeptRows(self._add_late, f"rows_{index}", factor, size, self._window, self.dtype)
+                    for index, (factor, size) in enumerate(given)
+                ]
+        takes = [kept.takes(factor) for kept, factor in zip(self._rows, factors)]
+        known = [each for each in takes if isinstance(each, bool)]
+        fits = batch.num_rows <= self._window
+        return all(known) and tf.reduce_all(tf.stack([fits, *(each for each in takes if not isinstance(each, bool))]))
 
     def decay(self, seen, rows):
         """Return one, or zero at the beginning."""
@@ -48,44 +67,61 @@ class RowModel(BatchMemory):
         dtype, batch = batch.dtype, as_computed_in(batch, self.dtype)
         diagonal = batch.diagonal()
         position = tf.cast(objective.position(objective.values()), self.dtype)
-        kept = [each.value.read_value() for each in (self._rows, self._kernel, self._residual, self._weights)]
-        kept = tf.cond(decay > 0, lambda: kept, lambda: [tf.zeros_like(each) for each in kept])
-        window = self._with_batch(batch, kept, position, tf.cast(weight, self.dtype))
+        window = self._with_batch(batch, self._kept(position, decay > 0), tf.cast(weight, self.dtype))
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         scale = tf.math.reciprocal_no_nan(tf.cast(weight, self.dtype)) * tf.cast(says_something, self.dtype)
-        linearisation = RecallingRows(batch, window, scale, dtype)
+        jacobian = self._jacobian(window.rows, self._window)
+        linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
         return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
 
-    def _with_batch(self, batch, kept, position, weight):
+    def _jacobian(self, rows, count):
+        """Return the `StackedJacobian` of rows, a list for each variable as `KeptRows` has them."""
+        factors = [kept.factor(each) for kept, each in zip(self._rows, rows)]
+        operator = JacobianOperator(factors, self._columns.shapes, count, 1)
+        return StackedJacobian([operator], [count], self._columns, self.dtype)
+
+    def _kept(self, position, has_begun):
+        """Return what is kept as a `Window`, its residuals around `position` `[p]`; zeros unless `has_begun`."""
+        rows = [[variable.value.read_value() for variable in kept.variables] for kept in self._rows]
+        numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
+        zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
+        rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
+        moved = position - self._centre.value.read_value()
+        far = tf.reduce_any(tf.not_equal(moved, 0))
+        along = lambda: self._jacobian(rows, self._window).matvec(moved)  # noqa: E731
+        residual += tf.cond(far, along, lambda: tf.zeros_like(residual))
+        return Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
+
+    def _with_batch(self, batch, window, weight):
         """Return the `Window` in which a batch has taken the place of the oldest rows.
 
         Args:
-            batch: its `LinearModel`; position: `[p]`, where the variables are; weight: scalar, d.
-            kept: list of what was kept of J, JJᵀ, r, and the weights of rows.
+            batch: its `LinearModel`; weight: scalar, d.
+            window: `Window`, what is kept.
         """
-        rows, kernel, residual, weights = kept
-        moved = position - self._centre.value.read_value()
-        far = tf.reduce_any(tf.not_equal(moved, 0))
-        residual += tf.cond(far, lambda: tf.linalg.matvec(rows, moved), lambda: tf.zeros_like(residual))
         root, count = tf.sqrt(weight), tf.cast(batch.num_rows, tf.int64)
-        places = ((self._next.value.read_value() + tf.range(count)) % self._window)[:, None]
-        rows = tf.tensor_scatter_nd_update(rows, places, root * batch.jacobian.to_dense())
-        residual = tf.tensor_scatter_nd_update(residual, places, root * batch.residual)
+        places = ((window.following + tf.range(count)) % self._window)[:, None]
+        put = lambda kept, new: tf.tensor_scatter_nd_update(kept, places, new)  # noqa: E731
+        given = zip(self._rows, _factors_of(batch))
+        new = [kept.rows_of(factor, batch.num_rows, root) for kept, factor in given]
+        rows = [[put(old, each) for old, each in zip(*pair)] for pair in zip(window.rows, new)]
+        products = tf.add_n([kept.products(*pair) for kept, *pair in zip(self._rows, new, rows)])
         share = tf.fill([count], weight / tf.cast(tf.maximum(count, 1), self.dtype))
-        weights = tf.tensor_scatter_nd_update(weights, places, share)
-        is_old = tf.tensor_scatter_nd_update(tf.ones_like(residual), places, tf.zeros_like(share))
-        new_rows = tf.gather(rows, places[:, 0])
-        kernel = tf.tensor_scatter_nd_update(kernel, places, tf.matmul(new_rows, rows, transpose_b=True))
+        is_old = put(window.is_old, tf.zeros_like(share))
+        kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
-        return Window(rows, kernel, residual, weights, is_old, self._next.value.read_value() + count)
+        residual, weights = put(window.residual, root * batch.residual), put(window.weights, share)
+        return Window(rows, kernel, residual, weights, is_old, window.following + count)
 
     def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
         """Keep the window with the batch, and its residuals where the step led. J is finite where JJᵀ's diagonal is."""
         window = recalling.linearisation.window
-        residual = window.residual + tf.linalg.matvec(window.rows, moved)
+        residual = window.residual + self._jacobian(window.rows, self._window).matvec(moved)
 
         def keep():
-            self._rows.value.assign(window.rows)
+            for kept, rows in zip(self._rows, window.rows):
+                for variable, tensor in zip(kept.variables, rows):
+                    variable.value.assign(tensor)
             self._kernel.value.assign(window.kernel)
             self._residual.value.assign(residual)
             self._weights.value.assign(window.weights)
@@ -100,7 +136,7 @@ class Window:
     """Rows of several batches, in the order of their places, each times √d of its batch.
 
     Attributes:
-        rows: `[N, p]`, J; kernel: `[N, N]`, JJᵀ; residual: `[N]`, r.
+        rows: of each variable what `KeptRows` has of J; kernel: `[N, N]`, JJᵀ; residual: `[N]`, r.
         weights: `[N]`, of each row what its batch counts for, d, over its number of rows.
         is_old: `[N]`, one where a row is remembered, zero where it is of the batch.
         following: where the next batch begins, an int64 scalar.
@@ -119,20 +155,24 @@ class RecallingRows(Linearisation):
     Args:
         batch: the `Linearisation` of the batch.
         window: the `Window` with its rows.
+        jacobian: `StackedJacobian` of the window.
         scale: scalar, 1/d.
         dtype: of the linearisation; all other arguments are in that of what is remembered.
     """
 
-    def __init__(self, batch, window, scale, dtype):
+    def __init__(self, batch, window, jacobian, scale, dtype):
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
-        jacobian = ScaledRows(batch.jacobian, window.rows, window.kernel, tf.sqrt(scale)).cast(dtype)
-        residual = tf.cast(tf.sqrt(scale) * window.residual, dtype)
-        super().__init__(jacobian, residual, _times(batch.prior, 1 + self._others).cast(dtype))
-        self.window, self._batch, self._scale = window, batch, scale
+        root = tf.sqrt(scale)
+        super().__init__(
+            WithKernel.of(jacobian, window.kernel, root).cast(dtype),
+            tf.cast(root * window.residual, dtype),
+            _times(batch.prior, 1 + self._others).cast(dtype),
+        )
+        self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
 
     def cast(self, dtype):
         """Return the same in another dtype, rounded from that of what is remembered."""
-        return RecallingRows(self._batch, self.window, self._scale, dtype)
+        return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype)
 
     @property
     def has_residuals(self):
@@ -142,7 +182,7 @@ class RecallingRows(Linearisation):
     def remembered(self, step):
         """Return by how much what is remembered grows with a step `[p]`, a scalar."""
         step = tf.cast(step, self._scale.dtype)
-        along = self.window.is_old * tf.linalg.matvec(self.window.rows, step)
+        along = self.window.is_old * self._jacobian.matvec(step)
         rows = self._scale * tf.reduce_sum(along * (self.window.residual + along / 2))
         prior = self._batch.prior
         if prior.is_zero:
@@ -150,65 +190,42 @@ class RecallingRows(Linearisation):
         return rows + self._others * (tf.tensordot(prior.gradient, step, 1) + prior.quadratic(step) / 2)
 
 
-class ScaledRows(JacobianRows):
-    """The rows of a window times a scale.
+class WithKernel(StackedJacobian):
+    """Rows of which the kernel is known.
 
     Args:
-        batch: `JacobianRows` of the batch, for what is asked of sizes.
-        rows: `[N, p]`; kernel: `[N, N]`, of these rows.
-        scale: scalar.
+        jacobian: `StackedJacobian`.
+        kernel: `[N, N]`, its kernel.
     """
 
-    def __init__(self, batch: JacobianRows, rows, kernel, scale):
-        self.operators, self.columns, self.dtype = batch.operators, batch.columns, rows.dtype
-        self._batch, self._rows, self._kernel, self._scale = batch, rows, kernel, scale
+    def __init__(self, jacobian: StackedJacobian, kernel):
+        super().__init__(jacobian.operators, jacobian.rows, jacobian.columns, jacobian.dtype)
+        self._jacobian, self._kernel = jacobian, kernel
+
+    @classmethod
+    def of(cls, jacobian, kernel, scale):
+        """Return rows times a scale, of which the kernel without it is known."""
+        (operator,), columns = jacobian.operators, jacobian.columns
+        factors = [factor.scaled(scale) for factor in operator.factors]
+        scaled = JacobianOperator(factors, columns.shapes, *operator.examples_and_outputs)
+        return cls(StackedJacobian([scaled], jacobian.rows, columns, jacobian.dtype), tf.square(scale) * kernel)
 
     def cast(self, dtype):
         """Return the same in another dtype."""
-        if dtype == self.dtype:
-            return self
-        cast = [tf.cast(each, dtype) for each in (self._rows, self._kernel, self._scale)]
-        return ScaledRows(self._batch.cast(dtype), *cast)
-
-    def gram_and_gradient(self, vector):
-        """Return JᵀJ `[p, p]` and Jᵀu `[p]`."""
-        rows = self.to_dense()
-        return tf.matmul(rows, rows, transpose_a=True), self.adjoint(vector)
+        return self if dtype == self.dtype else WithKernel(self._jacobian.cast(dtype), tf.cast(self._kernel, dtype))
 
     def kernel(self, scales):
-        """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is kept, where all scales are the same."""
+        """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is known, where all scales are the same."""
         same = tf.reduce_all(tf.equal(scales, scales[0]))
-        weights = tf.repeat(scales, np.asarray(self.columns.sizes))
-        kept = lambda: scales[0] * tf.square(self._scale) * self._kernel  # noqa: E731
-        return tf.cond(same, kept, lambda: self.weighted_kernel(weights))
+        return tf.cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))
 
-    def weighted_kernel(self, weights):
-        """Return J diag(weights) Jᵀ, `[N, N]`."""
-        return tf.square(self._scale) * tf.matmul(weights * self._rows, self._rows, transpose_b=True)
 
-    def column_norms_squared(self):
-        """Return diag(JᵀJ), `[p]`."""
-        return tf.square(self._scale) * tf.reduce_sum(tf.square(self._rows), axis=0)
-
-    def factors(self):
-        """Return the factors of the batch: of what is remembered there are none."""
-        return self._batch.factors()
-
-    def matvec(self, vector):
-        """Return J v, `[N]`."""
-        return self._scale * tf.linalg.matvec(self._rows, vector)
-
-    def adjoint(self, vector):
-        """Return Jᵀu, `[p]`."""
-        return tf.linalg.matvec(self._rows, self._scale * vector, transpose_a=True)
-
-    def square(self, vector):
-        """Return ‖u‖², a scalar."""
-        return tf.reduce_sum(tf.square(vector))
-
-    def to_dense(self):
-        """Return J, `[N, p]`."""
-        return self._scale * self._rows
+def _factors_of(batch):
+    """Return the factors of a `LinearModel`, one per variable, of all its rows; None for one that moves none."""
+    jacobian = batch.jacobian
+    if len(jacobian.operators) == 1:
+        return jacobian.operators[0].factors
+    return [DenseFactor(part[:, None]) for part in tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)]
 
 
 def _times(prior, factor):

@@ -1,0 +1,46 @@
+"""Variables of an optimizer that are made while its first batch is traced, after Keras has built and loaded it."""
+
+import numpy as np
+
+
+class LateVariables:
+    """They come after all others among the variables of the optimizer, and are saved and loaded with them.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        count: function that returns how many variables the optimizer has now.
+    """
+
+    def __init__(self, add, count):
+        self._add, self._count, self._built, self._waiting = add, count, None, {}
+
+    def begin(self, variables):
+        """Be told that all other variables are there."""
+        self._built = len(variables)
+
+    def add(self, name, shape, dtype):
+        """Make a variable; its value is what was loaded for it, if its shape is the same, else zeros."""
+        key = str(self._count())
+        variable, value = self._add(name, shape, dtype), self._waiting.pop(key, None)
+        if value is not None and value.shape == tuple(shape):
+            variable.assign(value)
+        return variable
+
+    def save(self, store):
+        """Write what was loaded and is not made yet."""
+        for key, value in self._waiting.items():
+            store[key] = value
+
+    def load(self, store, variables):
+        """Load the variables that are there, keep what is left, and return whether that is all of a saved state.
+
+        A state that was saved before the first batch has none of the late variables: they stay as they are, and are not
+        read before they are written.
+        """
+        saved = len(store.keys())
+        if self._built is None or saved < self._built or saved == len(variables):
+            return False
+        for index, variable in enumerate(variables[:saved]):
+            variable.assign(store[str(index)])
+        self._waiting = {str(index): np.array(store[str(index)]) for index in range(len(variables), saved)}
+        return True
