@@ -21,7 +21,7 @@ WINDOW = 90
 @pytest.fixture(autouse=True)
 def rows_for_all(monkeypatch):
     """Keep rows of networks of any size, and few of them."""
-    monkeypatch.setattr(memory, "MOST_WEIGHTS", 0)
+    monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
     monkeypatch.setattr(memory, "WINDOW", WINDOW)
 
 
@@ -91,7 +91,7 @@ def test_steps_are_those_of_a_window_of_examples(name, penalty):
                 model.train_on_batch(X[rows], y[rows])
                 oracle.step(X[rows], y[rows])
                 np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
-    assert isinstance(model.optimizer._memory._model, RowModel)
+    assert isinstance(model.optimizer._memory.model, RowModel)
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
@@ -152,10 +152,10 @@ def test_compiled_by_xla_it_is_the_same():
 
 def test_it_is_chosen_by_the_number_of_weights(monkeypatch):
     monkeypatch.undo()
-    models = [network(hidden=hidden) for hidden in (8, 400, 4000)]
+    models = [network(hidden=hidden) for hidden in (8, 400, 40_000)]
     for model in models:
         model.train_on_batch(X[:9], Y[:9])
-    found = [getattr(model.optimizer._memory, "_model", None) for model in models]
+    found = [getattr(model.optimizer._memory, "model", None) for model in models]
     assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "NoneType"]
     shapes = [[tuple(variable.shape)[1:] for variable in rows.variables] for rows in found[1]._rows]
     assert shapes == [[(4,), (400,)], [(400,)], [(400,), (2,)], [(2,)]]  # in all 1,208 numbers for 2,802

@@ -1,7 +1,9 @@
 """`memory` in the Keras optimizer: what goes with it, and which batches an epoch has."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac._warn import warn
@@ -18,11 +20,14 @@ from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 AUTO, EPOCH = "auto", "epoch"
 
-MOST_WEIGHTS, MOST_WITH_ROWS = 2000, 20_000
-"""Up to so many weights "auto" keeps JᵀJ of earlier batches, and the last rows of J: beyond, steps cost too much."""
+SMALL, PER_OUTPUT, MOST_WITH_GRAM = 400, 128, 2000
+"""Up to so many weights, or so many for each output of an example, "auto" keeps JᵀJ of earlier batches.
 
-WINDOW = 512
-"""Rows that are kept."""
+Beyond, it keeps the last rows of J, of which a batch has as many as outputs: then they are the cheaper, and not worse.
+"""
+
+MOST_WITH_ROWS, WINDOW = 200_000, 512
+"""Up to so many weights "auto" keeps rows of J, and how many rows."""
 
 
 class MemoryOptions(NamedTuple):
@@ -128,11 +133,9 @@ class MemoryOptions(NamedTuple):
         if self.given == AUTO:
             if steps_per_batch > 1 or not _can_remember(variables, method):
                 return None, None
-            by_rows = size > MOST_WEIGHTS
-            model = (
-                RowModel(add, add_late, Columns(variables), dtype, WINDOW) if by_rows else FadingModel(add, size, dtype)
-            )
-            return None, AutoMemory(add, size, model)
+            rows_alone = isinstance(method.solver, AutoSolver)
+            choose = partial(_chosen, add_late, Columns(variables), dtype, rows_alone)
+            return None, AutoMemory(add, size, dtype, choose)
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
@@ -141,9 +144,24 @@ def _can_remember(variables, method):
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
     free = all(getattr(variable, "constraint", None) is None for variable in variables)
-    parameters, _ = _size_of(variables, method.gram_dtype)
-    most = MOST_WITH_ROWS if isinstance(method.solver, AutoSolver) else MOST_WEIGHTS
-    return exact and plain and free and parameters <= most
+    most = MOST_WITH_ROWS if isinstance(method.solver, AutoSolver) else MOST_WITH_GRAM
+    return exact and plain and free and Columns(variables).total <= most
+
+
+def _chosen(add, columns, dtype, may_keep_rows, objective):
+    """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J.
+
+    Args:
+        add: function from a name, a shape and a dtype to a new variable of the optimizer.
+        columns: `Columns` of the parameters.
+        dtype: of what is remembered.
+        may_keep_rows: whether the solver may be that of rows.
+    """
+    sizes = [tensor.shape[1:].num_elements() for tensor, _ in objective.rows]
+    outputs = np.inf if None in sizes else sum(sizes)
+    if not may_keep_rows or columns.total <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM):
+        return FadingModel(add, columns.total, dtype)
+    return RowModel(add, columns, dtype, WINDOW)
 
 
 def _size_of(variables, gram_dtype):

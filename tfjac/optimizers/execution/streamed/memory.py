@@ -17,6 +17,7 @@ their test losses are ruined.
 import numpy as np
 import tensorflow as tf
 
+from tfjac.graph import eager_creation
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective
 from tfjac.optimizers.loop.records import State, chosen
@@ -77,14 +78,16 @@ class AutoMemory:
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
         size: number of parameters.
-        model: `BatchMemory`, what is remembered.
+        dtype: of what is remembered.
+        choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
     """
 
-    def __init__(self, add, size, model: BatchMemory):
-        self._model = model
+    def __init__(self, add, size, dtype, choose):
+        self.model: BatchMemory | None = None
+        self._choose, self._dtype = choose, dtype
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
-        self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), model.dtype)
+        self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
 
     def take_step(self, objective, state, method, restrictions, weight):
         """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
@@ -97,11 +100,14 @@ class AutoMemory:
         sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
         if objective.is_shared or sizes.by_products:
             return take_step(start, state, method, restrictions)
-        position = tf.cast(objective.position(objective.values()), self._model.dtype)
+        if self.model is None:
+            with eager_creation():
+                self.model = self._choose(objective)
+        position = tf.cast(objective.position(objective.values()), self._dtype)
         stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
 
-        takes = self._model.takes(batch)
+        takes = self.model.takes(batch)
 
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
@@ -117,7 +123,7 @@ class AutoMemory:
 
         state, report, loss = tf.cond(streams & takes, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
-        self._left.value.assign(tf.cast(objective.position(objective.values()), self._model.dtype))
+        self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
     def _look(self, loss, stayed):
@@ -141,12 +147,13 @@ class AutoMemory:
         seen = self._seen.value.read_value()
         rows, names = tf.cast(batch.num_rows, tf.float64), method.solver.names
         self._seen.value.assign(seen + rows)
-        decay = tf.cast(self._model.decay(seen, rows), self._model.dtype)
-        method = method._replace(solver=self._model.solver, acceleration=None)
-        recalled, diagonal = self._model.recalled(objective, batch, decay, weight)
+        model = self.model
+        decay = tf.cast(model.decay(seen, rows), self._dtype)
+        method = method._replace(solver=model.solver, acceleration=None)
+        recalled, diagonal = model.recalled(objective, batch, decay, weight)
         damped = _damped(state, method, diagonal, _scale_of(objective, batch))
-        step, loss = _remembering_step(recalled, objective, self._model, state, damped, method, weight)
-        solver = tf.fill(tf.shape(step.report.solver), names.index(self._model.solver.name))
+        step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight)
+        solver = tf.fill(tf.shape(step.report.solver), names.index(model.solver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
 
 

@@ -28,20 +28,21 @@ from tfjac.optimizers.solvers import KernelSolver
 class RowModel(BatchMemory):
     """J, r `[N]` and JJᵀ `[N, N]` of the last residuals, each times √d of its batch.
 
+    The variables of J are made while the first batch is traced: its factors say of what form they are.
+
     Args:
         add: function from a name, a shape and a dtype to a new variable of the optimizer.
-        add_late: the same; the variables are made while the first batch is traced, whose factors say of what form.
         columns: `Columns` of the parameters.
         dtype: of J, r and JJᵀ.
         window: N.
     """
 
-    def __init__(self, add, add_late, columns: Columns, dtype, window):
+    def __init__(self, add, columns: Columns, dtype, window):
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
         self.dtype, self.solver, self._window, self._columns = dtype, KernelSolver(), window, columns
-        self._add_late, self._rows = add_late, None
+        self._add, self._rows = add, None
 
     def takes(self, batch: LinearModel):
         """Return whether a batch has no more than N residuals, and factors of the form that is kept."""
@@ -50,7 +51,7 @@ class RowModel(BatchMemory):
             with eager_creation():
                 given = zip(factors, self._columns.sizes)
                 self._rows = [
-                    KeptRows(self._add_late, f"rows_{index}", factor, size, self._window, self.dtype)
+                    KeptRows(self._add, f"rows_{index}", factor, size, self._window, self.dtype)
                     for index, (factor, size) in enumerate(given)
                 ]
         takes = [kept.takes(factor) for kept, factor in zip(self._rows, factors)]
