@@ -130,7 +130,7 @@ def test_a_row_that_goes_to_two_examples_is_an_error_when_it_runs():
         h = tf.tanh(x @ w)
         return tf.tensor_scatter_nd_add(h, [[0]], tf.gather(h, [1]))
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a row at .* is part of more than one"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a row at .* is part of more than one"):
         tfjac.per_example_jacobian(model, w)
     full = tfjac.per_example_jacobian(model, w, examples_mix="full")
     np.testing.assert_allclose(full, full_jacobian(model, [w])[0], rtol=1e-10, atol=1e-12)
