@@ -67,6 +67,7 @@ NIGHTLY = {
     "jacobians/test_complex": {"test_real_weights_of_complex_models": one_in(2)},
     "jacobians/test_constant_sources": {
         "test_derivatives_by_constants": values, "test_derivatives_of_jacobians_in_chunks": values,
+        "test_derivatives_of_other_jacobians_in_chunks": one_in(3),
         "test_what_has_no_right_gradient_is_refused": values,
     },
     "jacobians/test_control_flow": {

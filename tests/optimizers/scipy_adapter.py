@@ -103,7 +103,7 @@ def _in_their_words():
 
 _WORDS = {
     "'propagate'": "`nan_policy='propagate'` is not supported by this function.",
-    "nan_policy must be": "nan_policy must be one of {'None', 'raise', 'omit'}",
+    "nan_policy must be": "nan_policy must be one of {None, 'raise', 'omit'}",
     "must be finite": "The input contains nan values",
     "number of func parameters": "The number of func parameters=",
     "must be within bounds": "Initial guess is outside of provided bounds. `x0` is infeasible.",

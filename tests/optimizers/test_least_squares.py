@@ -266,6 +266,6 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match=r"ftol must be a number between 0 and 1. Received: ftol=-1"):
         least_squares(lambda: x, x, ftol=-1)
     with pytest.raises(ValueError, match=r"max_steps must be an integer"):
-        least_squares(lambda: x, x, max_steps=0)
+        least_squares(lambda: x, x, max_steps=-1)
     with pytest.raises(ValueError, match=r"must depend on every variable"):
         least_squares(lambda: x * 2, [x, tf.Variable([3.0])])

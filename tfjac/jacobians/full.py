@@ -85,6 +85,12 @@ def _of_one(y, xs, dependence, mode, unconnected, limits):
     """The Jacobians of one y, in a nest like `xs`."""
     sources = dependence.sources
     flat = shaped_like(xs, sources)
+    for name, tensor in [("ys", y), *(("xs", x) for x in flat)]:
+        if tensor.shape.rank is None:
+            raise ValueError(
+                f"{name} must be of a known rank to have a Jacobian: give it one by tf.ensure_shape or tf.reshape. vjp "
+                f"and jvp take any rank. Received: {getattr(tensor, 'name', name)} of shape {tensor.shape}"
+            )
     chosen = _ways(y, flat, dependence, mode)
     results = [None] * len(sources)
     forward = _forward if mode == "forward" else _forward_where_possible

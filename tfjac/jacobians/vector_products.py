@@ -106,11 +106,21 @@ def vjp(
 
     def compute(ys, xs):
         sources = sources_of(xs, may_be_complex=True)
-        flat, _ = differentiated(tf.nest.flatten(ys), sources)
+        flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         vectors = _ones(flat) if cotangents is None else matching("cotangents", cotangents, ys, flat, "ys")
-        return packed(xs, pulled(flat, sources, vectors), shaped_like(xs, sources), unconnected)
+        results, likes = pulled(flat, sources, vectors), shaped_like(xs, sources)
+        connected = dependence.sources_of_any(flat)
+        results = [_if_connected(k in connected, *pair) for k, pair in enumerate(zip(results, likes))]
+        return packed(xs, results, likes, unconnected)
 
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
+
+
+def _if_connected(connected, result, like):
+    """Return what is None where there is no path, and only there, as of `jacobian`: TensorFlow knows zeros of both."""
+    if not connected:
+        return None
+    return tf.zeros_like(like) if result is None else result
 
 
 def _ones(ys):

@@ -38,6 +38,11 @@ def checked_variables(variables, open_rows=False):
             raise ValueError(
                 f"A variable must have a fixed shape. Received: {variable_name(variable)} of {variable.shape}"
             )
+    if all(as_tf_variable(variable).shape.num_elements() == 0 for variable in variables):
+        raise ValueError(
+            "There is nothing to vary: each variable has a shape without elements. Give one that has a number in it. "
+            f"Received: {', '.join(f'{variable_name(v)} of shape {tuple(v.shape)}' for v in variables)}"
+        )
     if len({id(as_tf_variable(variable)) for variable in variables}) < len(variables):
         names = [variable_name(variable) for variable in variables]
         raise ValueError(f"The same variable is listed twice. Received: {names}")

@@ -10,7 +10,7 @@ from tfjac.graph.facts import facts_of, is_branching, is_call, is_conditional, i
 from tfjac.graph.gradients import custom_gradients, grouped_convolution, mending
 from tfjac.graph.reading import statefulness
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
 
@@ -24,7 +24,7 @@ _SMALL = 128
 """Elements of a constant that is copied rather than captured: one that may stand for shapes, axes and the like."""
 
 
-def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
+def replay(targets, substitutions=(), reread=(), constant=statefulness.draws, differentiated=()):
     """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
     Only ops that depend on what changed are copied; every other tensor is used as it is. So are random numbers and
@@ -37,6 +37,8 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
         reread: variables that are read afresh at this point of the program, after earlier assignments. Variables on
         which the targets do not depend are allowed.
         constant: function from an op to whether its outputs are used as they are, whatever its inputs.
+        differentiated: tensors that the targets are derivatives of. What these are computed from, a constant too, may
+            be what another derivative is taken by: in a loop it is captured, not copied.
 
     Returns:
         A list of tensors like `targets`. A target that depends on nothing that changed comes back as it is.
@@ -56,25 +58,34 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws):
     for op in ops:
         statefulness.check_runs_again(op)
     if tf.compat.v1.get_default_graph() is not targets[0].graph:
-        ops = _small_constants(ops, mapping) + ops
+        ops = _small_constants(ops, mapping, differentiated) + ops
     copy_ops(ops, mapping)
     return [mapping.get(target.ref(), target) for target in targets]
 
 
-def _small_constants(ops, mapping):
+def _small_constants(ops, mapping, differentiated):
     """List the ops by which what `ops` read is computed from small constants alone.
 
     A loop body would capture it, and nothing that reads its graph could tell what it is, such as the width of Huber's
-    loss.
+    loss. Not of it is what `differentiated` are computed from by numbers, and what a user's eager tensors became: a
+    gradient could reach it. Constants of derivatives themselves are copied: of `tf.where(..., 0, x)` in a loop that
+    captures the zero TensorFlow 2.21 loses the result, which has shape (0,) then.
     """
-    fixed = {}
+    graph, fixed = ops[0].graph if ops else None, {}
+    sources = _private.captured_constants(graph) if differentiated else set()
+    sources |= {op.name for op in ancestors(differentiated) if is_constant(op)}
+
+    def is_source(op):
+        return op.name in sources and carries_gradient(op.outputs[0].dtype)
 
     def is_fixed(tensor):
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
             computed = len(op.inputs) > 0 and not op.op_def.is_stateful and not holds_bodies(op)
-            fixed[tensor.ref()] = small and (is_constant(op) or (computed and all(map(is_fixed, op.inputs))))
+            fixed[tensor.ref()] = small and (
+                (is_constant(op) and not is_source(op)) or (computed and all(map(is_fixed, op.inputs)))
+            )
         return fixed[tensor.ref()]
 
     return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])

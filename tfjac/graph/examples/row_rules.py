@@ -13,7 +13,8 @@ from tfjac._indices import as_int32
 from tfjac.graph.examples.example_rules import NoRule
 from tfjac.graph.facts import facts_of, is_branching, is_loop
 
-_NONE = -1  # the segment of a row that contributes to nothing
+NONE = -1
+"""The segment of a row that contributes to nothing."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ def of_rows(indices):
 def summed_into(output, rows, ids):
     """The rows of what is summed: row e belongs to the segment of row `ids[e]` of the output."""
     ids = as_int32(ids)
-    return Rows(tf.where(ids < 0, _NONE, tf.gather(rows.along(output), tf.maximum(ids, 0))))
+    return Rows(tf.where(ids < 0, NONE, tf.gather(rows.along(output), tf.maximum(ids, 0))))
 
 
 def gathered_from(params, rows, indices, op, wanted):
@@ -87,6 +88,6 @@ def gathered_from(params, rows, indices, op, wanted):
     indices = as_int32(indices)
     ids = Rows(rows.along(indices)).along(tf.reshape(indices, [-1]))
     indices = tf.reshape(indices, [-1])
-    of_params = tf.maximum(tf.math.unsorted_segment_max(ids, indices, tf.shape(params)[0]), _NONE)
+    of_params = tf.maximum(tf.math.unsorted_segment_max(ids, indices, tf.shape(params)[0]), NONE)
     wanted.must_agree((tf.gather(of_params, indices) == ids) | (ids < 0), op)
     return Rows(of_params)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfjac.graph.examples.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
 from tfjac.graph.examples.example_rules import ExampleAxis, NoRule
-from tfjac.graph.examples.row_rules import Rows, input_rows, merged
+from tfjac.graph.examples.row_rules import Rows, input_rows, merged, moves_rows
 from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.graph.paths.dependence import Dependence
 from tfjac.graph.reading.traversal import Inherited
@@ -95,7 +95,7 @@ class _WantedRows(WantedAxes):
     def _inputs(self, op, wanted, carrying):
         """The axis of each input, and its rows."""
         rows = self.rows[carrying[0].ref()]
-        if any(self.rows[other.ref()] is not rows for other in carrying):
+        if any(self.rows[other.ref()] is not rows for other in carrying) and not moves_rows(op):
             raise examples_mix_at(op, "its outputs belong to different sets of rows")
         self.num_examples = rows.ids.shape[0]
         try:

@@ -8,8 +8,9 @@ same way.
 import numpy as np
 import tensorflow as tf
 
+from tfjac._indices import as_int32
 from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
-from tfjac.graph.examples.row_rules import of_rows, summed_into
+from tfjac.graph.examples.row_rules import NONE, Rows, of_rows, summed_into
 from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.indexing import depth_of
@@ -83,6 +84,31 @@ def _rows_of_scatter_into(op, rows, wanted):
     return [(ExampleAxis(0), rows), (SHARED, None), (ExampleAxis(0), updates)]
 
 
+def _rows_of_stitch(op, rows, wanted):
+    """Row e of each part goes to row `indices[e]` of the output."""
+    indices = list(op.inputs[: len(op.inputs) // 2])
+    if any(each.shape.rank != 1 for each in indices):
+        raise NoRule("its indices are no vectors")
+    return [(SHARED, None)] * len(indices) + [
+        (ExampleAxis(0), summed_into(op.outputs[0], rows, each)) for each in indices
+    ]
+
+
+def _rows_of_partition(op, rows, wanted):
+    """Row e of the data is a row of one of the outputs, which have their own rows each, or none at all."""
+    data, partitions = op.inputs
+    if partitions.shape.rank != 1:
+        raise NoRule("its partitions are no vector")
+    counted = tf.range(tf.shape(data)[0])
+    places = tf.dynamic_partition(counted, partitions, len(op.outputs))
+    given = [wanted.rows.get(output.ref()) for output in op.outputs]
+    ids = [tf.fill(tf.shape(k), NONE) if each is None else each.ids for k, each in zip(places, given)]
+    of_data = tf.tensor_scatter_nd_update(
+        tf.fill(tf.shape(counted), NONE), tf.concat(places, 0)[:, None], tf.concat(ids, 0)
+    )
+    return [(ExampleAxis(0), Rows(tf.ensure_shape(of_data, data.shape[:1]))), (SHARED, None)]
+
+
 # ------------------------------------------------------------------------------------------------------------ gradients
 
 
@@ -94,6 +120,7 @@ def _may_repeat(indices):
 
 def _gradient_of_update(op, cotangent):
     tensor, indices, updates = op.inputs
+    indices = as_int32(indices)  # TensorFlow 2.21 does not vectorise writes by others
     depth = tf.shape(indices)[-1]
     count = tf.reduce_prod(tf.shape(indices)[:-1])
     numbers = tf.reshape(tf.range(count), tf.shape(indices)[:-1])
@@ -145,8 +172,14 @@ declare(
     "TensorScatterUpdate",
     vanishes="where all do",
     example_axis=_scatter_into,
+    rows=_rows_of_scatter_into,
     gradient=Gradient(_gradient_of_update, when=lambda op, ops: _may_repeat(op.inputs[1])),
 )
 declare("TensorScatterMax TensorScatterMin", example_axis=_scatter_into)
 declare("XlaDynamicUpdateSlice", example_axis=_update_block)
-declare("DynamicStitch ParallelDynamicStitch", gradient=Gradient(_stitch, when=_stitches_may_repeat))
+declare(
+    "DynamicStitch ParallelDynamicStitch",
+    rows=_rows_of_stitch,
+    gradient=Gradient(_stitch, when=_stitches_may_repeat),
+)
+declare("DynamicPartition", rows=_rows_of_partition)

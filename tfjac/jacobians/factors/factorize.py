@@ -38,12 +38,13 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None,
     Args:
         ys: list of tensors `[n, ...]` of one graph with the same n; their outputs follow one another along m.
         variables: list of `tf.Variable`, `keras.Variable`, or tensors that all examples share.
-        examples_mix: what to do where examples depend on one another, or this cannot be decided: "error" raises;
-            "full" reads the examples as segments, groups of rows such as the graphs of a batch, where no two turn out
-            to depend on one another when the graph runs; or it takes a backward pass for each element of the values
-            that all examples share, such as the mean of a batch, where these are fewer than rows; and else it takes
-            the gradient of every output of every example by itself (n·m backward passes), with a warning that names
-            the op where segments are out of the question. The factors of segments, and of rows, are dense.
+        examples_mix: what to do where examples depend on one another, or this cannot be decided. "error" raises; but
+            for an op that moves rows it reads the examples as segments, and checks when the graph runs that no row is
+            part of two. "full" reads the examples as segments, groups of rows such as the graphs of a batch, where no
+            two turn out to depend on one another when the graph runs; or it takes a backward pass for each element of
+            the values that all examples share, such as the mean of a batch, where these are fewer than rows; and else
+            it takes the gradient of every output of every example by itself (n·m backward passes), with a warning
+            that names the op where segments are out of the question. The factors of segments, and of rows, are dense.
         chunk_size: how many backward passes, one per output m, are live at once, an integer or a scalar tensor; the
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
@@ -72,6 +73,9 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None,
                 return _row_by_row(ys, variables, dependence, chunk_size)()
             if examples_mix == "full":
                 return _in_full(ys, variables, dependence, chunk_size, mix)
+            segments = _segments(ys, dependence, chunk_size) if moves_rows(mix.op) else None
+            if segments is not None:  # rows that were picked, and put back
+                return segments.factors(segments.checks())
             raise examples_mix_at(
                 mix.op,
                 mix.reason + ". Take the model apart there, use layers that treat examples independently (batch "

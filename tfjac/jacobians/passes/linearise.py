@@ -34,10 +34,11 @@ class LinearMap:
     Args:
         seeds: list of tensors that stand for the argument.
         results: list of tensors linear in them; None for one that is zero because there is no path.
+        ys: list of the tensors that are differentiated, see `differentiated` of `tfjac.graph.replay`.
     """
 
-    def __init__(self, seeds, results):
-        self.seeds, self.results = seeds, results
+    def __init__(self, seeds, results, ys):
+        self.seeds, self.results, self._ys = seeds, results, ys
 
     @property
     def _present(self):
@@ -45,7 +46,8 @@ class LinearMap:
 
     def __call__(self, *seeds):
         """Apply the map to other seeds, in the current graph; None stays None."""
-        applied = iter(replay(self._present, list(zip(self.seeds, seeds)), constant=shape_only))
+        pairs = list(zip(self.seeds, seeds))
+        applied = iter(replay(self._present, pairs, constant=shape_only, differentiated=self._ys))
         return [None if result is None else next(applied) for result in self.results]
 
     def on_stacks(self, *stacks):
@@ -56,14 +58,14 @@ class LinearMap:
 
         Cost: c applications, vectorised where that can be trusted.
         """
-        present = LinearMap(self.seeds, self._present)
+        present = LinearMap(self.seeds, self._present, self._ys)
         specs = [tf.TensorSpec(result.shape, result.dtype) for result in present.results]
         applied = iter(mapped(present, stacks, specs, self.vectorises()) if specs else ())
         return [None if result is None else next(applied) for result in self.results]
 
     def with_zeros(self, likes):
         """Return the map with zeros in place of None, like tensors, variables or handles `likes`, one per result."""
-        return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)])
+        return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)], self._ys)
 
     def vectorises(self):
         """Return whether to vectorise the map, see `tfjac.graph.vectorises`."""
@@ -83,7 +85,7 @@ def pull_back(ys, sources, stop=()):
     check_loops(ys, [*sources, *stop])
     seeds = [tf.zeros_like(y) for y in ys]
     gradients = tf.gradients(ys, sources, grad_ys=seeds, stop_gradients=list(stop) or None)
-    return LinearMap(seeds, _shaped(gradients, sources))
+    return LinearMap(seeds, _shaped(gradients, sources), ys)
 
 
 class NoForwardMode(LookupError):
@@ -117,7 +119,7 @@ def push_forward(ys, sources):
     """
     path, backward = _pulled_back(ys, sources)
     tangents = [tf.zeros_like(result) for result in backward.with_zeros(sources).results]
-    return LinearMap(tangents, _transposed(backward.results, tangents, backward.seeds, path))
+    return LinearMap(tangents, _transposed(backward.results, tangents, backward.seeds, path), ys)
 
 
 _NOT_LINEAR = "a custom gradient is not linear in what flows back"

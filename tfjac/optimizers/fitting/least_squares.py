@@ -117,7 +117,7 @@ def least_squares(
             axis is that of independent examples, the Jacobian is found far cheaper.
         variables: nest of `tf.Variable` or `keras.Variable`, all float32 or all float64; or a `tfjac.Parameters`:
             `residuals` is given a dict of tensors by name then, and the result is by name.
-        max_steps: at most so many steps.
+        max_steps: at most so many steps; 0 to evaluate cost, Jacobian and errors at the start, for one problem.
         ftol, xtol, gtol: tolerances of the cost, the step and the gradient (formulas in
             `tfjac.optimizers.loop.converge`); default √ε of the dtype, zero to switch one off.
         args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Floating-point

@@ -26,7 +26,7 @@ class Limits:
     """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
 
     def __init__(self, variables, options):
-        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps)
+        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps, or_zero=True)
         self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
         kept = options.checkpoint, self.conditions.equations
         self._supervisor = Supervisor(*watched, options.time_limit, *kept)

@@ -122,6 +122,8 @@ class Run:
         self._advance, self._max_steps = advance, tf.constant(max_steps)
         self.rows, self.pace, self._expected = [], None, None
         self.invariants, self.progress = self._undone_if_it_raises(start, data, conditions)
+        if not max_steps and self.running:
+            self._set_status(Status.MAX_STEPS)
 
     @property
     def steps(self):

@@ -218,6 +218,11 @@ class Iteration:
     def whole(self, data, conditions, max_steps):
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
         invariants, progress = self.start(data, conditions)
+        outcome = progress.outcome
+        ended = progress.running & (max_steps < 1)
+        progress = progress._replace(
+            outcome=outcome._replace(status=tf.where(ended, int(Status.MAX_STEPS), outcome.status))
+        )
         progress, _ = self.advance(data, invariants, progress, max_steps, max_steps, tf.constant(True))
         return progress.outcome._replace(x=self.values()), invariants
 

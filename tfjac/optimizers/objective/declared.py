@@ -6,7 +6,7 @@ import functools
 import tensorflow as tf
 
 from tfjac.graph import call_converted, curvature_mark, mark_curvature, replay
-from tfjac.optimizers.objective.terms import DenseTerm, SeparableTerm
+from tfjac.optimizers.objective.terms import DenseTerm, SeparableTerm, none_if_turned
 from tfjac.types import Function
 
 
@@ -99,6 +99,7 @@ class DeclaredFunction:
         (copy,) = replay([self.value], [(self.root, point)])
         (slope,) = tf.gradients(copy, point, grad_ys=weight)
         hessian = self._derivative(slope, point) if self.hessian is None else self._weighed(weight)
+        hessian = none_if_turned(hessian, weight)
         if hessian.shape.rank == point.shape.rank:
             return SeparableTerm(self.root, slope, tf.maximum(hessian, 0))
         return DenseTerm(self.root, slope, hessian)

@@ -63,7 +63,7 @@ def _partner(chain, outputs, dependence):
     for output in outputs:
         for place in convex_places(output, dependence):
             if place.ref() in on_it:
-                return SeparableFunction(output, place)
+                return SeparableFunction(output, place, sign=0)
     return None
 
 

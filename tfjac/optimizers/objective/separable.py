@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tfjac.graph import between, has_custom_gradient, replay, transplant
 from tfjac.graph.op_types import ELEMENTWISE
-from tfjac.optimizers.objective.terms import SeparableTerm
+from tfjac.optimizers.objective.terms import SeparableTerm, none_if_turned
 
 FLAT = 0.1
 """Negative curvature up to this part of the largest counts as none: what clipping and focal factors leave."""
@@ -40,15 +40,20 @@ class SeparableFunction:
         robust: whether φ is an even function that grows no faster than a square.
         share: how the shares of a whole that root holds are found: the axis along which they add up to one, where φ
             falls with them; None where it is no such function.
+        sign: 1 where φ is convex, −1 where −φ is, 0 where that is not known.
     """
 
     output: tf.Tensor
     root: tf.Tensor
     robust: bool = False
     share: int | None = None
+    sign: int = 1
 
     def term(self, gradient):
-        """Return the `SeparableTerm` of gradient·φ, given ∂loss/∂output."""
+        """Return the `SeparableTerm` of gradient·φ, given ∂loss/∂output: not finite where that has the wrong sign.
+
+        So has a sample weight below zero, with which the loss is not convex.
+        """
         root = tf.stop_gradient(self.root)
         slope, curvature = _derivatives(self.output, self.root, root, tf.stop_gradient(gradient))
         curvature = tf.maximum(curvature, 0)
@@ -59,7 +64,7 @@ class SeparableFunction:
             whole = tf.maximum(tf.reduce_sum(-slope * root, self.share, keepdims=True), 0)
             share = tf.maximum(root, float(np.finfo(root.dtype.as_numpy_dtype).eps))
             slope, curvature = slope + whole, whole / share  # as they add up to one, the same for all changes nothing
-        return SeparableTerm(self.root, slope, curvature)
+        return SeparableTerm(self.root, slope, none_if_turned(curvature, self.sign * gradient))
 
 
 def separable_function(tensor, sign, dependence):
@@ -74,9 +79,10 @@ def separable_function(tensor, sign, dependence):
     for root in _narrow_places(tensor, dependence):
         trial = _Trial(tensor, root, sign)
         if trial.is_robust:
-            return SeparableFunction(tensor, root, robust=True)
+            return SeparableFunction(tensor, root, robust=True, sign=sign)
         if trial.is_convex:
-            farthest = SeparableFunction(tensor, root, share=_axis_of_shares(root) if trial.falls else None)
+            shares = _axis_of_shares(root) if trial.falls else None
+            farthest = SeparableFunction(tensor, root, share=shares, sign=sign)
     return farthest
 
 

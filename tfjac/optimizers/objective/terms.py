@@ -154,6 +154,15 @@ class DenseTerm(Term):
         return None
 
 
+def none_if_turned(curvature, weight):
+    """Return `curvature`, or what is not finite if a weight of a convex function is below zero, as of a sample.
+
+    The loss is not convex then. A square says the same by the root of its weight.
+    """
+    turned = tf.reduce_any(tf.stop_gradient(weight) < 0)
+    return tf.where(turned, tf.constant(np.nan, curvature.dtype), curvature)
+
+
 def lifted(curvature, slope, root):
     """Return `curvature` raised to where Newton's step in any one number is at most the largest of `root` over √ε."""
     size = tf.where(tf.math.is_finite(root), tf.abs(tf.stop_gradient(root)), 0)

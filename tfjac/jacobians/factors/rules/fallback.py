@@ -48,7 +48,7 @@ def pulled_through_op(use):
 
 def _pulled(use, stack):
     seed = tf.zeros(axes(use.output), use.d.dtype)
-    (rows,) = LinearMap([seed], [_gradient(use, seed)]).on_stacks(stack)
+    (rows,) = LinearMap([seed], [_gradient(use, seed)], [use.output]).on_stacks(stack)
     return rows
 
 
