@@ -23,6 +23,7 @@ def rows_for_all(monkeypatch):
     """Keep rows of networks of any size, and few of them."""
     monkeypatch.setattr(memory, "MOST_WITH_GRAM", 0)
     monkeypatch.setattr(memory, "WINDOW", WINDOW)
+    monkeypatch.setattr(memory, "MOST_CLASSES", 4)
 
 
 class WindowOfExamples(Recursion):
@@ -93,6 +94,45 @@ def test_steps_are_those_of_a_window_of_examples(name, penalty):
                 np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
     assert isinstance(model.optimizer._memory.model, RowModel)
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_of_many_outputs_curvature_alone_is_remembered(ragged):
+    """One row stands for the five of an example: the sum of them with signs, which are drawn here as there."""
+    y = X @ RNG.normal(size=(4, 5)) + 0.1 * RNG.normal(size=(150, 5))
+    with floating("float64"):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([layers.Input((4,)), layers.Dense(5, use_bias=False)])
+        model.compile(LevenbergMarquardt(acceleration=None), loss="mse", jit_compile=False)
+        w, kept, damping, growth, drawn = model.get_weights()[0].copy(), [], None, 2.0, 0
+        size = 40 if ragged else 30
+        for number, rows in enumerate(np.split(RNG.permutation(150), range(size, 150, size))):
+            x, z = X[rows], y[rows]
+            model.train_on_batch(x, z)
+            value, first, _ = squares(x @ w, z)
+            columns = np.sqrt(2 / z.size) * np.einsum("ni,ab->naib", x, np.eye(5)).reshape(len(x), 5, 20)
+            full = np.einsum("nap,naq->pq", columns, columns)
+            damping = 1e-3 * full.diagonal().max() if damping is None else damping
+            gram, old = full, 0 * full
+            if number:
+                kept = kept[-(WINDOW - len(x)) :]
+                old = sum(np.outer(row, row) for row in kept) / z.size if kept else 0 * full
+                bits = tf.random.stateless_uniform([len(x), 5], [drawn, 0], 0, 2, tf.int32).numpy()
+                mixed = np.einsum("na,nap->np", 2 * bits - 1, columns)
+                kept, drawn = [*kept, *(np.sqrt(z.size) * mixed)], drawn + 1
+                gram, damping = old + mixed.T @ mixed, max(damping, np.trace(full) / len(x))
+            slope = (x.T @ first).ravel()
+            for _ in range(5):
+                step = np.linalg.solve(gram + damping * np.eye(20), -slope)
+                after = squares(x @ (w + step.reshape(w.shape)), z)[0]
+                ratio = (value - after - step @ old @ step / 2) / -(slope @ step + step @ gram @ step / 2)
+                if ratio > 1e-3:
+                    damping, growth = damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
+                    w = w + step.reshape(w.shape)
+                    break
+                damping, growth = damping * growth, 2 * growth
+            np.testing.assert_allclose(model.get_weights()[0], w, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.optimizer.current_damping, damping, rtol=1e-6)
 
 
 def test_a_batch_of_more_rows_than_the_window_is_taken_alone():

@@ -29,6 +29,9 @@ Beyond, it keeps the last rows of J, of which a batch has as many as outputs: th
 MOST_WITH_ROWS, WINDOW = 200_000, 512
 """Up to so many weights "auto" keeps rows of J, and how many rows."""
 
+MOST_OUTPUTS, MOST_CLASSES = 4, 1
+"""Of so many outputs of squares, or of other losses, all rows of an example are kept; of more, one stands for them."""
+
 
 class MemoryOptions(NamedTuple):
     """What was asked for.
@@ -161,7 +164,8 @@ def _chosen(add, columns, dtype, may_keep_rows, objective):
     outputs = np.inf if None in sizes else sum(sizes)
     if not may_keep_rows or columns.total <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM):
         return FadingModel(add, columns.total, dtype)
-    return RowModel(add, columns, dtype, WINDOW)
+    draws = len(sizes) == 1 and outputs > (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES)
+    return RowModel(add, columns, dtype, WINDOW, draws)
 
 
 def _size_of(variables, gram_dtype):

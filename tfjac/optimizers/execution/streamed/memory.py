@@ -10,8 +10,8 @@ with what was seen: N = max(2p, 300, seen/10). A batch with as many residuals is
 *How far.* λ is never less than the mean over examples of ‖√d Jₙ‖², the squared norm of what one example says about the
 weights. So one example alone, if it is like the average, moves its output half of the way at most. Less damping fits a
 batch better, and all other data worse: weights that a batch does not determine go far. For losses that are no sums of
-squares it is six times that: the curvature of cross-entropies vanishes where predictions are certain, and with less λ
-their test losses are ruined.
+squares it is six times that, or twice where curvature alone is remembered: the curvature of cross-entropies vanishes
+where predictions are certain, and with less λ their test losses are ruined.
 """
 
 import numpy as np
@@ -30,9 +30,6 @@ _SAME_LOSS = 1e-3
 
 REPEATS = 3
 """After so many steps on the same data one after the other, nothing is remembered any more."""
-
-OF_OTHER_LOSSES = 6.0
-"""By what the least λ is multiplied for losses that are no sums of squares."""
 
 
 def is_same_loss(loss, before):
@@ -117,7 +114,8 @@ class AutoMemory:
             self._seen.value.assign(0.0)
             begun = state
             if takes is not True:
-                begun = chosen(streams, _damped(state, method, batch.diagonal(), _scale_of(objective, batch)), state)
+                damped = _damped(state, method, batch.diagonal(), self._scale_of(objective, batch))
+                begun = chosen(streams, damped, state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
@@ -151,10 +149,16 @@ class AutoMemory:
         decay = tf.cast(model.decay(seen, rows), self._dtype)
         method = method._replace(solver=model.solver, acceleration=None)
         recalled, diagonal = model.recalled(objective, batch, decay, weight)
-        damped = _damped(state, method, diagonal, _scale_of(objective, batch))
+        damped = _damped(state, method, diagonal, self._scale_of(objective, batch))
         step, loss = _remembering_step(recalled, objective, model, state, damped, method, weight)
         solver = tf.fill(tf.shape(step.report.solver), names.index(model.solver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
+
+    def _scale_of(self, objective, batch):
+        """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
+        numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
+        examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
+        return examples if objective.sums_squares else examples / self.model.damping_of_other_losses
 
 
 def _remembering_step(recalling, objective, model, state, damped, method, weight):
@@ -174,13 +178,6 @@ def _remembering_step(recalling, objective, model, state, damped, method, weight
     model.remember(recalling, ~is_idle & (weight > 0), moved, position, weight)
     kept = step._replace(state=chosen(is_idle | _within_rounding(report), state, step.state))
     return kept, report.cost - recalling.remembered(after)
-
-
-def _scale_of(objective, batch):
-    """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
-    numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
-    examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
-    return examples if objective.sums_squares else examples / OF_OTHER_LOSSES
 
 
 def _damped(state, method, diagonal, number):

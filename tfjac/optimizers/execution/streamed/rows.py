@@ -8,6 +8,12 @@ of the oldest rows. The step is solved for in the space of the residuals:
 Only the rows of the batch are new in JJᵀ, and those of dense layers are kept as products of two vectors. So for k
 residuals of layers of i inputs and o outputs each, a step costs k·N·Σ(i + o) for JJᵀ, N³/6 for its factor, and some
 products with J, N·p each. Afterwards r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
+
+Where an example has many outputs, all its rows would fill the window. There one row stands for them, the sum of all
+with random signs: the expectation of its product with itself is their JᵀJ. It says nothing of r, so that g is that of
+the batch alone, and curvature is all that is remembered:
+
+    p = −(JᵀJ + λI)⁻¹ g
 """
 
 import tensorflow as tf
@@ -18,7 +24,7 @@ from tfjac.jacobians.operator import JacobianOperator
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.contracts import LinearModel, Objective
-from tfjac.optimizers.execution.streamed.kept_rows import KeptRows
+from tfjac.optimizers.execution.streamed.kept_rows import KeptRows, drawn
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
@@ -35,9 +41,12 @@ class RowModel(BatchMemory):
         columns: `Columns` of the parameters.
         dtype: of J, r and JJᵀ.
         window: N.
+        draws: whether one row stands for all of an example.
     """
 
-    def __init__(self, add, columns: Columns, dtype, window):
+    def __init__(self, add, columns: Columns, dtype, window, draws=False):
+        self._draws, self._drawn = draws, add("batches_drawn", (), "int64") if draws else None
+        self.damping_of_other_losses = 2.0 if draws else 6.0
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
@@ -46,7 +55,11 @@ class RowModel(BatchMemory):
 
     def takes(self, batch: LinearModel):
         """Return whether a batch has no more than N residuals, and factors of the form that is kept."""
-        factors = _factors_of(batch)
+        factors, count = _factors_of(batch), batch.num_rows
+        if self._draws and len(batch.jacobian.operators) != 1:
+            return False
+        if self._draws:
+            factors, count = self._drawn_of(batch)
         if self._rows is None:
             with eager_creation():
                 given = zip(factors, self._columns.sizes)
@@ -56,7 +69,7 @@ class RowModel(BatchMemory):
                 ]
         takes = [kept.takes(factor) for kept, factor in zip(self._rows, factors)]
         known = [each for each in takes if isinstance(each, bool)]
-        fits = batch.num_rows <= self._window
+        fits = count <= self._window
         return all(known) and tf.reduce_all(tf.stack([fits, *(each for each in takes if not isinstance(each, bool))]))
 
     def decay(self, seen, rows):
@@ -72,7 +85,8 @@ class RowModel(BatchMemory):
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         scale = tf.math.reciprocal_no_nan(tf.cast(weight, self.dtype)) * tf.cast(says_something, self.dtype)
         jacobian = self._jacobian(window.rows, self._window)
-        linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
+        gradient = batch.gradient() - batch.prior.gradient if self._draws else None
+        linearisation = RecallingRows(batch, window, jacobian, scale, dtype, gradient)
         return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
 
     def _jacobian(self, rows, count):
@@ -88,7 +102,7 @@ class RowModel(BatchMemory):
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
         rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
         moved = position - self._centre.value.read_value()
-        far = tf.reduce_any(tf.not_equal(moved, 0))
+        far = tf.reduce_any(tf.not_equal(moved, 0)) & (not self._draws)
         along = lambda: self._jacobian(rows, self._window).matvec(moved)  # noqa: E731
         residual += tf.cond(far, along, lambda: tf.zeros_like(residual))
         return Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
@@ -100,24 +114,40 @@ class RowModel(BatchMemory):
             batch: its `LinearModel`; weight: scalar, d.
             window: `Window`, what is kept.
         """
-        root, count = tf.sqrt(weight), tf.cast(batch.num_rows, tf.int64)
+        factors, rows, residual = _factors_of(batch), batch.num_rows, tf.sqrt(weight) * batch.residual
+        if self._draws:
+            factors, rows = self._drawn_of(batch)
+            residual = tf.zeros([rows], self.dtype)
+        root, count = tf.sqrt(weight), tf.cast(rows, tf.int64)
         places = ((window.following + tf.range(count)) % self._window)[:, None]
         put = lambda kept, new: tf.tensor_scatter_nd_update(kept, places, new)  # noqa: E731
-        given = zip(self._rows, _factors_of(batch))
-        new = [kept.rows_of(factor, batch.num_rows, root) for kept, factor in given]
+        new = [kept.rows_of(factor, rows, root) for kept, factor in zip(self._rows, factors)]
         rows = [[put(old, each) for old, each in zip(*pair)] for pair in zip(window.rows, new)]
         products = tf.add_n([kept.products(*pair) for kept, *pair in zip(self._rows, new, rows)])
         share = tf.fill([count], weight / tf.cast(tf.maximum(count, 1), self.dtype))
         is_old = put(window.is_old, tf.zeros_like(share))
         kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
-        residual, weights = put(window.residual, root * batch.residual), put(window.weights, share)
+        residual, weights = put(window.residual, residual), put(window.weights, share)
         return Window(rows, kernel, residual, weights, is_old, window.following + count)
+
+    def _drawn_of(self, batch):
+        """Return the factors of a batch with one row for each example, and how many these are.
+
+        Signs follow from how many batches there were, so that a saved optimizer goes on with the same ones.
+        """
+        examples, outputs = batch.jacobian.operators[0].examples_and_outputs
+        seed = tf.stack([self._drawn.value.read_value(), 0])
+        bits = tf.random.stateless_uniform([examples, outputs], seed, 0, 2, tf.int32)
+        signs = tf.cast(2 * bits - 1, batch.dtype)
+        return [drawn(factor, signs) for factor in batch.jacobian.operators[0].factors], examples
 
     def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
         """Keep the window with the batch, and its residuals where the step led. J is finite where JJᵀ's diagonal is."""
         window = recalling.linearisation.window
-        residual = window.residual + self._jacobian(window.rows, self._window).matvec(moved)
+        residual = window.residual
+        if not self._draws:
+            residual += self._jacobian(window.rows, self._window).matvec(moved)
 
         def keep():
             for kept, rows in zip(self._rows, window.rows):
@@ -128,6 +158,8 @@ class RowModel(BatchMemory):
             self._weights.value.assign(window.weights)
             self._next.value.assign(window.following % self._window)
             self._centre.value.assign(position)
+            if self._draws:
+                self._drawn.value.assign_add(1)
             return True
 
         tf.cond(wanted & all_finite(tf.linalg.diag_part(window.kernel), residual), keep, lambda: False)
@@ -159,21 +191,23 @@ class RecallingRows(Linearisation):
         jacobian: `StackedJacobian` of the window.
         scale: scalar, 1/d.
         dtype: of the linearisation; all other arguments are in that of what is remembered.
+        gradient: `[p]`, Jᵀr of the batch, where the rows do not tell; or None.
     """
 
-    def __init__(self, batch, window, jacobian, scale, dtype):
+    def __init__(self, batch, window, jacobian, scale, dtype, gradient=None):
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
         root = tf.sqrt(scale)
         super().__init__(
             WithKernel.of(jacobian, window.kernel, root).cast(dtype),
             tf.cast(root * window.residual, dtype),
-            _times(batch.prior, 1 + self._others).cast(dtype),
+            _times(batch.prior, 1 + self._others, gradient).cast(dtype),
         )
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
+        self._gradient = gradient
 
     def cast(self, dtype):
         """Return the same in another dtype, rounded from that of what is remembered."""
-        return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype)
+        return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype, self._gradient)
 
     @property
     def has_residuals(self):
@@ -229,7 +263,9 @@ def _factors_of(batch):
     return [DenseFactor(part[:, None]) for part in tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)]
 
 
-def _times(prior, factor):
-    """Return a `Prior` times a scalar."""
+def _times(prior, factor, gradient):
+    """Return a `Prior` times a scalar, and with a linear part besides, `[p]`, unless that is None."""
     per_variable = None if prior.per_variable is None else factor * prior.per_variable
-    return Prior(factor * prior.precision, factor * prior.gradient, per_variable, prior.is_zero, prior.is_data)
+    pull, is_zero = factor * prior.gradient, prior.is_zero and gradient is None
+    pull = pull if gradient is None else pull + gradient
+    return Prior(factor * prior.precision, pull, per_variable, is_zero, prior.is_data)
