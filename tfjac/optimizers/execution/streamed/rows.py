@@ -46,7 +46,7 @@ class RowModel(BatchMemory):
 
     def __init__(self, add, columns: Columns, dtype, window, draws=False):
         self._draws, self._drawn = draws, add("batches_drawn", (), "int64") if draws else None
-        self.damping_of_other_losses = 2.0 if draws else 6.0
+        self.damping_of_other_losses = 1.0 if draws else 6.0
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
