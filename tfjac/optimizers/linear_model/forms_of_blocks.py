@@ -1,0 +1,116 @@
+"""In which form the Jacobian of a block of residuals is kept: factors by rules, compressed, products, or row by row."""
+
+import math
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import ExamplesMix
+from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.factorize import UNLESS_MIXED
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.sparsity.operator import compressed_operator
+from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
+
+FEW_ROWS = 1000
+"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+
+FEW_NUMBERS = 2**16
+"""Numbers of J up to which it is not worth reading a pattern."""
+
+FEW_COLUMNS = 256
+"""Columns of a variable up to which it is not, either."""
+
+MANY_OUTPUTS = 16
+"""Residuals of an example from which on its elements may read far less than the example does."""
+
+SHARE = 4
+"""A pattern must have so many times fewer numbers than what it is in the place of."""
+
+MOST = 2**25
+"""Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
+
+
+def block_of(group, variables, by_products=False) -> JacobianBlock:
+    """Return the Jacobian of tensors `[n, ...]` that share their n examples, with respect to variables.
+
+    Factors by rules come first, where examples do not mix. The pattern of the Jacobian comes next: where examples mix,
+    or what an example reads is far more than what each of its residuals reads, and all sizes are known while tracing.
+
+    Args:
+        group: list of tensors of the graph being traced.
+        variables: list of variables, or tensors, each of which some of them depends on.
+        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
+    """
+    numbers = _numbers_if_dense(group, variables)
+    if by_products and many_rows(group, variables):
+        block = _compressed(group, variables, numbers) or product_rows(group, variables)
+        if block is not None:
+            return block
+    try:
+        operator = _with_factors(group, variables, UNLESS_MIXED)
+    except ExamplesMix:
+        return _compressed(group, variables, numbers) or _with_factors(group, variables, "full")
+    held = _numbers_of(operator)
+    return (_compressed(group, variables, held) if _may_hold_less(operator) else None) or operator
+
+
+def flattened(group):
+    """Return the elements of a group in the order of the rows of its operator: example by example."""
+    rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
+    return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
+
+
+def _with_factors(group, variables, examples_mix):
+    """Return the `JacobianOperator` of a group of tensors, of factors by rules, or of dense ones."""
+    with warnings.catch_warnings():
+        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
+            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
+        return jacobian_operator(group, variables, examples_mix=examples_mix)
+
+
+def _compressed(group, variables, instead) -> JacobianOperator | None:
+    """Return the operator by the pattern of J, where it is far smaller than so many numbers; None of them for never."""
+    if instead is None or instead <= FEW_NUMBERS or all(_size(variable) <= FEW_COLUMNS for variable in variables):
+        return None
+    most = min(MOST, instead // SHARE)
+    rows = sum(map(_size, group))
+    y = tf.ensure_shape(flattened(group), [rows])
+    return compressed_operator(y, variables, _rows_of_example(group), most)
+
+
+def _rows_of_example(group):
+    """List how many consecutive rows may make an example: those of trailing axes, or of all tensors of a group."""
+    if len(group) > 1:
+        return [1, sum(_size(tensor) // tensor.shape[0] for tensor in group)]
+    sizes = group[0].shape[1:].as_list()
+    return [math.prod(sizes[k:]) for k in range(len(sizes) + 1)]
+
+
+def _numbers_if_dense(group, variables):
+    """Return how many numbers a dense J has; None where the graph leaves that open."""
+    sizes = [_size(each) for each in (*group, *variables)]
+    return None if None in sizes else sum(sizes[: len(group)]) * sum(sizes[len(group) :])
+
+
+def _numbers_of(operator):
+    """Return how many numbers factors are made of; None where the graph leaves that open."""
+    sizes = [tensor.shape.num_elements() for factor in operator.factors for tensor in factor.tensors()]
+    return None if None in sizes else sum(sizes)
+
+
+def _may_hold_less(operator):
+    """Whether factors were found dense, or what many residuals of an example read is kept for each of them."""
+    _, outputs = operator.examples_and_outputs
+    return any(
+        isinstance(factor, DenseFactor)
+        or (isinstance(factor, GatherFactor) and isinstance(outputs, int) and outputs >= MANY_OUTPUTS)
+        for factor in operator.factors
+        if isinstance(factor.num_columns, int) and factor.num_columns > FEW_COLUMNS
+    )
+
+
+def _size(tensor):
+    return tensor.shape.num_elements()
