@@ -1,11 +1,14 @@
 """In which form the Jacobian of a block of residuals is kept: factors by rules, compressed, products, or row by row."""
 
+import contextlib
+import contextvars
 import math
 import warnings
 
 import tensorflow as tf
 
-from tfjac.graph import ExamplesMix
+from tfjac.graph import Dependence, ExamplesMix, ancestors, source_in
+from tfjac.graph.facts import is_parameter
 from tfjac.jacobians import JacobianOperator, jacobian_operator
 from tfjac.jacobians.factors.factorize import UNLESS_MIXED
 from tfjac.jacobians.factors.forms import DenseFactor
@@ -31,6 +34,23 @@ SHARE = 4
 
 MOST = 2**25
 """Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
+
+
+_ASKING = contextvars.ContextVar("asking", default=False)
+
+
+class IndicesWanted(Exception):
+    """The structure of J would show if integers that the graph is given were known while it is traced."""
+
+
+@contextlib.contextmanager
+def asking_for_indices():
+    """Within this context, raise `IndicesWanted` where integers that are known would show the structure of J."""
+    before = _ASKING.set(True)
+    try:
+        yield
+    finally:
+        _ASKING.reset(before)
 
 
 def block_of(group, variables, by_products=False) -> JacobianBlock:
@@ -72,21 +92,37 @@ def _with_factors(group, variables, examples_mix):
 
 
 def _compressed(group, variables, instead) -> JacobianOperator | None:
-    """Return the operator by the pattern of J, where it is far smaller than so many numbers; None of them for never."""
-    if instead is None or instead <= FEW_NUMBERS or all(_size(variable) <= FEW_COLUMNS for variable in variables):
-        return None
-    most = min(MOST, instead // SHARE)
-    rows = sum(map(_size, group))
-    y = tf.ensure_shape(flattened(group), [rows])
-    return compressed_operator(y, variables, _rows_of_example(group), most)
+    """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
+    operator = None
+    if instead is not None:
+        if instead <= FEW_NUMBERS or all(_size(variable) <= FEW_COLUMNS for variable in variables):
+            return None
+        y = tf.ensure_shape(flattened(group), [sum(map(_size, group))])
+        operator = compressed_operator(y, variables, _rows_of_example(group), min(MOST, instead // SHARE))
+    if operator is None and _ASKING.get() and _has_open_indices(group, variables):
+        raise IndicesWanted
+    return operator
+
+
+def _has_open_indices(group, variables):
+    """Whether ops between variables and residuals are given integers that are data of the graph being traced."""
+    path = Dependence([source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]).path(group)
+    given = [each for op in path for each in op.inputs if each.dtype.is_integer or each.dtype.is_bool]
+    fed = (op.outputs[0].dtype for op in ancestors(given) if is_parameter(op))
+    return any(dtype.is_integer or dtype.is_bool for dtype in fed)
 
 
 def _rows_of_example(group):
-    """List how many consecutive rows may make an example: those of trailing axes, or of all tensors of a group."""
+    """List how many consecutive rows may make an example: those of trailing axes, or of all tensors of a group.
+
+    Of a vector, which may be made of vectors of two numbers or a few: so many.
+    """
     if len(group) > 1:
         return [1, sum(_size(tensor) // tensor.shape[0] for tensor in group)]
-    sizes = group[0].shape[1:].as_list()
-    return [math.prod(sizes[k:]) for k in range(len(sizes) + 1)]
+    sizes = group[0].shape.as_list()
+    if math.prod(sizes[1:]) == 1:
+        return [few for few in (1, 2, 3, 4, 6) if sizes[0] % few == 0]
+    return [math.prod(sizes[k:]) for k in range(1, len(sizes) + 1)]
 
 
 def _numbers_if_dense(group, variables):
