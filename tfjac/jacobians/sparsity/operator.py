@@ -5,6 +5,8 @@ neighbourhood as in a grid, a stencil or a slice of a long vector, the pattern o
 whatever ops moved it there, and a product for each colour of the pattern has the values.
 """
 
+import itertools
+
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
@@ -64,11 +66,11 @@ def compressed_operator(y, variables, rows_of_example, most):
 def _cut(pattern, sizes):
     """Cut a pattern `[rows, p]` into the columns of each variable; their data number the entries from 1 on."""
     columns, ends = scipy.sparse.csc_array(pattern.csr(np.arange(1, pattern.num_entries + 1))), np.cumsum([0, *sizes])
-    return [scipy.sparse.csr_array(columns[:, first:last]) for first, last in zip(ends, ends[1:])]
+    return [scipy.sparse.csr_array(columns[:, first:last]) for first, last in itertools.pairwise(ends)]
 
 
 def _work(parts, size):
-    """How many numbers J has, and pairs of them JᵀJ, where an example is so many rows; among equals, larger examples."""
+    """How many numbers J has, and products JᵀJ, where an example is so many rows; among equals, larger examples."""
     groups = [Groups(part, size) for part in parts]
     width = sum(each.width for each in groups)
     return groups[0].number * width * (size + width), -size

@@ -5,10 +5,10 @@ from functools import partial
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.optimizers.fitting.known_indices import OpenOrKnown
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
-from tfjac.optimizers.linear_model import IndicesWanted, asking_for_indices
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
@@ -78,9 +78,11 @@ class Prepared:
         def traced(args=args):
             function = traceable(function_of_data(residuals, variables, args), flat)
             traced = TracedResiduals(function.get_concrete_function(*args), flat)
-            cached = partial(_TRACES.get, variables=flat, options=settings.recipe)
             make = partial(TracedMinimisation, variables=flat, settings=settings)
-            return _minimisation(traced, traced.data(args), make, cached if tf.executing_eagerly() else _made)
+            if not tf.executing_eagerly():
+                return traced, make(traced)
+            kept = _TRACES.get(traced, flat, settings.recipe, partial(OpenOrKnown, traced, make))
+            return kept.choose(traced, traced.data(args), make)
 
         self._trace, form = traced, _form(variables, args, settings)
         self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
@@ -91,40 +93,6 @@ class Prepared:
         if not self._traced.agrees(self._traced.data(args)):
             self._traced, self._minimisation = self._trace(args)
         return self._limits.run(self._minimisation, self._traced.data(args))
-
-
-def _minimisation(residuals, data, make, kept):
-    """Return `TracedResiduals`, and the `TracedMinimisation` that `make` makes of them, traced or kept.
-
-    If the structure of J follows from integers among the data, which say where elements are taken from, both are for
-    these integers alone.
-
-    Args:
-        residuals: `TracedResiduals`.
-        data: list of tensors like its `specs`.
-        make: from `TracedResiduals` to a `TracedMinimisation`.
-        kept: from residuals and a function without arguments to what that returns, or returned before.
-    """
-    if any(map(tf.is_symbolic_tensor, data)):
-        return residuals, kept(residuals, make=partial(make, residuals))
-    minimisation = kept(residuals, make=partial(_unless_asked, make, residuals))
-    if minimisation is None:
-        residuals = residuals.knowing(data)
-        minimisation = kept(residuals, make=partial(make, residuals))
-    return residuals, minimisation
-
-
-def _unless_asked(make, residuals):
-    """Return what `make` makes of the residuals; None where it asks for integers among their data."""
-    try:
-        with asking_for_indices():
-            return make(residuals)
-    except IndicesWanted:
-        return None
-
-
-def _made(_, make):
-    return make()
 
 
 class SingleProblem:
@@ -140,7 +108,7 @@ class SingleProblem:
         self._variables, self._flat = variables, checked(variables)
         self._limits = Limits(variables, options)
         self._settings = Settings.of(options, self._flat, self._limits.conditions)
-        self._residuals, self._function, self._traced, self._minimisations = residuals, None, {}, {}
+        self._residuals, self._function, self._minimisations = residuals, None, {}
 
     def solve(self, args):
         """Minimise from where the variables are, with a tuple of data."""
@@ -164,17 +132,11 @@ class SingleProblem:
             residuals = function_of_data(self._residuals, self._variables, args)
             self._function = traceable(residuals, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
-        residuals = self._traced.get(concrete) or TracedResiduals(concrete, self._flat)
-        if tf.executing_eagerly():
-            self._traced[concrete] = residuals
         make = partial(TracedMinimisation, variables=self._flat, settings=self._settings)
-        return _minimisation(residuals, residuals.data(args), make, self._kept)[1], args
-
-    def _kept(self, residuals, make):
-        """Return what `make()` returned for such residuals before; in a graph, always what it returns."""
         if not tf.executing_eagerly():
-            return make()
-        key = residuals.trace()
-        if key not in self._minimisations:
-            self._minimisations[key] = make()
-        return self._minimisations[key]
+            return make(TracedResiduals(concrete, self._flat)), args
+        if concrete not in self._minimisations:
+            residuals = TracedResiduals(concrete, self._flat)
+            self._minimisations[concrete] = residuals, OpenOrKnown(residuals, make)
+        residuals, kept = self._minimisations[concrete]
+        return kept.choose(residuals, residuals.data(args), make)[1], args

@@ -36,21 +36,33 @@ MOST = 2**25
 """Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
 
 
-_ASKING = contextvars.ContextVar("asking", default=False)
-
-
 class IndicesWanted(Exception):
-    """The structure of J would show if integers that the graph is given were known while it is traced."""
+    """The structure of J may show if integers that the graph is given are known while it is traced."""
+
+
+class Structure:
+    """What is noted of the structure of J while a graph is traced.
+
+    Attributes:
+        asks: whether to raise `IndicesWanted` where integers that are known may show it.
+        is_compressed: whether a block was found to be far sparser than its factors by rules.
+    """
+
+    def __init__(self, asks: bool) -> None:
+        self.asks, self.is_compressed = asks, False
+
+
+_STRUCTURE: contextvars.ContextVar[Structure | None] = contextvars.ContextVar("structure", default=None)
 
 
 @contextlib.contextmanager
-def asking_for_indices():
-    """Within this context, raise `IndicesWanted` where integers that are known would show the structure of J."""
-    before = _ASKING.set(True)
+def noting_structure(asks):
+    """Within this context, note what is found of the structure of J; see `Structure`."""
+    before = _STRUCTURE.set(noted := Structure(asks))
     try:
-        yield
+        yield noted
     finally:
-        _ASKING.reset(before)
+        _STRUCTURE.reset(before)
 
 
 def block_of(group, variables, by_products=False) -> JacobianBlock:
@@ -66,7 +78,7 @@ def block_of(group, variables, by_products=False) -> JacobianBlock:
     """
     numbers = _numbers_if_dense(group, variables)
     if by_products and many_rows(group, variables):
-        block = _compressed(group, variables, numbers) or product_rows(group, variables)
+        block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)
         if block is not None:
             return block
     try:
@@ -91,16 +103,18 @@ def _with_factors(group, variables, examples_mix):
         return jacobian_operator(group, variables, examples_mix=examples_mix)
 
 
-def _compressed(group, variables, instead) -> JacobianOperator | None:
+def _compressed(group, variables, instead, asks=True) -> JacobianOperator | None:
     """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
-    operator = None
+    if instead is not None and (instead <= FEW_NUMBERS or all(_size(each) <= FEW_COLUMNS for each in variables)):
+        return None
+    operator, noted = None, _STRUCTURE.get()
     if instead is not None:
-        if instead <= FEW_NUMBERS or all(_size(variable) <= FEW_COLUMNS for variable in variables):
-            return None
         y = tf.ensure_shape(flattened(group), [sum(map(_size, group))])
         operator = compressed_operator(y, variables, _rows_of_example(group), min(MOST, instead // SHARE))
-    if operator is None and _ASKING.get() and _has_open_indices(group, variables):
-        raise IndicesWanted
+    if noted is not None:
+        noted.is_compressed |= operator is not None
+        if operator is None and asks and noted.asks and _has_open_indices(group, variables):
+            raise IndicesWanted
     return operator
 
 

@@ -241,17 +241,15 @@ class TracedResiduals:
     def fingerprint(self):
         """Return what is the same for residuals that come out the same: a hash of the graph, and what it refers to.
 
-        Data that are not known are no part of it. Variables and their like are known by identity, as long as this object is kept.
+        Data are no part of it. Variables and their like are known by identity, as long as this object is kept.
         """
-        others = (id(outer) for outer, _ in (*self._read, *self._others))
-        return fingerprint(self._concrete), *self._known, self._known_numbers(), *others
+        return fingerprint(self._concrete), *(id(outer) for outer, _ in (*self._read, *self._others))
 
-    def trace(self):
-        """Return what is the same for the same trace of the function, and the same known data."""
-        return self._concrete, self._known_numbers()
-
-    def _known_numbers(self):
-        return hashlib.blake2b(b"".join(each.numpy().tobytes() for each in self._known.values()), digest_size=32).digest()
+    def known_numbers(self):
+        """Return a hash of the data that are known, which the fingerprint leaves out."""
+        arrays = [each.numpy() for each in self._known.values()]
+        written = b"".join(f"{array.dtype}{array.shape}".encode() + array.tobytes() for array in arrays)
+        return hashlib.blake2b(written, digest_size=32).digest()
 
     def _given(self, data, handles):
         capture = tf.compat.v1.get_default_graph().capture

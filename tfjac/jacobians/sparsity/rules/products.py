@@ -6,7 +6,16 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.graph import einsum_labels
-from tfjac.jacobians.sparsity.index_sets import axis_names, check_entries, collected, composed, linked, links, picked, union
+from tfjac.jacobians.sparsity.index_sets import (
+    axis_names,
+    check_entries,
+    collected,
+    composed,
+    linked,
+    links,
+    picked,
+    union,
+)
 from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
 from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
@@ -73,7 +82,8 @@ def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
         factor, factor_labels: the fixed factor; labels may be repeated, and axes of size 1 be spread.
         output, sizes: labels of the result, and the size of each label.
     """
-    check_entries(np.count_nonzero(factor) * math.prod(size for label, size in sizes.items() if label not in factor_labels))
+    along = math.prod(size for label, size in sizes.items() if label not in factor_labels)
+    check_entries(np.count_nonzero(factor) * along)
     found, kept = np.nonzero(factor), np.ones(np.count_nonzero(factor), bool)
     places: dict[str, np.ndarray] = {}
     for label, size, each in zip(factor_labels, np.shape(factor), found):
