@@ -1,4 +1,4 @@
-"""Rows and elements seen through ops that move them: J by its pattern, beside one tape row by row, and the plan taken."""
+"""Rows and elements seen through ops that move them: J by its pattern, beside one tape row by row, and the plan."""
 
 import numpy as np
 import pytest
@@ -36,6 +36,7 @@ SEEN = {
     ),
     "a stencil": lambda x, _: tf.nn.conv2d(x[None, :, :, None], np.ones([3, 3, 1, 1]), 1, "SAME") ** 2,
     "residuals of one variable, then of the other": lambda x, y: tf.concat([x[1:] * x[:-1], y[::2] ** 2], 0),
+    "a table times a number": lambda x, y: tf.gather(tf.exp(y[0, 0]) * x + y[1, 1], IDS),
     "half of them kept": lambda x, y: tf.where(np.arange(36).reshape(6, 6) % 2 == 0, tf.roll(x, 1, 0), y) ** 2,
 }
 
@@ -135,11 +136,12 @@ def test_a_boundary_value_problem_by_padding():
 
 
 def test_a_picture_by_differences_of_its_rows_and_columns_is_sparse():
-    n, smooth = 48, 3.0
+    """With one pixel that is pinned, the residual of which reads a single one of all columns."""
+    n, smooth, pinned = 48, 3.0, 2.0
     noisy = RNG.normal(size=[n, n])
     u = tf.Variable(noisy)
     problem = tfjac.LeastSquaresProblem(
-        lambda: [u - noisy, smooth * (u[1:] - u[:-1]), smooth * (u[:, 1:] - u[:, :-1])], u
+        lambda: [u - noisy, smooth * (u[1:] - u[:-1]), smooth * (u[:, 1:] - u[:, :-1]), pinned * (u[3, 4] - 2.0)], u
     )
     plan = problem.plan()
     assert plan.solver == "sparse"
@@ -147,8 +149,11 @@ def test_a_picture_by_differences_of_its_rows_and_columns_is_sparse():
     step = scipy.sparse.diags_array([-1.0, 1.0], offsets=[0, 1], shape=(n - 1, n))
     eye = scipy.sparse.eye_array(n)
     gradient = scipy.sparse.vstack([scipy.sparse.kron(step, eye), scipy.sparse.kron(eye, step)])
-    normal = scipy.sparse.csc_array(scipy.sparse.eye_array(n * n) + smooth**2 * gradient.T @ gradient)
-    np.testing.assert_allclose(problem.solve().x.ravel(), scipy.sparse.linalg.spsolve(normal, noisy.ravel()), rtol=1e-6)
+    pin = scipy.sparse.csc_array(([1.0], ([0], [3 * n + 4])), shape=(1, n * n))
+    normal = scipy.sparse.eye_array(n * n) + smooth**2 * gradient.T @ gradient + pinned**2 * pin.T @ pin
+    right = noisy.ravel() + pinned**2 * 2.0 * pin.toarray()[0]
+    expected = scipy.sparse.linalg.spsolve(scipy.sparse.csc_array(normal), right)
+    np.testing.assert_allclose(problem.solve().x.ravel(), expected, rtol=1e-6, atol=1e-6)
 
 
 def chain(count, seed):

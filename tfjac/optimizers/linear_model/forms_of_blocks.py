@@ -21,10 +21,13 @@ FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 FEW_NUMBERS = 2**16
-"""Numbers of J up to which it is not worth reading a pattern."""
+"""Numbers of J up to which it is not worth reading a pattern, if no variable is wide."""
 
 FEW_COLUMNS = 256
 """Columns of a variable up to which it is not, either."""
+
+WIDE = 2048
+"""Columns from which on one residual that seems to read all of them keeps others from being kept sparse."""
 
 MANY_OUTPUTS = 16
 """Residuals of an example from which on its elements may read far less than the example does."""
@@ -105,7 +108,8 @@ def _with_factors(group, variables, examples_mix):
 
 def _compressed(group, variables, instead, asks=True) -> JacobianOperator | None:
     """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
-    if instead is not None and (instead <= FEW_NUMBERS or all(_size(each) <= FEW_COLUMNS for each in variables)):
+    widest = max(_size(each) or 0 for each in variables)
+    if widest <= FEW_COLUMNS or (widest <= WIDE and instead is not None and instead <= FEW_NUMBERS):
         return None
     operator, noted = None, _STRUCTURE.get()
     if instead is not None:
