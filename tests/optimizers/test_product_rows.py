@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt
-from tfjac.optimizers.linear_model import product_rows
+from tfjac.optimizers.linear_model import forms_of_blocks, product_rows
 from tfjac.optimizers.linear_model.product_rows import ProductRows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
 
@@ -32,8 +32,9 @@ def language_model(mixer):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Take products for a J of any size."""
+    """Take products for a J of any size, also where its pattern is sparse."""
     monkeypatch.setattr(product_rows, "NUMBERS", 0)
+    monkeypatch.setattr(forms_of_blocks, "FEW_NUMBERS", float("inf"))
 
 
 @functools.cache

@@ -31,6 +31,9 @@ from tfjac.jacobians.shapes import after, check_when_run, product, wide_dtype
 
 EXAMPLES_MIX = ("error", "full")
 
+UNLESS_MIXED = "unless mixed"
+"""As "full" reads a graph, but `ExamplesMix` is raised where examples mix: for those who have another way then."""
+
 
 def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None, unconnected_gradients="error"):
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
@@ -62,13 +65,18 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None,
 
     def factors_of(ys, variables, dependence):
         try:
-            analysis, uses = _analysed(ys, dependence, may_mix=examples_mix == "full")
-            if examples_mix == "full" and any(moves_rows(use.op) and not has_rule(use) for use in uses):
+            analysis, uses = _analysed(ys, dependence, may_mix=examples_mix != "error")
+            moved = next((use.op for use in uses if moves_rows(use.op) and not has_rule(use)), None)
+            if moved is not None and examples_mix == UNLESS_MIXED:
+                raise examples_mix_at(moved, "it takes rows to other places")
+            if moved is not None and examples_mix == "full":
                 segments = _segments(ys, dependence, chunk_size)
                 if segments is not None:
                     return _by_segments(ys, variables, dependence, segments)
             return _by_rules(ys, variables, analysis, uses, chunk_size)
         except ExamplesMix as mix:
+            if examples_mix == UNLESS_MIXED:
+                raise
             if ys[0].shape[0] == 1:  # one example has none to mix with, and its rows cost what they cost by rules
                 return _row_by_row(ys, variables, dependence, chunk_size)()
             if examples_mix == "full":
@@ -165,7 +173,7 @@ def real_source_in(graph, variable):
 
 
 def _check(ys, examples_mix):
-    if examples_mix not in EXAMPLES_MIX:
+    if examples_mix not in (*EXAMPLES_MIX, UNLESS_MIXED):
         raise ValueError(f"examples_mix must be one of {EXAMPLES_MIX}. Received: {examples_mix!r}")
     for y in ys:
         if y.shape.rank in (0, None):

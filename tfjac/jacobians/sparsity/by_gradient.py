@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import calls_functions, custom_ops, inline_calls, is_affine
-from tfjac.jacobians.sparsity.index_sets import each_its_own, empty, union
+from tfjac.jacobians.sparsity.index_sets import composed, each_its_own, empty, union
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoIndexSets, has_cotangents
 
@@ -41,7 +41,7 @@ def index_sets_by_gradient(step):
         raise NoIndexSets("its gradient has ops that are not known either")
     local = [None if gradient is None else next(found) for gradient in gradients]
     patterns = {op.inputs[k].ref(): step.patterns[k] for k in step.carriers}
-    parts = [sets.T.tocsr() @ patterns[each.ref()] for each, sets in zip(inputs, local) if sets is not None]
+    parts = [composed(sets.T.tocsr(), patterns[each.ref()]) for each, sets in zip(inputs, local) if sets is not None]
     columns = next(iter(patterns.values())).shape[1]
     total = union(parts) if parts else empty(sum(sizes), columns)
     blocks = iter(np.split(np.arange(total.shape[0]), np.cumsum(sizes)[:-1]))

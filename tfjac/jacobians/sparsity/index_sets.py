@@ -5,10 +5,48 @@ product with the boolean matrix of the op's own dependencies. The functions here
 ops are made of.
 """
 
+import contextlib
+import contextvars
 import math
 
 import numpy as np
 import scipy.sparse
+
+_MOST: contextvars.ContextVar[int | None] = contextvars.ContextVar("most entries", default=None)
+
+
+class TooManyEntries(Exception):
+    """The index sets of a tensor would have more entries than they may."""
+
+
+@contextlib.contextmanager
+def at_most(entries):
+    """Within this context, raise `TooManyEntries` before the index sets of one tensor take more than `entries`."""
+    before = _MOST.set(entries)
+    try:
+        yield
+    finally:
+        _MOST.reset(before)
+
+
+def check_entries(count):
+    """Raise `TooManyEntries` where so many are more than the limit that `at_most` set, if one is set."""
+    most = _MOST.get()
+    if most is not None and count > most:
+        raise TooManyEntries(f"{count:,} entries are more than {most:,}")
+
+
+def composed(local, pattern):
+    """Return the index sets of a tensor, given those of the one that it depends on.
+
+    Args:
+        local: boolean matrix [elements of the tensor, elements of the other], which of these each depends on.
+        pattern: index sets of the other.
+    """
+    if _MOST.get() is not None:
+        local = scipy.sparse.csr_array(local)
+        check_entries(int(np.diff(pattern.indptr)[local.indices].sum(dtype=np.int64)))
+    return local @ pattern
 
 
 def links(rows, columns, shape):
@@ -59,14 +97,14 @@ def picked(pattern, numbers):
     """Return the index sets of a tensor whose element k is element `numbers[k]`, or nothing where that is negative."""
     numbers = np.asarray(numbers).reshape(-1)
     kept = np.flatnonzero(numbers >= 0)
-    return links(kept, numbers[kept], (len(numbers), pattern.shape[0])) @ pattern
+    return composed(links(kept, numbers[kept], (len(numbers), pattern.shape[0])), pattern)
 
 
 def collected(pattern, groups, num_groups):
     """Return the union of the index sets of each group; element k is of group `groups[k]`, of none where negative."""
     groups = np.asarray(groups).reshape(-1)
     kept = np.flatnonzero(groups >= 0)
-    return links(groups[kept], kept, (num_groups, len(groups))) @ pattern
+    return composed(links(groups[kept], kept, (num_groups, len(groups))), pattern)
 
 
 def linked(pattern, labels, shape, out_labels, out_shape):

@@ -71,13 +71,13 @@ def sparse_jacobian(
         if found.num_entries == 0:
             values = tf.zeros([0], dtype)
         else:
-            values = _values(found, mode, ends.with_static_ys(), dtype, (chunk_size, memory_budget))
+            values = values_of(found, mode, ends.with_static_ys(), dtype, (chunk_size, memory_budget))
         _verify(verify, tf.nest.flatten(ys), ends, found, values, tf.nest.flatten(xs))
         return values
 
     values = in_graph(compute, ys, xs=xs)
     found = made["pattern"]
-    return tf.SparseTensor(_held(np.stack([found.rows, found.indices], 1).astype(np.int64)), values, found.shape)
+    return tf.SparseTensor(held(np.stack([found.rows, found.indices], 1).astype(np.int64)), values, found.shape)
 
 
 def _verify(verify, given, ends, pattern, values, xs):
@@ -112,7 +112,7 @@ def _dtype(xs):
     return dtypes.pop()
 
 
-def _values(pattern, mode, ends, dtype, limits):
+def values_of(pattern, mode, ends, dtype, limits):
     """The entries of the pattern, row after row."""
     if mode != "auto":
         return _entries(pattern, mode, ends, dtype, limits)
@@ -137,7 +137,7 @@ def _entries(pattern, mode, ends, dtype, limits):
             length = sum(sizes)
             place[here] = before + colours[colour_of[here]].astype(np.int64) * length + within[here]
             parts, before = [*parts, tf.reshape(products, [-1])], before + (int(colours.max()) + 1) * length
-    return tf.gather(tf.concat(parts, 0), _held(place))
+    return tf.gather(tf.concat(parts, 0), held(place))
 
 
 def _products(product, colours, sizes, dtype, ends, limits):
@@ -175,7 +175,7 @@ def _like(flat, tensors):
     return [tf.cast(tf.reshape(part, tensor.shape), tensor.dtype) for part, tensor in zip(parts, tensors)]
 
 
-def _held(array):
+def held(array):
     """Return an array as a tensor that the graph captures: what stands in a graph is copied whenever that is read."""
     with tf.init_scope():
         return tf.constant(array)

@@ -5,6 +5,7 @@ from functools import partial
 import tensorflow as tf
 
 from tfjac.arguments import positive_integer
+from tfjac.optimizers.fitting.known_indices import OpenOrKnown
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
@@ -74,18 +75,24 @@ class Prepared:
         settings = Settings.of(options, flat, self._limits.conditions)
         args = as_data(args, flat)
 
-        def traced():
+        def traced(args=args):
             function = traceable(function_of_data(residuals, variables, args), flat)
             traced = TracedResiduals(function.get_concrete_function(*args), flat)
-            make = partial(TracedMinimisation, traced, flat, settings)
-            return traced, _TRACES.get(traced, flat, settings.recipe, make) if tf.executing_eagerly() else make()
+            make = partial(TracedMinimisation, variables=flat, settings=settings)
+            if not tf.executing_eagerly():
+                return traced, make(traced)
+            kept = _TRACES.get(traced, flat, settings.recipe, partial(OpenOrKnown, traced, make))
+            return kept.choose(traced, traced.data(args), make)
 
-        form = _form(variables, args, settings)
+        self._trace, form = traced, _form(variables, args, settings)
         self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
 
     def run(self, args):
         """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
-        return self._limits.run(self._minimisation, self._traced.data(as_data(args, self._flat)))
+        args = as_data(args, self._flat)
+        if not self._traced.agrees(self._traced.data(args)):
+            self._traced, self._minimisation = self._trace(args)
+        return self._limits.run(self._minimisation, self._traced.data(args))
 
 
 class SingleProblem:
@@ -125,9 +132,11 @@ class SingleProblem:
             residuals = function_of_data(self._residuals, self._variables, args)
             self._function = traceable(residuals, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
-        minimisation = self._minimisations.get(concrete)
-        if minimisation is None:
-            minimisation = TracedMinimisation(TracedResiduals(concrete, self._flat), self._flat, self._settings)
-            if tf.executing_eagerly():
-                self._minimisations[concrete] = minimisation
-        return minimisation, args
+        make = partial(TracedMinimisation, variables=self._flat, settings=self._settings)
+        if not tf.executing_eagerly():
+            return make(TracedResiduals(concrete, self._flat)), args
+        if concrete not in self._minimisations:
+            residuals = TracedResiduals(concrete, self._flat)
+            self._minimisations[concrete] = residuals, OpenOrKnown(residuals, make)
+        residuals, kept = self._minimisations[concrete]
+        return kept.choose(residuals, residuals.data(args), make)[1], args

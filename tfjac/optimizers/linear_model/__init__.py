@@ -2,6 +2,7 @@
 
 from tfjac.optimizers.linear_model.blocks import stacked_jacobian, stacked_rows
 from tfjac.optimizers.linear_model.elimination import Elimination, Touched
+from tfjac.optimizers.linear_model.forms_of_blocks import IndicesWanted, noting_structure
 from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
@@ -15,12 +16,14 @@ __all__ = [
     "Elimination",
     "Frame",
     "FreeLinearisation",
+    "IndicesWanted",
     "Linearisation",
     "PlaneLinearisation",
     "ReferenceGradient",
     "StackedJacobian",
     "Touched",
     "VerifiedLinearisation",
+    "noting_structure",
     "num_probes",
     "stacked_jacobian",
     "stacked_rows",

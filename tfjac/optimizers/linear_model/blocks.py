@@ -1,17 +1,11 @@
 """From residuals to their Jacobian: those that share their examples together, as one block."""
 
-import warnings
-
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
-from tfjac.jacobians import jacobian_operator
 from tfjac.optimizers.contracts import JacobianBlock
-from tfjac.optimizers.linear_model.product_rows import product_rows
+from tfjac.optimizers.linear_model.forms_of_blocks import block_of, flattened
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
-
-FEW_ROWS = 1000
-"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 
 def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
@@ -33,7 +27,7 @@ def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
     dependence = Dependence(sources)
     tensors = [[tensor for tensor, _ in group] for group in groups]
     operators = [_operator(group, variables, columns, dependence, by_products) for group in tensors]
-    parts = [_flattened([residual for _, residual in group]) for group in groups]
+    parts = [flattened([residual for _, residual in group]) for group in groups]
     jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
     return jacobian, jacobian.stack(parts)
 
@@ -46,32 +40,16 @@ def stacked_rows(rows, variables):
     """
     sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     groups = _grouped(rows, sources)
-    return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
+    return tf.concat([flattened([part for _, part in group]) for group in groups], axis=0)
 
 
 def _operator(group, variables, columns, dependence, by_products) -> JacobianBlock:
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
-        return ZeroRows(_size(_flattened(group)), columns, group[0].dtype)
-    own = [variables[index] for index in present]
-    operator = product_rows(group, own) if by_products else None
-    operator = _with_factors(group, own) if operator is None else operator
-    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
-
-
-def _with_factors(group, variables):
-    """Return the `JacobianOperator` of a group of tensors."""
-    with warnings.catch_warnings():
-        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
-            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
-        return jacobian_operator(group, variables, examples_mix="full")
-
-
-def _flattened(group):
-    """Return the elements of a group in the order of the rows of its operator: example by example."""
-    rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
-    return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
+        return ZeroRows(_size(flattened(group)), columns, group[0].dtype)
+    block = block_of(group, [variables[index] for index in present], by_products)
+    return block if len(present) == len(variables) else SomeColumns(block, present, columns)
 
 
 def _size(vector):

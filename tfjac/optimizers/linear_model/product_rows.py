@@ -113,22 +113,27 @@ class ProductRows(JacobianBlock):
         raise NotImplementedError(f"{type(self).__name__} has products alone. Received: a solver that asks for factors")
 
 
-def product_rows(tensors, variables):
-    """Return the `ProductRows` of tensors `[n, ...]`, or None where factors are the better or the only way.
+def many_rows(tensors, variables):
+    """Return whether an example has so many residuals, of so many parameters, that products are the better way."""
+    sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
+    parameters = sum(variable.shape.num_elements() or 0 for variable in variables)
+    if None in sizes or sum(sizes) < MANY or parameters <= FEW_PARAMETERS:
+        return False
+    return sum(sizes) * parameters >= NUMBERS
 
-    They are the better way for fewer than 512 residuals of an example, up to 256 parameters, or a J of an example with
-    fewer than 2²⁰ numbers; and the only one where examples mix, or ops on the way have no forward mode.
+
+def product_rows(tensors, variables):
+    """Return the `ProductRows` of tensors `[n, ...]`, or None where factors are the only way.
+
+    That is where examples mix, or ops on the way have no forward mode. They are the better way where `many_rows` holds:
+    not for fewer than 512 residuals of an example, up to 256 parameters, or a J of an example with fewer than 2²⁰
+    numbers.
 
     Args:
         tensors: list of tensors of the graph being traced, with the same n.
         variables: list of variables, or tensors, each of which some of them depends on.
     """
-    sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
-    graph = tf.compat.v1.get_default_graph()
-    sources = [source_in(graph, variable) for variable in variables]
-    parameters = sum(variable.shape.num_elements() or 0 for variable in variables)
-    if None in sizes or sum(sizes) < MANY or parameters <= FEW_PARAMETERS or sum(sizes) * parameters < NUMBERS:
-        return None
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
     tensors = inline_calls(tensors, depends_on=sources)
     dependence = Dependence(sources)
     if any(len(dependence.sources_of(tensor)) == 0 for tensor in tensors):

@@ -1,5 +1,8 @@
 """The residuals as a graph of their own: the user's function called once, and its graph placed where it is needed."""
 
+import copy
+import hashlib
+
 import tensorflow as tf
 
 from tfjac.graph import (
@@ -96,6 +99,23 @@ class TracedResiduals:
         self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
         moved = [*self._inputs[:num_values], *(handle for handle in handles if handle is not None)]
         self._effects = Effects(self._graph, self._outputs, moved)
+        self._known = {}
+
+    def knowing(self, data):
+        """Return the same with the integers and booleans of `data` known: what is traced from it is for these alone.
+
+        They say which elements are taken, so that the structure of the Jacobian follows from them.
+
+        Args:
+            data: list of eager tensors like `specs`.
+        """
+        other = copy.copy(self)
+        other._known = {k: each for k, each in enumerate(data) if each.dtype.is_integer or each.dtype.is_bool}
+        return other
+
+    def agrees(self, data):
+        """Return whether what is traced from it may be given `data`, a list of tensors like `specs`."""
+        return all(_is_same(each, data[k]) for k, each in self._known.items())
 
     def check_compiles(self):
         """Refuse residuals that call Python when they run, which XLA cannot compile.
@@ -225,10 +245,17 @@ class TracedResiduals:
         """
         return fingerprint(self._concrete), *(id(outer) for outer, _ in (*self._read, *self._others))
 
+    def known_numbers(self):
+        """Return a hash of the data that are known, which the fingerprint leaves out."""
+        arrays = [each.numpy() for each in self._known.values()]
+        written = b"".join(f"{array.dtype}{array.shape}".encode() + array.tobytes() for array in arrays)
+        return hashlib.blake2b(written, digest_size=32).digest()
+
     def _given(self, data, handles):
         capture = tf.compat.v1.get_default_graph().capture
         outer = [*handles, *(outer for outer, _ in self._others)]
         inner = [inner for _, inner in (*self._read, *self._others)]
+        data = [capture(self._known[k]) if k in self._known else each for k, each in enumerate(data)]
         return [*zip(self._inputs, data), *zip(inner, map(capture, outer))]
 
 
@@ -249,6 +276,10 @@ def _with_values(op, inputs, copied):
         "For derivatives of a minimum, for many fits at once, and for variables on manifolds, residuals must read what "
         f"variables hold, as x = tf.identity(variable) does. Received: op {op.name!r} of type {op.type}"
     )
+
+
+def _is_same(one, other):
+    return one is other or (not tf.is_symbolic_tensor(other) and bool(tf.reduce_all(tf.equal(one, other))))
 
 
 def _kind(placeholder):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import linked, links, union
+from tfjac.jacobians.sparsity.index_sets import composed, linked, links, union
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
 
 
@@ -116,14 +116,17 @@ class _Window:
 
     def slide(self, pattern, left, right):
         """Index sets of the output at the positions, from those of the input."""
-        passed = [self._local(place, channels) @ pattern for place, channels in zip(self._places(), right)]
-        return self._per_position(left) @ union(passed)
+        passed = [composed(self._local(place, channels), pattern) for place, channels in zip(self._places(), right)]
+        return composed(self._per_position(left), union(passed))
 
     def slide_back(self, pattern, left, right):
         """Index sets of what the window slides over, from those at the positions."""
-        pattern = self._per_position(left).T.tocsr() @ pattern
+        pattern = composed(self._per_position(left).T.tocsr(), pattern)
         return union(
-            [self._local(place, channels).T.tocsr() @ pattern for place, channels in zip(self._places(), right)]
+            [
+                composed(self._local(place, channels).T.tocsr(), pattern)
+                for place, channels in zip(self._places(), right)
+            ]
         )
 
     def _per_position(self, left):

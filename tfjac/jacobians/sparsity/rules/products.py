@@ -6,7 +6,16 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.graph import einsum_labels
-from tfjac.jacobians.sparsity.index_sets import axis_names, collected, linked, links, picked, union
+from tfjac.jacobians.sparsity.index_sets import (
+    axis_names,
+    check_entries,
+    collected,
+    composed,
+    linked,
+    links,
+    picked,
+    union,
+)
 from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
 from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
@@ -73,6 +82,8 @@ def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
         factor, factor_labels: the fixed factor; labels may be repeated, and axes of size 1 be spread.
         output, sizes: labels of the result, and the size of each label.
     """
+    along = math.prod(size for label, size in sizes.items() if label not in factor_labels)
+    check_entries(np.count_nonzero(factor) * along)
     found, kept = np.nonzero(factor), np.ones(np.count_nonzero(factor), bool)
     places: dict[str, np.ndarray] = {}
     for label, size, each in zip(factor_labels, np.shape(factor), found):
@@ -89,7 +100,8 @@ def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
         return np.ravel_multi_index(axes, shape).reshape(-1) if axes else np.zeros(entries, np.int64).reshape(-1)
 
     out_shape = [sizes[label] for label in output]
-    return links(flat(output, out_shape), flat(labels, shape), (math.prod(out_shape), pattern.shape[0])) @ pattern
+    local = links(flat(output, out_shape), flat(labels, shape), (math.prod(out_shape), pattern.shape[0]))
+    return composed(local, pattern)
 
 
 @rule("SparseTensorDenseMatMul")
@@ -103,14 +115,14 @@ def _sparse_matmul(step):
     parts = []
     if step.patterns[1] is not None:
         by_value = links(rows, np.arange(len(rows)), (shape[0], len(rows)))
-        parts.append(scipy.sparse.kron(by_value, np.ones([width, 1], bool), format="csr") @ step.patterns[1])
+        parts.append(composed(scipy.sparse.kron(by_value, np.ones([width, 1], bool), format="csr"), step.patterns[1]))
     if step.patterns[3] is not None:
         dense = step.patterns[3]
         if step.op.get_attr("adjoint_b"):
             dense = linked(step.patterns[3], ["j", "k"], step.shape(3), ["k", "j"], step.shape(3)[::-1])
         matrix = links(rows, columns, shape)
         local = scipy.sparse.kron(matrix, scipy.sparse.eye_array(width, dtype=bool), format="csr")
-        parts.append(local @ dense)
+        parts.append(composed(local, dense))
     return [union(parts)]
 
 
@@ -124,5 +136,5 @@ def _tridiagonal_matmul(step):
         near = scipy.sparse.diags_array([np.ones(size, bool)] * 3, offsets=[-1, 0, 1], shape=(size, size), dtype=bool)
         eyes = [scipy.sparse.eye_array(int(np.prod(sizes)), dtype=bool) for sizes in (batch, [width])]
         local = scipy.sparse.kron(eyes[0], scipy.sparse.kron(near, eyes[1]), format="csr")
-        parts.append(local.astype(bool) @ step.patterns[3])
+        parts.append(composed(local.astype(bool), step.patterns[3]))
     return [union(parts)]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import axis_names, union
+from tfjac.jacobians.sparsity.index_sets import axis_names, composed, union
 from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 
@@ -77,4 +77,4 @@ def _along(step, axis, local, k=0):
     shape = step.shape(k)
     before, after = (scipy.sparse.eye_array(math.prod(part), dtype=bool) for part in (shape[:axis], shape[axis + 1 :]))
     whole = scipy.sparse.kron(before, scipy.sparse.kron(local, after), format="csr")
-    return whole.astype(bool) @ step.patterns[k]
+    return composed(whole.astype(bool), step.patterns[k])

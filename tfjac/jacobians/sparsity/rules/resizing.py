@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.sparse
 
+from tfjac.jacobians.sparsity.index_sets import composed
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
 from tfjac.jacobians.sparsity.running import run
 
@@ -52,7 +53,7 @@ def _separable(step, inputs):
         passed.append(scipy.sparse.csr_array(weights.reshape(before, after).T != 0))
     n, c = (scipy.sparse.eye_array(count, dtype=bool) for count in (n, c))
     local = scipy.sparse.kron(n, scipy.sparse.kron(scipy.sparse.kron(*passed), c), format="csr")
-    return local.astype(bool) @ step.patterns[0]
+    return composed(local.astype(bool), step.patterns[0])
 
 
 def _images(step, units, sizes):

@@ -1,0 +1,75 @@
+"""Where the entries of a sparse Jacobian stand in a factor, with the same number of columns for each example."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from tfjac.jacobians.sparsity.index_sets import collected
+from tfjac.types import Array
+
+
+class Layout(NamedTuple):
+    """The columns of one variable, where an example is so many consecutive rows: n examples of m rows, k columns each.
+
+    Attributes:
+        columns: `[n, k]` int32, the columns that an example reads. One that reads fewer has columns that it, or another
+            example near by, reads as well.
+        entries: `[n, m, k]` int32, which entry stands there, from 1 on, row by row in all of J; 0 for none.
+        size: how many columns there are.
+    """
+
+    columns: Array
+    entries: Array
+    size: int
+
+    @classmethod
+    def of(cls, part: scipy.sparse.csr_array, rows_of_example: int) -> "Layout":
+        """Return the layout of the columns `[rows, size]` of a variable, whose data are the numbers of the entries."""
+        groups = Groups(part, rows_of_example)
+        rows = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+        example, within = np.divmod(rows, rows_of_example)
+        slot = groups.slots(example, part.indices)
+        entries = np.zeros([groups.number, rows_of_example, groups.width], np.int32)
+        entries[example, within, slot] = part.data
+        return cls(groups.columns(), entries, part.shape[1])
+
+
+class Groups:
+    """Which columns each group of consecutive rows of a pattern has.
+
+    Args:
+        part: the pattern `[rows, columns]`.
+        rows_of_example: how many rows a group has.
+
+    Attributes:
+        number: n, how many groups there are.
+        width: k, the most columns that a group has; one at least.
+    """
+
+    def __init__(self, part: scipy.sparse.csr_array, rows_of_example: int) -> None:
+        self.number = part.shape[0] // rows_of_example
+        self._union = collected(part.astype(bool), np.arange(part.shape[0]) // rows_of_example, self.number)
+        self._union.sort_indices()
+        self._lengths = np.diff(self._union.indptr)
+        self.width = max(1, int(self._lengths.max(initial=0)))
+
+    def slots(self, groups: Array, columns: Array) -> Array:
+        """Return the place of each of `columns` among those of the group beside it."""
+        total = np.int64(self._union.shape[1])
+        keys = np.repeat(np.arange(self.number), self._lengths) * total + self._union.indices
+        return np.searchsorted(keys, groups * total + columns) - self._union.indptr[groups]
+
+    def columns(self) -> Array:
+        """Return the columns of each group, `[number, width]` int32.
+
+        Where a group has fewer, one of them stands again. A group without any has one of a group near by: that fills
+        JᵀJ least.
+        """
+        last = np.where(self._lengths > 0, np.arange(self.number), -1)
+        near = np.maximum.accumulate(last)
+        near[near < 0] = max(0, int(np.argmax(self._lengths > 0)))
+        places = np.minimum(np.arange(self.width), np.maximum(self._lengths, 1)[near][:, None] - 1)
+        places = self._union.indptr[near][:, None] + np.where(self._lengths[:, None] > 0, places, 0)
+        found = self._union.indices if self._union.nnz else np.zeros(1, np.int32)
+        return found[np.minimum(places, len(found) - 1)].astype(np.int32)

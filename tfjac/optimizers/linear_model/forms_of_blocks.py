@@ -1,0 +1,170 @@
+"""In which form the Jacobian of a block of residuals is kept: factors by rules, compressed, products, or row by row."""
+
+import contextlib
+import contextvars
+import math
+import warnings
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, ExamplesMix, ancestors, source_in
+from tfjac.graph.facts import is_parameter
+from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.factorize import UNLESS_MIXED
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.sparsity.operator import compressed_operator
+from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
+
+FEW_ROWS = 1000
+"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+
+FEW_NUMBERS = 2**16
+"""Numbers of J up to which it is not worth reading a pattern, if no variable is wide."""
+
+FEW_COLUMNS = 256
+"""Columns of a variable up to which it is not, either."""
+
+WIDE = 2048
+"""Columns from which on one residual that seems to read all of them keeps others from being kept sparse."""
+
+MANY_OUTPUTS = 16
+"""Residuals of an example from which on its elements may read far less than the example does."""
+
+SHARE = 4
+"""A pattern must have so many times fewer numbers than what it is in the place of."""
+
+MOST = 2**25
+"""Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
+
+
+class IndicesWanted(Exception):
+    """The structure of J may show if integers that the graph is given are known while it is traced."""
+
+
+class Structure:
+    """What is noted of the structure of J while a graph is traced.
+
+    Attributes:
+        asks: whether to raise `IndicesWanted` where integers that are known may show it.
+        is_compressed: whether a block was found to be far sparser than its factors by rules.
+    """
+
+    def __init__(self, asks: bool) -> None:
+        self.asks, self.is_compressed = asks, False
+
+
+_STRUCTURE: contextvars.ContextVar[Structure | None] = contextvars.ContextVar("structure", default=None)
+
+
+@contextlib.contextmanager
+def noting_structure(asks):
+    """Within this context, note what is found of the structure of J; see `Structure`."""
+    before = _STRUCTURE.set(noted := Structure(asks))
+    try:
+        yield noted
+    finally:
+        _STRUCTURE.reset(before)
+
+
+def block_of(group, variables, by_products=False) -> JacobianBlock:
+    """Return the Jacobian of tensors `[n, ...]` that share their n examples, with respect to variables.
+
+    Factors by rules come first, where examples do not mix. The pattern of the Jacobian comes next: where examples mix,
+    or what an example reads is far more than what each of its residuals reads, and all sizes are known while tracing.
+
+    Args:
+        group: list of tensors of the graph being traced.
+        variables: list of variables, or tensors, each of which some of them depends on.
+        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
+    """
+    numbers = _numbers_if_dense(group, variables)
+    if by_products and many_rows(group, variables):
+        block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)
+        if block is not None:
+            return block
+    try:
+        operator = _with_factors(group, variables, UNLESS_MIXED)
+    except ExamplesMix:
+        return _compressed(group, variables, numbers) or _with_factors(group, variables, "full")
+    held = _numbers_of(operator)
+    return (_compressed(group, variables, held) if _may_hold_less(operator) else None) or operator
+
+
+def flattened(group):
+    """Return the elements of a group in the order of the rows of its operator: example by example."""
+    rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
+    return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
+
+
+def _with_factors(group, variables, examples_mix):
+    """Return the `JacobianOperator` of a group of tensors, of factors by rules, or of dense ones."""
+    with warnings.catch_warnings():
+        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
+            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
+        return jacobian_operator(group, variables, examples_mix=examples_mix)
+
+
+def _compressed(group, variables, instead, asks=True) -> JacobianOperator | None:
+    """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
+    widest = max(_size(each) or 0 for each in variables)
+    if widest <= FEW_COLUMNS or (widest <= WIDE and instead is not None and instead <= FEW_NUMBERS):
+        return None
+    operator, noted = None, _STRUCTURE.get()
+    if instead is not None:
+        y = tf.ensure_shape(flattened(group), [sum(map(_size, group))])
+        operator = compressed_operator(y, variables, _rows_of_example(group), min(MOST, instead // SHARE))
+    if noted is not None:
+        noted.is_compressed |= operator is not None
+        if operator is None and asks and noted.asks and _has_open_indices(group, variables):
+            raise IndicesWanted
+    return operator
+
+
+def _has_open_indices(group, variables):
+    """Whether ops between variables and residuals are given integers that are data of the graph being traced."""
+    path = Dependence([source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]).path(group)
+    given = [each for op in path for each in op.inputs if each.dtype.is_integer or each.dtype.is_bool]
+    fed = (op.outputs[0].dtype for op in ancestors(given) if is_parameter(op))
+    return any(dtype.is_integer or dtype.is_bool for dtype in fed)
+
+
+def _rows_of_example(group):
+    """List how many consecutive rows may make an example: those of trailing axes, or of all tensors of a group.
+
+    Of a vector, which may be made of vectors of two numbers or a few: so many.
+    """
+    if len(group) > 1:
+        return [1, sum(_size(tensor) // tensor.shape[0] for tensor in group)]
+    sizes = group[0].shape.as_list()
+    if math.prod(sizes[1:]) == 1:
+        return [few for few in (1, 2, 3, 4, 6) if sizes[0] % few == 0]
+    return [math.prod(sizes[k:]) for k in range(1, len(sizes) + 1)]
+
+
+def _numbers_if_dense(group, variables):
+    """Return how many numbers a dense J has; None where the graph leaves that open."""
+    sizes = [_size(each) for each in (*group, *variables)]
+    return None if None in sizes else sum(sizes[: len(group)]) * sum(sizes[len(group) :])
+
+
+def _numbers_of(operator):
+    """Return how many numbers factors are made of; None where the graph leaves that open."""
+    sizes = [tensor.shape.num_elements() for factor in operator.factors for tensor in factor.tensors()]
+    return None if None in sizes else sum(sizes)
+
+
+def _may_hold_less(operator):
+    """Whether factors were found dense, or what many residuals of an example read is kept for each of them."""
+    _, outputs = operator.examples_and_outputs
+    return any(
+        isinstance(factor, DenseFactor)
+        or (isinstance(factor, GatherFactor) and isinstance(outputs, int) and outputs >= MANY_OUTPUTS)
+        for factor in operator.factors
+        if isinstance(factor.num_columns, int) and factor.num_columns > FEW_COLUMNS
+    )
+
+
+def _size(tensor):
+    return tensor.shape.num_elements()
