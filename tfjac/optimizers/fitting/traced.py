@@ -6,7 +6,8 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, call_flat, unrecorded
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
-from tfjac.optimizers.loop.iterate import Iteration
+from tfjac.optimizers.loop.minimise import Minimisation
+from tfjac.optimizers.loop.progress import Allowance
 from tfjac.optimizers.loop.records import LONGEST_RECORD
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
@@ -28,7 +29,7 @@ class TracedMinimisation:
     def __init__(self, residuals, variables, settings):
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation = Iteration(residuals, variables, settings, tf.executing_eagerly())
+        minimisation = Minimisation(residuals, variables, settings, tf.executing_eagerly())
         self._pace = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
@@ -38,19 +39,24 @@ class TracedMinimisation:
         start = tf.function(minimisation.start, **self._compiled)
         with unrecorded():
             self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-            self._advance = self._traced_advance(minimisation)
-        self._sizes = minimisation.sizes
+            self._advance, self._sizes = self._traced_advance(minimisation)
 
     def _traced_advance(self, minimisation):
-        def advance(data, invariants, progress, until, max_steps, finish):
-            return minimisation.advance(data, invariants, progress, until, max_steps, finish, record=True)
+        """Return the traced function of `advance`, and the `ProblemSizes`."""
+        sizes = []
+
+        def advance(data, invariants, progress, allowance):
+            progress, rows, found = minimisation.advance(data, invariants, progress, allowance, record=True)
+            sizes.append(found)
+            return progress, rows
 
         returned = tf.nest.map_structure(
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._start.structured_outputs
         )
         number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
         function = tf.function(advance, **self._compiled)
-        return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
+        concrete = function.get_concrete_function(self.residuals.specs, *returned, Allowance(number, number, flag))
+        return concrete, sizes[-1]
 
     def plan(self):
         """Return the `Plan` of its steps."""
@@ -103,14 +109,14 @@ class Run:
     """One minimisation under way.
 
     Args:
-        start, advance: functions traced from those of `Iteration`.
+        start, advance: functions traced from those of `Minimisation`.
         data: list of tensors.
         variables: nest of the variables.
         conditions: `Conditions`.
         max_steps: integer.
 
     Attributes:
-        invariants, progress: see `Iteration`.
+        invariants, progress: see `Minimisation`.
         rows: list of what was written down of each step.
         pace: seconds that a step takes, as far as known.
     """
@@ -158,7 +164,7 @@ class Run:
         """Take at most `count` more steps, and where they end the minimisation, `finish` it."""
         before = self.steps
         until = tf.constant(before + min(count, LONGEST_RECORD))
-        given = self.data, self.invariants, self.progress, until, self._max_steps, tf.constant(finish)
+        given = self.data, self.invariants, self.progress, Allowance(until, self._max_steps, tf.constant(finish))
         self.progress, rows = self._undone_if_it_raises(self._advance, *given)
         self.rows.append(rows.numpy()[: self.steps - before])
         self._check_resumed()
@@ -196,7 +202,7 @@ class Run:
         if self.progress.window:
             expected = float(self.progress.window.lowest)
         ended, now = self.progress._replace(moved=tf.constant(True)), tf.constant(self.steps)
-        given = self.data, self.invariants, ended, now, self._max_steps, tf.constant(True)
+        given = self.data, self.invariants, ended, Allowance(now, self._max_steps, tf.constant(True))
         linearised, _ = self._undone_if_it_raises(self._advance, *given)
         self._check_cost(float(linearised.outcome.cost), expected)
 
