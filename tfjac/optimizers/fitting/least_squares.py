@@ -7,7 +7,7 @@ from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.fitting.many_fits import BatchedProblem, batched_least_squares
 from tfjac.optimizers.fitting.named import NamedParameters
-from tfjac.optimizers.fitting.prepared import Prepared, SingleProblem
+from tfjac.optimizers.fitting.prepared import SingleProblem
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
 from tfjac.optimizers.loop.options import Options
@@ -194,7 +194,7 @@ def least_squares(
     options = Options.of(locals(), unknown)
     if choice("batch_dims", options.batch_dims, (0, 1)):
         return batched_least_squares(residuals, variables, args, options)
-    return Prepared(residuals, variables, args, options).run(args)
+    return SingleProblem(residuals, variables, options).prepare(args).solve(args)
 
 
 _Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)
