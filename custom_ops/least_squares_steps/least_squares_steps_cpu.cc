@@ -16,9 +16,17 @@ using Rows = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynam
 using ConstVector = Eigen::Map<const Vector>;
 
 constexpr double kInfinity = HUGE_VAL;
-constexpr double kWithin = 0.1;      // lengths are met to within this part of the radius
-constexpr int64_t kMaxSolves = 12;   // of one attempt
-constexpr double kRoundings = 16.0;  // see converge.py
+// The twin says what these are: TrustRegionDamping, RegionChange and converge.py. A test holds both equal.
+constexpr double kTolerance = 0.1;
+constexpr int64_t kMaxSolves = 12;
+constexpr double kFirstGuess = 1e-3;
+constexpr double kGood = 0.75;
+constexpr double kPoor = 0.25;
+constexpr double kReach = 10;
+constexpr double kLeastShrink = 0.1;
+constexpr double kMostShrink = 0.5;
+constexpr double kAsPromised = 0.25;
+constexpr double kRoundings = 16;
 
 double Larger(double a, double b) { return a > b || a != a ? a : b; }  // NaN of either is the result, as in TensorFlow
 double Less(double a, double b) { return a < b || a != a ? a : b; }
@@ -111,7 +119,7 @@ class TrustRegion {
 
   Proposal Propose(double guess) const {
     Proposal trial = Solve(limits_.low);
-    if (trial.solved && trial.length <= (1 + kWithin) * radius_) return trial;
+    if (trial.solved && trial.length <= (1 + kTolerance) * radius_) return trial;
     double lower = limits_.low, upper = limits_.high, last_damping = 0, last_length = 0;
     trial = Solve(Clip(guess, limits_.low, limits_.high));
     for (int64_t count = 1; count < kMaxSolves && lower < upper && IsOutside(trial); ++count) {
@@ -134,7 +142,7 @@ class TrustRegion {
   }
 
   bool IsOutside(const Proposal& trial) const {
-    return !trial.solved || std::abs(trial.length - radius_) > kWithin * radius_;
+    return !trial.solved || std::abs(trial.length - radius_) > kTolerance * radius_;
   }
 
   // A secant step on 1/length through the last two λ; the geometric mean of the bracket where that leaves it.
@@ -233,7 +241,7 @@ class Minimisation {
     double radius = numbers_.radius, guess = numbers_.damping;
     if (radius == 0 && guess == 0) {
       radius = length > 0 ? rules_.factor * length : DBL_MAX / 16;
-      guess = Clip(1e-3 * curvature, limits.low, limits.high);
+      guess = Clip(kFirstGuess * curvature, limits.low, limits.high);
     }
     report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
     report->length = Length(x, model_.diagonal);
@@ -286,12 +294,12 @@ class Minimisation {
     report->reduction = reduction;
     ++report->attempts;
 
-    const bool good = report->ratio >= 0.75 || proposal.damping <= limits.low, poor = report->ratio <= 0.25;
-    const double shrink = reduction >= 0 ? 0.5 : Larger(0.5 * slope / (slope + reduction), 0.1);
+    const bool good = report->ratio >= kGood || proposal.damping <= limits.low, poor = report->ratio <= kPoor;
+    const double shrink = reduction >= 0 ? kMostShrink : Larger(kMostShrink * slope / (slope + reduction), kLeastShrink);
     const double length = proposal.solved ? proposal.length : *radius;
-    const double next = poor ? shrink * Less(*radius, 10 * length) : good ? 2 * length : *radius;
+    const double next = poor ? shrink * Less(*radius, kReach * length) : good ? 2 * length : *radius;
     *radius = Clip(next, DBL_MIN, DBL_MAX);
-    *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? 0.5 : 1), limits.low, limits.high);
+    *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? kMostShrink : 1), limits.low, limits.high);
     if (report->accepted) {
       x_ = trial.end;
       function_->Keep();
@@ -304,7 +312,7 @@ class Minimisation {
   int32_t StatusAfter(const Report& report, double first_cost) const {
     const double before = report.cost_before, small = rules_.cost_tolerance * before;
     const double alone = report.cosine * report.cosine * std::abs(before);
-    const bool settled = report.held <= report.predicted / 2 || std::abs(report.ratio - 1) > 0.25;
+    const bool settled = report.held <= report.predicted / 2 || std::abs(report.ratio - 1) > kAsPromised;
     bool flat = settled && std::abs(report.reduction) <= small && report.predicted <= small && report.ratio <= 2;
     if (!report.accepted) flat = report.promised <= small && report.promised >= 0 && report.attempts > 0;
     flat = flat && alone <= 2 * small;

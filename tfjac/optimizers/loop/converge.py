@@ -12,6 +12,8 @@ from tfjac.optimizers.statuses import Status
 ROUNDINGS = 16
 """Rounding errors of the parameters that those of residuals may be as large as: sums of many terms have larger ones."""
 
+AS_PROMISED = 0.25
+"""A step whose ρ is this close to 1 did as it promised."""
 
 FALLEN = 16
 """A cost that was more than rounding at the start has fallen to a part of one in so many if it is rounding now."""
@@ -68,7 +70,7 @@ def status_after(report, limits, first_cost):
     is short or was rejected is convergence; see `_is_rounding`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
-    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
+    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > AS_PROMISED)
     flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     flat &= alone <= 2 * small
