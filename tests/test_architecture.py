@@ -2,8 +2,11 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"
 LAYERS = {
@@ -93,16 +96,68 @@ def test_wings_of_the_graph_import_downwards():
     assert not found, found
 
 
+def owned_names(tree):
+    """Return the names of attributes and methods that the package's classes have themselves."""
+    assigned = {
+        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    stated = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return assigned | defined | stated
+
+
+OURS = set().union(*(owned_names(ast.parse((ROOT / path).read_text())) for path in FILES))
+OF_NAMED_TUPLES = {"_replace", "_asdict", "_make", "_fields"}
+
+
+def private_accesses(tree):
+    """Yield how code reaches what is private to others: dotted names, and members with an underscore that are not ours.
+
+    `ast.unparse` gives the dotted name, so that `tf.python.ops` is seen as well as an import of it. A member with an
+    underscore is ours if it is read off `self` or `cls`, or if any class of the package has one of that name.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        whole = ast.unparse(node)
+        if re.match(r"(tf|tensorflow)\.(python|core)\b|keras\.src\b", whole):
+            yield whole
+        name = node.attr
+        if name.startswith("_") and not name.startswith("__") and name not in OURS | OF_NAMED_TUPLES:
+            yield whole
+        strings = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+        yield from (each for each in strings if isinstance(each, str) and each.startswith("tensorflow.python"))
+
+
 def test_only_one_file_touches_private_tensorflow():
     private = ("tensorflow.python", "tensorflow.core", "keras.src")
+    others = [path for path in FILES if path != PRIVATE]
     found = [
         f"{path} imports {module}; such imports belong in {PRIVATE}"
-        for path in FILES
-        if path != PRIVATE
+        for path in others
         for module in imported_modules(path)
         if module.startswith(private)
     ]
+    trees = {path: ast.parse((ROOT / path).read_text()) for path in others}
+    found += [
+        f"{path} reaches {whole}; that belongs in {PRIVATE}"
+        for path in others
+        for whole in private_accesses(trees[path])
+    ]
     assert not found, found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "tf.python.framework.ops",
+        "x = keras.src.backend",
+        "layer._flatten_layers()",
+        "strategy.extended._get_cross(x)._all_reduce()",
+    ],
+)
+def test_private_accesses_are_seen(code):
+    assert list(private_accesses(ast.parse(code)))
 
 
 def test_the_rules_are_not_vacuous():

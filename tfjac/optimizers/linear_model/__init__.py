@@ -5,7 +5,6 @@ from tfjac.optimizers.linear_model.elimination import Elimination, Touched
 from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
-from tfjac.optimizers.linear_model.product_rows import num_probes
 from tfjac.optimizers.linear_model.reduction import Coupled
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.linear_model.verified import ReferenceGradient, VerifiedLinearisation
@@ -21,7 +20,6 @@ __all__ = [
     "StackedJacobian",
     "Touched",
     "VerifiedLinearisation",
-    "num_probes",
     "stacked_jacobian",
     "stacked_rows",
 ]

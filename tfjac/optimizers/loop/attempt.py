@@ -11,11 +11,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.optimizers.conditions.bounds import Box
-from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Point, Report, State
+from tfjac.optimizers.prior import Prior
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Function, Tensor
 

@@ -93,7 +93,9 @@ class Progress(NamedTuple):
         return tf.equal(self.outcome.status, int(Status.RUNNING))
 
     @classmethod
-    def begun(cls, status: Tensor, values: list, state: State, window: Window | tuple[()], *, goes_back: bool):
+    def begun(
+        cls, status: Tensor, values: list, state: State, window: Window | tuple[()], *, goes_back: bool
+    ) -> "Progress":
         """Return the progress before the first step.
 
         Args:

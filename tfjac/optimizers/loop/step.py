@@ -168,8 +168,8 @@ class Stepper:
         self._values = self._objective.values()
         self._position = self._objective.position(self._values)
         given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
-        kind = {"prior": self._model.prior, "has_residuals": self._model.has_residuals}
-        self._point = point_at(*given, start.state, self._method, **kind)
+        prior, has_residuals = self._model.prior, self._model.has_residuals
+        self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
         self._solve = _in_free(self._system.solver(self._point.metric), self._model)
         self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
         self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
