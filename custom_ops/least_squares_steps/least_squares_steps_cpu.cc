@@ -33,7 +33,9 @@ double Less(double a, double b) { return a < b || a != a ? a : b; }
 double Clip(double value, double low, double high) { return Less(Larger(value, low), high); }
 
 // Parts of the vector p of one problem.
-double Length(const Vector& vector, const Vector& metric) { return std::sqrt((metric.array() * vector.array().square()).sum()); }
+double Length(const Vector& vector, const Vector& metric) {
+  return std::sqrt((metric.array() * vector.array().square()).sum());
+}
 
 // J = QR at one point, and what steps from there need of it.
 class Linearisation {
@@ -87,9 +89,7 @@ class Linearisation {
   }
 
   // By how much the quadratic model says that a step lowers the cost.
-  double Reduction(const Vector& step) const {
-    return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2);
-  }
+  double Reduction(const Vector& step) const { return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2); }
 
   Vector gradient, diagonal;
   Eigen::Array<bool, Eigen::Dynamic, 1> free;
@@ -197,8 +197,8 @@ struct Report {
 
 class Minimisation {
  public:
-  Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x, double* scaling,
-               StepNumbers* numbers, StepCounts* counts)
+  Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x,
+               double* scaling, StepNumbers* numbers, StepCounts* counts)
       : problem_(problem), rules_(rules), function_(function), x_(x, problem.p), scaling_(scaling, problem.p),
         numbers_(*numbers), counts_(*counts) {}
 
@@ -233,8 +233,8 @@ class Minimisation {
     const double curvature = (model_.diagonal.array() / metric.array()).maxCoeff(), length = Length(x, metric);
     const double relative = curvature > 0 ? curvature : 1;
     const Limits limits{Larger(rules_.lowest * relative, DBL_MIN), Less(rules_.highest * relative, DBL_MAX)};
-    const bool finite = std::isfinite(here_.cost) && std::isfinite(curvature) && model_.gradient.array().isFinite().all() &&
-                        x.array().isFinite().all();
+    const bool finite = std::isfinite(here_.cost) && std::isfinite(curvature) &&
+                        model_.gradient.array().isFinite().all() && x.array().isFinite().all();
     const bool stationary = (model_.gradient.array() == 0).all() || (model_.diagonal.array() == 0).all();
     const double before = here_.cost;
     report->cost = before;
@@ -287,7 +287,8 @@ class Minimisation {
     // A step to where J is not finite is rejected; the twin finds that out in the next step, and takes it back.
     const double slope = model_.gradient.dot(trial.step), difference = here_.cost - there.cost;
     const double reduction = std::isfinite(difference) && AllFinite(there, problem_.p) ? difference : -kInfinity;
-    const bool sound = proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
+    const bool sound =
+        proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
     report->ratio = sound ? reduction / trial.predicted : -kInfinity;
     report->accepted = report->ratio > rules_.min_gain;
     report->cost = report->accepted ? there.cost : here_.cost;
@@ -295,7 +296,8 @@ class Minimisation {
     ++report->attempts;
 
     const bool good = report->ratio >= kGood || proposal.damping <= limits.low, poor = report->ratio <= kPoor;
-    const double shrink = reduction >= 0 ? kMostShrink : Larger(kMostShrink * slope / (slope + reduction), kLeastShrink);
+    const double shrink =
+        reduction >= 0 ? kMostShrink : Larger(kMostShrink * slope / (slope + reduction), kLeastShrink);
     const double length = proposal.solved ? proposal.length : *radius;
     const double next = poor ? shrink * Less(*radius, kReach * length) : good ? 2 * length : *radius;
     *radius = Clip(next, DBL_MIN, DBL_MAX);
@@ -319,8 +321,8 @@ class Minimisation {
     const double little = rules_.step_tolerance * std::max(std::abs(before), rules_.step_tolerance * first_cost);
     const bool rounding = std::sqrt(2 * std::abs(before)) <= kRoundings * DBL_EPSILON * report.length;
     const bool promises_little = (report.predicted <= little && alone <= 2 * little) || rounding;
-    const bool is_short = report.accepted && settled && promises_little &&
-                          report.step_length <= rules_.step_tolerance * report.length;
+    const bool is_short =
+        report.accepted && settled && promises_little && report.step_length <= rules_.step_tolerance * report.length;
     const bool stuck = report.status == kRejected || report.status == kStalled;
     if (rules_.cost_tolerance > 0) flat = flat || (stuck && rounding);
     if (report.status == kNotFinite) return kNotFinite;
@@ -340,7 +342,8 @@ class Minimisation {
     };
     const double orthogonal = rules_.gradient_tolerance;
     if (report.cosine <= orthogonal && promised <= orthogonal * std::abs(cost)) return kGradientTolerance;
-    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding)) return kCostTolerance;
+    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding))
+      return kCostTolerance;
     const bool is_short = report.step_length <= rules_.step_tolerance * report.length;
     const double whole = std::max(std::abs(cost), rules_.step_tolerance * numbers_.first_cost);
     return is_short && (gains_little(rules_.step_tolerance, whole) || rounding) ? kStepTolerance : kRunning;
@@ -370,8 +373,12 @@ class Minimisation {
   }
 
   static void Write(const Report& report, double* row) {
-    const double values[kRecorded] = {report.cost,          report.reduction, report.ratio, report.damping,
-                                      report.gradient_norm, static_cast<double>(report.attempts),
+    const double values[kRecorded] = {report.cost,
+                                      report.reduction,
+                                      report.ratio,
+                                      report.damping,
+                                      report.gradient_norm,
+                                      static_cast<double>(report.attempts),
                                       static_cast<double>(report.accepted)};
     for (int64_t k = 0; k < kRecorded; ++k) row[k] = values[k];
   }

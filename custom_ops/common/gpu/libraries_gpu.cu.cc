@@ -89,13 +89,14 @@ struct Cublas {
   Syrk<double>* dsyrk;
 
   bool Load() {
-    void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
+    void* const library =
+        OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
     return library != nullptr && Find(library, "cublasCreate_v2", &create) &&
-           Find(library, "cublasDestroy_v2", &destroy) &&
-           Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSetMathMode", &set_math) &&
-           Find(library, "cublasSgemm_v2", &sgemm) && Find(library, "cublasDgemm_v2", &dgemm) &&
-           Find(library, "cublasSgemmStridedBatched", &sgemms) && Find(library, "cublasDgemmStridedBatched", &dgemms) &&
-           Find(library, "cublasSsyrk_v2", &ssyrk) && Find(library, "cublasDsyrk_v2", &dsyrk);
+           Find(library, "cublasDestroy_v2", &destroy) && Find(library, "cublasSetStream_v2", &set_stream) &&
+           Find(library, "cublasSetMathMode", &set_math) && Find(library, "cublasSgemm_v2", &sgemm) &&
+           Find(library, "cublasDgemm_v2", &dgemm) && Find(library, "cublasSgemmStridedBatched", &sgemms) &&
+           Find(library, "cublasDgemmStridedBatched", &dgemms) && Find(library, "cublasSsyrk_v2", &ssyrk) &&
+           Find(library, "cublasDsyrk_v2", &dsyrk);
   }
 };
 
@@ -270,12 +271,11 @@ int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, 
     const T one = 1, zero = 0;
     int status = 0;
     for (int64_t k = 0; k < count && status == 0; k += kMostProducts) {
-      status = GemmsOf(library, T())(session.handle, kNoTranspose, kTranspose, static_cast<int>(columns),
-                                     static_cast<int>(rows), static_cast<int>(depth), &one,
-                                     right + k * columns * depth, static_cast<int>(columns), columns * depth,
-                                     left + k * rows * depth, static_cast<int>(rows), rows * depth, &zero,
-                                     out + k * rows * columns, static_cast<int>(columns), rows * columns,
-                                     static_cast<int>(SmallerOf(kMostProducts, count - k)));
+      status = GemmsOf(library, T())(
+          session.handle, kNoTranspose, kTranspose, static_cast<int>(columns), static_cast<int>(rows),
+          static_cast<int>(depth), &one, right + k * columns * depth, static_cast<int>(columns), columns * depth,
+          left + k * rows * depth, static_cast<int>(rows), rows * depth, &zero, out + k * rows * columns,
+          static_cast<int>(columns), rows * columns, static_cast<int>(SmallerOf(kMostProducts, count - k)));
     }
     return status;
   });
@@ -328,15 +328,15 @@ int LibraryCholeskys(void* stream, int64_t count, int64_t size, T** matrices, T*
   });
 }
 
-#define INSTANTIATE(T)                                                                                               \
-  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,      \
-                              int64_t);                                                                              \
-  template int LibraryProductOfRows(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool,    \
-                                    T*, int64_t);                                                                    \
-  template int LibraryProducts(void*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);                   \
-  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                         \
-  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                          \
-  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);                                        \
+#define INSTANTIATE(T)                                                                                                \
+  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,       \
+                              int64_t);                                                                               \
+  template int LibraryProductOfRows(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*, \
+                                    int64_t);                                                                         \
+  template int LibraryProducts(void*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);                    \
+  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                          \
+  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                           \
+  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);                                         \
   template int LibraryCholeskys(void*, int64_t, int64_t, T**, T**, int*);
 INSTANTIATE(float)
 INSTANTIATE(double)
