@@ -199,6 +199,19 @@ def test_a_file_is_one_room():
     assert not {path: number for path, number in lines.items() if number > 400}, "is each of them one idea?"
 
 
+NOT_SAID = re.compile(r"\b(anew|nobody|somebody)\b", re.IGNORECASE)
+SAID_YET = ("tfjac/optimizers/keras/", "tfjac/optimizers/execution/streamed/")
+"""Where these words are still to go."""
+
+
+def test_some_words_are_not_used():
+    """Plain ones are: again, not anew; who or what it is, not nobody."""
+    folders = [(ROOT, "*.py"), (ROOT.parent / "docs", "*.md"), (ROOT.parent / "custom_ops", "*.[ch]*")]
+    paths = [path for folder, pattern in folders for path in folder.rglob(pattern)]
+    found = [path.relative_to(ROOT.parent).as_posix() for path in paths if NOT_SAID.search(path.read_text())]
+    assert paths and not [path for path in found if not path.startswith(SAID_YET)], found
+
+
 HEAVY = ("scipy.stats", "pandas", "matplotlib")
 """What is imported where it is used: it takes long, or may not be there."""
 

@@ -142,7 +142,7 @@ def times_changed():
 
 
 def _trace_again(layer):
-    """Make anew what models have compiled; a `fit` that is under way goes on with it."""
+    """Make again what models have compiled; a `fit` that is under way goes on with it."""
     global _changes
     _changes += 1
     for model in _models_of(layer):

@@ -1,4 +1,4 @@
-"""Functions on a graph that nobody may edit, with edits at its nodes."""
+"""Functions on a graph that must not be edited, with edits at its nodes."""
 
 import types
 from typing import Any
@@ -119,7 +119,7 @@ class Intercepted:
 
 
 def python_function(fn):
-    """Return the Python function behind a `tf.function`, so that it is traced anew; what else there is, as it is."""
+    """Return the Python function behind a `tf.function`, so that it is traced again; what else there is, as it is."""
     return getattr(fn, "python_function", fn)
 
 

@@ -136,7 +136,7 @@ def after_effects(compute):
     """Return `compute()`, a list of tensors or None, which wait for what it does besides, such as print or record.
 
     A `tf.function` runs all that acts in it. The backward pass that TensorFlow makes of one for a tape outside of it is
-    a function where nobody sees to that: what the gradients are not computed from would not run, in branches neither.
+    a function where that is not seen to: what the gradients are not computed from would not run, in branches neither.
     """
     if tf.executing_eagerly() or tf.compat.v1.get_default_graph()._add_control_dependencies:
         return compute()

@@ -1,7 +1,7 @@
 """Losses that Keras layers add when they are called: regularisers of activity, and `add_loss`.
 
 A layer keeps them in a list, to be read after the call. One that was traced into a graph of its own leaves tensors of
-that graph there, of which nobody else can make use: they are put where the results of the call are put.
+that graph there, which are of no use elsewhere: they are put where the results of the call are put.
 """
 
 from tfjac.graph import _private

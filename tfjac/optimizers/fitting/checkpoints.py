@@ -105,7 +105,7 @@ class Checkpoint:
             saved["problem"]
         except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ValueError(
-                "The file is no checkpoint of tfjac, or not all of one. Delete it to begin anew, or give another path. "
+                "The file is no checkpoint of tfjac, or not all of one. Delete it, or give another path. "
                 f"Received: checkpoint={self.path!r} ({error})"
             ) from None
         return saved

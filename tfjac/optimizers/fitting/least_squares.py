@@ -183,7 +183,7 @@ def least_squares(
     Raises:
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
             one of the variables, a start outside of the bounds. Numerical trouble never raises: it is a status. So is
-            Ctrl-C, INTERRUPTED, where nobody else handles it; the variables are at the best point found then.
+            Ctrl-C, INTERRUPTED, if no other code handles it; the variables are at the best point found then.
 
     Cost: per step, one linearisation, and for each attempt one solve and one evaluation; one more linearisation after
     the last step. The first call traces, which takes longer than most minimisations.

@@ -1,4 +1,4 @@
-"""Minimisations traced once and run any number of times, in a graph or with somebody watching."""
+"""Minimisations traced once and run any number of times, in a graph or watched from outside."""
 
 import numpy as np
 import tensorflow as tf
@@ -223,7 +223,7 @@ class Run:
             self._assign(self._first)
             raise ValueError(
                 "The checkpoint is of other residuals: where it goes on, the cost is not what it was. Delete the file "
-                f"to start anew. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
+                f"to start again. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
             )
 
     def _set_status(self, status):

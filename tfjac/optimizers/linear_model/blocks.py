@@ -13,7 +13,7 @@ from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, 
 from tfjac.types import Tensor
 
 FEW_ROWS = 1000
-"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+"""Residuals so few that it need not be said that their Jacobian is taken row by row."""
 
 
 def stacked_jacobian(
