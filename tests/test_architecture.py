@@ -199,6 +199,19 @@ def test_a_file_is_one_room():
     assert not {path: number for path, number in lines.items() if number > 400}, "is each of them one idea?"
 
 
+def test_functions_of_the_loop_take_few_arguments():
+    found = []
+    for path in FILES:
+        functions = [
+            node for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)
+        ]
+        for each in functions if path.startswith("optimizers/loop/") else ():
+            names = [argument.arg for argument in each.args.posonlyargs + each.args.args + each.args.kwonlyargs]
+            if len([name for name in names if name not in ("self", "cls")]) > 8:
+                found.append(f"{path}: {each.name}")
+    assert not found, found
+
+
 NOT_SAID = re.compile(r"\b(anew|nobody|somebody)\b", re.IGNORECASE)
 SAID_YET = ("tfjac/optimizers/keras/", "tfjac/optimizers/execution/streamed/")
 """Where these words are still to go."""
