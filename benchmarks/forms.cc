@@ -63,8 +63,8 @@ class Layers {
     for (size_t k = 0; k + 1 < widths.size(); ++k) {
       const int64_t i = widths[k], o = widths[k + 1];
       const T* const d = Fill(n * m * t * o, draw);
-      for (const Factor<T>& f : {Factor<T>{Fill(n * t * i, draw), d, t, 1, i, o, 0, 0, 0, 0},
-                                 Factor<T>{ones, d, t, 1, 1, o, 0, 0, 0, 0}}) {
+      for (const Factor<T>& f :
+           {Factor<T>{Fill(n * t * i, draw), d, t, 1, i, o, 0, 0, 0, 0}, Factor<T>{ones, d, t, 1, 1, o, 0, 0, 0, 0}}) {
         table_.push_back(f);
         if (!PlaceColumns("gio", &table_.back(), &p)) std::abort();
       }
@@ -121,9 +121,9 @@ int64_t Examples(double work, double cost) {
 
 template <typename T>
 void TimeAll(const char* dtype) {
-  const std::vector<std::vector<int64_t>> networks = {{1, 20, 1},  {8, 20, 20, 1}, {4, 64, 1},   {64, 4, 1}, {16, 16},
-                                                      {48, 48},    {128, 16},      {16, 128},    {8, 8},     {96, 96},
-                                                      {3, 32, 3},  {32, 32, 2},    {300, 10},    {10, 100},  {30, 60, 10}};
+  const std::vector<std::vector<int64_t>> networks = {{1, 20, 1}, {8, 20, 20, 1}, {4, 64, 1}, {64, 4, 1}, {16, 16},
+                                                      {48, 48},   {128, 16},      {16, 128},  {8, 8},     {96, 96},
+                                                      {3, 32, 3}, {32, 32, 2},    {300, 10},  {10, 100},  {30, 60, 10}};
   for (const std::vector<int64_t>& widths : networks) {
     for (int64_t m : {1, 2, 5, 10}) {
       for (int64_t t : {1, 2, 5, 20, 64}) {

@@ -152,7 +152,7 @@ def main():
         best = min(run[0] for methods in starts.values() for run in methods.values())
         for start, methods in starts.items():
             missed = [f"{method} {run[0]:.3g}" for method, run in methods.items() if not solved(run[0], best)]
-            print(f"{name}, {start}: best {best:.6g}; not by {', '.join(missed) or 'nobody'}")
+            print(f"{name}, {start}: best {best:.6g}; not by {', '.join(missed) or 'none'}")
     if len(names) == len(problems()):
         RESULTS.write_text(json.dumps({"seconds": time.time() - began, "summary": groups, "runs": table}, indent=1))
 

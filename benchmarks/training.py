@@ -183,7 +183,7 @@ class Training:
         return watch
 
     def _repeated(self, step, optimizer, target, seconds=math.inf):
-        """A function that starts anew and steps until the target is met."""
+        """A function that starts again and steps until the target is met."""
         state = [(v.value, v.value.numpy()) for v in optimizer.variables]
 
         def train():

@@ -1,8 +1,8 @@
-"""Invert an unknown nonlinear device from noisy measurements: a Keras model trained through what nobody can see into.
+"""Invert an unknown nonlinear device from noisy measurements: a Keras model trained through a black box.
 
     python examples/06_black_box.py [--plot FILE.png]
 
-An amplifier bends its two channels and mixes them; nobody has a formula for it, it can only be measured, and each
+An amplifier bends its two channels and mixes them; there is no formula for it, it can only be measured, and each
 measurement is noisy. A network in front of it is trained so that what comes out is what was meant to: the inverse of
 the device, learned through the device itself, by Levenberg–Marquardt and `model.fit`. Three ways to get the
 derivative of the device, each from so many more measurements, stand side by side.

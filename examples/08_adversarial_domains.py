@@ -1,4 +1,4 @@
-"""Minimise and maximise at once: handwritten digits read upright, and learnt for turned ones that nobody labelled.
+"""Minimise and maximise at once: handwritten digits read upright, and learnt for turned ones without labels.
 
     python examples/08_adversarial_domains.py [--plot FILE.png]
 

@@ -2,8 +2,11 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tfjac"
 LAYERS = {
@@ -35,7 +38,7 @@ WINGS = {
     "op_types": 8,
 }
 """The wings of `graph/`, and the floors that they stand on."""
-PRIVATE = "graph/_private.py"
+PRIVATE = "graph/_private/"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 
@@ -93,27 +96,133 @@ def test_wings_of_the_graph_import_downwards():
     assert not found, found
 
 
-def test_only_one_file_touches_private_tensorflow():
-    private = ("tensorflow.python", "tensorflow.core", "keras.src")
-    found = [
-        f"{path} imports {module}; such imports belong in {PRIVATE}"
-        for path in FILES
-        if path != PRIVATE
-        for module in imported_modules(path)
-        if module.startswith(private)
-    ]
+JACOBIANS = {"shapes": 0, "passes": 1, "factors": 2}
+"""Floors of `jacobians/`; all else stands above them."""
+
+
+def floor_of(module):
+    """Return the floor of `jacobians/` that a dotted name belongs to, or None for another package."""
+    parts = module.split(".")
+    return JACOBIANS.get(parts[2], 3) if parts[:2] == ["tfjac", "jacobians"] and len(parts) > 2 else None
+
+
+def test_floors_of_the_jacobians_import_downwards():
+    found = []
+    for path in FILES:
+        own = floor_of("tfjac." + path.removesuffix(".py").replace("/", "."))
+        for module in imported_modules(path) if own in (0, 1, 2) else ():
+            other = floor_of(module)
+            if other is not None and other > own:
+                found.append(f"{path} imports {module}")
     assert not found, found
 
 
+OF_PYTHON = {"_replace", "_asdict", "_make", "_fields", "_getframe"}
+"""Members with an underscore that Python documents."""
+
+
+def own_names(tree):
+    """Return the names that a file defines or assigns, as its own."""
+    stored = [node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    assigned = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in stored}
+    return assigned | {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def private_accesses(tree, own=frozenset()):
+    """Yield how a file reaches what is private to others, as dotted names.
+
+    That is TensorFlow's and Keras' modules of that kind by attribute, as in `tf.python.ops`, and a member with an
+    underscore that is read off anything but `self`, `cls` and `super()`, if no file of the folder defines that name.
+
+    Args:
+        tree: syntax tree of the file.
+        own: the `own_names` of the folder.
+    """
+    own = own | own_names(tree) | OF_PYTHON
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        whole, holder = ast.unparse(node), ast.unparse(node.value)
+        if re.fullmatch(r"(tf|tensorflow)\.(python|core)|keras\.src", whole):
+            yield whole
+        is_private = node.attr.startswith("_") and not node.attr.startswith("__")
+        if is_private and holder not in ("self", "cls", "super()") and node.attr not in own:
+            yield whole
+
+
+def test_only_one_file_touches_private_tensorflow():
+    private = ("tensorflow.python", "tensorflow.core", "keras.src")
+    others = [path for path in FILES if not path.startswith(PRIVATE)]
+    found = [
+        f"{path} imports {module}; such imports belong in {PRIVATE}"
+        for path in others
+        for module in imported_modules(path)
+        if module.startswith(private)
+    ]
+    trees = {path: ast.parse((ROOT / path).read_text()) for path in FILES}
+    of_folder = {}
+    for path in FILES:
+        folder = pathlib.PurePosixPath(path).parent
+        of_folder[folder] = of_folder.get(folder, frozenset()) | own_names(trees[path])
+    for path in others:
+        for whole in private_accesses(trees[path], of_folder[pathlib.PurePosixPath(path).parent]):
+            found.append(f"{path} reaches {whole}; that belongs in {PRIVATE}")
+    assert not found, found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "tf.python.framework.ops",
+        "x = keras.src.backend",
+        "layer._flatten_layers()",
+        "strategy.extended._get_cross(x)._all_reduce()",
+    ],
+)
+def test_private_accesses_are_seen(code):
+    assert list(private_accesses(ast.parse(code)))
+
+
 def test_the_rules_are_not_vacuous():
-    assert PRIVATE in FILES
-    assert any(module.startswith("tensorflow.python") for module in imported_modules(PRIVATE))
+    private = [path for path in FILES if path.startswith(PRIVATE)]
+    assert any(module.startswith("tensorflow.python") for path in private for module in imported_modules(path))
+    assert any(
+        "_flatten_layers" in whole
+        for path in private
+        for whole in private_accesses(ast.parse((ROOT / path).read_text()))
+    )
     assert {pathlib.PurePosixPath(path).parts[0] for path in FILES} >= {"ops", "graph", "black_box", "optimizers"}
 
 
 def test_a_file_is_one_room():
     lines = {path: (ROOT / path).read_text().count("\n") for path in FILES}
     assert not {path: number for path, number in lines.items() if number > 400}, "is each of them one idea?"
+
+
+def test_functions_of_the_loop_take_few_arguments():
+    found = []
+    for path in FILES:
+        functions = [
+            node for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)
+        ]
+        for each in functions if path.startswith("optimizers/loop/") else ():
+            names = [argument.arg for argument in each.args.posonlyargs + each.args.args + each.args.kwonlyargs]
+            if len([name for name in names if name not in ("self", "cls")]) > 8:
+                found.append(f"{path}: {each.name}")
+    assert not found, found
+
+
+NOT_SAID = re.compile(r"\b(anew|nobody|somebody)\b", re.IGNORECASE)
+SAID_YET = ("tfjac/optimizers/keras/", "tfjac/optimizers/execution/streamed/")
+"""Where these words are still to go."""
+
+
+def test_some_words_are_not_used():
+    """Plain ones are: again, not anew; who or what it is, not nobody."""
+    folders = [(ROOT, "*.py"), (ROOT.parent / "docs", "*.md"), (ROOT.parent / "custom_ops", "*.[ch]*")]
+    paths = [path for folder, pattern in folders for path in folder.rglob(pattern)]
+    found = [path.relative_to(ROOT.parent).as_posix() for path in paths if NOT_SAID.search(path.read_text())]
+    assert paths and not [path for path in found if not path.startswith(SAID_YET)], found
 
 
 HEAVY = ("scipy.stats", "pandas", "matplotlib")

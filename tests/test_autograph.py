@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.autograph.impl import api  # says what it translates to nobody else
+from tensorflow.python.autograph.impl import api  # says what it translates here alone
 
 import tfjac
 from tfjac.optimizers import LeastSquaresProblem, LevenbergMarquardt, least_squares

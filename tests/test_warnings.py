@@ -29,7 +29,7 @@ def test_at_the_line_that_calls_fit():
 
 
 def test_at_the_line_that_calls_a_traced_function():
-    """AutoGraph writes the function to a file anew, and that file is not the program."""
+    """AutoGraph writes the function to a file again, and that file is not the program."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     x = tf.random.stateless_normal([4, 2], seed=[0, 1])
 

@@ -48,9 +48,8 @@ TFJAC_HOST_DEVICE static inline double PairsWithinSize(double size) { return siz
 // `other` is the same factor where the other example is of another block.
 static inline FormCosts KernelCostsByContraction(const FactorSizes& f, const FactorSizes& other) {
   const double squares = f.m * other.m;
-  return {squares * f.i * f.o, f.t == 1 && other.t == 1
-                                   ? f.i + squares * (f.o + 1)
-                                   : f.t * (other.t * (f.i + other.m * f.o) + squares * f.o)};
+  return {squares * f.i * f.o, f.t == 1 && other.t == 1 ? f.i + squares * (f.o + 1)
+                                                        : f.t * (other.t * (f.i + other.m * f.o) + squares * f.o)};
 }
 
 // For t > 1.

@@ -11,8 +11,7 @@ template <typename Device, xla::ffi::DataType D>
 struct DampedSolveCall {
   static xla::ffi::Error Handle(Device device, xla::ffi::Buffer<D> matrix, xla::ffi::Buffer<D> rhs,
                                 xla::ffi::Buffer<D> scaling, xla::ffi::Buffer<D> damping,
-                                xla::ffi::ResultBuffer<D> solution,
-                                xla::ffi::ResultBuffer<xla::ffi::PRED> success) {
+                                xla::ffi::ResultBuffer<D> solution, xla::ffi::ResultBuffer<xla::ffi::PRED> success) {
     const DampedSystems<xla::ffi::NativeType<D>> systems{static_cast<int64_t>(rhs.dimensions().back()),
                                                          static_cast<int64_t>(damping.element_count()),
                                                          matrix.typed_data(),

@@ -11,9 +11,9 @@
 namespace tfjac::TFJAC_ISA {
 namespace {
 
-constexpr int64_t kPanel = 144;  // columns factorised at a time; both are multiples of what Eigen computes at a time
-constexpr int64_t kRows = 192;   // rows of a task
-constexpr int64_t kSmall = 32;   // systems of up to so many unknowns are solved by one thread each
+constexpr int64_t kPanel = 144;   // columns factorised at a time; both are multiples of what Eigen computes at a time
+constexpr int64_t kRows = 192;    // rows of a task
+constexpr int64_t kSmall = 32;    // systems of up to so many unknowns are solved by one thread each
 constexpr int64_t kSystems = 64;  // of them, of a task
 
 // The lower triangle of the damped matrix, with the right-hand side as row p below it. Factorising A = L Lᵀ then leaves

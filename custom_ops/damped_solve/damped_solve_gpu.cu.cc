@@ -167,12 +167,13 @@ class LargeSystems {
   int Solve(void* stream, T* solution, bool* success) {
     TFJAC_RETURN_IF_ERROR(TakeBuffer(stream));
     const int64_t p = systems_.p;
-    for (int64_t first = 0; first < systems_.k; first += batch_.count, solution += batch_.count * p, success += batch_.count) {
+    for (int64_t first = 0; first < systems_.k;
+         first += batch_.count, solution += batch_.count * p, success += batch_.count) {
       Batch<T> some = batch_;
       some.count = SmallerOf(batch_.count, systems_.k - first);
       some.failed = some.not_finite + some.count;
-      TFJAC_RETURN_IF_ERROR(cudaMemsetAsync(some.not_finite, 0, (2 * some.count + 1) * sizeof(int),
-                                            static_cast<cudaStream_t>(stream)));
+      TFJAC_RETURN_IF_ERROR(
+          cudaMemsetAsync(some.not_finite, 0, (2 * some.count + 1) * sizeof(int), static_cast<cudaStream_t>(stream)));
       TFJAC_RETURN_IF_ERROR(Launch(stream, some.count * p, DampKernel<T>, systems_, first, some, solution));
       if (batch_.count > 1) {
         TFJAC_RETURN_IF_ERROR(LibraryCholeskys(stream, some.count, p, some.matrices, some.solutions, some.failed));

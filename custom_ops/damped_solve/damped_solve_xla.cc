@@ -52,10 +52,10 @@ class DampedSolveXlaOp : public tensorflow::XlaOpKernel {
     if (p * k > 0 && may_call) {
       const xla::Shape solution = RowMajor(context->input_xla_type(1), sizes);
       const xla::Shape success = RowMajor(xla::PRED, dampings);
-      OP_REQUIRES_VALUE(const xla::XlaOp results, context,
-                        CallKernel("damped_solve",
-                                   {context->Input(0), context->Input(1), context->Input(2), context->Input(3)},
-                                   xla::ShapeUtil::MakeTupleShape({solution, success}), /*attributes=*/""));
+      OP_REQUIRES_VALUE(
+          const xla::XlaOp results, context,
+          CallKernel("damped_solve", {context->Input(0), context->Input(1), context->Input(2), context->Input(3)},
+                     xla::ShapeUtil::MakeTupleShape({solution, success}), /*attributes=*/""));
       for (int result : {0, 1}) context->SetOutput(result, xla::GetTupleElement(results, result));
       return;
     }

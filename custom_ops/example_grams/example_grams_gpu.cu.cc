@@ -12,9 +12,9 @@ namespace {
 // that the last row of the product is the gradient.
 
 struct Cut {
-  int side, tiles;      // rows of tiles of kPerThread x kPerThread numbers, and tiles on and below the diagonal
-  int64_t examples;     // of a block: each of their tiles has a thread
-  int64_t rows;         // of J that wait at a time, of each example
+  int side, tiles;   // rows of tiles of kPerThread x kPerThread numbers, and tiles on and below the diagonal
+  int64_t examples;  // of a block: each of their tiles has a thread
+  int64_t rows;      // of J that wait at a time, of each example
   Divider by_p, by_width, by_tiles, by_square, by_side;
 
   int64_t width() const { return int64_t{side} * kPerThread; }
@@ -121,9 +121,7 @@ struct ColumnsAndResidual {
   const T *jacobian, *residual;
   int64_t p, columns;
 
-  __device__ Cursor At(int64_t column) const {
-    return column < p ? Cursor{jacobian + column, p} : Cursor{residual, 1};
-  }
+  __device__ Cursor At(int64_t column) const { return column < p ? Cursor{jacobian + column, p} : Cursor{residual, 1}; }
   __device__ T Load(const Cursor& cursor, int64_t depth) const { return cursor.data[depth * cursor.ld]; }
 };
 
@@ -162,7 +160,8 @@ __global__ void __launch_bounds__(kThreads) GradientsKernel(ExampleBlocks<T> blo
   for (int64_t task = FirstTask(); task < across * blocks.n; task += TaskStep()) {
     const int64_t n = task / across, column = task % across * kThreads + threadIdx.x;
     if (column >= blocks.p) continue;
-    const T *const jacobian = blocks.jacobian + n * blocks.m * blocks.p, *const residual = blocks.residual + n * blocks.m;
+    const T *const jacobian = blocks.jacobian + n * blocks.m * blocks.p, *const residual =
+                                                                             blocks.residual + n * blocks.m;
     T sum = 0;
 #pragma unroll 4
     for (int64_t row = 0; row < blocks.m; ++row) sum += jacobian[row * blocks.p + column] * residual[row];

@@ -16,7 +16,8 @@ class ExampleGramsXlaOp : public tensorflow::XlaOpKernel {
     if (n * p > 0 && may_call) {
       const xla::PrimitiveType type = context->input_xla_type(0);
       const xla::Shape results = xla::ShapeUtil::MakeTupleShape({RowMajor(type, {n, p, p}), RowMajor(type, {n, p})});
-      OP_REQUIRES_VALUE(const xla::XlaOp both, context, CallKernel("example_grams", {j, r}, results, /*attributes=*/""));
+      OP_REQUIRES_VALUE(const xla::XlaOp both, context,
+                        CallKernel("example_grams", {j, r}, results, /*attributes=*/""));
       for (int result : {0, 1}) context->SetOutput(result, xla::GetTupleElement(both, result));
       return;
     }

@@ -5,7 +5,7 @@
 // `gram` is [p, p], both triangles written, exactly symmetric; `gradient` is [p], zeros where `residual` is null, else
 // residual is [n, m]. The results share no memory with the factors. J is never formed whole. The plan, by the sizes
 // alone: where the result fits in the cache, or a factor has several positions of use, kDepth rows at a time, from which
-// all tiles are added to; else tile by tile, its columns formed anew; blocks of wide factors from products of pairs.
+// all tiles are added to; else tile by tile, its columns formed again; blocks of wide factors from products of pairs.
 //
 // Sums run over the rows in their order, in tiles cut by sizes alone: the same bits for any number of threads.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_H_

@@ -3,8 +3,7 @@
 namespace tfjac {
 
 template <typename T>
-Outcome RunJacobianGram(xla::ffi::ThreadPool pool, const Factors<T>& factors, const T* residual, T* gram,
-                        T* gradient) {
+Outcome RunJacobianGram(xla::ffi::ThreadPool pool, const Factors<T>& factors, const T* residual, T* gram, T* gradient) {
   const CallRuntime runtime(pool);
   const bool done = TFJAC_BEST(JacobianGram<T>)(runtime.runtime(), factors, residual, gram, gradient);
   return done ? Outcome{} : OutOfScratch("JacobianGram");

@@ -148,7 +148,8 @@ class Plan {
     return 0;
   }
 
-  int AddBlock(void* stream, const Factors<T>& some, size_t x, size_t y, const T* panel, bool add, Arena rest, T* gram) {
+  int AddBlock(void* stream, const Factors<T>& some, size_t x, size_t y, const T* panel, bool add, Arena rest,
+               T* gram) {
     const int64_t p = factors_.p;
     const Span &down = spans_[x], &across = spans_[y];
     const ProductShape shape = ShapeOf(x, y, some.n);
@@ -171,9 +172,9 @@ class Plan {
   const std::vector<Span> spans_;
   Arena arena_, shared_{nullptr};
   double operations_ = 0;  // of the blocks computed from rows
-  bool fused_ = false;  // made from the factors, tile by tile
-  int64_t chunk_ = 1;  // examples at a time
-  T* others_ = nullptr;  // segments of the gradient after the first
+  bool fused_ = false;     // made from the factors, tile by tile
+  int64_t chunk_ = 1;      // examples at a time
+  T* others_ = nullptr;    // segments of the gradient after the first
 };
 
 template <typename T>

@@ -67,8 +67,8 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
       for (int k : {0, 1}) context->SetOutput(k, xla::GetTupleElement(results, k));
     } else {
       context->SetOutput(0, Gram(factors));
-      context->SetOutput(1, residual.empty() ? xla::Broadcast(ZeroLike(factors[0].a), {p})
-                                             : Gradient(factors, residual[0]));
+      context->SetOutput(
+          1, residual.empty() ? xla::Broadcast(ZeroLike(factors[0].a), {p}) : Gradient(factors, residual[0]));
     }
   }
 
@@ -89,9 +89,9 @@ class JacobianGramXlaOp : public tensorflow::XlaOpKernel {
     TF_ASSIGN_OR_RETURN(const xla::Shape operand, operands[0].builder()->GetShape(operands[0]));
     const xla::PrimitiveType type = operand.element_type();
     const xla::Shape results = xla::ShapeUtil::MakeTupleShape({RowMajor(type, {p, p}), RowMajor(type, {p})});
-    return CallKernel("jacobian_gram", operands, results,
-                      absl::StrCat("{count = ", factors.size(), " : i64, layouts = \"", absl::StrJoin(layouts_, ""),
-                                   "\"}"));
+    return CallKernel(
+        "jacobian_gram", operands, results,
+        absl::StrCat("{count = ", factors.size(), " : i64, layouts = \"", absl::StrJoin(layouts_, ""), "\"}"));
   }
 
   static xla::XlaOp Gram(const std::vector<XlaFactor>& given) {

@@ -45,12 +45,7 @@ struct PairBlock {
   int64_t n, m, p;
 
   PairBlock(const Factors<T>& factors, const Factor<T>& k, const Factor<T>& l)
-      : rows(k),
-        columns(l),
-        inputs{k.i, l.i, &k == &l},
-        outputs{k.o, l.o, &k == &l},
-        n(factors.n),
-        m(factors.m),
+      : rows(k), columns(l), inputs{k.i, l.i, &k == &l}, outputs{k.o, l.o, &k == &l}, n(factors.n), m(factors.m),
         p(factors.p) {}
 
   int64_t product_size() const { return inputs.count() * outputs.count(); }
@@ -123,14 +118,15 @@ template <typename T>
 int MultiplyPairs(void* stream, const PairBlock<T>& block, const PairWorkspace<T>& space, int64_t begin, int64_t end,
                   int64_t first, int64_t last) {
   const int64_t x = end - begin, y = block.outputs.count(), examples = last - first;
-  const PairsOfInputs<T> inputs{block.rows.a + first * block.inputs.rows, block.columns.a + first * block.inputs.columns,
-                                block.inputs, begin, x};
+  const PairsOfInputs<T> inputs{block.rows.a + first * block.inputs.rows,
+                                block.columns.a + first * block.inputs.columns, block.inputs, begin, x};
   if (space.library) {
     TFJAC_RETURN_IF_ERROR(WriteSource(stream, inputs, 0, examples, space.inputs));
     return LibraryProduct(stream, x, y, examples, space.inputs, x, space.outputs, y, first > 0, space.products, y);
   }
   return LaunchProduct(stream, PairWorkspace<T>::ShapeOf(block, x, examples), inputs,
-                       StoredRows<T>{space.outputs, y, y}, ProductTarget<T>{space.products, y, first > 0, space.scratch});
+                       StoredRows<T>{space.outputs, y, y},
+                       ProductTarget<T>{space.products, y, first > 0, space.scratch});
 }
 
 // Compute the block, on and below the diagonal of the matrix.

@@ -78,13 +78,8 @@ class PairBlock {
  public:
   // The columns of `k` are rows of the block, those of `l` its columns; &k == &l for the block on the diagonal.
   PairBlock(const Factors<T>& factors, const Factor<T>& k, const Factor<T>& l)
-      : factors_(factors),
-        k_(k),
-        l_(l),
-        same_(&k == &l),
-        outputs_{k.o, l.o, &k == &l},
-        columns_(Ceiling(l.i, Ceiling(l.i, kInputs))),
-        rows_(same_ ? columns_ : Smaller(kTile / columns_, k.i)),
+      : factors_(factors), k_(k), l_(l), same_(&k == &l), outputs_{k.o, l.o, &k == &l},
+        columns_(Ceiling(l.i, Ceiling(l.i, kInputs))), rows_(same_ ? columns_ : Smaller(kTile / columns_, k.i)),
         across_(Ceiling(CountOf(outputs_), kTile)) {}
 
   int64_t tasks() const {
@@ -96,9 +91,7 @@ class PairBlock {
   int64_t folded_size() const { return factors_.n * CountOf(outputs_); }
 
   // Y for one example.
-  void Fold(int64_t n, T* folded) const {
-    FoldSome(n, 0, CountOf(outputs_), folded + n * CountOf(outputs_));
-  }
+  void Fold(int64_t n, T* folded) const { FoldSome(n, 0, CountOf(outputs_), folded + n * CountOf(outputs_)); }
 
   // Compute one tile of the product and write it to all its places in `gram`. `folded` is Y, or null to compute the part
   // that is needed; `scratch` holds two panels [kDepth, kTile] and a tile.

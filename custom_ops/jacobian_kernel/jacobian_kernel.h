@@ -17,8 +17,7 @@ namespace tfjac {
 
 TFJAC_PER_ISA(
     // False where there is no memory for the scratch space.
-    template <typename T>
-    bool JacobianKernel(const Runtime& runtime, const Blocks<T>& blocks, T* kernel);)
+    template <typename T> bool JacobianKernel(const Runtime& runtime, const Blocks<T>& blocks, T* kernel);)
 
 }  // namespace tfjac
 

@@ -10,7 +10,8 @@
 namespace tfjac::TFJAC_ISA {
 namespace {
 
-constexpr int64_t kSide = 192;  // rows and columns of a tile: two of them stay in the cache; a multiple of what Eigen computes at a time
+constexpr int64_t kSide =
+    192;  // rows and columns of a tile: two of them stay in the cache; a multiple of what Eigen computes at a time
 
 // How a factor's part of the kernel is computed.
 enum class Way {
@@ -26,7 +27,7 @@ struct Plan {
   int64_t factors;  // in each block
   int64_t size;     // rows of the kernel
   int64_t strips;
-  Way* way;         // [factors]
+  Way* way;  // [factors]
 
   const Factors<T>& block(int64_t b) const { return blocks.block[b]; }
   const Factor<T>& factor(int64_t k) const { return blocks.block[0].factor[k]; }  // for its g, i and o
@@ -62,8 +63,7 @@ template <typename T>
 bool MakePlan(const Runtime& runtime, const Blocks<T>& given, Plan<T>* plan) {
   *plan = Plan<T>{given, given.block[0].count, RowsOf(given), 0, nullptr};
   plan->way = static_cast<Way*>(runtime.allocate(runtime.self, plan->factors * sizeof(Way)));
-  Factors<T>* const blocks =
-      static_cast<Factors<T>*>(runtime.allocate(runtime.self, given.count * sizeof(Factors<T>)));
+  Factors<T>* const blocks = static_cast<Factors<T>*>(runtime.allocate(runtime.self, given.count * sizeof(Factors<T>)));
   if (plan->way == nullptr || blocks == nullptr) return false;
   for (int64_t k = 0; k < plan->factors; ++k) plan->way[k] = WayOf(runtime, given, k);
   for (int64_t b = 0; b < given.count; ++b) {
@@ -246,8 +246,8 @@ void AddRows(const Runtime& runtime, const Plan<T>& plan, int64_t k, int64_t wor
           const int64_t n = (strip.row + r) / strip.block->m, m = (strip.row + r) % strip.block->m;
           T* const row = slice + (strip.place + r) * width;
           std::memset(row, 0, width * sizeof(T));
-          AddTransposedProduct(count, f.o, f.t, RowOfA(f, n, 0, g) + i, f.g * f.i, RowOfD(f, strip.block->m, n, m, 0, g),
-                               f.g * f.o, row, f.o);
+          AddTransposedProduct(count, f.o, f.t, RowOfA(f, n, 0, g) + i, f.g * f.i,
+                               RowOfD(f, strip.block->m, n, m, 0, g), f.g * f.o, row, f.o);
         }
       });
       ForEach(runtime, workers, TriangleSize(plan.strips), [&](int64_t task, int64_t) {
@@ -365,7 +365,7 @@ bool JacobianKernel(const Runtime& runtime, const Blocks<T>& blocks, T* kernel) 
   const bool stream = size * size * static_cast<int64_t>(sizeof(T)) >= kWorthStreaming;
   ForEach(runtime, workers, tasks, [&](int64_t task, int64_t worker) {
     T* const mine = memory + worker * room;
-    const Scratch<T> scratch{mine,         mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kSide,
+    const Scratch<T> scratch{mine,       mine + square, mine + 2 * square, mine + 3 * square, mine + 3 * square + kSide,
                              ghost_pairs};
     const Tile<T> tile = TileOf(plan, task);
     const Area area = tile.area();

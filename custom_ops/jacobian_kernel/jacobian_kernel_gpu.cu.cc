@@ -119,9 +119,7 @@ template <typename T>
 class Walk {
  public:
   Walk(void* stream, const Factors<T>& down, const Factors<T>& across, T* out, int64_t ld, void* workspace)
-      : stream_(stream),
-        down_(down),
-        across_(across),
+      : stream_(stream), down_(down), across_(across),
         part_{ProductShape{down.n * down.m, across.n * across.m, 0, &down == &across},
               DividerBy(down.m),
               DividerBy(across.m),
@@ -308,8 +306,7 @@ struct Piece {
 
   Piece(const Factors<T>& block, int64_t begin, int64_t end, int64_t row_of_block)
       : factor(block.factor, block.factor + block.count),
-        factors{end - begin, block.m, block.p, block.count, factor.data()},
-        row(row_of_block + begin * block.m) {
+        factors{end - begin, block.m, block.p, block.count, factor.data()}, row(row_of_block + begin * block.m) {
     for (Factor<T>& f : factor) {
       f.a = RowOfA(f, begin, 0, 0);
       f.d = RowOfD(f, block.m, begin, 0, 0, 0);
@@ -387,7 +384,6 @@ int tfjac_cuda_jacobian_kernel_workspace_f64(void* stream, const tfjac::Blocks<d
 int tfjac_cuda_jacobian_kernel_f32(void* stream, const tfjac::Blocks<float>* blocks, float* kernel, void* workspace) {
   return tfjac::JacobianKernel(stream, *blocks, kernel, workspace);
 }
-int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Blocks<double>* blocks, double* kernel,
-                                   void* workspace) {
+int tfjac_cuda_jacobian_kernel_f64(void* stream, const tfjac::Blocks<double>* blocks, double* kernel, void* workspace) {
   return tfjac::JacobianKernel(stream, *blocks, kernel, workspace);
 }

@@ -15,8 +15,7 @@ namespace tfjac {
 
 TFJAC_PER_ISA(
     // False where there is no memory for the scratch space.
-    template <typename T>
-    bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& factors, T* norms);)
+    template <typename T> bool JacobianRowNorms(const Runtime& runtime, const Factors<T>& factors, T* norms);)
 
 }  // namespace tfjac
 

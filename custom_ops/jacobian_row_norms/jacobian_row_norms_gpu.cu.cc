@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(kThreads)
       const Factor<T>& f = table.factor[k];
       for (int64_t g = 0; g < f.g; ++g) {
         const T *a = RowOfA(f, n, 0, g), *d = RowOfD(f, m_size, n, m, 0, g);
-        sum += NormCostsOnGpu(SizesOf(f, 1, m_size)).Pairs() ? NormOverPairs(f, a, d, &panels) : NormOfRow(f, a, d, &panels);
+        sum += NormCostsOnGpu(SizesOf(f, 1, m_size)).Pairs() ? NormOverPairs(f, a, d, &panels)
+                                                             : NormOfRow(f, a, d, &panels);
       }
     }
     sum = SumOverBlock(sum, shared);

@@ -16,8 +16,7 @@ namespace tfjac {
 
 TFJAC_PER_ISA(
     // All rows, in parallel.
-    template <typename T>
-    bool JacobianRows(const Runtime& runtime, const Factors<T>& factors, T* rows);
+    template <typename T> bool JacobianRows(const Runtime& runtime, const Factors<T>& factors, T* rows);
 
     // The columns of factor f for the rows [row_begin, row_end) of J (row = n * m_size + m), to `out` with `ld` numbers
     // between rows; column f.column lands at out[0].

@@ -16,16 +16,26 @@ using Rows = Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynam
 using ConstVector = Eigen::Map<const Vector>;
 
 constexpr double kInfinity = HUGE_VAL;
-constexpr double kWithin = 0.1;      // lengths are met to within this part of the radius
-constexpr int64_t kMaxSolves = 12;   // of one attempt
-constexpr double kRoundings = 16.0;  // see converge.py
+// The twin says what these are: TrustRegionDamping, RegionChange and converge.py. A test holds both equal.
+constexpr double kTolerance = 0.1;
+constexpr int64_t kMaxSolves = 12;
+constexpr double kFirstGuess = 1e-3;
+constexpr double kGood = 0.75;
+constexpr double kPoor = 0.25;
+constexpr double kReach = 10;
+constexpr double kLeastShrink = 0.1;
+constexpr double kMostShrink = 0.5;
+constexpr double kAsPromised = 0.25;
+constexpr double kRoundings = 16;
 
 double Larger(double a, double b) { return a > b || a != a ? a : b; }  // NaN of either is the result, as in TensorFlow
 double Less(double a, double b) { return a < b || a != a ? a : b; }
 double Clip(double value, double low, double high) { return Less(Larger(value, low), high); }
 
 // Parts of the vector p of one problem.
-double Length(const Vector& vector, const Vector& metric) { return std::sqrt((metric.array() * vector.array().square()).sum()); }
+double Length(const Vector& vector, const Vector& metric) {
+  return std::sqrt((metric.array() * vector.array().square()).sum());
+}
 
 // J = QR at one point, and what steps from there need of it.
 class Linearisation {
@@ -79,9 +89,7 @@ class Linearisation {
   }
 
   // By how much the quadratic model says that a step lowers the cost.
-  double Reduction(const Vector& step) const {
-    return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2);
-  }
+  double Reduction(const Vector& step) const { return -(gradient.dot(step) + (triangle_ * step).squaredNorm() / 2); }
 
   Vector gradient, diagonal;
   Eigen::Array<bool, Eigen::Dynamic, 1> free;
@@ -111,7 +119,7 @@ class TrustRegion {
 
   Proposal Propose(double guess) const {
     Proposal trial = Solve(limits_.low);
-    if (trial.solved && trial.length <= (1 + kWithin) * radius_) return trial;
+    if (trial.solved && trial.length <= (1 + kTolerance) * radius_) return trial;
     double lower = limits_.low, upper = limits_.high, last_damping = 0, last_length = 0;
     trial = Solve(Clip(guess, limits_.low, limits_.high));
     for (int64_t count = 1; count < kMaxSolves && lower < upper && IsOutside(trial); ++count) {
@@ -134,7 +142,7 @@ class TrustRegion {
   }
 
   bool IsOutside(const Proposal& trial) const {
-    return !trial.solved || std::abs(trial.length - radius_) > kWithin * radius_;
+    return !trial.solved || std::abs(trial.length - radius_) > kTolerance * radius_;
   }
 
   // A secant step on 1/length through the last two λ; the geometric mean of the bracket where that leaves it.
@@ -189,8 +197,8 @@ struct Report {
 
 class Minimisation {
  public:
-  Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x, double* scaling,
-               StepNumbers* numbers, StepCounts* counts)
+  Minimisation(const StepProblem& problem, const StepRules& rules, ResidualFunction* function, double* x,
+               double* scaling, StepNumbers* numbers, StepCounts* counts)
       : problem_(problem), rules_(rules), function_(function), x_(x, problem.p), scaling_(scaling, problem.p),
         numbers_(*numbers), counts_(*counts) {}
 
@@ -225,15 +233,15 @@ class Minimisation {
     const double curvature = (model_.diagonal.array() / metric.array()).maxCoeff(), length = Length(x, metric);
     const double relative = curvature > 0 ? curvature : 1;
     const Limits limits{Larger(rules_.lowest * relative, DBL_MIN), Less(rules_.highest * relative, DBL_MAX)};
-    const bool finite = std::isfinite(here_.cost) && std::isfinite(curvature) && model_.gradient.array().isFinite().all() &&
-                        x.array().isFinite().all();
+    const bool finite = std::isfinite(here_.cost) && std::isfinite(curvature) &&
+                        model_.gradient.array().isFinite().all() && x.array().isFinite().all();
     const bool stationary = (model_.gradient.array() == 0).all() || (model_.diagonal.array() == 0).all();
     const double before = here_.cost;
     report->cost = before;
     double radius = numbers_.radius, guess = numbers_.damping;
     if (radius == 0 && guess == 0) {
       radius = length > 0 ? rules_.factor * length : DBL_MAX / 16;
-      guess = Clip(1e-3 * curvature, limits.low, limits.high);
+      guess = Clip(kFirstGuess * curvature, limits.low, limits.high);
     }
     report->gradient_norm = model_.gradient.cwiseAbs().maxCoeff();
     report->length = Length(x, model_.diagonal);
@@ -279,19 +287,21 @@ class Minimisation {
     // A step to where J is not finite is rejected; the twin finds that out in the next step, and takes it back.
     const double slope = model_.gradient.dot(trial.step), difference = here_.cost - there.cost;
     const double reduction = std::isfinite(difference) && AllFinite(there, problem_.p) ? difference : -kInfinity;
-    const bool sound = proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
+    const bool sound =
+        proposal.solved && trial.predicted > 0 && std::isfinite(trial.predicted) && reduction > -kInfinity;
     report->ratio = sound ? reduction / trial.predicted : -kInfinity;
     report->accepted = report->ratio > rules_.min_gain;
     report->cost = report->accepted ? there.cost : here_.cost;
     report->reduction = reduction;
     ++report->attempts;
 
-    const bool good = report->ratio >= 0.75 || proposal.damping <= limits.low, poor = report->ratio <= 0.25;
-    const double shrink = reduction >= 0 ? 0.5 : Larger(0.5 * slope / (slope + reduction), 0.1);
+    const bool good = report->ratio >= kGood || proposal.damping <= limits.low, poor = report->ratio <= kPoor;
+    const double shrink =
+        reduction >= 0 ? kMostShrink : Larger(kMostShrink * slope / (slope + reduction), kLeastShrink);
     const double length = proposal.solved ? proposal.length : *radius;
-    const double next = poor ? shrink * Less(*radius, 10 * length) : good ? 2 * length : *radius;
+    const double next = poor ? shrink * Less(*radius, kReach * length) : good ? 2 * length : *radius;
     *radius = Clip(next, DBL_MIN, DBL_MAX);
-    *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? 0.5 : 1), limits.low, limits.high);
+    *guess = Clip(proposal.damping * (poor ? 1 / shrink : good ? kMostShrink : 1), limits.low, limits.high);
     if (report->accepted) {
       x_ = trial.end;
       function_->Keep();
@@ -304,15 +314,15 @@ class Minimisation {
   int32_t StatusAfter(const Report& report, double first_cost) const {
     const double before = report.cost_before, small = rules_.cost_tolerance * before;
     const double alone = report.cosine * report.cosine * std::abs(before);
-    const bool settled = report.held <= report.predicted / 2 || std::abs(report.ratio - 1) > 0.25;
+    const bool settled = report.held <= report.predicted / 2 || std::abs(report.ratio - 1) > kAsPromised;
     bool flat = settled && std::abs(report.reduction) <= small && report.predicted <= small && report.ratio <= 2;
     if (!report.accepted) flat = report.promised <= small && report.promised >= 0 && report.attempts > 0;
     flat = flat && alone <= 2 * small;
     const double little = rules_.step_tolerance * std::max(std::abs(before), rules_.step_tolerance * first_cost);
     const bool rounding = std::sqrt(2 * std::abs(before)) <= kRoundings * DBL_EPSILON * report.length;
     const bool promises_little = (report.predicted <= little && alone <= 2 * little) || rounding;
-    const bool is_short = report.accepted && settled && promises_little &&
-                          report.step_length <= rules_.step_tolerance * report.length;
+    const bool is_short =
+        report.accepted && settled && promises_little && report.step_length <= rules_.step_tolerance * report.length;
     const bool stuck = report.status == kRejected || report.status == kStalled;
     if (rules_.cost_tolerance > 0) flat = flat || (stuck && rounding);
     if (report.status == kNotFinite) return kNotFinite;
@@ -332,7 +342,8 @@ class Minimisation {
     };
     const double orthogonal = rules_.gradient_tolerance;
     if (report.cosine <= orthogonal && promised <= orthogonal * std::abs(cost)) return kGradientTolerance;
-    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding)) return kCostTolerance;
+    if (rules_.cost_tolerance > 0 && (gains_little(rules_.cost_tolerance, std::abs(cost)) || rounding))
+      return kCostTolerance;
     const bool is_short = report.step_length <= rules_.step_tolerance * report.length;
     const double whole = std::max(std::abs(cost), rules_.step_tolerance * numbers_.first_cost);
     return is_short && (gains_little(rules_.step_tolerance, whole) || rounding) ? kStepTolerance : kRunning;
@@ -362,8 +373,12 @@ class Minimisation {
   }
 
   static void Write(const Report& report, double* row) {
-    const double values[kRecorded] = {report.cost,          report.reduction, report.ratio, report.damping,
-                                      report.gradient_norm, static_cast<double>(report.attempts),
+    const double values[kRecorded] = {report.cost,
+                                      report.reduction,
+                                      report.ratio,
+                                      report.damping,
+                                      report.gradient_norm,
+                                      static_cast<double>(report.attempts),
                                       static_cast<double>(report.accepted)};
     for (int64_t k = 0; k < kRecorded; ++k) row[k] = values[k];
   }

@@ -45,7 +45,8 @@ class GraphFunction : public ResidualFunction {
     done.WaitForNotification();
     if (status_.ok()) status_ = Check();
     if (!status_.ok()) return false;
-    *found = {last_[1].NumElements(), last_[0].scalar<double>()(), last_[1].flat<double>().data(), last_[2].flat<double>().data()};
+    *found = {last_[1].NumElements(), last_[0].scalar<double>()(), last_[1].flat<double>().data(),
+              last_[2].flat<double>().data()};
     return true;
   }
 
@@ -137,7 +138,8 @@ class LeastSquaresStepsOp : public tensorflow::OpKernel {
 
  private:
   // The function, compiled once for each library that it is found in.
-  absl::Status HandleIn(tensorflow::FunctionLibraryRuntime* library, tensorflow::FunctionLibraryRuntime::Handle* handle) {
+  absl::Status HandleIn(tensorflow::FunctionLibraryRuntime* library,
+                        tensorflow::FunctionLibraryRuntime::Handle* handle) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = handles_.find(library);
     if (known != handles_.end()) {

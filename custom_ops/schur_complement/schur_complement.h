@@ -32,9 +32,9 @@ struct SparseExamples {
 
 enum class SchurStatus { kDone, kNoMemory, kOutOfRange };
 
-TFJAC_PER_ISA(template <typename T>
-              SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& examples, T* complement,
-                                          T* projected, bool* success);)
+TFJAC_PER_ISA(template <typename T> SchurStatus SchurComplement(const Runtime& runtime,
+                                                                const SparseExamples<T>& examples, T* complement,
+                                                                T* projected, bool* success);)
 
 }  // namespace tfjac
 

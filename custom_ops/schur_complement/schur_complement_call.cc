@@ -3,8 +3,8 @@
 namespace tfjac {
 
 template <typename T>
-Outcome RunSchurComplement(xla::ffi::ThreadPool pool, const SparseExamples<T>& examples, T* complement,
-                           T* projected, bool* success) {
+Outcome RunSchurComplement(xla::ffi::ThreadPool pool, const SparseExamples<T>& examples, T* complement, T* projected,
+                           bool* success) {
   const CallRuntime runtime(pool);
   switch (TFJAC_BEST(SchurComplement<T>)(runtime.runtime(), examples, complement, projected, success)) {
     case SchurStatus::kDone:

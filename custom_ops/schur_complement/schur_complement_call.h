@@ -27,8 +27,8 @@ struct SchurComplementCall {
                                                            group.typed_data(),
                                                            matrix.typed_data(),
                                                            vector.typed_data()};
-    return ErrorOf(RunSchurComplement(device, examples, complement->typed_data(), projected->typed_data(),
-                                      success->typed_data()));
+    return ErrorOf(
+        RunSchurComplement(device, examples, complement->typed_data(), projected->typed_data(), success->typed_data()));
   }
 
   static auto Binding() {

@@ -207,7 +207,8 @@ void AddRows(const SparseExamples<T>& e, const Work<T>& work, int64_t begin, int
         add(T(0.5), values, values, e.m, at);
         if (group < 0) continue;
         add(T(-0.5), own, own, o, at);
-        for (int64_t other = first; other < at; ++other) add(T(-1), own, work.rows + other * size + e.m * stride, o, other);
+        for (int64_t other = first; other < at; ++other)
+          add(T(-1), own, work.rows + other * size + e.m * stride, o, other);
       }
     }
   }
@@ -248,9 +249,8 @@ bool Eliminate(const Runtime& runtime, const SparseExamples<T>& e, const Work<T>
   const int64_t workers = Workers(runtime, Ceiling(e.p, 8), cost / Ceiling(e.p, 8));
   const int64_t rows = workers > 1 ? Smaller(kRows, Ceiling(e.p, 4 * workers)) : e.p, ranges = Ceiling(e.p, rows);
   std::memset(work.sum, 0, e.p * work.ld * sizeof(T));
-  ForEach(runtime, workers, ranges, [&](int64_t range, int64_t) {
-    AddRows(e, work, range * rows, Smaller(e.p, (range + 1) * rows));
-  });
+  ForEach(runtime, workers, ranges,
+          [&](int64_t range, int64_t) { AddRows(e, work, range * rows, Smaller(e.p, (range + 1) * rows)); });
   std::memset(projected, 0, e.p * sizeof(T));
   for (int64_t at = work.first[1]; at < e.n; ++at) {
     for (int64_t c = at * e.k; c < (at + 1) * e.k; ++c) projected[work.columns[c]] += work.half[c];
@@ -288,8 +288,7 @@ SchurStatus SchurComplement(const Runtime& runtime, const SparseExamples<T>& e, 
   return SchurStatus::kDone;
 }
 
-#define INSTANTIATE(T) \
-  template SchurStatus SchurComplement(const Runtime&, const SparseExamples<T>&, T*, T*, bool*);
+#define INSTANTIATE(T) template SchurStatus SchurComplement(const Runtime&, const SparseExamples<T>&, T*, T*, bool*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -78,7 +78,7 @@ def test_measured_once_for_each_forward_pass():
     function(X)
     assert (box.counts.forward, box.counts.gradient) == (4, 12)
 
-    tf.function(box)(X)  # nobody asks for a gradient
+    tf.function(box)(X)  # no gradient is asked for
     assert (box.counts.forward, box.counts.gradient) == (6, 12)
 
 

@@ -204,7 +204,7 @@ def test_least_squares_rejects_steps_that_could_not_be_measured():
 @pytest.mark.parametrize("given", [True, False], ids=["given the variables", "reading them"])
 @pytest.mark.parametrize("gradient", ["central", by_hand], ids=["central", "user"])
 def test_many_fits(gradient, given, x):
-    """Each by itself, of a function that nobody can see into; the minima are known."""
+    """Each by itself, of a black box; the minima are known."""
     box, target = device(gradient), function(x.numpy() + 0.1)
     start = tf.Variable(x)
     residuals = (lambda x: box(x) - target) if given else (lambda: box(start) - target)

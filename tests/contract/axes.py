@@ -52,7 +52,7 @@ def _listed(values):
 def is_meaningful(case):
     """Return whether there is such a thing at all: manifolds go with their problem, as do many fits.
 
-    Nobody has a sparse factorisation of thousands of weights that every example reads: it takes a minute.
+    There is no sparse factorisation of thousands of weights that every example reads: it takes a minute.
     """
     if case.has(problem="wide", solver="sparse"):
         return False

@@ -85,9 +85,9 @@ def test_variables_made_anew_at_each_call():
         return tf.Variable([1.0, 2.0], name="mine") * 2.0
 
     (path,) = tfjac.explain_gradient(function, V)
-    assert path.verdict == "made anew" and "mine" in path.reason
+    assert path.verdict == "made again" and "mine" in path.reason
     (path,) = tfjac.explain_gradient(lambda: keras.layers.Dense(2)(tf.ones([1, 2])), V)
-    assert path.verdict == "made anew"
+    assert path.verdict == "made again"
 
 
 def network():

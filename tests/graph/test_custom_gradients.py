@@ -155,7 +155,7 @@ class Programs:
 
 @functools.cache
 def programs_and_rows(name):
-    """The programs, which nobody changes, and the rows of one of them."""
+    """The programs, which no test changes, and the rows of one of them."""
     programs = Programs(np.random.default_rng(20260))
     return programs, rows_one_at_a_time(getattr(programs, name), programs.x, [programs.w])[0].reshape(3, 4, 4, 4)
 

@@ -1,4 +1,4 @@
-"""What an interception holds is freed once nobody uses it."""
+"""What an interception holds is freed once it is not used any more."""
 
 import gc
 import weakref

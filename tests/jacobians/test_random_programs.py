@@ -1,4 +1,4 @@
-"""Random programs against one backward pass per row: what nobody thought of."""
+"""Random programs against one backward pass per row: what was not thought of."""
 
 import warnings
 

@@ -77,7 +77,7 @@ def build(name, dtype="float64"):
 
 @functools.cache
 def built_with_rows(name):
-    """A model in double precision, its input, and its rows from the oracle; nobody changes any."""
+    """A model in double precision, its input, and its rows from the oracle; no test changes any."""
     model, inputs = build(name)
     return model, inputs, oracle_of(model, inputs, model.trainable_variables)
 

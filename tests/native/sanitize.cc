@@ -30,8 +30,7 @@ int failures = 0;
 
 // A runtime with real threads; scratch memory in exact pieces.
 struct TestRuntime {
-  explicit TestRuntime(int64_t threads, Form form = Form::kCheaper)
-      : runtime{this, threads, &Run, &Allocate, form} {}
+  explicit TestRuntime(int64_t threads, Form form = Form::kCheaper) : runtime{this, threads, &Run, &Allocate, form} {}
 
   static void Run(void*, int64_t workers, void (*body)(void*, int64_t), void* state) {
     std::vector<std::thread> threads;
@@ -125,7 +124,8 @@ std::vector<double> Product(const std::vector<double>& x, int64_t rows, int64_t 
   for (int64_t r = 0; r < size; ++r) {
     for (int64_t c = 0; c < size; ++c) {
       for (int64_t k = 0; k < depth; ++k) {
-        result[r * size + c] += transposed ? x[k * columns + r] * x[k * columns + c] : x[r * columns + k] * x[c * columns + k];
+        result[r * size + c] +=
+            transposed ? x[k * columns + r] * x[k * columns + c] : x[r * columns + k] * x[c * columns + k];
       }
     }
   }
@@ -137,7 +137,8 @@ void CheckFactors(int64_t n, int64_t m, const std::vector<BlockSizes>& blocks) {
   const Problem<T> problem(n, m, blocks);
   const Factors<T>& f = problem.factors;
   const std::vector<double> expected = problem.Rows();
-  const std::pair<int64_t, Form> ways[] = {{1, Form::kCheaper}, {3, Form::kCheaper}, {1, Form::kRows}, {3, Form::kPairs}};
+  const std::pair<int64_t, Form> ways[] = {
+      {1, Form::kCheaper}, {3, Form::kCheaper}, {1, Form::kRows}, {3, Form::kPairs}};
   for (const auto& [threads, form] : ways) {
     TestRuntime test(threads, form);
     std::vector<T> rows(n * m * f.p), gram(f.p * f.p), gradient(f.p), kernel(n * m * n * m), norms(n * m);
@@ -208,7 +209,8 @@ void CheckSolve(int64_t p) {
     bool success[3];
     const DampedSystems<T> systems{p, 3, matrix.data(), rhs.data(), scaling.data(), damping.data()};
     TFJAC_ISA::DampedSolve<T>(test.runtime, systems, solution.data(), success);
-    if (!success[0] || success[1] != (p == 0) || !success[2]) std::printf("solve: flags at p = %d\n", int(p)), ++failures;
+    if (!success[0] || success[1] != (p == 0) || !success[2])
+      std::printf("solve: flags at p = %d\n", int(p)), ++failures;
     for (int64_t j : {0, 2}) {  // the residual of the equations
       std::vector<T> left(p);
       for (int64_t r = 0; r < p; ++r) {
@@ -295,7 +297,8 @@ void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p,
     for (int64_t r = i * m; r < (i + 1) * m; ++r) {
       for (int64_t c = 0; c < k; ++c) {
         const double value = values[r * k + c];
-        for (int64_t d = 0; d < k; ++d) complement[columns[i * k + c] * p + columns[i * k + d]] += value * values[r * k + d];
+        for (int64_t d = 0; d < k; ++d)
+          complement[columns[i * k + c] * p + columns[i * k + d]] += value * values[r * k + d];
         for (int64_t j = 0; j < o && group[i] >= 0; ++j) {
           couples[(columns[i * k + c] * groups + group[i]) * o + j] += value * block[r * o + j];
         }
@@ -313,8 +316,8 @@ void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p,
     TestRuntime test(threads);
     std::vector<T> square(p * p), rest(p);
     bool success = false;
-    SparseExamples<T> examples{n, m, k, o, p, groups, values.data(), columns.data(), block.data(), group.data(),
-                               matrix.data(), vector.data()};
+    SparseExamples<T> examples{
+        n, m, k, o, p, groups, values.data(), columns.data(), block.data(), group.data(), matrix.data(), vector.data()};
     TFJAC_ISA::SchurComplement<T>(test.runtime, examples, square.data(), rest.data(), &success);
     Compare("Schur complement", square, complement);
     Compare("projection", rest, projected);
@@ -322,7 +325,8 @@ void CheckSchurComplement(int64_t n, int64_t m, int64_t k, int64_t o, int64_t p,
     std::vector<int32_t> wrong = columns;
     wrong[0] = static_cast<int32_t>(p);
     examples.columns = wrong.data();
-    const SchurStatus status = TFJAC_ISA::SchurComplement<T>(test.runtime, examples, square.data(), rest.data(), &success);
+    const SchurStatus status =
+        TFJAC_ISA::SchurComplement<T>(test.runtime, examples, square.data(), rest.data(), &success);
     if (!success || status != SchurStatus::kOutOfRange) ++failures, std::printf("Schur complement: not refused\n");
   }
 }
@@ -362,9 +366,10 @@ void CheckSteps(int64_t m, int64_t p, bool bounded) {
   counts.moved = 1;
   Valley valley(m, p);
   for (int64_t until : {5, 200}) {
-    const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, until, 200, true, 5};
-    const bool done = TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts,
-                                                   rows.data());
+    const StepProblem problem{p, bounded ? lower.data() : nullptr, bounded ? upper.data() : nullptr, until, 200, true,
+                              5};
+    const bool done =
+        TFJAC_ISA::LeastSquaresSteps(problem, rules, &valley, x.data(), scaling.data(), &numbers, &counts, rows.data());
     if (!done) std::printf("steps: failed\n"), ++failures;
   }
   for (int64_t k = 0; k < p; ++k) {
@@ -388,19 +393,20 @@ void CheckAll() {
   CheckFactors<T>(2, 2, {{1, 1, 0, 2, "gio"}, {0, 1, 3, 2, "oig"}, {1, 0, 3, 2, "igo"}});
   CheckFactors<T>(9, 3, {{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}, {1, 1, 4, 3, "oig"}, {1, 1, 1, 3, "igo"}});
   CheckFactors<T>(5, 2, {{3, 2, 3, 2, "igo"}, {1, 3, 2, 4, "ogi"}, {7, 1, 2, 9, "iog"}});
-  CheckFactors<T>(260, 1, {{1, 1, 17, 3, "gio"}, {1, 1, 1, 260, "gio"}});                   // blocks of columns
-  CheckFactors<T>(2200, 1, {{1, 1, 3, 2, "gio"}});                                           // segments of rows
-  CheckFactors<T>(270, 1, {{1, 1, 3, 410, "ogi"}, {1, 1, 1, 17, "gio"}});                    // rows for each tile anew
-  CheckFactors<T>(30, 2, {{1, 1, 1, 130, "gio"}, {1, 1, 3, 30, "gio"}});                     // narrow and wide blocks
-  CheckFactors<T>(12, 3, {{1, 1, 20, 9, "gio"}, {1, 1, 1, 9, "gio"}, {1, 1, 9, 8, "ogi"}});  // residuals folded
-  CheckFactors<T>(7, 1, {{1, 1, 33, 34, "gio"}, {1, 1, 1, 34, "gio"}});                      // pair products
-  CheckFactors<T>(20, 3, {{6, 1, 9, 8, "gio"}, {1, 1, 30, 9, "gio"}, {3, 2, 4, 10, "oig"}}); // rows in chunks
-  CheckFactors<T>(40, 9, {{2, 1, 30, 20, "gio"}, {30, 1, 4, 3, "gio"}});                     // ghost and rows
-  CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                       // many residuals
-  CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                         // past the cache
-  CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                            // a kernel past the cache
+  CheckFactors<T>(260, 1, {{1, 1, 17, 3, "gio"}, {1, 1, 1, 260, "gio"}});                     // blocks of columns
+  CheckFactors<T>(2200, 1, {{1, 1, 3, 2, "gio"}});                                            // segments of rows
+  CheckFactors<T>(270, 1, {{1, 1, 3, 410, "ogi"}, {1, 1, 1, 17, "gio"}});                     // rows for each tile again
+  CheckFactors<T>(30, 2, {{1, 1, 1, 130, "gio"}, {1, 1, 3, 30, "gio"}});                      // narrow and wide blocks
+  CheckFactors<T>(12, 3, {{1, 1, 20, 9, "gio"}, {1, 1, 1, 9, "gio"}, {1, 1, 9, 8, "ogi"}});   // residuals folded
+  CheckFactors<T>(7, 1, {{1, 1, 33, 34, "gio"}, {1, 1, 1, 34, "gio"}});                       // pair products
+  CheckFactors<T>(20, 3, {{6, 1, 9, 8, "gio"}, {1, 1, 30, 9, "gio"}, {3, 2, 4, 10, "oig"}});  // rows in chunks
+  CheckFactors<T>(40, 9, {{2, 1, 30, 20, "gio"}, {30, 1, 4, 3, "gio"}});                      // ghost and rows
+  CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                        // many residuals
+  CheckFactors<T>(300, 1, {{1, 1, 60, 130, "gio"}});                                          // past the cache
+  CheckFactors<T>(301, 5, {{1, 1, 2, 3, "gio"}});                                             // a kernel past the cache
   CheckBlocks<T>({{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}}, {{9, 1, {3, 1}}, {4, 1, {1, 1}}});
-  CheckBlocks<T>({{1, 1, 3, 2, "gio"}, {1, 2, 4, 3, "gio"}}, {{5, 1, {1, 0}}, {0, 2, {1, 1}}, {4, 2, {0, 3}}, {3, 1, {2, 1}}});
+  CheckBlocks<T>({{1, 1, 3, 2, "gio"}, {1, 2, 4, 3, "gio"}},
+                 {{5, 1, {1, 0}}, {0, 2, {1, 1}}, {4, 2, {0, 3}}, {3, 1, {2, 1}}});
   CheckBlocks<T>({{1, 1, 3, 2, "gio"}, {1, 1, 9, 8, "gio"}}, {{210, 1, {1, 2}}, {3, 1, {1, 1}}, {65, 3, {1, 4}}});
   for (int64_t p : {0, 1, 5, 143, 144, 145, 400}) CheckSolve<T>(p);
   CheckManySolves<T>(200, 5), CheckManySolves<T>(3, 32), CheckManySolves<T>(3, 33);

@@ -58,12 +58,12 @@ XLA_FFI_Error* CallOnCuda(const char* handler, XLA_FFI_CallFrame* frame) {
 
 }  // namespace
 
-#define TFJAC_CALL_ON_CUDA(name)                                                                                   \
-  extern "C" XLA_FFI_Error* tfjac_##name##_f32(XLA_FFI_CallFrame* frame) {                                         \
-    return CallOnCuda("tfjac_" #name "_cuda_f32", frame);                                                          \
-  }                                                                                                                \
-  extern "C" XLA_FFI_Error* tfjac_##name##_f64(XLA_FFI_CallFrame* frame) {                                         \
-    return CallOnCuda("tfjac_" #name "_cuda_f64", frame);                                                          \
+#define TFJAC_CALL_ON_CUDA(name)                                           \
+  extern "C" XLA_FFI_Error* tfjac_##name##_f32(XLA_FFI_CallFrame* frame) { \
+    return CallOnCuda("tfjac_" #name "_cuda_f32", frame);                  \
+  }                                                                        \
+  extern "C" XLA_FFI_Error* tfjac_##name##_f64(XLA_FFI_CallFrame* frame) { \
+    return CallOnCuda("tfjac_" #name "_cuda_f64", frame);                  \
   }
 
 TFJAC_CALL_ON_CUDA(damped_solve)

@@ -33,7 +33,7 @@ def seen(monkeypatch):
         said.append(suits(*given))
         return said[-1]
 
-    monkeypatch.setattr("tfjac.optimizers.loop.iterate.suits", asked)
+    monkeypatch.setattr("tfjac.optimizers.loop.minimise.suits", asked)
     return said
 
 

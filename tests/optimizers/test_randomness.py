@@ -1,6 +1,6 @@
 """A trial step is judged on the draw that it was made for: on a noisy quadratic, the reduction is what was promised.
 
-A loss that is drawn anew for the trial differs by far more than a short step can gain: gain ratios of ten and more.
+A loss that is drawn again for the trial differs by far more than a short step can gain: gain ratios of ten and more.
 """
 
 import keras
@@ -64,7 +64,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_draws_inside_control_flow_that_the_variables_enter_are_refused(name):
     function, words = REFUSED[name]
-    with pytest.raises(ValueError, match=f"drawn inside a loop or branch is drawn anew.*{words}.*RandomStandardNormal"):
+    with pytest.raises(
+        ValueError, match=f"drawn inside a loop or branch is drawn again.*{words}.*RandomStandardNormal"
+    ):
         one_step(lambda p: tf.ensure_shape(function(p), p.shape))
 
 
@@ -83,7 +85,7 @@ def test_dropout():
 
 
 class NoisyCell(keras.layers.SimpleRNNCell):
-    """A recurrent cell that drops anew in every step, which layers of cells do once before their loop."""
+    """A recurrent cell that drops again in every step, which layers of cells do once before their loop."""
 
     def call(self, sequence, states, training=False):
         output, states = super().call(sequence, states)

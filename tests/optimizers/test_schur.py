@@ -227,7 +227,7 @@ def test_single_precision_and_any_number_of_observations(rng):
 
 
 def test_points_that_nothing_determines_stay_and_disturb_no_other(rng):
-    """One that nobody sees, and one that a single camera sees, which fixes its direction alone."""
+    """One that is not seen, and one that a single camera sees, which fixes its direction alone."""
     bundle = Bundle(rng)
     kept = (bundle.point.numpy() != 3) & ((bundle.point.numpy() != 5) | (bundle.camera.numpy() == 1))
     camera, point = bundle.camera[kept], bundle.point[kept]

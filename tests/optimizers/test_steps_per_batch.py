@@ -51,7 +51,7 @@ def test_an_epoch_of_steps(eight_steps):
 
 
 def test_a_regulariser_weights_and_dropout():
-    """One mask for all steps on a batch: a quadratic, of which no step is rejected; masks drawn anew would differ."""
+    """One mask for all steps on a batch: a quadratic, of which no step is rejected; masks drawn again would differ."""
     with floating("float64"):
         keras.utils.set_random_seed(3)
         inputs = keras.Input((4,))

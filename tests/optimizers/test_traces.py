@@ -28,7 +28,7 @@ from tfjac.optimizers.keras import levenberg_marquardt
 def traces(monkeypatch):
     """A list that grows with every minimisation, or step, that is traced."""
     made = []
-    for module, name in ((traced, "Iteration"), (levenberg_marquardt, "take_step")):
+    for module, name in ((traced, "Minimisation"), (levenberg_marquardt, "take_step")):
         original = getattr(module, name)
         counted = lambda *args, original=original: made.append(1) or original(*args)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
@@ -320,7 +320,7 @@ def nodes_changed_and_read():
 
 @pytest.mark.parametrize("call", [many_fits, band, posterior, gradients_of_nodes, nodes_changed_and_read])
 def test_first_calls_are_not_called_retracing(call, monkeypatch):
-    """TensorFlow counts traces by the code that is traced: objects that are each traced once are not traced anew."""
+    """TensorFlow counts traces by the code that is traced: objects that are each traced once are not traced again."""
     warned, counting = [], sys.modules["tensorflow.python.eager.polymorphic_function.polymorphic_function"]
     monkeypatch.setattr(counting, "FREQUENT_TRACING_WARNING_THRESHOLD", 1)
     monkeypatch.setattr(counting.logging, "warning", lambda message, *_: warned.append(message))

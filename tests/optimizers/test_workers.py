@@ -1,4 +1,4 @@
-"""Steps over workers, each a process with examples of its own: as in one, also where one dies and all start anew."""
+"""Steps over workers, each a process with examples of its own: as in one, also where one dies and all start again."""
 
 import json
 import os

@@ -6,7 +6,7 @@ The backward of an estimate is linear in the cotangents, with the measured Jacob
 
 So it vectorises over cotangents, has a transpose (forward mode), and shows whether examples stay apart: n counts the
 examples where each row is a point of its own, else the one point that all of them are. What is measured stands in an op
-without state, which is not run where nobody asks for the gradient.
+without state, which is not run where the gradient is not asked for.
 """
 
 import functools

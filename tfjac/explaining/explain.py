@@ -33,7 +33,7 @@ def explain_gradient(ys: Tensors, xs: Sources) -> GradientReport:
 
     A gradient may be missing as values leave TensorFlow (NumPy, `tf.py_function`), are rounded, compared, or cast to
     integers; because of `tf.stop_gradient`, an op without a gradient, or an assignment to a variable; because ys were
-    computed from something else: another tensor, a variable that the function makes anew at each call, a copy of the
+    computed from something else: another tensor, a variable that the function makes again at each call, a copy of the
     value. It may be there and be zero, by dead or saturated units, or grow without bound: where the values are known,
     that is where ys are a callable whose variables and tensors have values, the gradient is taken node by node.
 
@@ -193,7 +193,7 @@ def _unused(x, ys, made):
     twins = [variable for variable in (made.variables if made else ()) if variable.shape == x.shape]
     if is_variable(x) and twins:
         return {
-            "verdict": "made anew",
+            "verdict": "made again",
             "reason": f"The function makes variables of its own at each call, and uses these: {twins[0].name!r}.",
             "remedy": "make variables and layers once, outside of the function",
         }

@@ -63,7 +63,7 @@ class GradientPath:
     Attributes:
         name: name of x.
         verdict: "connected"; by its numbers "zero", "vanishing", "exploding" or "not finite"; without a gradient
-            "lost", "assigned", "not used", "made anew", "another graph" or "not floating-point".
+            "lost", "assigned", "not used", "made again", "another graph" or "not floating-point".
         reason: the verdict in a sentence.
         remedy: what to do about it, "" where there is nothing to do.
         stops: tuple of `Stop`: where gradients stop. With the verdict "connected" other paths lead around them.

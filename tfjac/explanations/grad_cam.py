@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.program import chosen, key_of
 from tfjac.explanations.scores import Explained
-from tfjac.graph import Dependence
+from tfjac.graph import Dependence, flat_layers
 from tfjac.graph.op_types import UNARY
 from tfjac.interception import node_gradients
 from tfjac.types import Function, NestLike, Selector, TensorLike
@@ -142,7 +142,7 @@ def _check_images(gradient, value, layer):
 
 
 def _refuse_channels_first(model):
-    layers = model._flatten_layers() if isinstance(model, keras.Layer) else ()
+    layers = flat_layers(model) if isinstance(model, keras.Layer) else ()
     found = next((each for each in layers if getattr(each, "data_format", None) == "channels_first"), None)
     if found is not None:
         raise _channels_first(f"layer {found.name!r} with data_format='channels_first'")

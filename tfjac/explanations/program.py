@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfjac.arguments import described_value
-from tfjac.graph import Dependence, between, call_converted, inline_calls, quiet_function, shape_only
+from tfjac.graph import Dependence, between, call_converted, flat_layers, inline_calls, quiet_function, shape_only
 from tfjac.graph.nodes import LayerCall, OpType
 from tfjac.interception import Edit, intercept, values_at
 from tfjac.interception.hooks import times_changed
@@ -151,7 +151,7 @@ _kept: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 def kept_of(model):
     """Return a dict of what is kept for a model: empty if it has other layers than before, or hooks were changed."""
-    layers = tuple(map(id, model._flatten_layers())) if isinstance(model, keras.Layer) else ()
+    layers = tuple(map(id, flat_layers(model))) if isinstance(model, keras.Layer) else ()
     made_of = times_changed(), layers
     try:
         before, kept = _kept.setdefault(model, (made_of, {}))

@@ -1,12 +1,14 @@
 """Reading a TensorFlow graph: what depends on what, which axis carries the examples, and replaying parts of it."""
 
 from tfjac.graph._private import (
+    added_losses,
     after_effects,
     call_flat,
     captures_of,
     compiled_by_xla,
     copy_handle_data,
     copy_op,
+    flat_layers,
     forget_with,
     handle_shape,
     handle_spec,
@@ -14,7 +16,9 @@ from tfjac.graph._private import (
     is_function_graph,
     is_taped,
     keep_with,
+    set_added_losses,
     set_gradient,
+    sum_over_workers,
 )
 from tfjac.graph.copying.bodies import bodies_of, calls_functions, op_types_inside, opened
 from tfjac.graph.copying.effects import Effects, calls_that_draw
@@ -72,7 +76,7 @@ from tfjac.graph.reading.variables import (
     is_variable,
     source_in,
 )
-from tfjac.graph.running.concurrency import run_side_by_side, sum_over_workers
+from tfjac.graph.running.concurrency import run_side_by_side
 from tfjac.graph.running.functions import call_converted, eager_creation, quiet_function, unrecorded
 from tfjac.graph.running.loops import SMALL, numbers_in, while_loop
 from tfjac.graph.running.runtime_errors import noted_errors, what_was_said_first
@@ -81,6 +85,9 @@ from tfjac.graph.running.verifying import largest_of, resolution_of, verificatio
 from tfjac.graph.targets import in_graph, read_graph
 
 __all__ = [
+    "set_added_losses",
+    "flat_layers",
+    "added_losses",
     "SHARED",
     "SMALL",
     "Dependence",

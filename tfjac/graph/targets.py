@@ -15,7 +15,7 @@ from tfjac.graph.reading.variables import is_variable
 from tfjac.graph.running.functions import call_converted, quiet_function
 
 _NONE = object()
-"""In the place of xs where there are none; None is what somebody may have passed for them."""
+"""In the place of xs where there are none; None is what may have been passed for them."""
 
 
 def in_graph(compute, ys, may_be_complex=False, xs=_NONE, tapped=False, is_one=False):
@@ -130,7 +130,7 @@ def _takes_no_arguments(function):
 
 
 def _unseen(tensors):
-    """What a callable returned, calls inlined: nobody else sees it, so random numbers may be drawn anew there."""
+    """What a callable returned, calls inlined: it is seen here alone, so random numbers may be drawn again there."""
     return tf.nest.pack_sequence_as(tensors, inline_calls(tf.nest.flatten(tensors), draw_again=True))
 
 

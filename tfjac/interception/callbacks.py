@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from tfjac.graph import flat_layers
 from tfjac.interception.handlers import summary
 from tfjac.interception.hooks import hook
 from tfjac.types import Logs, Path
@@ -41,6 +42,6 @@ class GradientSummaries(keras.callbacks.Callback):
 
     def _chosen(self):
         if self.layers is None:
-            layers = [layer for layer in self.model._flatten_layers() if not isinstance(layer, keras.Model)]
+            layers = [layer for layer in flat_layers(self.model) if not isinstance(layer, keras.Model)]
             return [layer for layer in layers if layer.weights and layer.built]
         return [self.model.get_layer(layer) if isinstance(layer, str) else layer for layer in self.layers]

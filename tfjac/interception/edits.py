@@ -53,7 +53,7 @@ def edited(value, edit, node, who=None):
         value: tensor.
         edit: `Edit`.
         node: `Node`.
-        who: what to call the edit where somebody asks for the reason of a gradient; one of `intercept` if left out.
+        who: what to call the edit where the reason of a gradient is asked for; one of `intercept` if left out.
     """
     result = _edited(value, edit, node)
     if tf.is_symbolic_tensor(value) and tf.is_symbolic_tensor(result) and value is not result:

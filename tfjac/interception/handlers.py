@@ -102,7 +102,7 @@ def _clipped(gradient, clip_norm, axes):
 
 
 def add_noise(stddev: Scalar, seed: int | None = None) -> Handler:
-    """Return a handler that adds Gaussian noise, drawn anew at each run; to both parts of complex gradients."""
+    """Return a handler that adds Gaussian noise, drawn again at each run; to both parts of complex gradients."""
 
     def add(gradient):
         parts = _real_parts(gradient)

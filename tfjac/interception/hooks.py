@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfjac.graph import is_of_keras_2
+from tfjac.graph import flat_layers, is_of_keras_2
 from tfjac.graph.nodes import node_of_layer, with_mask_of
 from tfjac.interception.edits import Edit, edited
 from tfjac.types import Handler, Tensor
@@ -142,7 +142,7 @@ def times_changed():
 
 
 def _trace_again(layer):
-    """Make anew what models have compiled; a `fit` that is under way goes on with it."""
+    """Make again what models have compiled; a `fit` that is under way goes on with it."""
     global _changes
     _changes += 1
     for model in _models_of(layer):
@@ -162,4 +162,4 @@ def _uncompiled(layer):
 def _models_of(layer):
     """List the models that a layer is part of, which it does not know itself."""
     models = (each for each in gc.get_objects() if issubclass(type(each), keras.Model))
-    return [model for model in models if any(each is layer for each in model._flatten_layers())]
+    return [model for model in models if any(each is layer for each in flat_layers(model))]

@@ -1,4 +1,4 @@
-"""Functions on a graph that nobody may edit, with edits at its nodes."""
+"""Functions on a graph that must not be edited, with edits at its nodes."""
 
 import types
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfjac.graph import is_taped, quiet_function
+from tfjac.graph import added_losses, is_taped, quiet_function, set_added_losses
 from tfjac.graph.nodes import OpType, described, nodes_in, select, trace
 from tfjac.interception.copying import Changes
 from tfjac.interception.edits import as_edit
@@ -93,7 +93,7 @@ class Intercepted:
         results, losses = self._traced(*args, **kwargs)
         for layer, values in zip(self._layers, losses):
             if values is not None:
-                layer._losses[:] = values
+                set_added_losses(layer, values)
         return results
 
     def _in_graph(self, *args, **kwargs):
@@ -115,11 +115,11 @@ class Intercepted:
         results = traced.place(changes.at())
         self._layers += [layer for layer in traced.losses.layers if layer not in self._layers]
         called = set(map(id, traced.losses.layers))
-        return results, [list(layer._losses) if id(layer) in called else None for layer in self._layers]
+        return results, [added_losses(layer) if id(layer) in called else None for layer in self._layers]
 
 
 def python_function(fn):
-    """Return the Python function behind a `tf.function`, so that it is traced anew; what else there is, as it is."""
+    """Return the Python function behind a `tf.function`, so that it is traced again; what else there is, as it is."""
     return getattr(fn, "python_function", fn)
 
 

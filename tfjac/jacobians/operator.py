@@ -69,6 +69,11 @@ class JacobianOperator(tf.linalg.LinearOperator):
         return self._n, self._m
 
     @property
+    def num_probes(self) -> None:
+        """None: factors have a row for each output, not random combinations of them."""
+        return None
+
+    @property
     def num_parameters(self) -> int:
         """p, an integer."""
         return sum(shape.num_elements() for shape in self._shapes)

@@ -18,7 +18,7 @@ from tfjac.graph import (
     quiet_function,
     transplant,
 )
-from tfjac.jacobians.factors.cotangents import gradients_or_zeros
+from tfjac.jacobians.passes.backward import gradients_or_zeros
 
 _DERIVATIVES = {
     "AddV2": (lambda op, c: c, lambda op, c: c),

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import choice, described_value, positive, positive_integer
-from tfjac.graph import as_tf_variable
+from tfjac.graph import as_tf_variable, flat_layers
 from tfjac.laplace.bases import Examples, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.likelihoods import likelihood_of
@@ -149,7 +149,7 @@ def _fit(curvature, x, y, variables, as_inputs):
 def _variables(model, variables):
     if isinstance(variables, str):
         choice("variables", variables, ("all", "last_layer"))
-        layers = [layer for layer in model._flatten_layers(include_self=False) if layer.trainable_variables]
+        layers = [layer for layer in flat_layers(model, include_self=False) if layer.trainable_variables]
         with_own = [layer for layer in layers if not isinstance(layer, keras.Model)]
         variables = model.trainable_variables if variables == "all" else with_own[-1].trainable_variables
     variables = list(variables)

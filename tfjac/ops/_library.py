@@ -61,7 +61,7 @@ class _Library:
     built: dict  # the record of the build
     reason: str  # why there is none
     warned: bool = False
-    gpu_reason: str | None = None  # why not on the GPUs; None: nobody has asked yet
+    gpu_reason: str | None = None  # why not on the GPUs; None: it was not asked yet
 
 
 _lock = threading.Lock()

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.prior import Prior
 
 
 class Objective(Protocol):
@@ -80,14 +81,17 @@ class Objective(Protocol):
 class SummedObjective(Objective, Protocol):
     """An `Objective` whose parts are known: residuals, what weighs them, and the prior. For Bayesian regularisation."""
 
-    prior: Any
-    """`Prior`, the part with Λ."""
+    prior: Prior
+    """The part with Λ."""
 
     rows: list
     """Pairs of a tensor whose Jacobian is a part of J, and the part of r that belongs to it."""
 
     terms: list
     """The terms of the loss that gave the rows; empty where squares are summed as they are."""
+
+    gradients: list | None
+    """A `ReferenceGradient` for each variable, if J is verified when the graph runs."""
 
     num_parts: int
     """Of how many objectives, one for each replica, it is the sum."""
@@ -106,8 +110,8 @@ class LinearModel(Protocol):
     residual: tf.Tensor
     """r, `[rows]`."""
 
-    prior: Any
-    """`Prior`: Λ and Λ(w−w₀), `[p]` each."""
+    prior: Prior
+    """Λ and Λ(w−w₀), `[p]` each."""
 
     columns: Columns
     """The columns of J."""
@@ -230,6 +234,11 @@ class JacobianBlock(Protocol):
     @abc.abstractmethod
     def factors(self) -> list:
         """One factor for each variable; None for a variable that does not move these residuals."""
+
+    @property
+    def num_probes(self) -> int | None:
+        """How many rows stand for the residuals of an example in the factors; None for all of them. For costs."""
+        return None
 
     @property
     @abc.abstractmethod

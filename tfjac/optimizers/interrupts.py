@@ -5,7 +5,7 @@ import threading
 
 
 class Interrupts:
-    """Ctrl-C, noted rather than raised, where nobody else looks after it; pressed again, it is raised at once.
+    """Ctrl-C, noted rather than raised, where no other code looks after it; pressed again, it is raised at once.
 
     What was noted and not seen to by the end is raised there.
 

@@ -59,7 +59,7 @@ class Status(enum.IntEnum):
     """The time allowed was used up; the variables are at the best point found."""
 
     INTERRUPTED = 11
-    """Somebody pressed Ctrl-C; the variables are at the best point found."""
+    """Ctrl-C was pressed; the variables are at the best point found."""
 
     STOPPED = 12
     """The callback asked to stop; the variables are at the best point found."""

@@ -89,7 +89,8 @@ static inline void CopyBalanced(const Runtime& runtime, const Factors<T>& factor
 // factors is copied, too, then. False where there is no memory.
 template <typename T, typename Wanted>
 static inline bool Balance(const Runtime& runtime, const Wanted& wanted, Factors<T>* factors) {
-  constexpr int64_t kTolerated = Format<T>::kSpecial / 12;  // a shift by less leaves all products in range where J's are
+  constexpr int64_t kTolerated =
+      Format<T>::kSpecial / 12;  // a shift by less leaves all products in range where J's are
   Factor<T>* copies = nullptr;
   for (int64_t k = 0; k < factors->count; ++k) {
     const Factor<T>& f = factors->factor[k];

@@ -25,6 +25,7 @@ const char* IsaName(Isa isa);
 
 }  // namespace tfjac
 
+// clang-format off
 #if defined(__x86_64__)
 #define TFJAC_PER_ISA(...)               \
   namespace baseline { __VA_ARGS__ }     \
@@ -39,5 +40,6 @@ const char* IsaName(Isa isa);
   namespace baseline { __VA_ARGS__ }
 #define TFJAC_BEST(...) (&baseline::__VA_ARGS__)
 #endif
+// clang-format on
 
 #endif  // TFJAC_CUSTOM_OPS_COMMON_CPU_ISA_H_

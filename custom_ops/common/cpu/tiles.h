@@ -16,30 +16,26 @@ constexpr int64_t kDepth = 256;  // length of the sums taken at a time
 
 TFJAC_PER_ISA(
     // C[rows, columns] += A[depth, rows]ᵀ B[depth, columns]
-    template <typename T>
-    void AddTransposedProduct(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t lda, const T* b,
-                              int64_t ldb, T* c, int64_t ldc);
+    template <typename T> void AddTransposedProduct(int64_t rows, int64_t columns, int64_t depth, const T* a,
+                                                    int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc);
 
     // C[size, size] += A[depth, size]ᵀ A[depth, size], lower triangle only
     template <typename T>
     void AddTransposedSquare(int64_t size, int64_t depth, const T* a, int64_t lda, T* c, int64_t ldc);
 
     // C[rows, columns] += scale A[rows, depth] B[columns, depth]ᵀ
-    template <typename T>
-    void AddProduct(int64_t rows, int64_t columns, int64_t depth, T scale, const T* a, int64_t lda, const T* b,
-                    int64_t ldb, T* c, int64_t ldc);
+    template <typename T> void AddProduct(int64_t rows, int64_t columns, int64_t depth, T scale, const T* a,
+                                          int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc);
 
     // C[size, size] += scale A[size, depth] A[size, depth]ᵀ, lower triangle only
     template <typename T>
     void AddSquare(int64_t size, int64_t depth, T scale, const T* a, int64_t lda, T* c, int64_t ldc);
 
     // Replace the lower triangle of A[size, size] by its Cholesky factor L; false where A is not positive definite.
-    template <typename T>
-    bool FactorTile(int64_t size, T* a, int64_t lda);
+    template <typename T> bool FactorTile(int64_t size, T* a, int64_t lda);
 
     // Replace B[rows, size] by B L⁻ᵀ, L the lower triangle of l.
-    template <typename T>
-    void SolveTile(int64_t rows, int64_t size, const T* l, int64_t ldl, T* b, int64_t ldb);)
+    template <typename T> void SolveTile(int64_t rows, int64_t size, const T* l, int64_t ldl, T* b, int64_t ldb);)
 
 }  // namespace tfjac
 

@@ -69,8 +69,10 @@ template <typename T>
 void SolveTile(int64_t rows, int64_t size, const T* l, int64_t ldl, T* b, int64_t ldb) {
   if (rows == 0 || size == 0) return;
   auto tile = Write(b, rows, size, ldb);
-  Read(l, size, size, ldl).transpose().template triangularView<Eigen::Upper>().template solveInPlace<Eigen::OnTheRight>(
-      tile);
+  Read(l, size, size, ldl)
+      .transpose()
+      .template triangularView<Eigen::Upper>()
+      .template solveInPlace<Eigen::OnTheRight>(tile);
 }
 
 #define INSTANTIATE(T)                                                                                              \

@@ -89,13 +89,14 @@ struct Cublas {
   Syrk<double>* dsyrk;
 
   bool Load() {
-    void* const library = OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
+    void* const library =
+        OpenLibrary(TFJAC_VARIABLE_PREFIX "CUBLAS", {"libcublas.so.12", "libcublas.so.13", "libcublas.so.11"});
     return library != nullptr && Find(library, "cublasCreate_v2", &create) &&
-           Find(library, "cublasDestroy_v2", &destroy) &&
-           Find(library, "cublasSetStream_v2", &set_stream) && Find(library, "cublasSetMathMode", &set_math) &&
-           Find(library, "cublasSgemm_v2", &sgemm) && Find(library, "cublasDgemm_v2", &dgemm) &&
-           Find(library, "cublasSgemmStridedBatched", &sgemms) && Find(library, "cublasDgemmStridedBatched", &dgemms) &&
-           Find(library, "cublasSsyrk_v2", &ssyrk) && Find(library, "cublasDsyrk_v2", &dsyrk);
+           Find(library, "cublasDestroy_v2", &destroy) && Find(library, "cublasSetStream_v2", &set_stream) &&
+           Find(library, "cublasSetMathMode", &set_math) && Find(library, "cublasSgemm_v2", &sgemm) &&
+           Find(library, "cublasDgemm_v2", &dgemm) && Find(library, "cublasSgemmStridedBatched", &sgemms) &&
+           Find(library, "cublasDgemmStridedBatched", &dgemms) && Find(library, "cublasSsyrk_v2", &ssyrk) &&
+           Find(library, "cublasDsyrk_v2", &dsyrk);
   }
 };
 
@@ -221,17 +222,29 @@ bool UseCublas(double operations) {
 
 namespace {
 
+// out is rows × columns, and sums over depth.
+struct ProductSizes {
+  int64_t rows, columns, depth;
+};
+
+// A matrix in memory: whether it is read as it is or transposed, and how many numbers lie from row to row.
+template <typename T>
+struct Operand {
+  int transposed;
+  const T* data;
+  int64_t ld;
+};
+
 // All matrices are read column by column, so that everything is transposed: outᵀ = op(right)ᵀ op(left).
 template <typename T>
-int Product(void* stream, int op_right, int op_left, int64_t rows, int64_t columns, int64_t depth, const T* left,
-            int64_t ld_left, const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
-  if (rows == 0 || columns == 0) return 0;
+int Product(void* stream, ProductSizes sizes, Operand<T> left, Operand<T> right, bool add, T* out, int64_t ld) {
+  if (sizes.rows == 0 || sizes.columns == 0) return 0;
   return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
     const T one = 1, beta = add ? 1 : 0;
-    const int ld_a = static_cast<int>(LargerOf(ld_right, 1)), ld_b = static_cast<int>(LargerOf(ld_left, 1));
-    return GemmOf(library, T())(session.handle, op_right, op_left, static_cast<int>(columns), static_cast<int>(rows),
-                                static_cast<int>(depth), &one, right, ld_a, left, ld_b, &beta, out,
-                                static_cast<int>(ld));
+    const int ld_a = static_cast<int>(LargerOf(right.ld, 1)), ld_b = static_cast<int>(LargerOf(left.ld, 1));
+    return GemmOf(library, T())(session.handle, right.transposed, left.transposed, static_cast<int>(sizes.columns),
+                                static_cast<int>(sizes.rows), static_cast<int>(sizes.depth), &one, right.data, ld_a,
+                                left.data, ld_b, &beta, out, static_cast<int>(ld));
   });
 }
 
@@ -240,13 +253,15 @@ int Product(void* stream, int op_right, int op_left, int64_t rows, int64_t colum
 template <typename T>
 int LibraryProduct(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                    const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
-  return Product(stream, kNoTranspose, kTranspose, rows, columns, depth, left, ld_left, right, ld_right, add, out, ld);
+  const Operand<T> first{kTranspose, left, ld_left}, second{kNoTranspose, right, ld_right};
+  return Product(stream, {rows, columns, depth}, first, second, add, out, ld);
 }
 
 template <typename T>
 int LibraryProductOfRows(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                          const T* right, int64_t ld_right, bool add, T* out, int64_t ld) {
-  return Product(stream, kTranspose, kNoTranspose, rows, columns, depth, left, ld_left, right, ld_right, add, out, ld);
+  const Operand<T> first{kNoTranspose, left, ld_left}, second{kTranspose, right, ld_right};
+  return Product(stream, {rows, columns, depth}, first, second, add, out, ld);
 }
 
 template <typename T>
@@ -256,12 +271,11 @@ int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, 
     const T one = 1, zero = 0;
     int status = 0;
     for (int64_t k = 0; k < count && status == 0; k += kMostProducts) {
-      status = GemmsOf(library, T())(session.handle, kNoTranspose, kTranspose, static_cast<int>(columns),
-                                     static_cast<int>(rows), static_cast<int>(depth), &one,
-                                     right + k * columns * depth, static_cast<int>(columns), columns * depth,
-                                     left + k * rows * depth, static_cast<int>(rows), rows * depth, &zero,
-                                     out + k * rows * columns, static_cast<int>(columns), rows * columns,
-                                     static_cast<int>(SmallerOf(kMostProducts, count - k)));
+      status = GemmsOf(library, T())(
+          session.handle, kNoTranspose, kTranspose, static_cast<int>(columns), static_cast<int>(rows),
+          static_cast<int>(depth), &one, right + k * columns * depth, static_cast<int>(columns), columns * depth,
+          left + k * rows * depth, static_cast<int>(rows), rows * depth, &zero, out + k * rows * columns,
+          static_cast<int>(columns), rows * columns, static_cast<int>(SmallerOf(kMostProducts, count - k)));
     }
     return status;
   });
@@ -314,15 +328,15 @@ int LibraryCholeskys(void* stream, int64_t count, int64_t size, T** matrices, T*
   });
 }
 
-#define INSTANTIATE(T)                                                                                               \
-  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,      \
-                              int64_t);                                                                              \
-  template int LibraryProductOfRows(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool,    \
-                                    T*, int64_t);                                                                    \
-  template int LibraryProducts(void*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);                   \
-  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                         \
-  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                          \
-  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);                                        \
+#define INSTANTIATE(T)                                                                                                \
+  template int LibraryProduct(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*,       \
+                              int64_t);                                                                               \
+  template int LibraryProductOfRows(void*, int64_t, int64_t, int64_t, const T*, int64_t, const T*, int64_t, bool, T*, \
+                                    int64_t);                                                                         \
+  template int LibraryProducts(void*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, T*);                    \
+  template int LibrarySquare(void*, int64_t, int64_t, const T*, int64_t, bool, T*, int64_t);                          \
+  template int CholeskyBuffer<T>(void*, int64_t, int64_t*);                                                           \
+  template int LibraryCholesky(void*, int64_t, T*, T*, void*, int64_t, int*);                                         \
   template int LibraryCholeskys(void*, int64_t, int64_t, T**, T**, int*);
 INSTANTIATE(float)
 INSTANTIATE(double)

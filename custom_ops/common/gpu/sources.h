@@ -36,7 +36,7 @@ template <typename T>
 struct PositionsOfOutputs {
   static constexpr bool kAlongDepth = false;
   using Cursor = const T*;
-  const T* data;               // d[n, 0, 0, g, 0]
+  const T* data;                   // d[n, 0, 0, g, 0]
   int64_t ld_m, ld_t, o, columns;  // numbers from one m, one t to the next; columns = m_size * o
 
   TFJAC_HOST_DEVICE Cursor At(int64_t column) const { return data + column / o * ld_m + column % o; }

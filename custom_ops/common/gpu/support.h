@@ -20,7 +20,7 @@ class OpStream : public GpuStream {
 
 }  // namespace tfjac
 
-#define TFJAC_REGISTER_GPU(op, Kernel)                                                                \
+#define TFJAC_REGISTER_GPU(op, Kernel)                                                                        \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU).TypeConstraint<float>("T"), Kernel<float>); \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU).TypeConstraint<double>("T"), Kernel<double>)
 

@@ -73,7 +73,7 @@ class Stage {
  private:
   static constexpr int kAlong = Source::kAlongDepth ? 32 / static_cast<int>(sizeof(T)) : 1;
   static constexpr int kAcross = static_cast<int>(SmallerOf(kThreads / kAlong, kTileSide));  // columns side by side
-  static constexpr int kDown = kThreads / kAcross;  // depths side by side
+  static constexpr int kDown = kThreads / kAcross;                                           // depths side by side
   static constexpr int kDepths = kPanelDepth / kDown;  // numbers of a thread in one column
   static constexpr int kCursors = kPerThread / kDepths;
   static_assert(kDepths * kCursors == kPerThread && kCursors * kAcross == kTileSide, "each number once");

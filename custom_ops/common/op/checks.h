@@ -24,7 +24,8 @@ inline absl::Status CheckFactor(int64_t k, const tensorflow::TensorShape& a, con
                                 const tensorflow::TensorShape& first_d, int64_t* p) {
   const auto error = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat(what, " Received, in factor ", k, ": a ", a.DebugString(), ", d ",
-                                                   d.DebugString(), "; in the first factor: d ", first_d.DebugString()));
+                                                   d.DebugString(), "; in the first factor: d ",
+                                                   first_d.DebugString()));
   };
   if (a.dims() != 4 || d.dims() != 5 || first_d.dims() != 5) {
     return error("A factor must be a[n,t,g,i] and d[n,m,t,g,o], of ranks 4 and 5.");
@@ -61,8 +62,9 @@ inline absl::Status CheckSameColumns(int64_t k, const tensorflow::TensorShape& a
   if (same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "Factors of the same columns in different blocks must have the same g, i and o in a[n,t,g,i] and d[n,m,t,g,o]. "
-      "Received, in factor ", k, ": a ", a.DebugString(), ", d ", d.DebugString(), "; in factor ", first, ": a ",
-      first_a.DebugString(), ", d ", first_d.DebugString()));
+      "Received, in factor ",
+      k, ": a ", a.DebugString(), ", d ", d.DebugString(), "; in factor ", first, ": a ", first_a.DebugString(), ", d ",
+      first_d.DebugString()));
 }
 
 // Check that every layout is a permutation of "gio" and that there is one per factor.
@@ -115,8 +117,9 @@ inline absl::Status CheckBlocks(const tensorflow::TensorShape& jacobian, const t
   const bool right = jacobian.dims() == 3 && residual.dims() == 2 && jacobian.dim_size(0) == residual.dim_size(0) &&
                      jacobian.dim_size(1) == residual.dim_size(1);
   if (right) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("The shapes must be jacobian [n,m,p] and residual [n,m]. Received: jacobian ",
-                                                 jacobian.DebugString(), ", residual ", residual.DebugString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("The shapes must be jacobian [n,m,p] and residual [n,m]. Received: jacobian ",
+                   jacobian.DebugString(), ", residual ", residual.DebugString()));
 }
 
 // Check the shapes of values [n, m, k], columns [n, k], block [n, m, o], group [n], matrix [groups, o, o] and vector
@@ -145,8 +148,8 @@ inline absl::StatusOr<tensorflow::TensorShape> ResultShape(std::initializer_list
   tensorflow::TensorShape shape;
   TF_RETURN_IF_ERROR(tensorflow::TensorShape::BuildTensorShape(sizes, &shape));
   if (tensorflow::MultiplyWithoutOverflow(shape.num_elements(), sizeof(double)) >= 0) return shape;
-  return absl::InvalidArgumentError(absl::StrCat("The result must have fewer than 2^63 bytes. Received: sizes that make ",
-                                                 "it ", shape.DebugString()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "The result must have fewer than 2^63 bytes. Received: sizes that make ", "it ", shape.DebugString()));
 }
 
 // The shape of J Jᵀ, by the sizes (n, m) of the blocks of J.

@@ -13,8 +13,8 @@ struct FactorDims {
 };
 
 // Merge the shapes of the inputs "a" and "d" of block `block`, of `blocks` with as many factors each.
-inline absl::Status MergeFactorShapes(tensorflow::shape_inference::InferenceContext* c, FactorDims* dims,
-                                      int block = 0, int blocks = 1) {
+inline absl::Status MergeFactorShapes(tensorflow::shape_inference::InferenceContext* c, FactorDims* dims, int block = 0,
+                                      int blocks = 1) {
   using tensorflow::shape_inference::DimensionHandle;
   using tensorflow::shape_inference::ShapeHandle;
   int count;

@@ -36,7 +36,8 @@ absl::Status ReadFactors(OpKernelContext* context, const std::vector<std::string
     const int64_t first = k - k % count;  // of its block
     int64_t end = p = k == first ? 0 : p;
     TF_RETURN_IF_ERROR(CheckFactor(k, a[k].shape(), d[k].shape(), d[first].shape(), &end));
-    TF_RETURN_IF_ERROR(CheckSameColumns(k, a[k].shape(), d[k].shape(), k % count, a[k % count].shape(), d[k % count].shape()));
+    TF_RETURN_IF_ERROR(
+        CheckSameColumns(k, a[k].shape(), d[k].shape(), k % count, a[k % count].shape(), d[k % count].shape()));
     Factor<T>& f = factors->storage[k];
     f.a = a[k].template flat<T>().data();
     f.d = d[k].template flat<T>().data();
@@ -72,7 +73,8 @@ void OpRuntime::Run(void* self, int64_t workers, void (*body)(void*, int64_t), v
 void* OpRuntime::Allocate(void* self, int64_t bytes) {
   OpRuntime* const me = static_cast<OpRuntime*>(self);
   Tensor memory;
-  if (!me->context_->allocate_temp(tensorflow::DT_INT8, tensorflow::TensorShape({bytes > 0 ? bytes : 1}), &memory).ok()) {
+  if (!me->context_->allocate_temp(tensorflow::DT_INT8, tensorflow::TensorShape({bytes > 0 ? bytes : 1}), &memory)
+           .ok()) {
     return nullptr;
   }
   me->scratch_.push_back(memory);

@@ -59,7 +59,7 @@ xla::ffi::Error ErrorOf(const Outcome& outcome);
 }  // namespace tfjac
 
 // Define the handlers tfjac_<name>_f32 and tfjac_<name>_f64 of a call, which run on a device of the type `Device`.
-#define TFJAC_DEFINE_XLA_CALL(name, Call, Device)              \
+#define TFJAC_DEFINE_XLA_CALL(name, Call, Device)                    \
   TFJAC_DEFINE_XLA_CALL_OF(name##_f32, Call, Device, xla::ffi::F32); \
   TFJAC_DEFINE_XLA_CALL_OF(name##_f64, Call, Device, xla::ffi::F64)
 #define TFJAC_DEFINE_XLA_CALL_OF(name, Call, Device, dtype)                                                     \

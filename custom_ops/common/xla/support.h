@@ -93,14 +93,14 @@ class LateXlaRegistrar {
 
 }  // namespace tfjac
 
-#define TFJAC_REGISTER_XLA_OP(op, Kernel)                 \
-  REGISTER_XLA_OP(Name(op), Kernel);                      \
-  static const ::tfjac::LateXlaRegistrar late_##Kernel(   \
+#define TFJAC_REGISTER_XLA_OP(op, Kernel)               \
+  REGISTER_XLA_OP(Name(op), Kernel);                    \
+  static const ::tfjac::LateXlaRegistrar late_##Kernel( \
       op, [](tensorflow::OpKernelConstruction* context) -> tensorflow::OpKernel* { return new Kernel(context); })
 
 // Register the handlers of one op's kernels, which libtfjac.so defines: for the CPU, and for CUDA if it was built with that.
 #if TFJAC_HAS_XLA_CALLS
-#define TFJAC_REGISTER_XLA_CALL(name)                                                                       \
+#define TFJAC_REGISTER_XLA_CALL(name)                                                                        \
   extern "C" XLA_FFI_Handler tfjac_##name##_f32, tfjac_##name##_f64;                                         \
   extern "C" __attribute__((weak)) XLA_FFI_Handler tfjac_##name##_cuda_f32, tfjac_##name##_cuda_f64;         \
   static const ::tfjac::XlaCallRegistrar host_##name("Host", #name, tfjac_##name##_f32, tfjac_##name##_f64); \

@@ -112,9 +112,7 @@ xla::XlaOp ExpandFactor(const XlaFactor& f) {
   return xla::Reshape(block, {f.n, f.m, f.columns()});
 }
 
-xla::XlaOp ZeroLike(xla::XlaOp x) {
-  return xla::Zero(x.builder(), x.builder()->GetShape(x).value().element_type());
-}
+xla::XlaOp ZeroLike(xla::XlaOp x) { return xla::Zero(x.builder(), x.builder()->GetShape(x).value().element_type()); }
 
 xla::XlaOp SumOver(xla::XlaOp x, const std::vector<int64_t>& axes) {
   const xla::PrimitiveType type = x.builder()->GetShape(x).value().element_type();
@@ -170,8 +168,7 @@ XlaCallRegistrar::XlaCallRegistrar(const char* platform, const char* name, XLA_F
 }
 #endif
 
-LateXlaRegistrar::LateXlaRegistrar(const char* op,
-                                   tensorflow::OpKernel* (*create)(tensorflow::OpKernelConstruction*)) {
+LateXlaRegistrar::LateXlaRegistrar(const char* op, tensorflow::OpKernel* (*create)(tensorflow::OpKernelConstruction*)) {
   bool compiled_before = false;
   const tensorflow::KernelList kernels = tensorflow::GetRegisteredKernelsForOp("AddV2");
   for (const tensorflow::KernelDef& kernel : kernels.kernel()) {

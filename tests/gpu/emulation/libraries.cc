@@ -108,9 +108,9 @@ EXPORT cublasDgemm_v2(void*, int op_a, int op_b, int m, int n, int k, const doub
                       const double* b, int ldb, const double* beta, double* c, int ldc) {
   return Gemm(op_a, op_b, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc);
 }
-EXPORT cublasSgemmStridedBatched(void*, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
-                                 long long step_a, const float* b, int ldb, long long step_b, const float* beta,
-                                 float* c, int ldc, long long step_c, int count) {
+EXPORT cublasSgemmStridedBatched(void*, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a,
+                                 int lda, long long step_a, const float* b, int ldb, long long step_b,
+                                 const float* beta, float* c, int ldc, long long step_c, int count) {
   return Gemms(op_a, op_b, m, n, k, *alpha, a, lda, step_a, b, ldb, step_b, *beta, c, ldc, step_c, count);
 }
 EXPORT cublasDgemmStridedBatched(void*, int op_a, int op_b, int m, int n, int k, const double* alpha, const double* a,
@@ -178,8 +178,8 @@ EXPORT cusolverDnSpotrfBatched(void*, int triangle, int n, float** a, int lda, i
 EXPORT cusolverDnDpotrfBatched(void*, int triangle, int n, double** a, int lda, int* info, int count) {
   return FactoriseAll(triangle, n, a, lda, info, count);
 }
-EXPORT cusolverDnSpotrsBatched(void*, int triangle, int n, int columns, float** a, int lda, float** b, int ldb, int* info,
-                               int count) {
+EXPORT cusolverDnSpotrsBatched(void*, int triangle, int n, int columns, float** a, int lda, float** b, int ldb,
+                               int* info, int count) {
   return SolveAll(triangle, n, columns, a, lda, b, ldb, info, count);
 }
 EXPORT cusolverDnDpotrsBatched(void*, int triangle, int n, int columns, double** a, int lda, double** b, int ldb,

@@ -1,6 +1,6 @@
 """What an estimator is: from a few more evaluations of a function around a point to its Jacobian there.
 
-The Jacobian is given as a sum of k outer products, which nobody multiplies out: where there are many inputs and few
+The Jacobian is given as a sum of k outer products, which are never multiplied out: where there are many inputs and few
 probes it is far smaller than J[o,i].
 
     J[n,o,i] ≈ Σ_k responses[n,k,o] · directions[n,k,i]

@@ -23,8 +23,8 @@ def inline_calls(targets, depends_on=None, draw_again=False):
     Args:
         targets: list of tensors of one graph.
         depends_on: where given, only calls that depend on one of these tensors are inlined.
-        draw_again: whether random numbers that a call draws may be drawn anew. So they may where the targets
-            themselves are seen by nobody, and all is computed from what is returned here.
+        draw_again: whether random numbers that a call draws may be drawn again. So they may where the targets
+            themselves are not seen, and all is computed from what is returned here.
 
     Returns:
         A list of tensors like `targets`; the same tensors where there is no call. Costs one copy of the ops between
@@ -41,16 +41,16 @@ def inline_calls(targets, depends_on=None, draw_again=False):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
     mapping = {}
-    copy_ops(_from_the_first_on(calls, path), mapping, _written_anew)
+    copy_ops(_from_the_first_on(calls, path), mapping, _rewritten)
     inlined = [mapping.get(target.ref(), target) for target in targets]
     mending.mend(_path(depends_on, inlined) if calls else path, depends_on)
     return inlined
 
 
-def _written_anew(op, inputs, copied):
-    """What stands for `op`: a loop or branch with custom gradients is written anew, behind a call of its own graph too.
+def _rewritten(op, inputs, copied):
+    """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call of its own graph too.
 
-    TensorFlow differentiates a plain copy through a body that it makes anew, which the Python functions do not know.
+    TensorFlow differentiates a plain copy through a body that it makes again, which the Python functions do not know.
     """
     fixed = function_run(op, inputs) is not None
     if not fixed and op.graph is tf.compat.v1.get_default_graph() and is_rebuilt(op):

@@ -1,4 +1,4 @@
-"""Loops and branches written anew in another graph, with bodies that are copies.
+"""Loops and branches written again in another graph, with bodies that are copies.
 
 TensorFlow's gradients of a loop or branch read the graphs of its bodies, and what these hold must belong to the graph
 around: calls inlined and custom gradients closed as everywhere else in a copy.
@@ -12,7 +12,7 @@ from tfjac.graph.gradients import custom_gradients
 
 
 def is_rebuilt(op):
-    """Return whether a copy of `op` in another graph is written anew: branches, and loops with custom gradients."""
+    """Return whether a copy of `op` in another graph is written again: branches, and loops with custom gradients."""
     if is_branching(op):
         return True
     return is_loop(op) and any(map(_has_custom_gradient, _private.function_bodies(op, "body")[0].get_operations()))

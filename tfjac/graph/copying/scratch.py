@@ -1,4 +1,4 @@
-"""A copy of what some tensors are computed from, in a graph of its own: nobody else sees what is added there."""
+"""A copy of what some tensors are computed from, in a graph of its own: what is added there is seen there alone."""
 
 import tensorflow as tf
 
@@ -24,7 +24,7 @@ class Scratch:
         external = {inner.ref(): outer for outer, inner in _private.captures_of(ys[0].graph)}
         with tf.Graph().as_default() as self.graph:
             parameters = [(old, _parameter(old)) for old in found]
-            self._copies = transplant(ys, parameters, _with_loops_anew)
+            self._copies = transplant(ys, parameters, _with_rewritten_loops)
             self.ys = inline_calls([self._copies[y.ref()] for y in ys], draw_again=True)
         self._given = [(external.get(old.ref()), new) for old, new in parameters]
 
@@ -85,8 +85,8 @@ def _parameter(old):
     return new
 
 
-def _with_loops_anew(op, inputs, copied):
-    """Loops written anew: TensorFlow's gradient of a copy of one forgets the shapes of the variables in it."""
+def _with_rewritten_loops(op, inputs, copied):
+    """Loops written again: TensorFlow's gradient of a copy of one forgets the shapes of the variables in it."""
     if not is_loop(op):
         return copied()
-    return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, _with_loops_anew))
+    return rebuilt(op, inputs, lambda targets, values: transplant(targets, values, _with_rewritten_loops))

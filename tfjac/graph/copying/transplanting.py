@@ -185,7 +185,7 @@ def copy_ops(ops, mapping, edit=None):
         ops: list of operations.
         mapping: dict from the `ref()` of old tensors to the tensors that stand for them; others stand for themselves.
         edit: function `(op, inputs, copied)` that returns the outputs that stand for those of `op`; `copied()` returns
-            those of a copy. It is asked inside of calls, and of loops and branches that are written anew, too.
+            those of a copy. It is asked inside of calls, and of loops and branches that are written again, too.
     """
     for op in ops:
         inputs = [mapping[x.ref()] if x.ref() in mapping else _read_here(x) for x in op.inputs]
@@ -203,7 +203,7 @@ def _read_here(tensor):
 
 
 def _copied(op, inputs, mapping, edit):
-    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written anew.
+    """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written again.
 
     Of a choice that the graph fixes the branch that is taken is inlined: `tf.image.rot90` is made of such.
     """

@@ -58,7 +58,7 @@ class Backward:
 def custom_gradient(function):
     """Return what `tf.custom_gradient` does for a function of one tensor, but forgotten with the graph it is used in.
 
-    Nobody asks for it afterwards: a copy of its op in another graph is closed.
+    It is not asked for afterwards: a copy of its op in another graph is closed.
     """
     decorated = tf.custom_gradient(function)
 
@@ -74,7 +74,7 @@ def custom_gradient(function):
 def forget_all_with_graph(graph):
     """Have the custom gradients that `tf.custom_gradient` made in a graph, its loops and branches be forgotten with it.
 
-    The graph must be one that nobody has but the caller.
+    The graph must be one that the caller alone has.
     """
     for op in graph.get_operations():
         if is_identities(op) and (_name(op) or "").startswith(_MADE_BY_DECORATOR):

@@ -1,8 +1,10 @@
 """Losses that Keras layers add when they are called: regularisers of activity, and `add_loss`.
 
 A layer keeps them in a list, to be read after the call. One that was traced into a graph of its own leaves tensors of
-that graph there, of which nobody else can make use: they are put where the results of the call are put.
+that graph there, which are of no use elsewhere: they are put where the results of the call are put.
 """
+
+from tfjac.graph import _private
 
 
 class AddedLosses:
@@ -20,19 +22,21 @@ class AddedLosses:
     def note(self, layer):
         """Remember the losses of a layer, and of those in it, before it is called, which clears them."""
         if id(layer) not in self._before:
-            for each in layer._flatten_layers():
-                self._before.setdefault(id(each), (each, list(each._losses)))
+            for each in _private.flat_layers(layer):
+                self._before.setdefault(id(each), (each, _private.added_losses(each)))
 
     def in_graph(self, graph):
         """List the losses that are tensors of `graph`."""
-        return [loss for layer in self.layers for loss in layer._losses if getattr(loss, "graph", None) is graph]
+        losses = (loss for layer in self.layers for loss in _private.added_losses(layer))
+        return [loss for loss in losses if getattr(loss, "graph", None) is graph]
 
     def replace(self, mapping):
         """Put what `mapping` has for the `ref()` of a loss in its place."""
         for layer in self.layers:
-            layer._losses[:] = [mapping.get(loss.ref(), loss) for loss in layer._losses]
+            losses = [mapping.get(loss.ref(), loss) for loss in _private.added_losses(layer)]
+            _private.set_added_losses(layer, losses)
 
     def restore(self):
         """Have the layers as they were."""
         for layer, losses in self._before.values():
-            layer._losses[:] = losses
+            _private.set_added_losses(layer, losses)

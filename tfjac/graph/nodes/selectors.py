@@ -8,6 +8,7 @@ import re
 import keras
 import tensorflow as tf
 
+from tfjac.graph import _private
 from tfjac.graph.nodes.globs import glob_pattern, is_glob
 from tfjac.graph.reading.origins import layer_scope
 from tfjac.graph.reading.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
@@ -133,8 +134,7 @@ def _returned_by(node, layer):
 
 def _layer_of(symbolic):
     """The layer, or call of a layer, whose output a symbolic tensor of a functional model is."""
-    layer, index, _ = symbolic._keras_history
-    calls = len(layer._inbound_nodes) if hasattr(layer, "_inbound_nodes") else 1
+    layer, index, calls = _private.symbolic_origin(symbolic)
     if not isinstance(layer, keras.Layer) or calls > 1:
         raise ValueError(
             "A symbolic tensor selects the layer that returned it where that layer was called once. Use "

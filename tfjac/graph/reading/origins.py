@@ -8,6 +8,7 @@ belongs to the second call of the layer `dense` in the model `functional`.
 import itertools
 import linecache
 import os
+import pathlib
 import re
 import sysconfig
 import traceback
@@ -143,7 +144,7 @@ _LIBRARIES = tuple(
     os.path.join(folder, "")
     for folder in (
         *(os.path.dirname(module.__file__) for module in (tf, keras)),
-        os.path.dirname(os.path.dirname(_private.__file__)),
+        str(pathlib.Path(__file__).parents[2]),
         os.path.join(sysconfig.get_paths()["purelib"], "wrapt"),
     )
 )

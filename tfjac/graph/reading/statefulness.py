@@ -54,7 +54,7 @@ def check_runs_again(op):
     if culprit is not None and not is_pure_python(culprit):
         raise ValueError(
             "A function that is evaluated again elsewhere must be the same function there, but what is drawn inside a "
-            "loop or branch is drawn anew. Draw random numbers before it, and pass them in. "
+            "loop or branch is drawn again. Draw random numbers before it, and pass them in. "
             f"Received: {op.name!r} of type {op.type}; inside, op {culprit.name!r} of type {culprit.type}"
         )
 

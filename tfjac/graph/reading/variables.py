@@ -83,7 +83,7 @@ class KeptVariables(threading.local):
         self._by_size = {}
 
     def of_size(self, count):
-        """Return the variable `[count]`. What it holds after a call is nobody's business."""
+        """Return the variable `[count]`. What it holds after a call is not read."""
         if count not in self._by_size:
             with tf.init_scope():
                 self._by_size[count] = tf.Variable(tf.zeros([count], tf.float64), name="parameters")

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import axes
+from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import product
@@ -71,9 +72,3 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     return unless_empty(
         y, lambda: in_chunks(chunk, m, specs, chunk_size, axis=1), shapes, [spec.dtype for spec in specs]
     )
-
-
-def gradients_or_zeros(y, tensors, seed, stop=()):
-    """`tf.gradients` with dense results, zeros where there is no path."""
-    results = tf.gradients(y, tensors, grad_ys=seed, stop_gradients=list(stop) or None, unconnected_gradients="zero")
-    return [tf.convert_to_tensor(result) for result in results]

@@ -20,7 +20,7 @@ from tfjac.graph import (
     verified,
 )
 from tfjac.graph.facts import facts_of
-from tfjac.jacobians.factors.cotangents import gradients_or_zeros
+from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.shapes import product
 
 _NO_GRADIENT = (LookupError, NotImplementedError, TypeError, ValueError)

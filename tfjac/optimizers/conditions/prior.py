@@ -1,4 +1,4 @@
-"""Parts of the cost that are quadratic in each parameter by itself: regularisers, and what is known beforehand."""
+"""What is known of parameters beforehand: means and standard deviations."""
 
 from typing import Any, NamedTuple
 
@@ -8,68 +8,7 @@ import tensorflow as tf
 from tfjac.arguments import pair
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
-
-
-class Prior:
-    """The part of the objective that is quadratic in each parameter by itself, as L2 regularisers are.
-
-    Attributes:
-        precision: `[p]`, Λ.
-        gradient: `[p]`, Λ(w−w₀).
-        per_variable: `[num_variables]`, Λ of each variable where it is the same for all its elements; else None.
-        is_zero: whether there is no such part (a Python bool).
-        is_data: whether it counts as data, so that it is followed where nothing else has weight (a Python bool).
-    """
-
-    def __init__(self, precision, gradient, per_variable, is_zero, is_data=False):
-        self.precision, self.gradient, self.per_variable = precision, gradient, per_variable
-        self.is_zero, self.is_data = is_zero, is_data
-
-    def cast(self, dtype):
-        """Return the same in another dtype."""
-        per_variable = None if self.per_variable is None else tf.cast(self.per_variable, dtype)
-        precision, gradient = tf.cast(self.precision, dtype), tf.cast(self.gradient, dtype)
-        return Prior(precision, gradient, per_variable, self.is_zero, self.is_data)
-
-    def masked(self, mask):
-        """Return the part of the parameters for which `mask` `[p]`, bool, is true."""
-        precision, gradient = (tf.where(mask, each, tf.zeros_like(each)) for each in (self.precision, self.gradient))
-        return Prior(precision, gradient, self.per_variable, self.is_zero, self.is_data)
-
-    def quadratic(self, step):
-        """Return pᵀΛp for a step `[p]`, a scalar."""
-        return tf.reduce_sum(self.precision * tf.square(step))
-
-    def rows(self):
-        """Return √Λ and √Λ(w−w₀), `[p]`: the diagonal of rows that stand below J for it, and their residuals."""
-        root = tf.sqrt(self.precision)
-        return root, tf.math.divide_no_nan(self.gradient, root)
-
-    @property
-    def has_one_number_per_variable(self):
-        """Whether Λ is constant over each variable."""
-        return self.per_variable is not None
-
-    def require_one_number_per_variable(self, who):
-        """Raise ValueError unless Λ is constant over each variable."""
-        if not self.has_one_number_per_variable:
-            raise ValueError(
-                f"{who} needs regularisers and priors that weigh all elements of a variable alike, as "
-                "keras.regularizers.L2 does. Use solver='cholesky' or 'cg'. "
-                "Received: one whose weight differs, or may differ, within a variable"
-            )
-
-
-def total(priors):
-    """Return the `Prior` that a list of `Prior` adds up to, of the same parameters."""
-    known = all(prior.has_one_number_per_variable for prior in priors)
-    return Prior(
-        tf.add_n([prior.precision for prior in priors]),
-        tf.add_n([prior.gradient for prior in priors]),
-        tf.add_n([prior.per_variable for prior in priors]) if known else None,
-        is_zero=all(prior.is_zero for prior in priors),
-        is_data=any(prior.is_data for prior in priors),
-    )
+from tfjac.optimizers.prior import Prior
 
 
 class GivenPrior:

@@ -48,7 +48,7 @@ def get_damping(damping, initial=None):
     """
     if isinstance(damping, (bool, int, float)):
         raise TypeError(
-            "damping is the rule by which λ changes: 'radius', 'trust_region', 'nielsen', 'multiplicative', or an "
+            f"damping is the rule by which λ changes: {', '.join(map(repr, DAMPINGS))}, or an "
             "object of that kind. A number is the first λ: initial_damping=…; there is no learning rate. "
             f"Received: damping={damping!r} of type {type(damping).__name__}"
         )

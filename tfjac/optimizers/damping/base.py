@@ -67,6 +67,13 @@ class Verdict(NamedTuple):
     cost: tf.Tensor
 
 
+POOR = 0.25
+"""Up to this ρ a trust region shrinks, if nothing else is said."""
+
+LEAST_SHRINK, MOST_SHRINK = 0.1, 0.5
+"""Between these is the factor that it shrinks by."""
+
+
 class RegionChange(NamedTuple):
     """What a verdict does to a trust region; scalars.
 
@@ -81,15 +88,15 @@ class RegionChange(NamedTuple):
     damping: tf.Tensor
 
     @classmethod
-    def after(cls, verdict, good, poor=0.25):
+    def after(cls, verdict: Verdict, good: Tensor, poor: float = POOR) -> "RegionChange":
         """Return the change after a `Verdict`, where the region grows if `good`, a scalar bool (Moré 1978).
 
         Args:
             poor: up to which ρ the region shrinks.
         """
-        shrink = 0.5 * verdict.slope / (verdict.slope + verdict.reduction)
-        half = tf.constant(0.5, shrink.dtype)
-        shrink = tf.where(verdict.reduction >= 0, half, tf.maximum(shrink, 0.1))
+        shrink = MOST_SHRINK * verdict.slope / (verdict.slope + verdict.reduction)
+        half = tf.constant(MOST_SHRINK, shrink.dtype)
+        shrink = tf.where(verdict.reduction >= 0, half, tf.maximum(shrink, LEAST_SHRINK))
         poor = verdict.ratio <= poor
         return cls(poor, shrink, tf.where(poor, 1 / shrink, tf.where(good, half, tf.ones_like(shrink))))
 

@@ -28,7 +28,15 @@ class TrustRegionDamping(Damping):
 
     state_names = ("radius", "damping")
     tolerance = 0.1
+    """Lengths are met to within this part of the radius."""
     max_solves = 12
+    """Of one attempt."""
+    first_guess = 1e-3
+    """The first guess of λ, a multiple of κ."""
+    good = 0.75
+    """From this ρ the radius grows."""
+    reach = 10
+    """A region that shrinks was no larger than so many steps."""
 
     def __init__(self, factor: float = 1.0, minimum: float | None = None, maximum: float | None = None) -> None:
         super().__init__(minimum, maximum)
@@ -38,7 +46,7 @@ class TrustRegionDamping(Damping):
         """Return Δ = factor·‖D^½ w‖, as large as can be where that is zero, and a first guess of λ."""
         whole = tf.constant(np.finfo(length.dtype.as_numpy_dtype).max / 16, length.dtype)
         radius = tf.where(length > 0, self.factor * length, whole)
-        return radius, self.clip(1e-3 * curvature, curvature)
+        return radius, self.clip(self.first_guess * curvature, curvature)
 
     def propose(self, state: tuple[Tensor, ...], solve: Callable[[Tensor], Proposal], curvature: Tensor) -> Proposal:
         """Return the Gauss–Newton step where it fits the radius, else the step that fills it."""
@@ -89,10 +97,10 @@ class TrustRegionDamping(Damping):
         """Shrink, keep or double the radius by the gain ratio, and scale λ along with it."""
         radius, _ = state
         newton = proposal.damping <= self.bounds(curvature)[0]
-        good = (verdict.ratio >= 0.75) | newton
+        good = (verdict.ratio >= self.good) | newton
         change = RegionChange.after(verdict, good)
         length = tf.where(proposal.solved, proposal.length, radius)
-        shrunk, whole = change.shrink * tf.minimum(radius, 10 * length), tf.where(good, 2 * length, radius)
+        shrunk, whole = change.shrink * tf.minimum(radius, self.reach * length), tf.where(good, 2 * length, radius)
         radius = tf.where(change.poor, shrunk, whole)
         limits = np.finfo(radius.dtype.as_numpy_dtype)
         radius = tf.clip_by_value(radius, limits.tiny, limits.max)

@@ -5,11 +5,14 @@ import hashlib
 import os
 import time
 import zipfile
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac._warn import warn
+from tfjac.types import Array, Path
 
 EVERY = 10.0
 """Seconds between two savings."""
@@ -30,10 +33,10 @@ class Checkpoint:
             whose bits need not come out the same on another machine.
     """
 
-    def __init__(self, path, equations=()):
+    def __init__(self, path: Path, equations: Sequence[Array] = ()) -> None:
         self.path, self._saved, self._equations = os.fspath(path), time.monotonic(), equations
 
-    def save(self, run, overdue):
+    def save(self, run: Any, overdue: bool) -> None:
         """Write the file if it is `overdue`, or if the last time is long past."""
         now = time.monotonic()
         if not overdue and now - self._saved < EVERY:
@@ -50,10 +53,10 @@ class Checkpoint:
             )
 
     @property
-    def _part(self):
+    def _part(self) -> str:
         return f"{self.path}.part"
 
-    def _write(self, run):
+    def _write(self, run: Any) -> None:
         arrays = [np.asarray(each) for each in tf.nest.flatten((run.invariants, run.progress))]
         named = {f"state_{k}": array for k, array in enumerate(arrays)}
         named |= {f"value_{k}": np.asarray(value) for k, value in enumerate(tf.nest.flatten(run.x))}
@@ -62,7 +65,7 @@ class Checkpoint:
             np.savez(file, rows=rows, problem=_problem(run, self._equations), **named)
         os.replace(self._part, self.path)
 
-    def restore(self, run):
+    def restore(self, run: Any) -> None:
         """Take `run` to where the file says it was; leave it at its start where there is no file.
 
         Raises:
@@ -84,7 +87,7 @@ class Checkpoint:
         invariants, progress = tf.nest.pack_sequence_as(now, [tf.constant(array) for array in arrays])
         run.resume(invariants, progress, values, saved["rows"])
 
-    def _check_writable(self):
+    def _check_writable(self) -> None:
         try:
             if os.path.isdir(self.path) or not os.path.basename(self.path):
                 raise IsADirectoryError("it is a directory, or has no name")
@@ -97,7 +100,7 @@ class Checkpoint:
                 f"Received: checkpoint={self.path!r} ({error})"
             ) from None
 
-    def _read(self):
+    def _read(self) -> dict[str, Array]:
         """Return a dict of the arrays in the file."""
         try:
             with np.load(self.path, allow_pickle=False) as file:
@@ -105,13 +108,13 @@ class Checkpoint:
             saved["problem"]
         except (ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ValueError(
-                "The file is no checkpoint of tfjac, or not all of one. Delete it to begin anew, or give another path. "
+                "The file is no checkpoint of tfjac, or not all of one. Delete it, or give another path. "
                 f"Received: checkpoint={self.path!r} ({error})"
             ) from None
         return saved
 
 
-def _problem(run, equations):
+def _problem(run: Any, equations: Sequence[Array]) -> str:
     """Return a hash of what must be the same again."""
     digest = hashlib.sha256()
     conditions = tf.nest.flatten(run.conditions._replace(equality=()))

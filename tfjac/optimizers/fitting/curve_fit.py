@@ -12,7 +12,7 @@ from tfjac.arguments import check_eager
 from tfjac.graph import KeptVariables, asks_for_values, verification_wanted
 from tfjac.optimizers.fitting.curve_arguments import check_enough, options_of, parameter_names, start_within
 from tfjac.optimizers.fitting.named import NamedParameters
-from tfjac.optimizers.fitting.prepared import Prepared
+from tfjac.optimizers.fitting.prepared import SingleProblem
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
@@ -171,10 +171,11 @@ def _run(curve, about, parameters, options):
         def residuals(*given):
             return curve.residuals(tf.unstack(parameters), given)
 
-        prepared = Prepared(taking(residuals, len(data)), parameters, data, Options.of_one_fit({}, options))
+        problem = SingleProblem(taking(residuals, len(data)), parameters, Options.of_one_fit({}, options))
+        prepared = problem.prepare(data)
         if key is not None:
             _kept.keep(key, prepared, about.held)
-    return prepared.run(data)
+    return prepared.solve(data)
 
 
 def _key(curve, about, data, options):
@@ -210,7 +211,7 @@ class _OfThread(threading.local):
         self.prepared, self._held = collections.OrderedDict(), {}
 
     def keep(self, key, prepared, held):
-        """Keep a `Prepared`, and what its key knows by identity, for a while."""
+        """Keep a `SingleProblem`, and what its key knows by identity, for a while."""
         self.prepared[key], self._held[key] = prepared, held
         while len(self.prepared) > self.size:
             oldest, _ = self.prepared.popitem(last=False)

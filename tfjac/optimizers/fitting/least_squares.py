@@ -7,7 +7,7 @@ from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.fitting.many_fits import BatchedProblem, batched_least_squares
 from tfjac.optimizers.fitting.named import NamedParameters
-from tfjac.optimizers.fitting.prepared import Prepared, SingleProblem
+from tfjac.optimizers.fitting.prepared import SingleProblem
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, ScalingLike, SolverLike
 from tfjac.optimizers.loop.options import Options
@@ -183,7 +183,7 @@ def least_squares(
     Raises:
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
             one of the variables, a start outside of the bounds. Numerical trouble never raises: it is a status. So is
-            Ctrl-C, INTERRUPTED, where nobody else handles it; the variables are at the best point found then.
+            Ctrl-C, INTERRUPTED, if no other code handles it; the variables are at the best point found then.
 
     Cost: per step, one linearisation, and for each attempt one solve and one evaluation; one more linearisation after
     the last step. The first call traces, which takes longer than most minimisations.
@@ -194,7 +194,7 @@ def least_squares(
     options = Options.of(locals(), unknown)
     if choice("batch_dims", options.batch_dims, (0, 1)):
         return batched_least_squares(residuals, variables, args, options)
-    return Prepared(residuals, variables, args, options).run(args)
+    return SingleProblem(residuals, variables, options).prepare(args).solve(args)
 
 
 _Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)

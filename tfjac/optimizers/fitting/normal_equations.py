@@ -51,7 +51,7 @@ class NormalEquations:
         gradient: `[p]`, g.
         cost: F, a float.
         num_residuals: how many residuals.
-        position: `[p]`, where that is; None where nobody said so.
+        position: `[p]`, where that is; None where it is not said.
     """
 
     gram: np.ndarray
@@ -103,7 +103,7 @@ class NormalEquations:
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def is_at(self, position: ArrayLike | None) -> bool:
-        """Return whether they are those at a point `[p]`, to the precision of either; where nobody said so, they are.
+        """Return whether they are those at a point `[p]`, to the precision of either; where it is not said, they are.
 
         Args:
             position: `[p]`, or None.
@@ -211,7 +211,7 @@ def normal_equations(
             is used again.
         variables: a variable or nest of variables, whose elements, flattened one after the other, are the parameters.
         args: tuple of the data that `residuals` is called with: nests of tensors, arrays and numbers. Parts of another
-            size are traced anew; one without any data adds nothing.
+            size are traced again; one without any data adds nothing.
         gram_dtype: `"float64"` to sum up in float64 for variables in float32, or None for their own dtype.
         verify: as for `least_squares`.
         loss, loss_scale: as for `least_squares`: the cost is then that of a robust loss, and residuals and J are

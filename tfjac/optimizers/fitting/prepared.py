@@ -1,6 +1,7 @@
-"""A minimisation that is ready to run: arguments checked, residuals traced, and the graph of its steps at hand."""
+"""One problem, ready to run: arguments checked, residuals traced, and the graph of its steps at hand."""
 
 from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,32 +10,83 @@ from tfjac.optimizers.fitting.known_indices import OpenOrKnown
 from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
-from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.options import Options, Settings
+from tfjac.optimizers.loop.records import Outcome
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables
+from tfjac.types import Data, Nest, Residuals, Variable
 
 
-def checked(variables):
+def checked(variables: Nest[Variable]) -> list[Variable]:
     """Return a nest of variables as a list, checked."""
     flat = checked_variables(tf.nest.flatten(variables))
     check_within_reach(flat)
     return flat
 
 
-class Limits:
-    """The options of `least_squares` that are no part of a graph: within what to minimise, and how long."""
+_TRACES, _FUNCTIONS = TraceCache(), TraceCache()
+"""Minimisations traced by eager calls, by graphs and by functions that compute by known constants alone."""
 
-    def __init__(self, variables, options):
-        self._variables, self._max_steps = variables, positive_integer("max_steps", options.max_steps, or_zero=True)
-        self.conditions, watched = options.conditions(variables), (options.callback, options.verbose)
-        kept = options.checkpoint, self.conditions.equations
-        self._supervisor = Supervisor(*watched, options.time_limit, *kept)
 
-    def run(self, minimisation, data):
-        """Run a `TracedMinimisation` with data, a list of tensors."""
-        conditions = self.conditions.tensors()
+def _form(variables: Nest[Variable], args: Data, settings: Settings) -> tuple | None:
+    """Return all but the residuals that their trace depends on, hashable; None where it may depend on more."""
+    composite = any(isinstance(each, tf.__internal__.CompositeTensor) for each in tf.nest.flatten(args))
+    if not tf.executing_eagerly() or composite or settings.recipe is None or tf.distribute.has_strategy():
+        return None
+    structures = [repr(tf.nest.map_structure(lambda _: 0, nest)) for nest in (variables, args)]
+    specs = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in tf.nest.flatten(args)]
+    return (*structures, *specs, settings.recipe)
+
+
+class SingleProblem:
+    """One problem, checked: residuals to be minimised, once or more than once; see `LeastSquaresProblem`.
+
+    Args:
+        residuals, variables: as of `least_squares`.
+        options: `Options`.
+    """
+
+    def __init__(self, residuals: Residuals, variables: Nest[Variable], options: Options) -> None:
+        refuse_without_batches(options)
+        self._residuals, self._variables, self._flat = residuals, variables, checked(variables)
+        self._max_steps = positive_integer("max_steps", options.max_steps, or_zero=True)
+        self._conditions, watched = options.conditions(variables), (options.callback, options.verbose)
+        self._supervisor = Supervisor(*watched, options.time_limit, options.checkpoint, self._conditions.equations)
+        self._settings = Settings.of(options, self._flat, self._conditions)
+        self._function: Any = None
+        self._trace: Any = None
+        self._minimisations: dict[Any, tuple[TracedResiduals, OpenOrKnown]] = {}
+        self._prepared: tuple[TracedResiduals, TracedMinimisation] | None = None
+
+    def prepare(self, args: Data) -> "SingleProblem":
+        """Trace for data of the shapes and dtypes of `args`, or take what an earlier call has traced; return itself.
+
+        From now on all data are like these.
+        """
+        flat, settings, args = self._flat, self._settings, as_data(args, self._flat)
+
+        def traced(args: Data = args) -> tuple[TracedResiduals, TracedMinimisation]:
+            function = traceable(function_of_data(self._residuals, self._variables, args), flat)
+            traced = TracedResiduals(function.get_concrete_function(*args), flat)
+            make = partial(TracedMinimisation, variables=flat, settings=settings)
+            if not tf.executing_eagerly():
+                return traced, make(traced)
+            kept = _TRACES.get(traced, flat, settings.recipe, partial(OpenOrKnown, traced, make))
+            return kept.choose(traced, traced.data(args), make)
+
+        self._trace, form = traced, _form(self._variables, args, settings)
+        self._prepared = _FUNCTIONS.get_by_constants(self._residuals, flat, form, traced)
+        return self
+
+    def solve(self, args: Data) -> LeastSquaresResult | Outcome:
+        """Minimise from where the variables are, with a tuple of data."""
+        args = as_data(args, self._flat)
+        residuals, minimisation = self._of(args)
+        data, conditions = residuals.data(args), self._conditions.tensors()
         if tf.executing_eagerly():
             with as_one_call():
                 return minimisation(data, self._variables, conditions, self._max_steps, self._supervisor)
@@ -45,77 +97,16 @@ class Limits:
             )
         return minimisation.in_graph(data, self._variables, conditions, self._max_steps)
 
+    def _of(self, args: Data) -> tuple[TracedResiduals, TracedMinimisation]:
+        """Return what is traced for data: as prepared, unless the integers among them are others than were known."""
+        if self._prepared is None:
+            return self._traced_for(args)
+        residuals, _ = self._prepared
+        if not residuals.agrees(residuals.data(args)):
+            self._prepared = self._trace(args)
+        return self._prepared
 
-_TRACES, _FUNCTIONS = TraceCache(), TraceCache()
-"""Minimisations traced by eager calls, by graphs and by functions that compute by known constants alone."""
-
-
-def _form(variables, args, settings):
-    """Return all but the residuals that their trace depends on, hashable; None where it may depend on more."""
-    composite = any(isinstance(each, tf.__internal__.CompositeTensor) for each in tf.nest.flatten(args))
-    if not tf.executing_eagerly() or composite or settings.recipe is None or tf.distribute.has_strategy():
-        return None
-    structures = [repr(tf.nest.map_structure(lambda _: 0, nest)) for nest in (variables, args)]
-    specs = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in tf.nest.flatten(args)]
-    return (*structures, *specs, settings.recipe)
-
-
-class Prepared:
-    """Residuals that were traced, and the minimisation that goes with them: traced, or one from an earlier call.
-
-    Args:
-        residuals, variables, args: as of `least_squares`.
-        options: `Options`.
-    """
-
-    def __init__(self, residuals, variables, args, options):
-        refuse_without_batches(options)
-        self._flat = flat = checked(variables)
-        self._limits = Limits(variables, options)
-        settings = Settings.of(options, flat, self._limits.conditions)
-        args = as_data(args, flat)
-
-        def traced(args=args):
-            function = traceable(function_of_data(residuals, variables, args), flat)
-            traced = TracedResiduals(function.get_concrete_function(*args), flat)
-            make = partial(TracedMinimisation, variables=flat, settings=settings)
-            if not tf.executing_eagerly():
-                return traced, make(traced)
-            kept = _TRACES.get(traced, flat, settings.recipe, partial(OpenOrKnown, traced, make))
-            return kept.choose(traced, traced.data(args), make)
-
-        self._trace, form = traced, _form(variables, args, settings)
-        self._traced, self._minimisation = _FUNCTIONS.get_by_constants(residuals, flat, form, traced)
-
-    def run(self, args):
-        """Minimise from where the variables are, for data of the shapes and dtypes of `args`."""
-        args = as_data(args, self._flat)
-        if not self._traced.agrees(self._traced.data(args)):
-            self._traced, self._minimisation = self._trace(args)
-        return self._limits.run(self._minimisation, self._traced.data(args))
-
-
-class SingleProblem:
-    """Residuals to be minimised more than once; see `LeastSquaresProblem`.
-
-    Args:
-        residuals, variables: as of `least_squares`.
-        options: `Options`.
-    """
-
-    def __init__(self, residuals, variables, options):
-        refuse_without_batches(options)
-        self._variables, self._flat = variables, checked(variables)
-        self._limits = Limits(variables, options)
-        self._settings = Settings.of(options, self._flat, self._limits.conditions)
-        self._residuals, self._function, self._minimisations = residuals, None, {}
-
-    def solve(self, args):
-        """Minimise from where the variables are, with a tuple of data."""
-        minimisation, args = self._minimisation(args)
-        return self._limits.run(minimisation, minimisation.residuals.data(args))
-
-    def plan(self, args):
+    def plan(self, args: Data) -> Plan:
         """Return the `Plan` of the steps for data like `args`.
 
         Raises:
@@ -123,20 +114,20 @@ class SingleProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimisation(args)[0].plan()
+        return self._traced_for(as_data(args, self._flat))[1].plan()
 
-    def _minimisation(self, args):
-        """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""
-        args = as_data(args, self._flat)
+    def _traced_for(self, args: Data) -> tuple[TracedResiduals, TracedMinimisation]:
+        """Return the residuals and their minimisation for data like `args`, traced where there is none yet."""
         if self._function is None:
             residuals = function_of_data(self._residuals, self._variables, args)
             self._function = traceable(residuals, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
         make = partial(TracedMinimisation, variables=self._flat, settings=self._settings)
         if not tf.executing_eagerly():
-            return make(TracedResiduals(concrete, self._flat)), args
+            residuals = TracedResiduals(concrete, self._flat)
+            return residuals, make(residuals)
         if concrete not in self._minimisations:
             residuals = TracedResiduals(concrete, self._flat)
             self._minimisations[concrete] = residuals, OpenOrKnown(residuals, make)
         residuals, kept = self._minimisations[concrete]
-        return kept.choose(residuals, residuals.data(args), make)[1], args
+        return kept.choose(residuals, residuals.data(args), make)

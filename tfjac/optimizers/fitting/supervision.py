@@ -1,4 +1,4 @@
-"""Minimisations that take long: somebody looks on, may stop them, and finds them again after a break.
+"""Minimisations that take long: they are watched, may be stopped, and are found again after a break.
 
 Python sees a run between calls of its graph, of one step each where every step is to be seen, and else of as many as
 take about a fifth of a second. The steps are the same bits either way.

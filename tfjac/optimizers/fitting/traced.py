@@ -1,19 +1,28 @@
-"""Minimisations traced once and run any number of times, in a graph or with somebody watching."""
+"""Minimisations traced once and run any number of times, in a graph or watched from outside."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, call_flat, unrecorded
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.fitting.implicit import differentiable, without_derivatives
-from tfjac.optimizers.loop.iterate import Iteration
-from tfjac.optimizers.loop.records import LONGEST_RECORD
+from tfjac.optimizers.loop.minimise import Minimisation
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
+from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
-from tfjac.optimizers.solvers.plan import plan_of
+from tfjac.optimizers.solvers.plan import Plan, plan_of
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
 from tfjac.optimizers.variables import nested_names
+from tfjac.types import Array, Function, Nest, Tensor, Variable
 
 
 class TracedMinimisation:
@@ -25,10 +34,10 @@ class TracedMinimisation:
         settings: `Settings`.
     """
 
-    def __init__(self, residuals, variables, settings):
+    def __init__(self, residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> None:
         if settings.jit_compile:
             residuals.check_compiles()
-        minimisation = Iteration(residuals, variables, settings, tf.executing_eagerly())
+        minimisation = Minimisation(residuals, variables, settings, tf.executing_eagerly())
         self._pace = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
@@ -38,25 +47,34 @@ class TracedMinimisation:
         start = tf.function(minimisation.start, **self._compiled)
         with unrecorded():
             self._start = start.get_concrete_function(residuals.specs, settings.conditions)
-            self._advance = self._traced_advance(minimisation)
-        self._sizes = minimisation.sizes
+            self._advance, self._sizes = self._traced_advance(minimisation)
 
-    def _traced_advance(self, minimisation):
-        def advance(data, invariants, progress, until, max_steps, finish):
-            return minimisation.advance(data, invariants, progress, until, max_steps, finish, record=True)
+    def _traced_advance(self, minimisation: Minimisation) -> tuple[Any, ProblemSizes]:
+        """Return the traced function of `advance`, and the `ProblemSizes`."""
+        sizes = []
+
+        def advance(
+            data: list[Tensor], invariants: Invariants, progress: Progress, allowance: Allowance
+        ) -> tuple[Progress, Tensor]:
+            progress, rows, found = minimisation.advance(data, invariants, progress, allowance, record=True)
+            sizes.append(found)
+            return progress, rows
 
         returned = tf.nest.map_structure(
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._start.structured_outputs
         )
         number, flag = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool)
         function = tf.function(advance, **self._compiled)
-        return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
+        concrete = function.get_concrete_function(self.residuals.specs, *returned, Allowance(number, number, flag))
+        return concrete, sizes[-1]
 
-    def plan(self):
+    def plan(self) -> Plan:
         """Return the `Plan` of its steps."""
         return plan_of(self._settings.method.solver, self._sizes)
 
-    def in_graph(self, data, variables, conditions, max_steps):
+    def in_graph(
+        self, data: list[Tensor], variables: Nest[Variable], conditions: Conditions, max_steps: int
+    ) -> Outcome:
         """Return the `Outcome` of a minimisation that is part of the graph being traced, with derivatives.
 
         Args:
@@ -75,7 +93,9 @@ class TracedMinimisation:
             found = differentiable(outcome, self.residuals, flat, data, invariants, self._settings)
         return found._replace(x=tf.nest.pack_sequence_as(variables, found.x))
 
-    def __call__(self, data, variables, conditions, max_steps, supervisor):
+    def __call__(
+        self, data: list[Tensor], variables: Nest[Variable], conditions: Conditions, max_steps: int, supervisor: Any
+    ) -> LeastSquaresResult:
         """Minimise, and leave the variables at the best point found, or as they were if the residuals raise.
 
         Args:
@@ -103,88 +123,100 @@ class Run:
     """One minimisation under way.
 
     Args:
-        start, advance: functions traced from those of `Iteration`.
+        start, advance: functions traced from those of `Minimisation`.
         data: list of tensors.
         variables: nest of the variables.
         conditions: `Conditions`.
         max_steps: integer.
 
     Attributes:
-        invariants, progress: see `Iteration`.
+        invariants, progress: see `Minimisation`.
         rows: list of what was written down of each step.
         pace: seconds that a step takes, as far as known.
     """
 
-    def __init__(self, start, advance, data, variables, conditions, max_steps):
+    def __init__(
+        self,
+        start: Function,
+        advance: Function,
+        data: list[Tensor],
+        variables: Nest[Variable],
+        conditions: Conditions,
+        max_steps: int,
+    ) -> None:
         self.variables, self.conditions, self.data = variables, conditions, data
         self._flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
         self._first = [variable.read_value() for variable in self._flat]
         self._advance, self._max_steps = advance, tf.constant(max_steps)
-        self.rows, self.pace, self._expected = [], None, None
+        self.rows: list[Array] = []
+        self.pace: float | None = None
+        self._expected: float | None = None
         self.invariants, self.progress = self._undone_if_it_raises(start, data, conditions)
         if not max_steps and self.running:
             self._set_status(Status.MAX_STEPS)
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """How many steps were taken."""
         return int(self.progress.outcome.steps)
 
     @property
-    def running(self):
+    def running(self) -> bool:
         """Whether there is no reason to stop yet."""
         return int(self.progress.outcome.status) == Status.RUNNING
 
     @property
-    def x(self):
+    def x(self) -> Any:
         """The values of the variables, NumPy, in their nest."""
         return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self._flat])
 
     @property
-    def start(self):
+    def start(self) -> Array:
         """What the variables held before the first step, `[p]`, NumPy, float64."""
         return np.concatenate([np.ravel(value.numpy()) for value in self._first]).astype(np.float64)
 
     @property
-    def names(self):
+    def names(self) -> Any:
         """What the variables are called."""
         return nested_names(self.variables)
 
     @property
-    def history(self):
+    def history(self) -> History:
         """The `History` of the steps so far."""
         rows = self.rows or [np.zeros([0, 7], self.invariants.unit.dtype.as_numpy_dtype)]
         return History.of(np.concatenate(rows), float(self.invariants.unit))
 
-    def advance(self, count, finish=True):
+    def advance(self, count: int, finish: bool = True) -> None:
         """Take at most `count` more steps, and where they end the minimisation, `finish` it."""
         before = self.steps
         until = tf.constant(before + min(count, LONGEST_RECORD))
-        given = self.data, self.invariants, self.progress, until, self._max_steps, tf.constant(finish)
+        given = self.data, self.invariants, self.progress, Allowance(until, self._max_steps, tf.constant(finish))
         self.progress, rows = self._undone_if_it_raises(self._advance, *given)
         self.rows.append(rows.numpy()[: self.steps - before])
         self._check_resumed()
 
-    def finish(self):
+    def finish(self) -> None:
         """Take the cost and the gradient at the end, where that is still to be done."""
         if not self.running and bool(self.progress.moved):
             self.advance(0)
 
-    def stop(self, status):
+    def stop(self, status: Status) -> None:
         """End the minimisation for a reason of its own, a `Status`."""
         self._set_status(status)
 
-    def go_to_best(self):
+    def go_to_best(self) -> None:
         """Assign the best point to the variables, if a step may have led to a worse one."""
         if self.progress.window:
             self._assign(Columns(self._flat).split(self.progress.window.best))
 
-    def resume(self, invariants, progress, values, rows):
+    def resume(self, invariants: Invariants, progress: Progress, values: Sequence[Any], rows: Array) -> None:
         """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
         self._assign(values)
         self.invariants, self.progress, self.rows = invariants, progress, [rows]
-        returns = bool(progress.window) and bool(progress.window.returns)
-        self._expected = float(progress.window.lowest if returns else progress.outcome.cost) if self.steps else None
+        window, expected = progress.window, float(progress.outcome.cost)
+        if window and bool(window.returns):
+            expected = float(window.lowest)
+        self._expected = expected if self.steps else None
         ended = Status(int(progress.outcome.status))
         if ended in (Status.TIME_LIMIT, Status.INTERRUPTED, Status.STOPPED, Status.MAX_STEPS):
             self._set_status(Status.RUNNING if self.steps < int(self._max_steps) else Status.MAX_STEPS)
@@ -192,17 +224,17 @@ class Run:
             self._check_ended()
             self._assign(values)  # in a window, it has taken them to the best point
 
-    def _check_ended(self):
+    def _check_ended(self) -> None:
         """Raise ValueError where the residuals have another cost than they ended with."""
         expected, self._expected = self._expected, None
         if self.progress.window:
             expected = float(self.progress.window.lowest)
         ended, now = self.progress._replace(moved=tf.constant(True)), tf.constant(self.steps)
-        given = self.data, self.invariants, ended, now, self._max_steps, tf.constant(True)
+        given = self.data, self.invariants, ended, Allowance(now, self._max_steps, tf.constant(True))
         linearised, _ = self._undone_if_it_raises(self._advance, *given)
         self._check_cost(float(linearised.outcome.cost), expected)
 
-    def _check_resumed(self):
+    def _check_resumed(self) -> None:
         """Raise ValueError where the first step after `resume` found another cost than the last one before left."""
         if self._expected is None or not len(self.rows[-1]):
             return
@@ -211,28 +243,29 @@ class Run:
         taken_back = attempts == 0  # from there, so that this is where it started
         self._check_cost(cost + reduction * (accepted - taken_back), expected)
 
-    def _check_cost(self, found, expected):
+    def _check_cost(self, found: float, expected: float | None) -> None:
         """Raise ValueError for another cost than a checkpoint has, but for rounding of the residuals."""
         rounding = 1e3 * np.finfo(self.progress.first_cost.dtype.as_numpy_dtype).eps ** 2
+        expected = np.nan if expected is None else expected
         same = abs(found - expected) <= 1e-6 * abs(expected) + rounding * float(self.progress.first_cost)
         if not same and np.isfinite([found, expected]).any():
             self._assign(self._first)
             raise ValueError(
                 "The checkpoint is of other residuals: where it goes on, the cost is not what it was. Delete the file "
-                f"to start anew. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
+                f"to start again. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
             )
 
-    def _set_status(self, status):
+    def _set_status(self, status: Status) -> None:
         outcome = self.progress.outcome._replace(status=tf.constant(int(status)))
         self.progress = self.progress._replace(outcome=outcome)
 
-    def _undone_if_it_raises(self, function, *given):
+    def _undone_if_it_raises(self, function: Function, *given: Any) -> Any:
         try:
             return call_flat(function, tf.nest.flatten(given))
         except BaseException:
             self._assign(self._first)
             raise
 
-    def _assign(self, values):
+    def _assign(self, values: Sequence[Any]) -> None:
         for variable, value in zip(self._flat, values):
             variable.assign(value)

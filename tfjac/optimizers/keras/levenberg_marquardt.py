@@ -35,6 +35,7 @@ from tfjac.optimizers.loop.step import Restrictions, take_step
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import Plan, plan_of
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
@@ -145,7 +146,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         verification_wanted(verify)
         self._verify = verify
         self._given = {"damping": damping, "scaling": scaling, "solver": solver, "acceleration": acceleration}
-        self._seen_loss, self._sizes = seen_loss(), None
+        self._seen_loss = seen_loss()
+        self._sizes: ProblemSizes | None = None
         self._traces, self._told_of_epoch = TraceCache(), False
         self._epoch: int | None = None
         self.pitfalls, self._is_random = Pitfalls(), False

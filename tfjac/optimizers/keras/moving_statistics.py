@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tfjac.graph import ancestors, static_value
+from tfjac.graph import ancestors, flat_layers, static_value
 
 _BEHIND = 0.5
 """The largest momentum of which nobody is warned: ten steps leave a thousandth of the start."""
@@ -44,7 +44,7 @@ def advice(momentum):
 
 def normalisations(model):
     """List the batch normalisations of a model that take their statistics from the examples while it is trained."""
-    layers = model._flatten_layers()
+    layers = flat_layers(model)
     return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
 
 

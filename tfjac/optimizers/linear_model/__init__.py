@@ -6,7 +6,6 @@ from tfjac.optimizers.linear_model.forms_of_blocks import IndicesWanted, noting_
 from tfjac.optimizers.linear_model.free import FreeLinearisation
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.plane import Frame, PlaneLinearisation
-from tfjac.optimizers.linear_model.product_rows import num_probes
 from tfjac.optimizers.linear_model.reduction import Coupled
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.linear_model.verified import ReferenceGradient, VerifiedLinearisation
@@ -24,7 +23,6 @@ __all__ = [
     "Touched",
     "VerifiedLinearisation",
     "noting_structure",
-    "num_probes",
     "stacked_jacobian",
     "stacked_rows",
 ]

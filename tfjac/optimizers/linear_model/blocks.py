@@ -3,12 +3,16 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.contracts import JacobianBlock
 from tfjac.optimizers.linear_model.forms_of_blocks import block_of, flattened
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
+from tfjac.types import Tensor
 
 
-def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
+def stacked_jacobian(
+    rows: list[tuple[Tensor, Tensor]], variables: list, columns: Columns, dtype: tf.DType, by_products: bool = False
+) -> tuple[StackedJacobian, Tensor]:
     """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
 
     Args:
@@ -32,7 +36,7 @@ def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
     return jacobian, jacobian.stack(parts)
 
 
-def stacked_rows(rows, variables):
+def stacked_rows(rows: list[tuple[Tensor, Tensor]], variables: list) -> Tensor:
     """Return what belongs to the rows of a `StackedJacobian`, `[rows]`, in their order: the second of each pair.
 
     Args:
@@ -43,7 +47,9 @@ def stacked_rows(rows, variables):
     return tf.concat([flattened([part for _, part in group]) for group in groups], axis=0)
 
 
-def _operator(group, variables, columns, dependence, by_products) -> JacobianBlock:
+def _operator(
+    group: list, variables: list, columns: Columns, dependence: Dependence, by_products: bool
+) -> JacobianBlock:
     """Return the Jacobian of a group of tensors, with columns for all variables."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
@@ -52,16 +58,16 @@ def _operator(group, variables, columns, dependence, by_products) -> JacobianBlo
     return block if len(present) == len(variables) else SomeColumns(block, present, columns)
 
 
-def _size(vector):
+def _size(vector: Tensor) -> int | Tensor:
     return tf.size(vector) if vector.shape[0] is None else vector.shape[0]
 
 
-def _with_examples(tensor):
+def _with_examples(tensor: Tensor) -> Tensor:
     """Return `tensor` with a leading axis; a scalar residual is one example."""
     return tf.reshape(tensor, [1, 1]) if tensor.shape.rank == 0 else tensor
 
 
-def _grouped(rows, sources):
+def _grouped(rows: list[tuple[Tensor, Tensor]], sources: list) -> list[list]:
     """Group pairs by the examples of their first: those that share them have one operator, for a kernel of both."""
     groups: list[list] = []
     for pair in (tuple(map(_with_examples, pair)) for pair in rows):
@@ -74,7 +80,7 @@ def _grouped(rows, sources):
     return groups
 
 
-def _same_examples(group, tensor, sources):
+def _same_examples(group: list, tensor: Tensor, sources: list) -> bool:
     """Whether a tensor has the examples of others that belong together: apart they are right as well, but cost more."""
     if tensor.shape[0] != group[0].shape[0]:
         return False
@@ -88,7 +94,7 @@ def _same_examples(group, tensor, sources):
     return not known.isdisjoint(_numbers_of_examples(tensor, sources))
 
 
-def _numbers_of_examples(tensor, sources):
+def _numbers_of_examples(tensor: Tensor, sources: list) -> set:
     """Return a set of `Size`, by number or name: of the examples of `tensor`, and of what it is computed from."""
     analysis, sizes = analyse_examples(sources, [tensor]), SymbolicSizes().sizes
     given = [pair for op in analysis.path for pair in zip(op.inputs, analysis.input_axes.get(op.name, ()))]

@@ -5,6 +5,8 @@ one it is, is read off the factors: those of gathers say which rows an example r
 """
 
 import typing
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,12 +15,13 @@ from tfjac.graph import axes
 from tfjac.jacobians.factors.gather_factor import GatherFactor, of_one_width
 from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.types import Tensor
 
 WIDEST = 32
 """Columns of a row that is eliminated: systems of so few unknowns are solved side by side."""
 
 
-def is_read_by_rows(factors):
+def is_read_by_rows(factors: Sequence[Any]) -> bool:
     """Whether all factors are those of one table that is read by index, of few columns."""
     if not factors or not all(isinstance(factor, GatherFactor) for factor in factors):
         return False
@@ -43,7 +46,7 @@ class Elimination(typing.NamedTuple):
     remaining: int
 
     @classmethod
-    def of(cls, jacobian: JacobianRows):
+    def of(cls, jacobian: JacobianRows) -> "Elimination | None":
         """Return the `Elimination` of the largest such variable of a `StackedJacobian`; None where there is none."""
         factors, sizes = jacobian.factors(), jacobian.columns.sizes
         possible = [index for index, own in enumerate(factors) if own and _one_row_each(own)]
@@ -53,13 +56,13 @@ class Elimination(typing.NamedTuple):
         width = factors[index][0].d.shape[3]
         return cls(index, sizes[index] // width, width, sum(sizes[:index]), sum(sizes) - sizes[index])
 
-    def split(self, vector):
+    def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return the parts of a vector `[p]`: `[remaining]`, and `[rows, width]` of the variable."""
         sizes = [self.first, self.rows * self.width, self.remaining - self.first]
         before, own, after = tf.split(vector, sizes)
         return tf.concat([before, after], axis=0), tf.reshape(own, [self.rows, self.width])
 
-    def join(self, others, own):
+    def join(self, others: Tensor, own: Tensor) -> Tensor:
         """Return the vector `[p]` of these parts."""
         return tf.concat([others[: self.first], tf.reshape(own, [-1]), others[self.first :]], axis=0)
 
@@ -79,11 +82,11 @@ class Touched(typing.NamedTuple):
     row: tf.Tensor
 
     @classmethod
-    def of(cls, linearisation: LinearModel, elimination):
+    def of(cls, linearisation: LinearModel, elimination: Elimination) -> "Touched":
         """Return that of a `Linearisation`, the examples of its blocks one after the other, padded with zeros."""
         jacobian = linearisation.jacobian
-        parts = [_of_block(each.factors, jacobian.columns.sizes, elimination) for each in jacobian.operators]
-        parts = [part for part in parts if part is not None]
+        blocks = [_of_block(each.factors, jacobian.columns.sizes, elimination) for each in jacobian.operators]
+        parts = [block for block in blocks if block is not None]
         outputs = tf.reduce_max([tf.shape(part.values)[1] for part in parts])
         width = max(part.columns.shape[1] for part in parts)
         values, columns, block, row = parts[0] if len(parts) == 1 else _stacked(parts, outputs, width)
@@ -92,18 +95,18 @@ class Touched(typing.NamedTuple):
         values = values * tf.gather(others, columns)[:, None]
         return cls(values, columns, block * tf.gather(own, tf.maximum(row, 0))[:, None], row)
 
-    def own_gram(self, elimination):
+    def own_gram(self, elimination: Elimination) -> Tensor:
         """Return JᵀJ of the variable that is eliminated, `[rows, width, width]`."""
         products, _ = ops.example_grams(self.block, tf.zeros(tf.shape(self.block)[:2], self.block.dtype))
         return tf.math.unsorted_segment_sum(products, self.row, elimination.rows)
 
-    def coupling(self, others, elimination):
+    def coupling(self, others: Tensor, elimination: Elimination) -> Tensor:
         """Return J_ownᵀ J_others v, `[rows, width]`, for a vector `[remaining]`."""
         image = tf.reduce_sum(self.values * tf.gather(others, self.columns)[:, None], axis=2, keepdims=True)
         return tf.math.unsorted_segment_sum(tf.reduce_sum(self.block * image, axis=1), self.row, elimination.rows)
 
 
-def _of_block(factors, sizes, elimination):
+def _of_block(factors: list, sizes: list[int], elimination: Elimination) -> Touched | None:
     """Return what the examples of one block of residuals touch; None for nothing."""
     others, own, first = [], None, 0
     for index, (factor, size) in enumerate(zip(factors, sizes)):
@@ -124,10 +127,10 @@ def _of_block(factors, sizes, elimination):
     return Touched(values, columns, own.d[:, :, 0], own.ids[:, 0])
 
 
-def _stacked(parts, outputs, width):
+def _stacked(parts: list[Touched], outputs: Tensor, width: int) -> list[Tensor]:
     """Return the examples of all parts, with zeros up to so many residuals of each, and columns that it touches."""
 
-    def padded(tensor, *sizes):
+    def padded(tensor: Tensor, *sizes: int | Tensor) -> Tensor:
         more = [[0, 0], *([0, size - now] for size, now in zip(sizes, axes(tensor)[1:]))]
         return tf.pad(tensor, more)
 
@@ -137,18 +140,18 @@ def _stacked(parts, outputs, width):
     return [tf.concat(each, axis=0) for each in (values, columns, block, [part.row for part in parts])]
 
 
-def _one_row_each(factors):
+def _one_row_each(factors: list) -> bool:
     """Whether in all blocks of residuals each example reads one row of the table, which is the same table to all."""
     return all(map(_one_row, factors)) and len({factor.d.shape[3] for factor in factors}) == 1
 
 
-def _one_row(factor):
+def _one_row(factor: Any) -> bool:
     """Whether each example reads one row of a table of few columns."""
     if not isinstance(factor, GatherFactor) or tf.is_tensor(factor.rows):
         return False
     return factor.d.shape[2] == 1 and 0 < (factor.d.shape[3] or 0) <= WIDEST
 
 
-def _touches_a_known_number(factor):
+def _touches_a_known_number(factor: Any) -> bool:
     sizes = factor.d.shape[2:] if isinstance(factor, GatherFactor) else [factor.num_columns]
     return all(isinstance(size, int) for size in sizes)

@@ -4,6 +4,8 @@ import contextlib
 import contextvars
 import math
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,6 +18,7 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.sparsity.operator import compressed_operator
 from tfjac.optimizers.contracts import JacobianBlock
 from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
+from tfjac.types import Tensor
 
 FEW_ROWS = 1000
 """Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
@@ -59,7 +62,7 @@ _STRUCTURE: contextvars.ContextVar[Structure | None] = contextvars.ContextVar("s
 
 
 @contextlib.contextmanager
-def noting_structure(asks):
+def noting_structure(asks: bool) -> Iterator[Structure]:
     """Within this context, note what is found of the structure of J; see `Structure`."""
     before = _STRUCTURE.set(noted := Structure(asks))
     try:
@@ -68,7 +71,7 @@ def noting_structure(asks):
         _STRUCTURE.reset(before)
 
 
-def block_of(group, variables, by_products=False) -> JacobianBlock:
+def block_of(group: list, variables: list, by_products: bool = False) -> JacobianBlock:
     """Return the Jacobian of tensors `[n, ...]` that share their n examples, with respect to variables.
 
     Factors by rules come first, where examples do not mix. The pattern of the Jacobian comes next: where examples mix,
@@ -92,13 +95,13 @@ def block_of(group, variables, by_products=False) -> JacobianBlock:
     return (_compressed(group, variables, held) if _may_hold_less(operator) else None) or operator
 
 
-def flattened(group):
+def flattened(group: list) -> Tensor:
     """Return the elements of a group in the order of the rows of its operator: example by example."""
     rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
     return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
 
 
-def _with_factors(group, variables, examples_mix):
+def _with_factors(group: list, variables: list, examples_mix: Any) -> JacobianOperator:
     """Return the `JacobianOperator` of a group of tensors, of factors by rules, or of dense ones."""
     with warnings.catch_warnings():
         if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
@@ -106,7 +109,7 @@ def _with_factors(group, variables, examples_mix):
         return jacobian_operator(group, variables, examples_mix=examples_mix)
 
 
-def _compressed(group, variables, instead, asks=True) -> JacobianOperator | None:
+def _compressed(group: list, variables: list, instead: int | None, asks: bool = True) -> JacobianOperator | None:
     """Return the operator by the pattern of J, where it is far smaller than so many numbers, None if they are open."""
     widest = max(_size(each) or 0 for each in variables)
     if widest <= FEW_COLUMNS or (widest <= WIDE and instead is not None and instead <= FEW_NUMBERS):
@@ -122,7 +125,7 @@ def _compressed(group, variables, instead, asks=True) -> JacobianOperator | None
     return operator
 
 
-def _has_open_indices(group, variables):
+def _has_open_indices(group: list, variables: list) -> bool:
     """Whether ops between variables and residuals are given integers that are data of the graph being traced."""
     path = Dependence([source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]).path(group)
     given = [each for op in path for each in op.inputs if each.dtype.is_integer or each.dtype.is_bool]
@@ -130,7 +133,7 @@ def _has_open_indices(group, variables):
     return any(dtype.is_integer or dtype.is_bool for dtype in fed)
 
 
-def _rows_of_example(group):
+def _rows_of_example(group: list) -> list[int]:
     """List how many consecutive rows may make an example: those of trailing axes, or of all tensors of a group.
 
     Of a vector, which may be made of vectors of two numbers or a few: so many.
@@ -143,19 +146,19 @@ def _rows_of_example(group):
     return [math.prod(sizes[k:]) for k in range(1, len(sizes) + 1)]
 
 
-def _numbers_if_dense(group, variables):
+def _numbers_if_dense(group: list, variables: list) -> int | None:
     """Return how many numbers a dense J has; None where the graph leaves that open."""
     sizes = [_size(each) for each in (*group, *variables)]
     return None if None in sizes else sum(sizes[: len(group)]) * sum(sizes[len(group) :])
 
 
-def _numbers_of(operator):
+def _numbers_of(operator: JacobianOperator) -> int | None:
     """Return how many numbers factors are made of; None where the graph leaves that open."""
     sizes = [tensor.shape.num_elements() for factor in operator.factors for tensor in factor.tensors()]
     return None if None in sizes else sum(sizes)
 
 
-def _may_hold_less(operator):
+def _may_hold_less(operator: JacobianOperator) -> bool:
     """Whether factors were found dense, or what many residuals of an example read is kept for each of them."""
     _, outputs = operator.examples_and_outputs
     return any(
@@ -166,5 +169,5 @@ def _may_hold_less(operator):
     )
 
 
-def _size(tensor):
+def _size(tensor: Any) -> Any:
     return tensor.shape.num_elements()

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.stacked import KernelsByRows
+from tfjac.types import Tensor
 
 
 class FreeLinearisation(Linearisation):
@@ -17,26 +18,26 @@ class FreeLinearisation(Linearisation):
         free: `[p]`, bool.
     """
 
-    def __init__(self, whole: LinearModel, free):
+    def __init__(self, whole: LinearModel, free: Tensor) -> None:
         super().__init__(FreeColumns(whole.jacobian, free), whole.residual, whole.prior.masked(free))
-        self._whole, self.free, self.is_shared = whole, free, whole.is_shared
+        self._whole, self._free, self.is_shared = whole, free, whole.is_shared
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "FreeLinearisation":
         """Return the same linearisation in another dtype."""
-        return FreeLinearisation(self._whole.cast(dtype), self.free)
+        return FreeLinearisation(self._whole.cast(dtype), self._free)
 
-    def only_free(self, vector):
+    def only_free(self, vector: Tensor) -> Tensor:
         """Return a vector `[p]` with zeros for what is held."""
-        return _only(self.free, vector)
+        return _only(self._free, vector)
 
-    def gradient(self):
+    def gradient(self) -> Tensor:
         """Return g `[p]`, zero for what is held."""
-        return _only(self.free, self._whole.gradient())
+        return _only(self._free, self._whole.gradient())
 
-    def gram_and_gradient(self):
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and g `[p]`, zero for what is held."""
         gram, gradient = self._whole.gram_and_gradient()
-        return _only(self.free[:, None] & self.free, gram), _only(self.free, gradient)
+        return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
 
 
 class FreeColumns(KernelsByRows, JacobianRows):
@@ -47,43 +48,43 @@ class FreeColumns(KernelsByRows, JacobianRows):
         free: `[p]`, bool.
     """
 
-    def __init__(self, jacobian: JacobianRows, free):
+    def __init__(self, jacobian: JacobianRows, free: Tensor) -> None:
         self._jacobian, self._free = jacobian, free
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "FreeColumns":
         """Return the same in another dtype."""
         return FreeColumns(self._jacobian.cast(dtype), self._free)
 
-    def gram_and_gradient(self, vector):
+    def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀu `[p]`."""
         gram, gradient = self._jacobian.gram_and_gradient(vector)
         return _only(self._free[:, None] & self._free, gram), _only(self._free, gradient)
 
-    def factors(self):
+    def factors(self) -> list[list]:
         """Return the factors of each variable, the columns that are held among them."""
         return self._jacobian.factors()
 
-    def column_norms_squared(self):
+    def column_norms_squared(self) -> Tensor:
         """Return diag(JᵀJ), `[p]`."""
         return _only(self._free, self._jacobian.column_norms_squared())
 
-    def matvec(self, vector):
+    def matvec(self, vector: Tensor) -> Tensor:
         """Return J v, `[rows]`."""
         return self._jacobian.matvec(_only(self._free, vector))
 
-    def adjoint(self, vector):
+    def adjoint(self, vector: Tensor) -> Tensor:
         """Return Jᵀ u, `[p]`."""
         return _only(self._free, self._jacobian.adjoint(vector))
 
-    def square(self, vector):
+    def square(self, vector: Tensor) -> Tensor:
         """Return ‖u‖² of a vector `[rows]`, a scalar."""
         return self._jacobian.square(vector)
 
-    def to_dense(self):
+    def to_dense(self) -> Tensor:
         """Return J, `[rows, p]`."""
         return _only(self._free, self._jacobian.to_dense())
 
 
-def _only(free, tensor):
+def _only(free: Tensor, tensor: Tensor) -> Tensor:
     return tf.where(free, tensor, tf.zeros_like(tensor))

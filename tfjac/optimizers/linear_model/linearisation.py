@@ -3,6 +3,8 @@
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.optimizers.prior import Prior
+from tfjac.types import Tensor
 
 
 class Linearisation(LinearModel):
@@ -28,59 +30,59 @@ class Linearisation(LinearModel):
 
     is_shared = False
 
-    def __init__(self, jacobian: JacobianRows, residual, prior):
+    def __init__(self, jacobian: JacobianRows, residual: Tensor, prior: Prior) -> None:
         self.jacobian, self.residual, self.prior = jacobian, residual, prior
         self.columns, self.dtype = jacobian.columns, jacobian.dtype
 
     # -------------------------------------------------------------- sizes
 
     @property
-    def num_parameters(self):
+    def num_parameters(self) -> int:
         """Number of columns of J, an integer."""
         return self.columns.total
 
     @property
-    def num_rows(self):
+    def num_rows(self) -> int | Tensor:
         """Number of rows of J: an integer where the graph fixes it, else a scalar tensor."""
         return tf.size(self.residual) if self.static_num_rows is None else self.static_num_rows
 
     @property
-    def static_num_rows(self):
+    def static_num_rows(self) -> int | None:
         """Number of rows of J where the graph fixes it, else None."""
         return self.residual.shape[0]
 
     @property
-    def has_residuals(self):
+    def has_residuals(self) -> bool:
         """Whether there is anything but a prior, a Python bool."""
         return bool(self.jacobian.operators)
 
     # -------------------------------------------------------------- the model
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "Linearisation":
         """Return the same linearisation with J, r and the prior in another dtype."""
         return Linearisation(self.jacobian.cast(dtype), tf.cast(self.residual, dtype), self.prior.cast(dtype))
 
-    def only_free(self, vector):
+    def only_free(self, vector: Tensor) -> Tensor:
         """Return a vector `[p]` with zeros for parameters that are held: here, as it is."""
         return vector
 
-    def gradient(self):
+    def gradient(self) -> Tensor:
         """Return g, `[p]`."""
         return self.jacobian.adjoint(self.residual) + self.prior.gradient
 
-    def gram_and_gradient(self):
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and g `[p]`, in one pass."""
         gram, gradient = self.jacobian.gram_and_gradient(self.residual)
         return gram, gradient + self.prior.gradient
 
-    def diagonal(self):
+    def diagonal(self) -> Tensor:
         """Return diag(JᵀJ), `[p]`."""
         return self.jacobian.column_norms_squared()
 
-    def curvature(self, vector):
+    def curvature(self, vector: Tensor) -> Tensor:
         """Return JᵀJ v, `[p]`."""
         return self.jacobian.adjoint(self.jacobian.matvec(vector))
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p, a scalar, by one product with J."""
         return self.jacobian.square(self.jacobian.matvec(step)) + self.prior.quadratic(step)

@@ -10,10 +10,11 @@ a solver is given J K and D = I, and needs to know no more.
 
 import tensorflow as tf
 
-from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model.linearisation import Linearisation
 from tfjac.optimizers.linear_model.stacked import KernelsByRows
+from tfjac.optimizers.prior import Prior
+from tfjac.types import Tensor
 
 
 class Frame:
@@ -25,33 +26,33 @@ class Frame:
         free: `[p]`, one for parameters that may move, zero for those that are held.
     """
 
-    def __init__(self, normals, metric, free):
+    def __init__(self, normals: Tensor, metric: Tensor, free: Tensor) -> None:
         self._normals, self.metric, self.root, self._free = normals, metric, tf.sqrt(metric), free
         # A rounding error in the row of a parameter that is held, over a small damping, would be a long step of it.
         self._across = tf.linalg.qr(tf.transpose(normals / self.root))[0] * free[:, None]
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "Frame":
         """Return the same in another dtype."""
         return Frame(*(tf.cast(each, dtype) for each in (self._normals, self.metric, self._free)))
 
-    def tangent(self, vector):
+    def tangent(self, vector: Tensor) -> Tensor:
         """Return K y."""
         return self._along(vector) / self.root
 
-    def pull(self, vector):
+    def pull(self, vector: Tensor) -> Tensor:
         """Return Kᵀ v."""
         return self._along(vector / self.root)
 
-    def cotangent(self, gradient):
+    def cotangent(self, gradient: Tensor) -> Tensor:
         """Return g − Nᵀμ with the multipliers μ that leave least of it, in the metric D⁻¹."""
         return self.root * self.pull(gradient)
 
-    def pull_rows(self, rows):
+    def pull_rows(self, rows: Tensor) -> Tensor:
         """Return X K for X `[rows, p]`."""
         scaled = rows / self.root
         return scaled - tf.matmul(tf.matmul(scaled, self._across), self._across, transpose_b=True)
 
-    def _along(self, vector):
+    def _along(self, vector: Tensor) -> Tensor:
         across = tf.linalg.matvec(self._across, vector, transpose_a=True)
         return vector - tf.linalg.matvec(self._across, across)
 
@@ -64,7 +65,7 @@ class PlaneLinearisation(Linearisation):
         frame: `Frame`.
     """
 
-    def __init__(self, whole: LinearModel, frame: Frame):
+    def __init__(self, whole: LinearModel, frame: Frame) -> None:
         self._whole, self._frame, residual, root = whole, frame, whole.residual, None
         if not whole.prior.is_zero:
             root, below = whole.prior.rows()
@@ -73,19 +74,19 @@ class PlaneLinearisation(Linearisation):
         prior = Prior(none, none, numbers, is_zero=True)
         super().__init__(PlaneColumns(whole.jacobian, root, frame), residual, prior)
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "PlaneLinearisation":
         """Return the same linearisation in another dtype."""
         return PlaneLinearisation(self._whole.cast(dtype), self._frame.cast(dtype))
 
-    def only_free(self, vector):
+    def only_free(self, vector: Tensor) -> Tensor:
         """Return a vector `[p]` with zeros for parameters that are held."""
         return self._whole.only_free(vector)
 
-    def gradient(self):
+    def gradient(self) -> Tensor:
         """Return Kᵀg, `[p]`."""
         return self._frame.pull(self._whole.gradient())
 
-    def gram_and_gradient(self):
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return Kᵀ(JᵀJ + Λ)K `[p, p]` and Kᵀg `[p]`."""
         gram, gradient = self._whole.gram_and_gradient()
         gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + self._whole.prior.precision)
@@ -102,16 +103,16 @@ class PlaneColumns(KernelsByRows, JacobianRows):
         frame: `Frame`.
     """
 
-    def __init__(self, jacobian: JacobianRows, root, frame: Frame):
+    def __init__(self, jacobian: JacobianRows, root: Tensor, frame: Frame) -> None:
         self._jacobian, self._root, self._frame = jacobian, root, frame
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "PlaneColumns":
         """Return the same in another dtype."""
         root = None if self._root is None else tf.cast(self._root, dtype)
         return PlaneColumns(self._jacobian.cast(dtype), root, self._frame.cast(dtype))
 
-    def gram_and_gradient(self, vector):
+    def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return Kᵀ(JᵀJ + Λ)K `[p, p]` and Kᵀ[J; √Λ]ᵀu `[p]`."""
         rows = vector if self._root is None else vector[: -self.columns.total]
         gram, _ = self._jacobian.gram_and_gradient(rows)
@@ -119,33 +120,33 @@ class PlaneColumns(KernelsByRows, JacobianRows):
             gram = tf.linalg.set_diag(gram, tf.linalg.diag_part(gram) + tf.square(self._root))
         return self._frame.pull_rows(tf.transpose(self._frame.pull_rows(gram))), self.adjoint(vector)
 
-    def factors(self):
+    def factors(self) -> list[list]:
         """Return none for each variable: there is no structure left."""
         return [[] for _ in self.columns.sizes]
 
-    def column_norms_squared(self):
+    def column_norms_squared(self) -> Tensor:
         """Return diag(JᵀJ + Λ)/D `[p]`, as if there were no plane: what preconditioners start from."""
         squares = self._jacobian.column_norms_squared()
         return (squares if self._root is None else squares + tf.square(self._root)) / self._frame.metric
 
-    def matvec(self, vector):
+    def matvec(self, vector: Tensor) -> Tensor:
         """Return [J; √Λ] K y, `[rows]`."""
         step = self._frame.tangent(vector)
         image = self._jacobian.matvec(step)
         return image if self._root is None else tf.concat([image, self._root * step], axis=0)
 
-    def adjoint(self, vector):
+    def adjoint(self, vector: Tensor) -> Tensor:
         """Return Kᵀ[J; √Λ]ᵀ u, `[p]`."""
         if self._root is None:
             return self._frame.pull(self._jacobian.adjoint(vector))
         size = self.columns.total
         return self._frame.pull(self._jacobian.adjoint(vector[:-size]) + self._root * vector[-size:])
 
-    def square(self, vector):
+    def square(self, vector: Tensor) -> Tensor:
         """Return ‖u‖² of a vector `[rows]`, a scalar."""
         return tf.reduce_sum(tf.square(vector))
 
-    def to_dense(self):
+    def to_dense(self) -> Tensor:
         """Return [J; √Λ] K, `[rows, p]`."""
         rows = self._jacobian.to_dense()
         if self._root is not None:

@@ -14,6 +14,7 @@ from tfjac.jacobians.passes.chunks import mapped
 from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.shapes import product
 from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.types import Tensor
 
 MANY = 512
 """Residuals of an example from which products are the cheaper way: a step takes 20 to 100 of the passes they save."""
@@ -42,36 +43,38 @@ class ProductRows(JacobianBlock):
         dtype: of the products.
     """
 
-    def __init__(self, forward: LinearMap, backward: LinearMap, sketch: JacobianOperator, shapes, dtype):
+    def __init__(
+        self, forward: LinearMap, backward: LinearMap, sketch: JacobianOperator, shapes: list, dtype: tf.DType
+    ) -> None:
         self._forward, self._backward, self._sketch = forward, backward, sketch
         self._shapes, self.dtype = shapes, dtype
 
     @property
-    def factors(self):
+    def factors(self) -> list:
         """The factors of S, one per variable."""
         return self._sketch.factors
 
     @property
-    def num_probes(self):
+    def num_probes(self) -> int | None:
         """How many rows of S stand for the residuals of an example."""
         return self._sketch.examples_and_outputs[1]
 
     @property
-    def examples_and_outputs(self):
+    def examples_and_outputs(self) -> tuple:
         """(n, m): integers where they are known while tracing, else scalar tensors."""
         return self._shapes[0][0], sum(product(shape[1:]) for shape in self._shapes)
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "ProductRows":
         """Return the same with products in another dtype; the passes are in that of the graph."""
         other = copy.copy(self)
         other._sketch, other.dtype = self._sketch.cast(dtype), dtype
         return other
 
-    def column_norms(self):
+    def column_norms(self) -> Tensor:
         """Return the norms of the columns of S, `[p]`, estimates of those of J."""
         return self._sketch.column_norms()
 
-    def matvec(self, x, adjoint=False):
+    def matvec(self, x: Tensor, adjoint: bool = False) -> Tensor:
         """Return J v `[n·m]`, or Jᵀu `[p]`."""
         if not adjoint:
             parts = zip(self._sketch.split(x), self._forward.seeds)
@@ -82,13 +85,13 @@ class ProductRows(JacobianBlock):
         results = self._backward(*(tf.cast(tf.reshape(part, shape), seed.dtype) for part, shape, seed in given))
         return tf.concat([tf.reshape(tf.cast(result, self.dtype), [-1]) for result in results], axis=0)
 
-    def _rows(self, results):
+    def _rows(self, results: list[Tensor]) -> Tensor:
         """Return what was computed for each tensor of residuals in the order of the rows, `[n·m]`."""
         n, _ = self.examples_and_outputs
         flat = [tf.reshape(tf.cast(result, self.dtype), [n, -1]) for result in results]
         return tf.reshape(tf.concat(flat, axis=1), [-1])
 
-    def to_dense(self):
+    def to_dense(self) -> Tensor:
         """Return J, `[n·m, p]`: p products."""
         basis = tf.eye(self._sketch.num_parameters, dtype=self.dtype)
         n, m = self.examples_and_outputs
@@ -97,23 +100,23 @@ class ProductRows(JacobianBlock):
         (columns,) = mapped(lambda vector: [self.matvec(vector)], [basis], [spec], self._forward.vectorises())
         return tf.transpose(columns)
 
-    def gram_and_gradient(self, residual):
+    def gram_and_gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀr `[p]`; J is formed."""
         rows = self.to_dense()
         return tf.matmul(rows, rows, transpose_a=True), self.matvec(residual, adjoint=True)
 
-    def kernel(self, scales):
+    def kernel(self, scales: Tensor) -> Tensor:
         """Return Σ_v scales[v]·J_v J_vᵀ, `[n·m, n·m]`; J is formed."""
         sizes = [factor.num_columns for factor in self.factors]
         rows = self.to_dense() * tf.sqrt(tf.repeat(scales, sizes))
         return tf.matmul(rows, rows, transpose_b=True)
 
-    def scaled_factors(self, scales):
+    def scaled_factors(self, scales: Tensor) -> list:
         """Refuse: J has no factors, and those of S are not in its place."""
         raise NotImplementedError(f"{type(self).__name__} has products alone. Received: a solver that asks for factors")
 
 
-def many_rows(tensors, variables):
+def many_rows(tensors: list[Tensor], variables: list) -> bool:
     """Return whether an example has so many residuals, of so many parameters, that products are the better way."""
     sizes = [tensor.shape[1:].num_elements() for tensor in tensors]
     parameters = sum(variable.shape.num_elements() or 0 for variable in variables)
@@ -122,7 +125,7 @@ def many_rows(tensors, variables):
     return sum(sizes) * parameters >= NUMBERS
 
 
-def product_rows(tensors, variables):
+def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
     """Return the `ProductRows` of tensors `[n, ...]`, or None where factors are the only way.
 
     That is where examples mix, or ops on the way have no forward mode. They are the better way where `many_rows` holds:
@@ -147,12 +150,7 @@ def product_rows(tensors, variables):
     return ProductRows(forward, backward, sketch, [axes(tensor) for tensor in tensors], sketch.dtype)
 
 
-def num_probes(block: JacobianBlock):
-    """Return how many rows stand for the residuals of an example of a block in its factors; None for all of them."""
-    return getattr(block, "num_probes", None)
-
-
-def _probed(tensors):
+def _probed(tensors: list[Tensor]) -> Tensor:
     """Return the random combinations `[n, probes]` of the elements of each example of tensors `[n, ...]`."""
     flat = [tf.reshape(tensor, [axes(tensor)[0], product(axes(tensor)[1:])]) for tensor in tensors]
     rows = flat[0] if len(flat) == 1 else tf.concat(flat, axis=1)

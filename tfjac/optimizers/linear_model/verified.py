@@ -5,7 +5,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.graph import resolution_of, verified
+from tfjac.optimizers.contracts import JacobianRows
 from tfjac.optimizers.linear_model.linearisation import Linearisation
+from tfjac.optimizers.prior import Prior
+from tfjac.types import Tensor
 
 
 class ReferenceGradient(NamedTuple):
@@ -33,26 +36,34 @@ class VerifiedLinearisation(Linearisation):
     Cost: the backward pass that TensorFlow's gradient takes, and the column norms of J.
     """
 
-    def __init__(self, jacobian, residual, prior, gradients, names, magnitude):
+    def __init__(
+        self,
+        jacobian: JacobianRows,
+        residual: Tensor,
+        prior: Prior,
+        gradients: list[ReferenceGradient],
+        names: list[str],
+        magnitude: Tensor,
+    ) -> None:
         super().__init__(jacobian, residual, prior)
         self._gradients, self._names, self._magnitude = gradients, names, magnitude
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> Linearisation:
         """Return a `Linearisation` in another dtype; the comparison is in this one."""
         with tf.control_dependencies([self.gradient()]):
             residual = tf.cast(tf.identity(self.residual), dtype)
         return Linearisation(self.jacobian.cast(dtype), residual, self.prior.cast(dtype))
 
-    def gradient(self):
+    def gradient(self) -> Tensor:
         """Return g `[p]`, compared."""
         return self._compared(super().gradient())
 
-    def gram_and_gradient(self):
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and g `[p]`, compared."""
         gram, gradient = super().gram_and_gradient()
         return gram, self._compared(gradient)
 
-    def _compared(self, gradient):
+    def _compared(self, gradient: Tensor) -> Tensor:
         """Compare variable by variable, on the scale of ‖J_v‖·‖r‖, as the terms of Jᵀr may cancel.
 
         Where all of J_v is of rounding, so is that scale: then that of the other variables counts, and what was seen.
@@ -67,7 +78,7 @@ class VerifiedLinearisation(Linearisation):
         return self.columns.flatten(parts)
 
 
-def _norm(tensor):
+def _norm(tensor: Tensor) -> Tensor:
     """The Euclidean norm, also where the squares underflow."""
     largest = tf.reduce_max(tf.abs(tf.concat([tf.reshape(tensor, [-1]), tf.zeros([1], tensor.dtype)], axis=0)))
     return largest * tf.norm(tf.math.divide_no_nan(tensor, largest))

@@ -1,5 +1,7 @@
 """Second order along the step: geodesic acceleration."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -102,7 +104,7 @@ class AutoAcceleration(GeodesicAcceleration):
         return {**super().get_config(), "wide": self.wide}
 
 
-def get_acceleration(acceleration):
+def get_acceleration(acceleration: Any) -> GeodesicAcceleration | None:
     """Return the object that `acceleration` names, or itself, or None for none."""
     if acceleration is None:
         return None

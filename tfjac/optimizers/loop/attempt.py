@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.damping import Proposal, Verdict
 from tfjac.optimizers.damping.scaling import scaled_norm
-from tfjac.optimizers.loop.records import Attempt, Point, Report
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Attempt, Leeway, Point, Report, State
+from tfjac.optimizers.prior import Prior
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Function, Tensor
 
 
 class Candidate(NamedTuple):
@@ -22,20 +26,30 @@ class Candidate(NamedTuple):
     Attributes:
         proposal: the `Proposal` that the damping made.
         step: `[p]`, the step as it is taken: that of the proposal, or what bounds leave of it.
-        promise: scalar, by how much the model says that the step of the proposal lowers the cost.
-        predicted: scalar, the same for the step as it is taken.
+        predicted: scalar, by how much the model says that the step of the proposal lowers the cost; see `Report`.
+        expected: scalar, the same for the step as it is taken, which ρ compares with.
     """
 
     proposal: Proposal
     step: tf.Tensor
-    promise: tf.Tensor
     predicted: tf.Tensor
+    expected: tf.Tensor
 
 
 # ------------------------------------------------------------------ where attempts start
 
 
-def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, has_residuals=True):
+def point_at(
+    position: Tensor,
+    cost: Tensor,
+    gradient: Tensor,
+    diagonal: Tensor,
+    state: State,
+    method: Method,
+    *,
+    prior: Prior | None = None,
+    has_residuals: bool = True,
+) -> Point:
     """Return the `Point` that the attempts of a step start from.
 
     Args:
@@ -65,19 +79,21 @@ def point_at(position, cost, gradient, diagonal, state, method, *, prior=None, h
     )
 
 
-def _all_finite(cost, curvature, *vectors):
+def _all_finite(cost: Tensor, curvature: Tensor, *vectors: Tensor) -> Tensor:
     known = [tf.reduce_all(tf.math.is_finite(vector), axis=-1) for vector in vectors]
     return tf.reduce_all([tf.math.is_finite(cost), tf.math.is_finite(curvature), *known], axis=0)
 
 
-def _all_zero(vector):
+def _all_zero(vector: Tensor) -> Tensor:
     return tf.reduce_all(tf.equal(vector, 0), axis=-1)
 
 
 # ------------------------------------------------------------------ before the cost is known
 
 
-def propose(solve, gradient, reduction, damping_state, point, method):
+def propose(
+    solve: Function, gradient: Tensor, reduction: Function, damping_state: tuple, point: Point, method: Method
+) -> Candidate:
     """Return the `Candidate` that the damping proposes, without bounds.
 
     Args:
@@ -89,18 +105,18 @@ def propose(solve, gradient, reduction, damping_state, point, method):
         method: a `Method`.
     """
 
-    def proposal(damping):
+    def proposal(damping: Tensor) -> Proposal:
         step, solved = solve(damping)
         length = scaled_norm(step, point.metric)
         slope = tf.reduce_sum(gradient * step, axis=-1)
         return Proposal(step, solved & tf.math.is_finite(length), damping, length, slope)
 
     chosen = method.damping.propose(damping_state, proposal, point.curvature)
-    promise = reduction(chosen.step)
-    return Candidate(chosen, chosen.step, promise, promise)
+    predicted = reduction(chosen.step)
+    return Candidate(chosen, chosen.step, predicted, predicted)
 
 
-def within(box, position, candidate, reduction):
+def within(box: Box, position: Tensor, candidate: Candidate, reduction: Function) -> tuple[Tensor, Candidate]:
     """Return the place within bounds that a `Candidate` leads to, and the candidate with the step that does.
 
     Args:
@@ -111,25 +127,39 @@ def within(box, position, candidate, reduction):
     full, short = box.project(position + candidate.step), box.truncate(position, candidate.step)
     gains = reduction(full - position), reduction(short - position)
     end = tf.where((gains[0] >= gains[1])[..., None], full, short)
-    return end, candidate._replace(step=end - position, predicted=tf.maximum(*gains))
+    return end, candidate._replace(step=end - position, expected=tf.maximum(*gains))
 
 
 # ------------------------------------------------------------------ once it is known
 
 
-def looked_at(last, candidate, point):
+def looked_at(last: Attempt, candidate: Candidate, point: Point) -> Attempt:
     """Return the `Attempt` of a `Candidate` that is not tried; see `judged`."""
-    return last._replace(
-        predicted=candidate.promise,
-        promised=candidate.promise,
-        held=candidate.proposal.damping * tf.square(candidate.proposal.length),
-        step_length=scaled_norm(candidate.proposal.step, point.columns),
-        damping=candidate.proposal.damping,
-        looked=tf.ones_like(last.looked),
-    )
+    looked = tf.ones_like(last.looked)
+    return last._replace(promised=candidate.predicted, looked=looked, **_proposed(candidate, point))
 
 
-def judged(last, candidate, gradient, point, costs, method, leeway=None, may_return=False):
+def _proposed(candidate: Candidate, point: Point) -> dict[str, Tensor]:
+    """Return what is known of an `Attempt` before its cost is, by name."""
+    proposal = candidate.proposal
+    return {
+        "predicted": candidate.predicted,
+        "held": proposal.damping * tf.square(proposal.length),
+        "step_length": scaled_norm(proposal.step, point.columns),
+        "damping": proposal.damping,
+    }
+
+
+def judged(
+    last: Attempt,
+    candidate: Candidate,
+    gradient: Tensor,
+    point: Point,
+    costs: tuple[Tensor, Tensor, Tensor],
+    method: Method,
+    leeway: Leeway | None = None,
+    may_return: bool = False,
+) -> Attempt:
     """Return the `Attempt` that follows `last`, by what became of a candidate.
 
     Args:
@@ -144,48 +174,45 @@ def judged(last, candidate, gradient, point, costs, method, leeway=None, may_ret
     """
     (before, after, reduction), proposal = costs, candidate.proposal
     slope = tf.reduce_sum(gradient * candidate.step, axis=-1)
-    alone = _verdict(before, reduction, candidate.predicted, slope, proposal.solved, method.min_gain)
-    verdict = alone if leeway is None else _lenient(alone, candidate.predicted, leeway, method.min_gain)
+    alone = _verdict(before, reduction, candidate.expected, slope, proposal.solved, method.min_gain)
+    verdict = alone if leeway is None else _lenient(alone, candidate.expected, leeway, method.min_gain)
     state = refused = method.damping.update(last.state, proposal, verdict, point.curvature)
     if may_return:
-        refusal = _refusal(verdict)
-        refused = method.damping.update(last.state, proposal, refusal, point.curvature)
-    return Attempt(
+        refused = method.damping.update(last.state, proposal, _refusal(verdict), point.curvature)
+    return last._replace(
         attempts=last.attempts + 1,
         accepted=verdict.accepted,
         cost=tf.where(verdict.accepted, after, before),
         reduction=verdict.reduction,
-        predicted=candidate.promise,
-        promised=tf.where(tf.equal(last.attempts, 0), candidate.promise, last.promised),
+        promised=tf.where(tf.equal(last.attempts, 0), candidate.predicted, last.promised),
         ratio=alone.ratio,
-        held=proposal.damping * tf.square(proposal.length),
-        step_length=scaled_norm(proposal.step, point.columns),
-        damping=proposal.damping,
         remeasured=~verdict.accepted & method.damping.remeasures(last.state, state),
-        looked=last.looked,
         state=state,
         refused=refused,
+        **_proposed(candidate, point),
     )
 
 
-def _verdict(cost, reduction, predicted, slope, solved, min_gain):
-    """Compare the actual with the predicted reduction; anything not finite is as bad as can be."""
+def _verdict(
+    cost: Tensor, reduction: Tensor, expected: Tensor, slope: Tensor, solved: Tensor, min_gain: float
+) -> Verdict:
+    """Compare the actual with the expected reduction; anything not finite is as bad as can be."""
     infinity = tf.constant(float("inf"), reduction.dtype)
     reduction = tf.where(tf.math.is_finite(reduction), reduction, -infinity)
-    sound = solved & (predicted > 0) & tf.math.is_finite(predicted) & (reduction > -infinity)
-    ratio = tf.where(sound, reduction / predicted, -infinity)
+    sound = solved & (expected > 0) & tf.math.is_finite(expected) & (reduction > -infinity)
+    ratio = tf.where(sound, reduction / expected, -infinity)
     return Verdict(accepted=ratio > min_gain, ratio=ratio, slope=slope, reduction=reduction, cost=cost)
 
 
-def _refusal(verdict):
+def _refusal(verdict: Verdict) -> Verdict:
     """Return the verdict on a step to where nothing is finite."""
     worst = tf.fill(tf.shape(verdict.ratio), tf.constant(float("-inf"), verdict.ratio.dtype))
     return verdict._replace(accepted=tf.zeros_like(verdict.accepted), ratio=worst, reduction=worst)
 
 
-def _lenient(verdict, predicted, leeway, min_gain):
+def _lenient(verdict: Verdict, expected: Tensor, leeway: Leeway, min_gain: float) -> Verdict:
     """Return the verdict by the reduction since an earlier point, where that is the more favourable."""
-    since = (verdict.reduction + leeway.rise) / (predicted + leeway.promised)
+    since = (verdict.reduction + leeway.rise) / (expected + leeway.promised)
     ratio = tf.where(tf.math.is_finite(verdict.ratio), tf.maximum(verdict.ratio, since), verdict.ratio)
     return verdict._replace(accepted=ratio > min_gain, ratio=ratio)
 
@@ -193,14 +220,23 @@ def _lenient(verdict, predicted, leeway, min_gain):
 # ------------------------------------------------------------------ the end of a step
 
 
-def is_decided(attempt, point, method):
+def is_decided(attempt: Attempt, point: Point, method: Method) -> Tensor:
     """Return whether a step is over after an `Attempt`: accepted, nowhere to go, or tried often enough."""
     hopeless = (attempt.attempts > 0) & (attempt.damping >= point.highest)
     ended = attempt.accepted | attempt.remeasured | attempt.looked | (attempt.attempts >= method.max_attempts)
     return ~point.usable | ended | hopeless
 
 
-def report_of(last, point, cost, position, gradient, solver=0, effective=None, magnitude=None):
+def report_of(
+    last: Attempt,
+    point: Point,
+    cost: Tensor,
+    position: Tensor,
+    gradient: Tensor,
+    solver: int = 0,
+    effective: Tensor | None = None,
+    magnitude: Tensor | None = None,
+) -> Report:
     """Return the `Report` of a step.
 
     Args:
@@ -209,32 +245,24 @@ def report_of(last, point, cost, position, gradient, solver=0, effective=None, m
         cost: F there.
         position: `[p]`, w there.
         gradient: `[p]`, g there.
-        solver: integer, which solver it was.
+        solver: which solver it was.
         effective: the effective number of parameters; zero where left out.
         magnitude: `[p]`, how large w is there; by default `position`.
     """
     products = tf.sqrt(point.columns) * tf.sqrt(2 * tf.abs(cost))[..., None]
     return Report(
-        cost=last.cost,
-        reduction=last.reduction,
-        predicted=last.predicted,
-        promised=last.promised,
-        ratio=last.ratio,
-        held=last.held,
-        damping=last.damping,
+        **last.reported(),
         gradient_norm=largest(gradient),
         cosine=largest(tf.math.divide_no_nan(gradient, products)),
-        step_length=last.step_length,
         length=scaled_norm(position, point.columns),
         magnitude=scaled_norm(position if magnitude is None else magnitude, point.columns),
-        attempts=last.attempts,
         status=_status(last, point),
         solver=tf.fill(tf.shape(last.attempts), solver),
         effective=tf.zeros_like(cost) if effective is None else effective,
     )
 
 
-def _status(last, point):
+def _status(last: Attempt, point: Point) -> Tensor:
     rejected = tf.where(last.damping >= point.highest, int(Status.STALLED), int(Status.REJECTED))
     rejected = tf.where(last.remeasured, int(Status.REMEASURED), rejected)
     status = tf.where(last.accepted, int(Status.RUNNING), rejected)
@@ -242,6 +270,6 @@ def _status(last, point):
     return tf.where(point.finite, status, int(Status.NOT_FINITE))
 
 
-def largest(vector):
+def largest(vector: Tensor) -> Tensor:
     """Return the largest element of a vector `[p]` by size."""
     return tf.reduce_max(tf.abs(vector), axis=-1)

@@ -24,11 +24,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.optimizers.conditions.prior import Prior
-from tfjac.optimizers.loop.records import chosen
-from tfjac.optimizers.loop.step import take_step
+from tfjac.optimizers.contracts import SummedObjective
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import State, chosen
+from tfjac.optimizers.loop.step import Step, take_step
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.terms import SquaredTerm
+from tfjac.optimizers.prior import Prior
+from tfjac.types import Tensor
 
 
 class Precisions(NamedTuple):
@@ -45,7 +48,9 @@ class Precisions(NamedTuple):
     effective: tf.Tensor
 
 
-def take_regularised_step(objective, precisions, state, method):
+def take_regularised_step(
+    objective: SummedObjective, precisions: Precisions, state: State, method: Method
+) -> tuple[Precisions, Step]:
     """Take one step on the loss of `objective` with the prior of `precisions`, and re-estimate them if it is accepted.
 
     Args:
@@ -68,7 +73,7 @@ def take_regularised_step(objective, precisions, state, method):
     return chosen(_sound(new) & report.accepted, new, precisions), step
 
 
-def first_precisions(objective, known):
+def first_precisions(objective: SummedObjective, known: Precisions) -> Precisions:
     """Return `known` `Precisions`, or where they are zeros, those to begin with: γ half of what it can be at most.
 
     They are zeros again where the loss is not finite.
@@ -85,7 +90,7 @@ def first_precisions(objective, known):
     return chosen(known.weights > 0, known, guess)
 
 
-def _check(objective):
+def _check(objective: SummedObjective) -> None:
     if objective.is_shared:
         raise ValueError(
             "regularization='bayesian' estimates the noise of all residuals, which are in one process for "
@@ -104,7 +109,7 @@ def _check(objective):
         )
 
 
-def _squares(objective):
+def _squares(objective: SummedObjective) -> tuple[Tensor, Tensor, Tensor]:
     """Return L, without constants that the loss may hold, N, and 2c̄."""
     dtype = objective.cost.dtype
     residuals = [residual for _, residual in objective.rows]
@@ -117,11 +122,11 @@ def _squares(objective):
     return data, number, tf.math.divide_no_nan(2 * total, number)
 
 
-def _regularised(objective, ratio):
+def _regularised(objective: SummedObjective, ratio: Tensor) -> SummedObjective:
     """Return the `Objective` of L + ½Λ‖w‖², shared out among the parts of it."""
     share = ratio / objective.num_parts
 
-    def with_prior(part):
+    def with_prior(part: SummedObjective) -> LocalObjective:
         values = part.values()
         flat, zeros = part.columns.flatten(values), tf.zeros([len(values)], share.dtype)
         prior = Prior(share + tf.zeros_like(flat), share * flat, share + zeros, is_zero=False)
@@ -134,9 +139,9 @@ def _regularised(objective, ratio):
     return objective.with_parts(with_prior)
 
 
-def _squared_norm(objective):
+def _squared_norm(objective: SummedObjective) -> Tensor:
     return tf.reduce_sum(tf.square(objective.columns.flatten(objective.values())))
 
 
-def _sound(precisions):
+def _sound(precisions: Precisions) -> Tensor:
     return tf.reduce_all([tf.math.is_finite(each) & (each > 0) for each in precisions])

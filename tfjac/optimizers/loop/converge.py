@@ -6,12 +6,15 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
-from tfjac.optimizers.loop.records import Outcome
+from tfjac.optimizers.loop.records import Outcome, Report
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Tensor
 
 ROUNDINGS = 16
 """Rounding errors of the parameters that those of residuals may be as large as: sums of many terms have larger ones."""
 
+AS_PROMISED = 0.25
+"""A step whose ρ is this close to 1 did as it promised."""
 
 FALLEN = 16
 """A cost that was more than rounding at the start has fallen to a part of one in so many if it is rounding now."""
@@ -35,7 +38,7 @@ class Tolerances(NamedTuple):
     gradient: float
 
 
-def tolerances(ftol, xtol, gtol, dtype):
+def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype: tf.DType) -> Tolerances:
     """Check the tolerances and fill in √ε of the dtype, MINPACK's recommendation, for those that are None."""
     default = float(np.sqrt(np.finfo(dtype.as_numpy_dtype).eps))
     given = {"ftol": ftol, "xtol": xtol, "gtol": gtol}
@@ -45,7 +48,7 @@ def tolerances(ftol, xtol, gtol, dtype):
     return Tolerances(*(default if value is None else float(value) for value in given.values()))
 
 
-def status_after(report, limits, first_cost):
+def status_after(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
     """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
 
     A short step is convergence only where it does not promise much either. A parameter of which the residuals are
@@ -68,7 +71,7 @@ def status_after(report, limits, first_cost):
     is short or was rejected is convergence; see `_is_rounding`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
-    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > 0.25)
+    settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > AS_PROMISED)
     flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     flat &= alone <= 2 * small
@@ -88,7 +91,7 @@ def status_after(report, limits, first_cost):
     return tf.where(tf.equal(report.status, int(Status.NOT_FINITE)), int(Status.NOT_FINITE), status)
 
 
-def standing_of(report, limits, first_cost):
+def standing_of(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
     """Return the `Status` (int32) that a point has by itself: a tolerance that it meets, or RUNNING for none.
 
     What a step did says where it started from. Where residuals have a kink, or noise, the point that it led to may have
@@ -103,7 +106,7 @@ def standing_of(report, limits, first_cost):
     cost, alone = tf.abs(report.cost_before), tf.square(report.cosine) * tf.abs(report.cost_before)
     promised, rounding = tf.abs(report.promised), _is_rounding(report, first_cost)
 
-    def gains_little(tolerance, whole):
+    def gains_little(tolerance: float, whole: Tensor) -> Tensor:
         return (promised <= tolerance * whole) & (alone <= 2 * tolerance * cost)
 
     flat = (gains_little(limits.cost, cost) | rounding) & (limits.cost > 0)
@@ -115,12 +118,12 @@ def standing_of(report, limits, first_cost):
     return tf.where(orthogonal, int(Status.GRADIENT_TOLERANCE), status)
 
 
-def first_cost_of(report):
+def first_cost_of(report: Report) -> Tensor:
     """Return what to judge all steps by, for the `Report` of the first: F at the start, or zero if that is rounding."""
     return tf.where(_is_within_rounding(report), tf.zeros_like(report.cost_before), report.cost_before)
 
 
-def _is_rounding(report, first_cost):
+def _is_rounding(report: Report, first_cost: Tensor) -> Tensor:
     """Return whether F is zero but for rounding: F is within it, and at the start was too, or was 16 times as large.
 
     A parameter of which the residuals are independent but for rounding runs away: then it is the rounding that has
@@ -130,7 +133,7 @@ def _is_rounding(report, first_cost):
     return _is_within_rounding(report) & (tf.equal(first, 0) | (FALLEN * cost <= tf.cast(first, cost.dtype)))
 
 
-def _is_within_rounding(report):
+def _is_within_rounding(report: Report) -> Tensor:
     """Return whether ‖r‖ ≤ 16·ε·‖C^½ |w|‖, C = diag(JᵀJ), |w| how large w is.
 
     ε‖C^½ |w|‖ is by how much r changes where each parameter changes by its own rounding, and about as large as rounding
@@ -140,7 +143,15 @@ def _is_within_rounding(report):
     return tf.sqrt(2 * tf.abs(report.cost_before)) <= rounding
 
 
-def outcome_after(outcome, running, report, status, max_steps, stepped=True, doubtful=False):
+def outcome_after(
+    outcome: Outcome,
+    running: Tensor,
+    report: Report,
+    status: Tensor,
+    max_steps: Tensor,
+    stepped: Tensor | bool = True,
+    doubtful: Tensor | bool = False,
+) -> Outcome:
     """Return the outcome after a step, or after a mere linearisation where it is not `running` any more.
 
     Args:

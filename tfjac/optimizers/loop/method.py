@@ -1,5 +1,6 @@
 """How steps are taken: the parts that a method is put together from, found by name and checked, in one place."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
@@ -38,17 +39,27 @@ class Method(NamedTuple):
     evidence: bool = False
 
     @classmethod
-    def of(cls, damping, scaling, solver, max_attempts, min_gain, gram_dtype=None, acceleration=None, evidence=False):
+    def of(
+        cls,
+        damping: DampingLike,
+        scaling: ScalingLike,
+        solver: SolverLike,
+        max_attempts: int,
+        min_gain: float,
+        gram_dtype: str | None = None,
+        acceleration: AccelerationLike = None,
+        evidence: bool = False,
+    ) -> "Method":
         """Return the method that options, by name or as objects, stand for.
 
         Raises:
             ValueError, TypeError: for an unknown name, or a number out of range.
         """
-        damping, scaling, solver = get_damping(damping), get_scaling(scaling), get_solver(solver)
+        found, metric, linear = get_damping(damping), get_scaling(scaling), get_solver(solver)
         return cls(
-            Competition(damping) if scaling.competes else damping,
-            scaling,
-            solver.factoring() if evidence else solver,
+            Competition(found) if metric.competes else found,
+            metric,
+            linear.factoring() if evidence else linear,
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
             checked_gram_dtype(gram_dtype),
@@ -57,18 +68,18 @@ class Method(NamedTuple):
         )
 
     @property
-    def takes_products(self):
+    def takes_products(self) -> bool:
         """Whether the solver makes do with products, and no scaling wants diag(JᵀJ) but for how large λ is."""
         return self.solver.takes_products and self.scaling.is_one_number
 
     @property
-    def parts(self):
+    def parts(self) -> list:
         """The objects that it is made of, without those that are None."""
         damping = self.damping.inner if isinstance(self.damping, Competition) else self.damping
         return [part for part in (damping, self.scaling, self.solver, self.acceleration) if part is not None]
 
 
-def recipe(parts, *others):
+def recipe(parts: Iterable[Any], *others: Any) -> tuple | None:
     """Return what objects, and other options, amount to, hashable: of objects, class and attributes.
 
     None where an object is of a class that is not this package's, which may depend on anything.

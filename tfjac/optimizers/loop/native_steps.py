@@ -1,8 +1,10 @@
-"""Steps of a small problem, all in one op: what the loop of `Iteration` does, without its hundreds of ops a step.
+"""Steps of a small problem, all in one op: what the `Driver` does, without its hundreds of ops a step.
 
 That op and that loop take the same steps to rounding. The op knows the default method for few parameters alone, in
 float64, and with bounds at most; the loop knows all others.
 """
+
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -10,11 +12,16 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, verification_wanted
 from tfjac.ops import StepProgress, StepRules, has_native_steps, least_squares_steps
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.conditions.coordinates import Standing
 from tfjac.optimizers.damping import TrustRegionDamping
 from tfjac.optimizers.damping.scaling import MoreScaling
-from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.problem import Problem
+from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
+from tfjac.optimizers.loop.records import State
 from tfjac.optimizers.solvers import AutoSolver, QRSolver
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
+from tfjac.types import Tensor, Variable
 
 PARAMETERS, ELEMENTS, NUMBERS = 64, 2**16, 2**20
 """Of so many parameters, numbers of J, and numbers between data and residuals at most, one thread is fast enough."""
@@ -26,7 +33,7 @@ _ELSEWHERE = {
 """Ops of residuals that may take long, or that act on the world: J is computed at each trial point, kept or not."""
 
 
-def suits(residuals, variables, settings):
+def suits(residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> bool:
     """Return whether the op takes the steps that `settings` ask for.
 
     Args:
@@ -60,28 +67,52 @@ def suits(residuals, variables, settings):
     )
 
 
-def take_native_steps(evaluate, position, progress, settings, box, until, max_steps, finish, record):
-    """Take steps from `position` `[p]`; return where they lead, the `Progress`, and the record of each, `[record, 7]`.
+def take_native_steps(
+    problem: Problem,
+    data: list[Tensor],
+    invariants: Invariants,
+    progress: Progress,
+    allowance: Allowance,
+    record: int,
+) -> tuple[Progress, Tensor, ProblemSizes]:
+    """Take steps from where the variables are, and leave them where these lead.
 
     Args:
-        evaluate: function from a position to the cost, the residuals `[m]` and J `[m, p]`.
-        position: `[p]`.
-        progress: a `Progress`.
-        settings: `Settings`, such as the op knows.
-        box: a `Box`, or None.
-        until, max_steps, finish: as of `Iteration.advance`.
-        record: integer.
+        problem: a `Problem` with settings that the op knows.
+        data, invariants, progress, allowance: as of `Minimisation.advance`.
+        record: so many steps are written down.
+
+    Returns:
+        The `Progress`, the record of each step, `[record, 7]`, and the `ProblemSizes`.
     """
+    sizes = []
+
+    def evaluate(position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        cost, model = problem.linearised_at(position, data, invariants)
+        sizes.append(ProblemSizes.of(model, one_scale=False))
+        return cost, model.residual, model.jacobian.to_dense()
+
+    rules, box = _rules(problem.settings), invariants.conditions.box or None
+    given = _given(progress, problem.position())
+    after, rows = least_squares_steps(evaluate, given, rules, box, *allowance, record)
+    problem.go_to(after.position)
+    return _progress_after(progress, after), rows, sizes[-1]
+
+
+def _given(progress: Progress, position: Tensor) -> StepProgress:
+    """Return a `Progress` in the form that the op takes."""
     outcome, state = progress.outcome, progress.state
     numbers = [*state.damping, progress.first_cost, outcome.cost, outcome.gradient_norm, outcome.damping]
     counts = [outcome.status, outcome.steps, outcome.evaluations, outcome.jacobians, tf.cast(progress.moved, tf.int32)]
-    given = StepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts))
-    rules = _rules(settings)
-    after, rows = least_squares_steps(evaluate, given, rules, box, until, max_steps, finish, record)
+    return StepProgress(position, state.scaling, tf.stack(numbers), tf.stack(counts))
+
+
+def _progress_after(progress: Progress, after: StepProgress) -> Progress:
+    """Return a `Progress` after what the op returned."""
     radius, damping, first_cost, cost, gradient_norm, last = tf.unstack(after.numbers)
     status, steps, evaluations, jacobians, moved = tf.unstack(after.counts)
-    progress = progress._replace(
-        outcome=outcome._replace(
+    return progress._replace(
+        outcome=progress.outcome._replace(
             cost=cost,
             gradient_norm=gradient_norm,
             status=status,
@@ -90,15 +121,14 @@ def take_native_steps(evaluate, position, progress, settings, box, until, max_st
             jacobians=jacobians,
             damping=last,
         ),
-        state=state._replace(damping=(radius, damping), scaling=after.scaling),
+        state=State((radius, damping), after.scaling),
         first_cost=first_cost,
         moved=moved > 0,
     )
-    return after.position, progress, rows
 
 
-def _rules(settings):
-    damping, epsilon = settings.method.damping, np.finfo(np.float64).eps
+def _rules(settings: Settings) -> StepRules:
+    damping, epsilon = cast(TrustRegionDamping, settings.method.damping), np.finfo(np.float64).eps  # as `suits` says
     return StepRules(
         cost_tolerance=settings.limits.cost,
         step_tolerance=settings.limits.step,
@@ -109,18 +139,3 @@ def _rules(settings):
         highest=1 / epsilon if damping.maximum is None else damping.maximum,
         max_attempts=settings.method.max_attempts,
     )
-
-
-def linearised_at(position, residuals_at, variables, losses, unit):
-    """Return the cost at `position` `[p]`, and the `LinearModel` there.
-
-    Args:
-        position: tensor.
-        residuals_at: function from what stands for the variables, a list, to the list of residuals.
-        variables: list of the variables.
-        losses: as of `objective_of_residuals`.
-        unit: what residuals are measured in.
-    """
-    standing = [Standing(value) for value in Columns(variables).split(position)]
-    objective = objective_of_residuals(residuals_at(standing), variables, losses=losses, unit=unit, charts=standing)
-    return objective.cost, objective.linearise()

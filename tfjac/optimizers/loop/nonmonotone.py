@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers.loop.records import Leeway
+from tfjac.optimizers.loop.records import Leeway, Report
+from tfjac.types import Tensor
 
 LONGEST_PAUSE = 2**20
 """Steps."""
@@ -52,25 +53,25 @@ class Window(NamedTuple):
     returns: tf.Tensor
 
     @classmethod
-    def empty(cls, size, values):
+    def empty(cls, size: int, values: Tensor) -> "Window":
         """Return the window of `size` costs before the first step from `values` `[p]`."""
         infinity, zero = tf.constant(np.inf, values.dtype), tf.constant(0)
         costs, promised = tf.fill([size], -infinity), tf.zeros([size], values.dtype)
         return cls(costs, promised, values, infinity, zero, zero, tf.constant(size), tf.constant(False))
 
-    def leeway(self, cost):
+    def leeway(self, cost: Tensor) -> Leeway:
         """Return the `Leeway` of a step from a point of `cost`."""
         highest = tf.argmax(self.costs)
         rise = tf.where(self.closed > 0, tf.zeros_like(cost), tf.maximum(self.costs[highest] - cost, 0))
         return Leeway(rise, tf.where(rise > 0, self.promised[highest], tf.zeros_like(rise)))
 
-    def is_left(self, report):
+    def is_left(self, report: Report) -> Tensor:
         """Return whether a step ended at a worse point than the best one before it, a scalar bool."""
         rounding = ROUNDINGS * np.finfo(report.cost.dtype.as_numpy_dtype).eps * tf.abs(self.lowest)
         has_moved = report.accepted | (self.since > 0)
         return has_moved & (report.cost - self.lowest > rounding)
 
-    def after(self, report, values, stops):
+    def after(self, report: Report, values: Tensor, stops: Tensor) -> "Window":
         """Return the window after a step that led to `values` `[p]`.
 
         Args:
@@ -89,7 +90,7 @@ class Window(NamedTuple):
             returns=returns,
         )
 
-    def _moved(self, report, values):
+    def _moved(self, report: Report, values: Tensor) -> "Window":
         """Return the window after a step, if it goes on from where that led."""
         costs = tf.where(
             tf.equal(self.lowest, np.inf), tf.concat([[report.cost_before], self.costs[1:]], 0), self.costs

@@ -14,7 +14,7 @@ from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
 from tfjac.optimizers.solvers.auto import LARGE, SMALL
-from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike
+from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike, Variable
 
 _ELSEWHERE = {
     "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
@@ -68,7 +68,7 @@ class Options:
     jit_compile: bool = False
 
     @classmethod
-    def of(cls, given, unknown, others=()):
+    def of(cls, given: dict[str, Any], unknown: dict[str, Any], others: Sequence[str] = ()) -> "Options":
         """Return the options among `given`.
 
         Args:
@@ -89,26 +89,26 @@ class Options:
         return cls(**{name: value for name, value in {**given, **unknown}.items() if name in known})
 
     @classmethod
-    def of_one_fit(cls, given, unknown):
+    def of_one_fit(cls, given: dict[str, Any], unknown: dict[str, Any]) -> "Options":
         """Return the options of what is never many fits."""
         return cls.of(given, unknown, others=_OF_MANY_FITS)
 
-    def is_given(self, name):
+    def is_given(self, name: str) -> bool:
         """Return whether an option was given another value than its default, or None."""
         value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
         return value is not None and not (isinstance(value, (bool, int, str)) and value == default)
 
-    def given(self):
+    def given(self) -> dict[str, Any]:
         """Return a dict of the options that were given, None among them if it is not the default."""
         pairs = [(each, getattr(self, each.name)) for each in dataclasses.fields(self)]
         changed = [(each.name, value) for each, value in pairs if value is not each.default]
         return {name: value for name, value in changed if value is None or self.is_given(name)}
 
-    def conditions(self, variables):
+    def conditions(self, variables: Nest[Variable]) -> GivenConditions:
         """Return the `GivenConditions` on a nest of variables."""
         return GivenConditions(variables, self.bounds, self.fixed, self.prior, self.equality, self.manifolds)
 
-    def method(self, num_parameters):
+    def method(self, num_parameters: int) -> Method:
         """Return the `Method` for so many parameters: the sturdiest if solves cost nothing, else mostly one solve."""
         few = num_parameters <= SMALL
         damping = self.damping or ("trust_region" if few and self.initial_damping is None else "radius")
@@ -117,7 +117,7 @@ class Options:
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
         return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, acceleration)
 
-    def window_of(self, num_parameters):
+    def window_of(self, num_parameters: int) -> int | None:
         """Return of how many costs a step may stay below the highest; None if the solver decides."""
         if self.window is None:
             may_be_sparse = self.solver != "auto" or (num_parameters > LARGE and not self.jit_compile)
@@ -151,7 +151,13 @@ class Settings(NamedTuple):
     recipe: Any
 
     @classmethod
-    def of(cls, options, variables, conditions=None, num_parameters=None):
+    def of(
+        cls,
+        options: Options,
+        variables: list[Variable],
+        conditions: GivenConditions | None = None,
+        num_parameters: int | None = None,
+    ) -> "Settings":
         """Check `Options`, and return what they amount to.
 
         Args:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Tensor
+from tfjac.types import T, Tensor
 
 
 class State(NamedTuple):
@@ -122,7 +122,7 @@ class Outcome(NamedTuple):
         return has_converged(self.status)
 
 
-def has_converged(status):
+def has_converged(status: Tensor) -> Tensor:
     """Return whether a tolerance was met, a bool tensor like `status`."""
     return tf.reduce_any([tf.equal(status, int(each)) for each in Status if each.converged], axis=0)
 
@@ -151,17 +151,22 @@ class Point(NamedTuple):
     highest: tf.Tensor
 
     @property
-    def usable(self):
+    def usable(self) -> Tensor:
         """Whether there is a step to take from here."""
         return self.finite & ~self.stationary
 
 
 class Attempt(NamedTuple):
-    """One attempt within a step, and the damping's state after it; see `Report` for the names.
+    """One attempt within a step, and what the damping learned from it; scalars.
 
-    `remeasured` says that it was rejected, and that the damping goes on with another D, from the next step. `looked`
-    says that it was proposed and not tried. `refused` is the damping's state where an attempt that was kept is taken
-    back later.
+    Attributes:
+        attempts, cost, reduction, predicted, promised, ratio, held, step_length, damping: what the `Report` of the step
+            says of it, if it is the last one.
+        accepted: bool.
+        remeasured: bool, whether it was rejected, and the damping goes on with another D, from the next step.
+        looked: bool, whether it was proposed and not tried.
+        state: tuple, the damping's state after it.
+        refused: the same where the attempt was kept, and is taken back later.
     """
 
     attempts: tf.Tensor
@@ -180,14 +185,18 @@ class Attempt(NamedTuple):
     refused: tuple
 
     @classmethod
-    def none_yet(cls, cost, state):
+    def none_yet(cls, cost: Tensor, state: tuple) -> "Attempt":
         """Return what stands before the first attempt."""
         none = tf.zeros_like(cost)
         nothing, no = (none,) * 7, tf.cast(none, tf.bool)
         return cls._make([tf.cast(none, tf.int32), no, cost, *nothing, no, no, state, state])
 
+    def reported(self) -> dict[str, Tensor]:
+        """Return what the `Report` of a step says of its last attempt, by name."""
+        return {name: value for name, value in self._asdict().items() if name in Report._fields}
 
-def chosen(condition, record, other):
+
+def chosen(condition: Tensor, record: T, other: T) -> T:
     """Return a record of tensors where a condition holds, else another like it; a condition `[n]` is that of rows."""
     choice = tf.where if condition.shape.rank == 0 else tf.compat.v1.where  # the latter takes rows as they are
     return tf.nest.map_structure(lambda one, two: choice(condition, one, two), record, other)
@@ -197,7 +206,7 @@ LONGEST_RECORD = 256
 """So many steps are recorded in the graph before they are handed over."""
 
 
-def row_of(report):
+def row_of(report: Report) -> Tensor:
     """Return what is recorded of a `Report`, `[7]`, in the order of the fields of `results.history.History`."""
     dtype = report.cost.dtype
     rest = [tf.cast(report.attempts, dtype), tf.cast(report.accepted, dtype)]

@@ -13,21 +13,35 @@ there is anything left to gain; see `bounds`.
 Reference: K. Madsen, H. B. Nielsen, O. Tingleff, "Methods for non-linear least squares problems", 2nd ed., 2004, ch. 3.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfjac.graph import while_loop
+from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.conditions.equality import Equality
 from tfjac.optimizers.contracts import LinearModel, Objective
 from tfjac.optimizers.linear_model import FreeLinearisation
-from tfjac.optimizers.loop.attempt import is_decided, judged, looked_at, point_at, propose, report_of, within
+from tfjac.optimizers.loop.acceleration import GeodesicAcceleration
+from tfjac.optimizers.loop.attempt import (
+    Candidate,
+    is_decided,
+    judged,
+    looked_at,
+    point_at,
+    propose,
+    report_of,
+    within,
+)
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Function, Tensor
 
 
 class Restrictions(NamedTuple):
@@ -42,11 +56,11 @@ class Restrictions(NamedTuple):
             a minimisation, where a step may also be taken back when the next one finds what J is there.
     """
 
-    box: Any = None
-    equality: Any = None
+    box: Box | None = None
+    equality: Equality | None = None
     leeway: Leeway | None = None
     leeway_is_usual: bool = False
-    looks: Any = None
+    looks: Callable[[Report], Tensor] | None = None
 
     def leeway_of(self, solver: Solver) -> Leeway | None:
         """Return the leeway of the steps of a `Solver`."""
@@ -68,8 +82,8 @@ class Step(NamedTuple):
     state: State
     report: Report
     sizes: ProblemSizes
-    num_residuals: Any
-    looked: Any
+    num_residuals: int | Tensor
+    looked: Tensor
     refused: State
 
 
@@ -88,134 +102,190 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
         stays as it was.
     """
     restrictions = restrictions or Restrictions()
-    model: LinearModel = objective.linearise(method.takes_products)
-    if restrictions.box is not None:
-        position = objective.position(objective.values())
-        model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
-    sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number)
+    start = Start.of(objective, state, method, restrictions.box)
+    sizes = ProblemSizes.of(start.model, method.gram_dtype, method.scaling.is_one_number)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
-    steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
-    if len(steps) == 1:
-        state, report, looked, refused = steps[0]()
-    else:
-        state, report, looked, refused = tf.switch_case(index(tf.cast(model.num_rows, tf.float64)), steps)
-    return Step(state, report, sizes, model.num_rows, looked, refused)
+    ways = [partial(_taken, solver, start, method, restrictions) for solver in solvers]
+    num_rows = start.model.num_rows
+    one = ways[0]() if len(ways) == 1 else tf.switch_case(index(tf.cast(num_rows, tf.float64)), ways)
+    return Step(one.state, one.report, sizes, num_rows, one.looked, one.refused)
 
 
-def _step(objective: Objective, model: LinearModel, solver, state, method, restrictions):
-    """Take the step with one solver, and return the fields of `Step` that are not sizes."""
-    method = method._replace(damping=method.damping.starting_with(solver.first_damping))
-    system = _system(solver, model, method, restrictions.equality)
-    values = objective.values()
-    position = objective.position(values)
-    given = position, objective.cost, system.gradient, system.diagonal, state, method
-    point = point_at(*given, prior=model.prior, has_residuals=model.has_residuals)
-    solve = _in_free(system.solver(point.metric), model)
-    bend_of = _bending(objective, model, solver, solve, values, position, point, method, restrictions.box)
+class Start(NamedTuple):
+    """Where a step starts.
 
-    def tried(last, candidate):
-        """Evaluate, judge, keep or restore."""
-        bend = bend_of(candidate)
-        candidate = _move(objective, values, position, candidate, system, bend, restrictions)
-        cost = objective.evaluate()
-        costs = objective.cost, cost, objective.cost - cost
-        leeway, may_return = restrictions.leeway_of(solver), restrictions.looks is not None
-        made = judged(last, candidate, system.gradient, point, costs, method, leeway, may_return)
-        objective.restore_unless(made.accepted, values)
+    Attributes:
+        objective: an `Objective`.
+        model: its `LinearModel` in the parameters that are free.
+        free: `[p]`, bool, which these are; None for all.
+        state: the `State` that the step before handed on.
+    """
+
+    objective: Objective
+    model: LinearModel
+    free: Tensor | None
+    state: State
+
+    @classmethod
+    def of(cls, objective: Objective, state: State, method: Method, box: Box | None) -> "Start":
+        """Return the start of a step from where the variables are."""
+        model: LinearModel = objective.linearise(method.takes_products)
+        if box is None:
+            return cls(objective, model, None, state)
+        free = box.free(objective.position(objective.values()), model.gradient())
+        return cls(objective, FreeLinearisation(model, free), free, state)
+
+
+class End(NamedTuple):
+    """The fields of a `Step` that are tensors, whichever solver it was taken with."""
+
+    state: State
+    report: Report
+    looked: Tensor
+    refused: State
+
+
+def _taken(solver: Solver, start: Start, method: Method, restrictions: Restrictions) -> End:
+    return Stepper(solver, start, method, restrictions).take()
+
+
+class Stepper:
+    """Takes one step with one solver: proposes, moves and judges until that is decided, and finishes.
+
+    Args:
+        solver: a `Solver`.
+        start: a `Start`.
+        method: a `Method`.
+        restrictions: `Restrictions`.
+    """
+
+    def __init__(self, solver: Solver, start: Start, method: Method, restrictions: Restrictions) -> None:
+        self._index, self._start, self._restrictions = method.solver.names.index(solver.name), start, restrictions
+        self._objective, self._model, self._leeway = start.objective, start.model, restrictions.leeway_of(solver)
+        self._method = method._replace(damping=method.damping.starting_with(solver.first_damping))
+        self._system = _system(solver, start.model, method, restrictions.equality)
+        self._values = self._objective.values()
+        self._position = self._objective.position(self._values)
+        given = self._position, self._objective.cost, self._system.gradient, self._system.diagonal
+        prior, has_residuals = self._model.prior, self._model.has_residuals
+        self._point = point_at(*given, start.state, self._method, prior=prior, has_residuals=has_residuals)
+        self._solve = _in_free(self._system.solver(self._point.metric), self._model)
+        self._bends = method.acceleration and method.acceleration.suits(solver, self._objective, self._model)
+        self._acceleration = method.acceleration if tf.is_tensor(self._bends) or self._bends else None
+        self._magnitude = self._objective.magnitude(self._values)
+
+    def take(self) -> End:
+        """Attempt a step until it is decided, with more damping each time."""
+        point, damping = self._point, self._method.damping
+        state = damping.resume(self._start.state.damping, point.curvature, point.length)
+        first = Attempt.none_yet(self._objective.cost, state)
+        (last,) = while_loop(
+            lambda last: ~is_decided(last, point, self._method), lambda last: (self._attempt(last),), (first,)
+        )
+        return self._finish(last)
+
+    def _attempt(self, last: Attempt) -> Attempt:
+        """Return the `Attempt` that follows `last`: propose, and if that is not enough, try."""
+        candidate, looks = self._propose(last), self._restrictions.looks
+        if looks is None:
+            return self._try(last, candidate)
+        seen = looked_at(last, candidate, self._point)
+        enough = tf.equal(last.attempts, 0) & looks(self._report(seen))
+        return tf.cond(enough, lambda: seen, lambda: self._try(last, candidate))
+
+    def _try(self, last: Attempt, candidate: Candidate) -> Attempt:
+        return self._judge(last, self._move(candidate))
+
+    def _propose(self, last: Attempt) -> Candidate:
+        """Solve for a step, and predict what it gains."""
+        system = self._system
+        return propose(self._solve, system.gradient, system.reduction, last.state, self._point, self._method)
+
+    def _move(self, candidate: Candidate) -> Candidate:
+        """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it is taken.
+
+        What rounding makes of equations between the parameters is undone. If steps are bent, they move along the curve,
+        unless that leads out of bounds.
+        """
+        (box, equality, *_), step = self._restrictions, candidate.step
+        bend = self._bend(candidate)
+        curved = step if bend is None else step + bend
+        if equality is not None:
+            self._objective.move_to(self._values, equality.project(self._position + curved))
+            return candidate
+        if box is None:
+            self._objective.move(self._values, curved)
+            return candidate
+        end, candidate = within(box, self._position, candidate, self._system.reduction)
+        if bend is not None:
+            inside = box.contains(self._position + step) & box.contains(self._position + curved)
+            end = tf.where(inside, self._position + curved, end)
+        self._objective.move_to(self._values, end)
+        return candidate
+
+    def _bend(self, candidate: Candidate) -> Tensor | None:
+        """Return what acceleration adds to the step of a `Candidate`, `[p]`; None if it adds nothing to any."""
+        if self._acceleration is None:
+            return None
+        curve = partial(self._curve, self._acceleration, candidate)
+        if tf.is_tensor(self._bends):
+            return tf.cond(self._bends, curve, lambda: tf.zeros_like(self._position))
+        return curve()
+
+    def _curve(self, acceleration: GeodesicAcceleration, candidate: Candidate) -> Tensor:
+        """Return ½a `[p]` of the step v of a `Candidate`, see `GeodesicAcceleration`."""
+        jacobian, step = self._model.jacobian, candidate.step
+        change = self._change_at(acceleration.difference * step)
+        linear = jacobian.matvec(tf.cast(step, jacobian.dtype))
+        residual = tf.cast(self._model.residual, change.dtype)
+        return acceleration.bend(candidate.proposal, self._solve, residual, change, linear, self._point.metric)
+
+    def _change_at(self, step: Tensor) -> Tensor:
+        """Return r(w + step) − r(w), `[rows]`; within bounds, as no others are bent than steps inside."""
+        box = self._restrictions.box
+        if box is None:
+            self._objective.move(self._values, step)
+        else:
+            self._objective.move_to(self._values, box.project(self._position + step))
+        return self._objective.change_of_rows()
+
+    def _judge(self, last: Attempt, candidate: Candidate) -> Attempt:
+        """Evaluate where the variables are, judge, and keep it or put them back."""
+        before, after = self._objective.cost, self._objective.evaluate()
+        costs, may_return = (before, after, before - after), self._restrictions.looks is not None
+        given = last, candidate, self._system.gradient, self._point, costs
+        made = judged(*given, self._method, self._leeway, may_return)
+        self._objective.restore_unless(made.accepted, self._values)
         return made
 
-    def attempt(last):
-        """Solve, predict, and where that is not enough, try."""
-        candidate = propose(solve, system.gradient, system.reduction, last.state, point, method)
-        if restrictions.looks is None:
-            return (tried(last, candidate),)
-        seen = looked_at(last, candidate, point)
-        enough = tf.equal(last.attempts, 0) & restrictions.looks(told(seen))
-        return (tf.cond(enough, lambda: seen, lambda: tried(last, candidate)),)
+    def _finish(self, last: Attempt) -> End:
+        """Return what is known after the `last` attempt."""
+        before, scaling, effective = self._start.state, self._point.scaling, None
+        if self._start.free is not None:
+            scaling = tf.where(self._start.free, scaling, before.scaling)
+        if self._method.evidence:
+            effective = tf.cond(last.accepted, self._system.effective_parameters, lambda: tf.zeros_like(last.cost))
+        after = chosen(self._point.usable, State(last.state, scaling), before)
+        return End(after, self._report(last, effective), last.looked, State(last.refused, scaling))
 
-    index, magnitude = method.solver.names.index(solver.name), objective.magnitude(values)
-    told = partial(report_of, point=point, cost=objective.cost, position=position, gradient=system.gradient)
-    told = partial(told, solver=index, magnitude=magnitude)
-
-    first = Attempt.none_yet(objective.cost, method.damping.resume(state.damping, point.curvature, point.length))
-    (last,) = while_loop(lambda attempt: ~is_decided(attempt, point, method), attempt, (first,))
-    return _end(last, point, told, model, system, state, method, restrictions)
+    def _report(self, last: Attempt, effective: Tensor | None = None) -> Report:
+        given = self._point, self._objective.cost, self._position, self._system.gradient
+        return report_of(last, *given, self._index, effective, self._magnitude)
 
 
-def _bending(objective, model: LinearModel, solver, solve, values, position, point, method, box):
-    """Return a function from a `Candidate` to what acceleration adds to its step, None if it adds nothing to any."""
-    is_bent = method.acceleration is not None and method.acceleration.suits(solver, objective, model)
-
-    def bent(candidate):
-        change, linear = _change_along(candidate.step, objective, model, values, position, method, box)
-        residual = tf.cast(model.residual, change.dtype)
-        return method.acceleration.bend(candidate.proposal, solve, residual, change, linear, point.metric)
-
-    def bend_of(candidate):
-        if tf.is_tensor(is_bent):
-            return tf.cond(is_bent, lambda: bent(candidate), lambda: tf.zeros_like(position))
-        return bent(candidate) if is_bent else None
-
-    return bend_of
-
-
-def _end(last, point, told, model, system, state, method, restrictions):
-    """Return what `_step` does, after the last `Attempt`."""
-    scaling = point.scaling
-    if restrictions.box is not None:
-        scaling = tf.where(model.free, scaling, state.scaling)
-    effective = None
-    if method.evidence:
-        effective = tf.cond(last.accepted, system.effective_parameters, lambda: tf.zeros_like(last.cost))
-    after = chosen(point.usable, State(last.state, scaling), state)
-    return after, told(last, effective=effective), last.looked, State(last.refused, scaling)
-
-
-def _system(solver: Solver, model: LinearModel, method: Method, equality) -> System:
+def _system(solver: Solver, model: LinearModel, method: Method, equality: Equality | None) -> System:
     """Return the `System` of a solver, in the plane of equations where there are any."""
     if equality is None or not equality.normals.shape[0]:
         return prepared(solver, model, method.gram_dtype)
     return PlaneSystem(solver, model, equality.normals, method.gram_dtype)
 
 
-def _in_free(solve, model: LinearModel):
+def _in_free(solve: Function, model: LinearModel) -> Function:
     """Return `solve` with exact zeros for parameters that are held: rounding would take them off their bounds."""
 
-    def solve_in_free(damping, residual=None):
+    def solve_in_free(damping: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
         step, solved = solve(damping, residual)
         return model.only_free(step), solved
 
     return solve_in_free
-
-
-def _move(objective: Objective, values, position, candidate, system, bend, restrictions):
-    """Move the variables by the step of a `Candidate`, or by what bounds leave of it, and return it as it was taken.
-
-    What rounding makes of equations between the parameters is undone. They move by `bend` `[p]` as well, if there is
-    one, and if neither with nor without it bounds are met.
-    """
-    curved = candidate.step if bend is None else candidate.step + bend
-    if restrictions.equality is not None:
-        objective.move_to(values, restrictions.equality.project(position + curved))
-        return candidate
-    if restrictions.box is None:
-        objective.move(values, curved)
-        return candidate
-    box, step = restrictions.box, candidate.step
-    end, candidate = within(box, position, candidate, system.reduction)
-    if bend is not None:
-        inside = box.contains(position + step) & box.contains(position + curved)
-        end = tf.where(inside, position + curved, end)
-    objective.move_to(values, end)
-    return candidate
-
-
-def _change_along(step, objective: Objective, model: LinearModel, values, position, method, box):
-    """Return r(w + hv) − r(w) and Jv `[rows]` for a step v; within bounds, as no others are bent than steps inside."""
-    part = method.acceleration.difference * step
-    if box is None:
-        objective.move(values, part)
-    else:
-        objective.move_to(values, box.project(position + part))
-    return objective.change_of_rows(), model.jacobian.matvec(tf.cast(step, model.jacobian.dtype))

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from tfjac.graph.op_types import ARITHMETIC
-from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.prior import Prior
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ def objective_of_loss(loss, variables, gradients=None, verify=None):
     Args:
         loss: scalar tensor of the graph being traced.
         variables: list of `tf.Variable` or `keras.Variable`.
-        gradients: list of the gradients of the loss that somebody else has taken, for verification, or None.
+        gradients: list of the gradients of the loss that other code has taken, for verification, or None.
         verify: whether to verify, see `verification_wanted`.
 
     Raises:

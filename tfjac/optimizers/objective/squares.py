@@ -213,7 +213,7 @@ _SHAPING = {
     *PERMUTING, *FACTORS, "Add", "AddN", "AddV2", "Maximum", "Mean", "Minimum", "Relu", "SelectV2", "Sub", "Sum",
     "ClipByValue", "Cast",
 }  # fmt: skip
-"""Ops between a root and the sum of squares that somebody may have meant by it."""
+"""Ops between a root and the sum of squares that may have been meant by it."""
 
 
 def _has_exponent(op, exponent):

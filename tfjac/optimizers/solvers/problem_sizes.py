@@ -8,7 +8,7 @@ from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.linear_model import Elimination, num_probes
+from tfjac.optimizers.linear_model import Elimination
 
 
 class LayerSizes(NamedTuple):
@@ -194,7 +194,7 @@ class ProblemSizes(NamedTuple):
 
 def _layers_of(operator):
     """Return the `LayerSizes` of the variables that a block of residuals depends on."""
-    outputs = None if num_probes(operator) is None else operator.examples_and_outputs[1]
+    outputs = None if operator.num_probes is None else operator.examples_and_outputs[1]
     return tuple(LayerSizes.of(each, outputs) for each in operator.factors if each is not None)
 
 

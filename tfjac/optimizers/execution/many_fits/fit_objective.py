@@ -1,14 +1,16 @@
 """Costs, gradients and normal equations of n fits, `[n]`, `[n, p]` and `[n, p, p]`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfjac.graph import inline_calls
 from tfjac.jacobians.batch import example_blocks
 from tfjac.ops import example_grams
+from tfjac.optimizers.execution.many_fits.placed_residuals import PlacedResiduals
 from tfjac.optimizers.objective.residuals import units_of
 from tfjac.optimizers.objective.robust import influence, losses_of
+from tfjac.types import Tensor
 
 
 class Linearised(NamedTuple):
@@ -19,12 +21,12 @@ class Linearised(NamedTuple):
     gradient: tf.Tensor
 
     @classmethod
-    def nowhere(cls, values):
+    def nowhere(cls, values: Tensor) -> "Linearised":
         """Return zeros for fits of parameters `[n, p]`."""
         zeros = tf.zeros_like(values)
         return cls(zeros[:, 0], zeros[:, None] * zeros[:, :, None], zeros)
 
-    def reduction(self, step):
+    def reduction(self, step: Tensor) -> Tensor:
         """Return by how much the model says that steps `[n, p]` lower the cost, `[n]`."""
         slope = tf.reduce_sum(self.gradient * step, axis=1)
         curved = tf.reduce_sum(self.gram * step[:, None], axis=2)
@@ -40,13 +42,13 @@ class FitObjective:
         jit_compile: whether to compile residuals and Jacobians with XLA.
     """
 
-    def __init__(self, placed, losses, jit_compile):
+    def __init__(self, placed: PlacedResiduals, losses: Any, jit_compile: bool) -> None:
         self._placed, self._losses = placed, losses_of(losses, len(placed.shapes))
         self._rows = tf.function(self._rows_and_jacobian, autograph=False, jit_compile=True if jit_compile else None)
         self._ended = tf.function(self._rows_at_the_end, autograph=False, jit_compile=True if jit_compile else None)
         self.columns = placed.columns
 
-    def linearise(self, values, data, unit, fresh):
+    def linearise(self, values: Tensor, data: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:
         """Return the `Linearised` at `values`, and the unit of each fit.
 
         Args:
@@ -58,7 +60,7 @@ class FitObjective:
         cost, residual, jacobian, unit = self._rows(values, data, unit, fresh)
         return Linearised(cost, *example_grams(jacobian, residual)), unit
 
-    def at_the_end(self, values, data):
+    def at_the_end(self, values: Tensor, data: list[Tensor]) -> tuple[Tensor, ...]:
         """Return what the errors of n fits come from, without the weights of robust losses.
 
         Returns:
@@ -71,7 +73,7 @@ class FitObjective:
         sums = [tf.reduce_sum(tf.cast(tf.where(counts, each, 0), tf.float64), axis=1) for each in (squares, bends)]
         return gram, *sums, tf.reduce_sum(tf.cast(counts, tf.int32), axis=1)
 
-    def _rows_at_the_end(self, values, data):
+    def _rows_at_the_end(self, values: Tensor, data: list[Tensor]) -> tuple[Tensor, ...]:
         """Return r `[n, m]`, J `[n, m, p]`, and ψ² and ψ′ of each residual, both `[n, m]`."""
         values = tf.identity(values)
         blocks = self._residuals(values, data)
@@ -80,7 +82,7 @@ class FitObjective:
         (jacobian,) = example_blocks(residual, [values], (None, None))
         return residual, jacobian, tf.concat(squares, axis=1), tf.concat(bends, axis=1)
 
-    def _rows_and_jacobian(self, values, data, unit, fresh):
+    def _rows_and_jacobian(self, values: Tensor, data: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Tensor, ...]:
         """Return F `[n]`, r `[n, m]`, J `[n, m, p]`, by the residuals in units of the last one returned, `[n]`."""
         values = tf.identity(values)
         blocks = self._residuals(values, data)
@@ -93,12 +95,12 @@ class FitObjective:
         (jacobian,) = example_blocks(residual, [values], (None, None))
         return cost, residual, jacobian, unit
 
-    def _residuals(self, values, data):
+    def _residuals(self, values: Tensor, data: list[Tensor]) -> list[Tensor]:
         """Return the residuals at `values` `[n, p]`, a list of `[n, m]`."""
         tensors = self._placed.tensors(self.columns.split(values), data)
         sizes = [shape[1:].num_elements() for shape in self._placed.shapes]
         return [tf.reshape(tensor, [-1, size]) for tensor, size in zip(tensors, sizes)]
 
 
-def _cost(residual, loss, unit):
+def _cost(residual: Tensor, loss: Any, unit: Tensor) -> Tensor:
     return tf.reduce_sum(tf.square(residual), 1) / 2 if loss is None else loss.cost(residual, unit, axis=1)

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
+from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.execution.many_fits.fit_objective import Linearised
 from tfjac.optimizers.loop.attempt import (
+    Candidate,
     is_decided,
     judged,
     largest,
@@ -22,9 +24,11 @@ from tfjac.optimizers.loop.attempt import (
     report_of,
     within,
 )
-from tfjac.optimizers.loop.converge import first_cost_of, outcome_after, standing_of, status_after
-from tfjac.optimizers.loop.records import Attempt, Outcome, State, chosen, has_converged
+from tfjac.optimizers.loop.converge import Tolerances, first_cost_of, outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Attempt, Outcome, Point, Report, State, chosen, has_converged
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Function, Tensor
 
 
 class Fits(NamedTuple):
@@ -57,12 +61,20 @@ class Fits(NamedTuple):
     first_cost: tf.Tensor
 
     @property
-    def running(self):
+    def running(self) -> Tensor:
         """Whether there is no reason to stop yet, `[n]`."""
         return tf.equal(self.outcome.status, int(Status.RUNNING))
 
     @classmethod
-    def begun(cls, index, values, data, box, state_names, exist):
+    def begun(
+        cls,
+        index: Tensor,
+        values: Tensor,
+        data: list[Tensor],
+        box: Box | tuple[()],
+        state_names: tuple[str, ...],
+        exist: Tensor,
+    ) -> "Fits":
         """Return fits that begin.
 
         Args:
@@ -78,12 +90,12 @@ class Fits(NamedTuple):
         return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, last, outcome, none)
 
     @property
-    def gradient_norm(self):
+    def gradient_norm(self) -> Tensor:
         """Max |g| over the parameters that are free, `[n]`."""
         return largest(_free(self)[0].gradient)
 
 
-def attempt(fits, linearise, method, limits, max_steps):
+def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances, max_steps: Tensor) -> Fits:
     """Return the fits after one more attempt of each that is running.
 
     Args:
@@ -127,7 +139,7 @@ def attempt(fits, linearise, method, limits, max_steps):
     return after._replace(outcome=_told(fits, ended, report, status, max_steps))
 
 
-def _gain(here, there):
+def _gain(here: Linearised, there: Linearised) -> Tensor:
     """Return by how much F is lower `there`; −∞ for a step to where F is finite, but its derivatives are not."""
     finite = tf.reduce_all(tf.math.is_finite(there.gram), axis=[-2, -1])
     finite &= tf.reduce_all(tf.math.is_finite(there.gradient), axis=-1)
@@ -135,10 +147,10 @@ def _gain(here, there):
     return tf.where(finite, gain, tf.fill(tf.shape(gain), tf.constant(float("-inf"), gain.dtype)))
 
 
-def _standing(fits, doubtful, method, limits):
+def _standing(fits: Fits, doubtful: Tensor, method: Method, limits: Tolerances) -> Tensor:
     """Return the `Status` that each fit has where it is, `[n]`, if any is `doubtful`; see `standing_of`."""
 
-    def standing():
+    def standing() -> Tensor:
         here, _ = _free(fits)
         diagonal = tf.linalg.diag_part(here.gram)
         point = point_at(fits.values, here.cost, here.gradient, diagonal, fits.state, method)
@@ -154,7 +166,7 @@ def _standing(fits, doubtful, method, limits):
     return tf.cond(tf.reduce_any(doubtful), standing, lambda: nothing)
 
 
-def _is_settled(report, status, limits):
+def _is_settled(report: Report, status: Tensor, limits: Tolerances) -> Tensor:
     """Return whether an attempt was rejected that left the cost what it is, where a tolerance is met.
 
     More damping would promise less still. Near a minimum all attempts up to the last one allowed drown in rounding.
@@ -164,7 +176,7 @@ def _is_settled(report, status, limits):
     return ~report.accepted & same & met
 
 
-def _told(fits, ended, report, status, max_steps):
+def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: Tensor) -> Outcome:
     """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
     outcome = chosen(ended, outcome_after(fits.outcome, ended, report, status, max_steps), fits.outcome)
     if not fits.box:
@@ -173,7 +185,7 @@ def _told(fits, ended, report, status, max_steps):
     return outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
 
 
-def _free(fits):
+def _free(fits: Fits) -> tuple[Linearised, Tensor | None]:
     """Return the `Linearised` without the parameters that bounds hold, and which are free, `[n, p]`; None for all."""
     if not fits.box:
         return fits.here, None
@@ -183,10 +195,10 @@ def _free(fits):
     return fits.here._replace(gram=gram, gradient=fits.here.gradient * mask), free
 
 
-def _proposed(fits, here, point, damping, method):
+def _proposed(fits: Fits, here: Linearised, point: Point, damping: Any, method: Method) -> tuple[Tensor, Candidate]:
     """Return where the steps of fits lead, within the bounds, and the `Candidate` of each."""
 
-    def solve(damping):
+    def solve(damping: Any) -> tuple[Tensor, Tensor]:
         return damped_solve(here.gram, -here.gradient, point.metric, damping)
 
     candidate = propose(solve, here.gradient, here.reduction, damping, point, method)

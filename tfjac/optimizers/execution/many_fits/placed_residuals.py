@@ -1,6 +1,12 @@
 """The residuals of n fits as a function of their parameters and data, placed in any graph."""
 
+from collections.abc import Iterable, Sequence
+
 import tensorflow as tf
+
+from tfjac.optimizers.execution.many_fits.fit_columns import FitColumns
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
+from tfjac.types import Tensor
 
 
 class PlacedResiduals:
@@ -19,25 +25,33 @@ class PlacedResiduals:
         shapes: list of the static shapes of the residuals.
     """
 
-    def __init__(self, traced, columns, is_given_values, own=(), constants=(), fixed=()):
+    def __init__(
+        self,
+        traced: TracedResiduals,
+        columns: FitColumns,
+        is_given_values: bool,
+        own: Sequence[bool] = (),
+        constants: Iterable[Tensor] = (),
+        fixed: Iterable[Tensor] = (),
+    ) -> None:
         self.traced, self.columns, self._is_given_values = traced, columns, is_given_values
         self._constants, self.fixed = list(constants), list(fixed)
         self.own = [*own, *[False] * (len(self.data_specs) - len(own))]
         self.shapes = traced.shapes
 
     @property
-    def shapes_of_one(self):
+    def shapes_of_one(self) -> list[tf.TensorShape]:
         """List of the static shapes of the residuals of one fit."""
         return [shape[1:] for shape in self.shapes]
 
     @property
-    def data_specs(self):
+    def data_specs(self) -> list[tf.TensorSpec]:
         """List of `tf.TensorSpec`, what data are like: of a call, of variables that are read, and of constants."""
         given = self.columns.num_variables if self._is_given_values else 0
         constants = [tf.TensorSpec(each.shape, each.dtype) for each in self._constants]
         return [*self.traced.specs[given:], *self.traced.handle_specs, *constants]
 
-    def take(self, data, count):
+    def take(self, data: list[Tensor], count: int) -> bool:
         """Return whether these are data, eager tensors, of `count` fits; those in `fixed` are among them.
 
         Args:
@@ -50,7 +64,7 @@ class PlacedResiduals:
             for given, spec, its_own in triples
         )
 
-    def tensors(self, values, data):
+    def tensors(self, values: list[Tensor], data: list[Tensor]) -> list[Tensor]:
         """Return the residuals, a list of tensors `[n, ...]` of the current graph.
 
         Args:
@@ -71,5 +85,5 @@ class PlacedResiduals:
         return self.traced.place_at(given, [], held, constants)
 
     @property
-    def _num_given(self):
+    def _num_given(self) -> int:
         return len(self.data_specs) - len(self.traced.handles) - len(self._constants)

@@ -5,14 +5,19 @@ done for nothing. Where there are no next ones the pool shrinks, as soon as an e
 the number of fits must stay what it is.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfjac.graph import while_loop
 from tfjac.optimizers.conditions.bounds import Box
+from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective, Linearised
 from tfjac.optimizers.execution.many_fits.fits import Fits, attempt
+from tfjac.optimizers.loop.converge import Tolerances
+from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Outcome, chosen
+from tfjac.types import Tensor
 
 _SHRINKS_BY = 8
 
@@ -35,16 +40,16 @@ class FitData(NamedTuple):
     tensors: list
     own: list
 
-    def rows(self, index):
+    def rows(self, index: Tensor) -> list[Tensor]:
         """Return the rows of some fits of what is each fit's own, a list of tensors."""
         return [tf.gather(given, index) for given, its_own in zip(self.tensors, self.own) if its_own]
 
-    def among_shared(self, rows):
+    def among_shared(self, rows: Iterable[Tensor]) -> list[Tensor]:
         """Return all data of the fits that `rows` belong to, what is shared among them."""
         rows = iter(rows)
         return [next(rows) if its_own else given for given, its_own in zip(self.tensors, self.own)]
 
-    def of(self, index):
+    def of(self, index: Tensor) -> "FitData":
         """Return the `FitData` of some fits alone."""
         return self._replace(tensors=self.among_shared(self.rows(index)))
 
@@ -60,12 +65,14 @@ class Pool:
         shrinks: whether the number of fits under way may change.
     """
 
-    def __init__(self, objective, data, values, box, shrinks):
+    def __init__(
+        self, objective: FitObjective, data: FitData, values: Tensor, box: Box | tuple[()], shrinks: bool
+    ) -> None:
         self._objective, self._data = objective, data
         self._values, self._box, self._shrinks = values, box, shrinks
         self._count = num_fits(values)
 
-    def minimise(self, at_once, method, limits, max_steps):
+    def minimise(self, at_once: int | Tensor, method: Method, limits: Tolerances, max_steps: Tensor) -> Found:
         """Return what all fits `Found`.
 
         Args:
@@ -76,22 +83,22 @@ class Pool:
         """
         names, index = method.damping.state_names, tf.range(at_once)
 
-        def busy(fits, begun):
+        def busy(fits: Fits, begun: Tensor) -> Tensor:
             size = tf.size(fits.index)
             fewer = size // _SHRINKS_BY if self._shrinks else 0
             most = tf.where(begun < self._count, 3 * size // 4, fewer)
             return tf.math.count_nonzero(fits.running, dtype=tf.int32) > most
 
-        def until_some_end(fits, begun):
-            def one_more(fits):
+        def until_some_end(fits: Fits, begun: Tensor) -> Fits:
+            def one_more(fits: Fits) -> tuple[Fits]:
                 return (attempt(fits, self._linearise, method, limits, max_steps),)
 
             return while_loop(lambda fits: busy(fits, begun), one_more, (fits,))[0]
 
-        def some_left(fits, begun, found):
+        def some_left(fits: Fits, begun: Tensor, found: Found) -> Tensor:
             return tf.reduce_any(fits.running)
 
-        def next_round(fits, begun, found):
+        def next_round(fits: Fits, begun: Tensor, found: Found) -> tuple[Fits, Tensor, Found]:
             fits = until_some_end(fits, begun)
             found = _noted(found, fits)
             fits, begun = self._refilled(fits, begun, names)
@@ -106,16 +113,16 @@ class Pool:
         *_, found = while_loop(some_left, next_round, start, shape_invariants=shapes)
         return tf.nest.map_structure(lambda each: each[: self._count], found)
 
-    def _linearise(self, values, own, unit, fresh):
+    def _linearise(self, values: Tensor, own: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:
         return self._objective.linearise(values, self._data.among_shared(own), unit, fresh)
 
-    def _begun(self, index, names):
+    def _begun(self, index: Tensor, names: tuple[str, ...]) -> Fits:
         """Return `Fits` that begin; of those with an index that there is no fit for, nothing is asked."""
         row = tf.minimum(index, self._count - 1)
         box = self._box and Box(*(tf.gather(side, row) for side in self._box))
         return Fits.begun(index, tf.gather(self._values, row), self._data.rows(row), box, names, index < self._count)
 
-    def _refilled(self, fits, begun, names):
+    def _refilled(self, fits: Fits, begun: Tensor, names: tuple[str, ...]) -> tuple[Fits, Tensor]:
         """Return the fits with the next ones in the places of those that have ended, and how many have begun then."""
         ended = ~fits.running
         next_ones = begun - 1 + tf.cumsum(tf.cast(ended, tf.int32))
@@ -123,39 +130,39 @@ class Pool:
         fits = chosen(ended, self._begun(index, names), fits)
         return fits, tf.minimum(next_ones[-1] + 1, self._count)
 
-    def _shrunk(self, fits, begun):
+    def _shrunk(self, fits: Fits, begun: Tensor) -> Fits:
         """Return the fits, or those that are running with as few others as may be, where these fill many places."""
         size, running = tf.size(fits.index), tf.math.count_nonzero(fits.running, dtype=tf.int32)
         enough = tf.maximum(size // _SHRINKS_BY, 1)
 
-        def fewer():
+        def fewer() -> Fits:
             first = tf.argsort(tf.cast(~fits.running, tf.int32), stable=True)[:enough]
             return tf.nest.map_structure(lambda each: tf.gather(each, first), fits)
 
         return tf.cond((begun >= self._count) & (running <= enough) & (enough < size), fewer, lambda: fits)
 
-    def _nothing(self):
+    def _nothing(self) -> Found:
         """Return a `Found` of zeros with one row more than there are fits."""
         real, number = tf.zeros([self._count + 1], self._values.dtype), tf.zeros([self._count + 1], tf.int32)
         outcome = Outcome._make([(), real, real, *[number] * 4, real])
         return Found(tf.zeros([self._count + 1, self._values.shape[1]], self._values.dtype), outcome)
 
 
-def num_fits(values):
+def num_fits(values: Tensor) -> int | Tensor:
     """Return how many rows there are, an integer, or where that is open a scalar tensor."""
     return tf.shape(values)[0] if values.shape[0] is None else values.shape[0]
 
 
-def at_most(count, limit):
+def at_most(count: int | Tensor, limit: int) -> int | Tensor:
     """Return the lesser of a number of fits, an integer or a scalar tensor, and an integer."""
     return tf.minimum(count, limit) if tf.is_tensor(count) else min(count, limit)
 
 
-def _of_any_rows(tensor):
+def _of_any_rows(tensor: Tensor) -> tf.TensorShape:
     return tf.TensorShape([None, *tensor.shape[1:]])
 
 
-def _noted(found, fits):
+def _noted(found: Found, fits: Fits) -> Found:
     """Return `found` with what the fits that have ended came to; of others, and of places without a fit, nothing."""
     nowhere = tf.shape(found.values)[0] - 1
     outcome = fits.outcome._replace(cost=fits.here.cost, gradient_norm=fits.gradient_norm).in_units(fits.unit)

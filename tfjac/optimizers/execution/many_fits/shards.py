@@ -3,15 +3,18 @@
 The parts are in one graph and independent of each other, so that TensorFlow runs them side by side.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import run_side_by_side
 from tfjac.optimizers.conditions.bounds import Box
+from tfjac.types import Function, Tensor
 
 _HERE = tf.DeviceSpec(job="localhost", replica=0, task=0)
 
 
-def checked_devices(devices):
+def checked_devices(devices: Any) -> tuple[str, ...] | None:
     """Return the full names of devices, a tuple; None for None.
 
     Args:
@@ -24,7 +27,7 @@ def checked_devices(devices):
     if devices is None:
         return None
     is_list = isinstance(devices, (list, tuple)) and not isinstance(devices, tf.config.LogicalDevice)
-    listed = list(devices) if is_list else [None]
+    listed: list[Any] = list(devices) if is_list else [None]
     names = [given.name if isinstance(given, tf.config.LogicalDevice) else given for given in listed]
     if not all(isinstance(name, str) for name in names):
         raise TypeError(
@@ -45,7 +48,7 @@ def checked_devices(devices):
     return tuple(full)
 
 
-def _full_name(name):
+def _full_name(name: str) -> str:
     """Return the name of a device with all that can be left out; the name itself where it is none."""
     try:
         return _HERE.make_merged_spec(tf.DeviceSpec.from_string(name)).to_string()
@@ -65,13 +68,13 @@ class Shards:
         several: whether there is more than one.
     """
 
-    def __init__(self, count, devices):
+    def __init__(self, count: int, devices: tuple[str, ...] | None) -> None:
         self._devices = devices and devices[: max(1, count)]
         parts = len(self._devices) if self._devices else 1
         self._starts = [count * part // parts for part in range(parts + 1)]
         self.several = parts > 1
 
-    def mapped(self, function, values, data, box=()):
+    def mapped(self, function: Function, values: Tensor, data: Any, box: Box | tuple[()] = ()) -> Any:
         """Return what `function` gives for the fits of each part, a nest of tensors `[B, ...]`.
 
         Args:

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from tfjac.jacobians.factors.forms import concatenated
-from tfjac.optimizers.conditions.prior import total
 from tfjac.optimizers.contracts import JacobianBlock, LinearModel
 from tfjac.optimizers.execution.replicas.gathering import on_each
-from tfjac.optimizers.linear_model import Linearisation, StackedJacobian, num_probes
+from tfjac.optimizers.linear_model import Linearisation, StackedJacobian
+from tfjac.optimizers.prior import total
 
 
 class ReplicatedLinearisation(Linearisation):
@@ -94,7 +94,7 @@ class _Placed(JacobianBlock):
 
     @property
     def num_probes(self):
-        return num_probes(self._operator)
+        return self._operator.num_probes
 
     def cast(self, dtype):
         return _Placed(self._on_device(self._operator.cast, dtype), self._replica)

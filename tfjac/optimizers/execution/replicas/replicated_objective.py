@@ -3,11 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, handle_in
-from tfjac.optimizers.conditions.prior import total
 from tfjac.optimizers.execution.replicas.gathering import has_other_workers, on_each
 from tfjac.optimizers.execution.replicas.replicated_model import ReplicatedLinearisation
 from tfjac.optimizers.execution.replicas.workers import WorkersObjective
 from tfjac.optimizers.objective.objective import LocalObjective
+from tfjac.optimizers.prior import total
 
 
 def joined(replicas, make, variables):

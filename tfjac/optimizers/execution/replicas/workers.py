@@ -4,10 +4,10 @@ What workers decide by are sums, of which all have the same bits, so that their 
 """
 
 from tfjac.graph import sum_over_workers
-from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.contracts import JacobianRows, LinearModel
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.objective.objective import LocalObjective
+from tfjac.optimizers.prior import Prior
 
 
 class WorkersObjective(LocalObjective):

@@ -14,12 +14,14 @@ squares it is six times that, but where curvature alone is remembered: the curva
 where predictions are certain, and with less λ their test losses are ruined.
 """
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
 from tfjac.optimizers.execution.streamed.fading import FadingModel
-from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective
+from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective
 from tfjac.optimizers.loop.records import State, chosen
 from tfjac.optimizers.loop.step import Step, take_step
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
@@ -80,7 +82,7 @@ class AutoMemory:
     """
 
     def __init__(self, add, size, dtype, choose):
-        self.model: BatchMemory | None = None
+        self.model: Any = None  # the `BatchMemory`, from the first batch on
         self._choose, self._dtype = choose, dtype
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")

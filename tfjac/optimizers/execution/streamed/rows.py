@@ -45,13 +45,14 @@ class RowModel(BatchMemory):
     """
 
     def __init__(self, add, columns: Columns, dtype, window, draws=False):
-        self._draws, self._drawn = draws, add("batches_drawn", (), "int64") if draws else None
+        self._draws, self._drawn = draws, add("batches_drawn", (), "int64")
         self.damping_of_other_losses = 1.0 if draws else 6.0
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
         self.dtype, self.solver, self._window, self._columns = dtype, KernelSolver(), window, columns
-        self._add, self._rows = add, None
+        self._add = add
+        self._rows: list[KeptRows] = []
 
     def takes(self, batch: LinearModel):
         """Return whether a batch has no more than N residuals, and factors of the form that is kept."""
@@ -60,7 +61,7 @@ class RowModel(BatchMemory):
             return False
         if self._draws:
             factors, count = self._drawn_of(batch)
-        if self._rows is None:
+        if not self._rows:
             with eager_creation():
                 given = zip(factors, self._columns.sizes)
                 self._rows = [

@@ -1,0 +1,98 @@
+"""Single ops: copies of them, and what they were made from."""
+
+import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session as _session
+from tensorflow.python.eager import record as _record
+from tensorflow.python.ops import handle_data_util as _handle_data
+from tensorflow.python.ops import script_ops as _script_ops
+from tensorflow.python.ops.parallel_for import pfor as _pfor
+
+from tfjac.graph._private.gradients import input_gradients
+from tfjac.graph._private.graphs import is_taped
+
+
+def copy_op(op, inputs):
+    """Add a copy of `op` that reads `inputs` to the current graph, and return it.
+
+    Inputs of outer graphs are captured; automatic control dependencies order the copy by where it stands. (Nothing
+    replaces the public `Graph.create_op`, which is marked deprecated.)
+    """
+    graph = tf.compat.v1.get_default_graph()
+    attributes = {key: value for key, value in op.node_def.attr.items() if key not in ("_class", "_output_shapes")}
+    for function in _called_functions(op):
+        graph._add_function_recursive(function)
+    with tf.device(op.device or None):
+        copy = graph._create_op_internal(
+            op.type, inputs, [output.dtype for output in op.outputs], name=op.name, attrs=attributes, op_def=op.op_def
+        )
+    copy_traceback(op, copy)
+    if is_taped():
+        _show_tapes(copy)
+    return copy
+
+
+def _show_tapes(op):
+    """Have gradient tapes of this thread know of an op that was made without TensorFlow's Python function for it.
+
+    They are told of ops by those functions alone: past one that is copied they would find no path, or only some.
+    """
+
+    def backward(*cotangents):
+        return input_gradients(op, cotangents)
+
+    _record.record_operation(op.type, list(op.outputs), list(op.inputs), backward)
+
+
+def copy_traceback(op, copy):
+    """Have `copy` say that it was made where `op` was; one line, where that is not known, as XLA reads the last one.
+
+    TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
+    traceback that an op returns is not an object that can be passed on.
+    """
+    traceback = op.traceback[:] if op.traceback else copy.traceback[-1:]
+    _session.TF_SetOpStackTrace(copy._c_op, traceback)
+
+
+def _called_functions(op):
+    names = [value.func.name for value in op.node_def.attr.values() if value.HasField("func")]
+    names += [function.name for value in op.node_def.attr.values() for function in value.list.func]
+    return [op.graph._get_function(name) for name in names]
+
+
+def differentiated_op(op):
+    """Return the op of whose gradient `op` is a part, where `tf.gradients` made it and neither is a copy; else None."""
+    return getattr(mapped_op(op), "_original_op", None)
+
+
+def mapped_op(op):
+    """Return the op of the function that `tf.vectorized_map` maps for which `op` stands, for all slices; else `op`.
+
+    The vectoriser notes it where gradients note what they differentiate, and tells it by the scope of the names alone.
+    """
+    original = mapped_from(op)
+    return op if original is None else mapped_op(original)
+
+
+def mapped_from(op):
+    """Return the op that the vectoriser turned into `op`, one map further in; None where `op` is as it was made."""
+    original = getattr(op, "_original_op", None)
+    return original if original is not None and op.name.startswith(f"{original.name}/pfor/") else None
+
+
+def copy_handle_data(source, target):
+    """Tell `target` what its equal, `source`, knows of the variable or list that it stands for."""
+    _handle_data.copy_handle_data(source, target)
+
+
+def op_like(op, inputs):
+    """Return the outputs of a copy that gradient tapes see: made as the vectoriser's own converters make ops."""
+    return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
+
+
+def python_function(op):
+    """Return the Python function that an op made by `tf.py_function` calls, or None where it is not there any more.
+
+    The op holds no more of it than a number.
+    """
+    wrapper = _script_ops._py_funcs.get(op.get_attr("token").decode())
+    return getattr(wrapper, "_func", None)

@@ -1,0 +1,92 @@
+"""What a minimisation is about, in the graph that is being traced: the variables, and the residuals where they are."""
+
+import tensorflow as tf
+
+from tfjac.graph import as_tf_variable
+from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.conditions.coordinates import Coordinates, Standing
+from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.progress import Invariants
+from tfjac.optimizers.loop.step import Restrictions
+from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
+from tfjac.types import Tensor, Variable
+
+
+class Problem:
+    """Residuals of some variables, and what is asked of both.
+
+    Args:
+        residuals: `TracedResiduals`.
+        variables: list of variables.
+        settings: `Settings`.
+
+    Attributes:
+        dtype: of the variables.
+        columns: `Columns`, those of J.
+    """
+
+    def __init__(self, residuals: TracedResiduals, variables: list[Variable], settings: Settings) -> None:
+        self.residuals, self.variables, self.settings = residuals, variables, settings
+        self.dtype = as_tf_variable(variables[0]).dtype
+        self._losses = losses_of(settings.losses, residuals.num_tensors)
+        self._coordinates, self._elements = Coordinates(variables, settings.manifolds), Columns(variables)
+        self.columns = self._coordinates.columns
+
+    # -------------------------------------------------------------- the variables
+
+    def values(self) -> list[Tensor]:
+        """Return what the variables hold."""
+        return [as_tf_variable(variable).read_value() for variable in self.variables]
+
+    def position(self) -> Tensor:
+        """Return the same as one vector of all elements."""
+        return self._elements.flatten(self.values())
+
+    def write(self, values: list[Tensor]) -> list[Tensor]:
+        """Assign `values`, and return them."""
+        for variable, value in zip(self.variables, values):
+            as_tf_variable(variable).assign(value)
+        return values
+
+    def go_to(self, position: Tensor) -> Tensor:
+        """Assign a vector of all elements, and return it."""
+        self.write(self._elements.split(position))
+        return position
+
+    # -------------------------------------------------------------- what is minimised
+
+    def objective(self, data: list[Tensor], invariants: Invariants) -> tuple[Objective, Restrictions]:
+        """Return what is minimised, where the variables are, and the `Restrictions` of a step from there."""
+        charts = self._coordinates.charts()
+        tensors = self._residuals_at(data, invariants, charts)
+        box, prior, equality = self._coordinates.conditions(invariants.conditions)
+        objective = objective_of_residuals(
+            tensors,
+            self.variables,
+            losses=self._losses,
+            unit=invariants.unit,
+            prior=prior and prior.in_units(invariants.unit),
+            prior_is_uniform=self.settings.prior_is_uniform,
+            charts=charts,
+        )
+        return objective, Restrictions(box or None, equality or None)
+
+    def linearised_at(self, position: Tensor, data: list[Tensor], invariants: Invariants) -> tuple[Tensor, LinearModel]:
+        """Return the cost at `position` `[p]`, and the `LinearModel` there, without conditions and manifolds."""
+        standing = [Standing(value) for value in self._elements.split(position)]
+        tensors = self._residuals_at(data, invariants, standing)
+        kind = {"losses": self._losses, "unit": invariants.unit, "charts": standing}
+        objective = objective_of_residuals(tensors, self.variables, **kind)
+        return objective.cost, objective.linearise()
+
+    def _residuals_at(self, data: list[Tensor], invariants: Invariants, charts: list) -> list[Tensor]:
+        """Return the residuals, where charts stand for variables; None for what they hold."""
+        values = [None] * len(self.residuals.handles)
+        for position, chart in zip(self.residuals.positions, charts):
+            if chart is not None and position is not None:
+                values[position] = chart.value
+        tensors = self.residuals.place_at(data, invariants.drawn, values)
+        return [tf.cast(tensor, self.dtype) / invariants.unit for tensor in tensors]
