@@ -12,6 +12,7 @@ from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
+from tfjac.optimizers.memory_budget import bytes_of
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 AUTO, EPOCH = "auto", "epoch"
@@ -83,13 +84,14 @@ class MemoryOptions(NamedTuple):
                 raise ValueError(f"memory={self.given!r} goes without {name}: {why}. Received: both memory and {name}")
         return method._replace(solver=CholeskySolver())
 
-    def check(self, variables, solver, gram_dtype):
+    def check(self, variables, solver, gram_dtype, memory_budget):
         """Refuse variables that have constraints, or are too many, if something is to be remembered.
 
         Args:
             variables: list of the variables that are trained.
             solver: the `Solver` asked for; `"auto"` has a budget.
             gram_dtype: "float64", or None.
+            memory_budget: of the optimizer.
 
         Raises:
             ValueError: naming the variable, or the memory.
@@ -98,10 +100,11 @@ class MemoryOptions(NamedTuple):
             return
         refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
         parameters, taken = _size_of(variables, gram_dtype)
-        if isinstance(solver, AutoSolver) and taken > solver.memory_budget:
+        budget = _budget_of(solver, memory_budget)
+        if isinstance(solver, AutoSolver) and taken > budget:
             raise ValueError(
                 f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more "
-                f"than the {solver.memory_budget / 2**30:,.1f} GB of the solver's budget. Train fewer weights, or "
+                f"than the {budget / 2**30:,.1f} GB of the memory budget. Train fewer weights, or "
                 "mini-batches without memory; solver='cholesky' takes what it needs. "
                 f"Received: variables of {parameters:,} elements in all"
             )
@@ -131,8 +134,13 @@ def _can_remember(variables, method):
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
     free = all(getattr(variable, "constraint", None) is None for variable in variables)
     parameters, taken = _size_of(variables, method.gram_dtype)
-    fits = not isinstance(method.solver, AutoSolver) or taken <= method.solver.memory_budget
+    fits = not isinstance(method.solver, AutoSolver) or taken <= _budget_of(method.solver, method.memory_budget)
     return exact and plain and free and fits and parameters <= MOST_WEIGHTS
+
+
+def _budget_of(solver, memory_budget):
+    """Return how many bytes the matrix of a solver may take."""
+    return getattr(solver, "memory_budget", None) or bytes_of(memory_budget)
 
 
 def _size_of(variables, gram_dtype):

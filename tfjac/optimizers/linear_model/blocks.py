@@ -1,20 +1,15 @@
 """From residuals to their Jacobian: those that share their examples together, as one block."""
 
-import warnings
-
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
-from tfjac.jacobians import jacobian_operator
-from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.product_rows import product_rows
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
-
-FEW_ROWS = 1000
-"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
+from tfjac.optimizers.linear_model.within_budget import block_within
 
 
-def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
+def stacked_jacobian(rows, variables, columns, dtype, allowed: Allowed = AS_FACTORS):
     """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
 
     Args:
@@ -23,7 +18,7 @@ def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
         variables: list of variables, or of tensors, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
-        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
+        allowed: how J may be had, see `Allowed`.
 
     Returns:
         `(StackedJacobian, r)` with r `[rows]`.
@@ -32,9 +27,10 @@ def stacked_jacobian(rows, variables, columns, dtype, by_products=False):
     groups = _grouped(rows, sources)
     dependence = Dependence(sources)
     tensors = [[tensor for tensor, _ in group] for group in groups]
-    operators = [_operator(group, variables, columns, dependence, by_products) for group in tensors]
+    blocks = [_block(group, variables, columns, dependence, allowed) for group in tensors]
+    operators, passes = [block for block, _ in blocks], sum((taken for _, taken in blocks), start=0.0)
     parts = [_flattened([residual for _, residual in group]) for group in groups]
-    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
+    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype, passes)
     return jacobian, jacobian.stack(parts)
 
 
@@ -49,23 +45,16 @@ def stacked_rows(rows, variables):
     return tf.concat([_flattened([part for _, part in group]) for group in groups], axis=0)
 
 
-def _operator(group, variables, columns, dependence, by_products) -> JacobianBlock:
-    """Return the Jacobian of a group of tensors, with columns for all variables."""
+def _block(group, variables, columns, dependence, allowed) -> tuple[JacobianBlock, float]:
+    """Return the Jacobian of a group of tensors, with columns for all variables, and the bytes of its passes."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
-        return ZeroRows(_size(_flattened(group)), columns, group[0].dtype)
+        return ZeroRows(_size(_flattened(group)), columns, group[0].dtype), 0.0
     own = [variables[index] for index in present]
-    operator = product_rows(group, own) if by_products else None
-    operator = _with_factors(group, own) if operator is None else operator
-    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns)
-
-
-def _with_factors(group, variables):
-    """Return the `JacobianOperator` of a group of tensors."""
-    with warnings.catch_warnings():
-        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
-            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
-        return jacobian_operator(group, variables, examples_mix="full")
+    operator, passes = product_rows(group, own) if allowed.by_products else None, 0.0
+    if operator is None:
+        operator, passes = block_within(group, own, allowed)
+    return operator if len(present) == len(variables) else SomeColumns(operator, present, columns), passes
 
 
 def _flattened(group):

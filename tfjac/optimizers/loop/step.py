@@ -24,6 +24,7 @@ from tfjac.optimizers.linear_model import FreeLinearisation
 from tfjac.optimizers.loop.attempt import is_decided, judged, looked_at, point_at, propose, report_of, within
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared
@@ -88,13 +89,15 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
         stays as it was.
     """
     restrictions = restrictions or Restrictions()
-    model: LinearModel = objective.linearise(method.takes_products)
+    allowed = method.allowed()
+    model: LinearModel = objective.linearise(allowed)
     if restrictions.box is not None:
         position = objective.position(objective.values())
         model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))
-    sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number)
+    sizes = ProblemSizes.of(model, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
+    tell_of_left_out(method.solver.left_out(sizes), sizes.budget, solvers[0].name)
     steps = [partial(_step, objective, model, solver, state, method, restrictions) for solver in solvers]
     if len(steps) == 1:
         state, report, looked, refused = steps[0]()

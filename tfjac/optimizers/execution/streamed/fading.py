@@ -15,7 +15,7 @@ Reference: D. P. Bertsekas, "Incremental least squares methods and the extended 
 
 import tensorflow as tf
 
-from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, Objective
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
 
@@ -97,7 +97,7 @@ class RecallingObjective(Objective):
         """Return the place where the variables hold `values`, `[p]`."""
         return self._objective.position(values)
 
-    def linearise(self, by_products=False):
+    def linearise(self, allowed=AS_FACTORS):
         """Return the `Linearisation` of both."""
         return self.linearisation
 

@@ -17,6 +17,7 @@ their test losses are ruined.
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.contracts import AS_FACTORS
 from tfjac.optimizers.execution.streamed.fading import FadingModel, RecallingObjective
 from tfjac.optimizers.loop.records import State, chosen
 from tfjac.optimizers.loop.step import Step, take_step
@@ -95,9 +96,10 @@ class AutoMemory:
         Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
         products with J: JᵀJ would take a pass for each residual of an example.
         """
-        batch = objective.linearise(method.takes_products)
+        allowed = method.allowed()
+        batch = objective.linearise(allowed)
         start = _Linearised(objective, batch)
-        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
+        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
         if objective.is_shared or sizes.by_products:
             return take_step(start, state, method, restrictions)
         position = tf.cast(objective.position(objective.values()), self._model.dtype)
@@ -160,7 +162,7 @@ class _Linearised:
     def __getattr__(self, name):
         return getattr(self._objective, name)
 
-    def linearise(self, by_products=False):
+    def linearise(self, allowed=AS_FACTORS):
         """Return what was found before."""
         return self._model
 
