@@ -116,7 +116,7 @@ class SingleProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._minimisation(args)[0].plan()
+        return self._minimisation(args)[0].plan(self._flat)
 
     def _minimisation(self, args):
         """Return the `TracedMinimisation` for data like `args`, traced where there is none yet, and the data."""

@@ -11,7 +11,9 @@ from tfjac.optimizers.loop.records import LONGEST_RECORD
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.hints import hints_of
 from tfjac.optimizers.solvers.plan import plan_of
+from tfjac.optimizers.solvers.problem_sizes import LARGE
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import nested_names
 
@@ -52,9 +54,22 @@ class TracedMinimisation:
         function = tf.function(advance, **self._compiled)
         return function.get_concrete_function(self.residuals.specs, *returned, number, number, flag)
 
-    def plan(self):
-        """Return the `Plan` of its steps."""
-        return plan_of(self._settings.method.solver, self._sizes)
+    def plan(self, variables):
+        """Return the `Plan` of its steps, given the list of the variables."""
+        return plan_of(self._settings.method.solver, self._sizes, hints=self._hints(variables))
+
+    def _hints(self, variables):
+        """Return what keeps J from being sparse, sentences: its graph is read once more, and thrown away."""
+        if self._sizes.parameters <= LARGE:
+            return ()
+        hints = []
+
+        def read(data):
+            tensors = self.residuals.place(data, self.residuals.draw(data))
+            hints.extend(hints_of(tensors, variables))
+
+        tf.function(read, autograph=False).get_concrete_function(self.residuals.specs)
+        return tuple(hints)
 
     def in_graph(self, data, variables, conditions, max_steps):
         """Return the `Outcome` of a minimisation that is part of the graph being traced, with derivatives.
