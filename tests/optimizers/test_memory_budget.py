@@ -17,11 +17,23 @@ from tfjac.optimizers.memory_budget import bytes_of, checked_memory_budget, free
 
 
 def smooth(length):
-    """Residuals of a vector that is kept near data and smooth, whose examples mix at an op that no rule covers."""
+    """Residuals of a vector that is kept near data and smooth, and the data; J is dense."""
     rng = np.random.default_rng(0)
     x, data = tf.Variable(rng.normal(size=length)), rng.normal(size=length)
-    # a cumulative sum couples all elements, so that J takes a pass for each row
     return lambda: [x - data, tf.math.cumsum(x) / length], x, data
+
+
+def mixed(length):
+    """Residuals of data whose examples mix, so that J takes a pass for each row; the data, and what is the minimum."""
+    rng = np.random.default_rng(0)
+    w, y = tf.Variable(np.zeros(length)), rng.normal(size=length)
+    x = np.eye(length) + rng.normal(size=(length, length)) / length
+
+    def residuals(x):
+        z = tf.linalg.matvec(x, w)
+        return z + tf.math.cumsum(z) / length - y
+
+    return residuals, w, x, np.linalg.solve((np.eye(length) + np.tri(length) / length) @ x, y)
 
 
 def expected_of(data):
@@ -33,11 +45,18 @@ def expected_of(data):
 def test_j_over_the_budget_is_taken_by_products_and_the_minimum_is_the_same():
     residuals, x, data = smooth(700)
     problem = LeastSquaresProblem(residuals, x, memory_budget=2_000_000)
-    with pytest.warns(UserWarning, match=r"the Jacobian would take .* MB, as examples mix at op .*, more than the mem"):
+    with pytest.warns(UserWarning, match=r"the Jacobian would take .* MB, more than the memory budget of 1.9 MB"):
         plan = problem.plan()
-    assert plan.solver == "cg" and plan.memory < 2_000_000
+    assert plan.solver == "cg" and plan.memory < 2_000_000 and "by products alone" in plan.reason
     assert problem.solve().success
     np.testing.assert_allclose(x, expected_of(data), atol=1e-5)
+
+
+def test_where_examples_mix_the_op_is_named():
+    residuals, w, x, expected = mixed(500)
+    with pytest.warns(UserWarning, match=r"as examples mix at op .*Cumsum.*, more than the memory budget"):
+        assert tfjac.least_squares(residuals, w, args=[x], memory_budget=1_000_000).success
+    np.testing.assert_allclose(w, expected, atol=1e-5)
 
 
 def test_a_solver_by_name_that_is_over_the_budget_is_refused_before_anything_moves():
@@ -59,7 +78,7 @@ def test_what_is_left_out_is_told_in_one_sentence():
     rng = np.random.default_rng(1)
     w = tf.Variable(rng.normal(size=(600, 1)))
     x, y = rng.normal(size=(2000, 600)), rng.normal(size=(2000, 1))
-    taken = 2000 * 601 * 8 + 1e6
+    taken = 2000 * 601 * 8 + 2e6
     with pytest.warns(UserWarning, match=r"solver 'cholesky' would take .* more than .*, so that steps .* by 'cg'"):
         result = tfjac.least_squares(lambda: x @ w - y, w, memory_budget=taken)
     assert result.success
@@ -67,12 +86,12 @@ def test_what_is_left_out_is_told_in_one_sentence():
 
 
 def test_passes_row_by_row_are_taken_in_chunks_if_j_itself_fits():
-    residuals, x, data = smooth(200)
-    whole = LeastSquaresProblem(residuals, x, memory_budget=None).plan()
-    some = LeastSquaresProblem(residuals, x, solver="cholesky", memory_budget=0.8 * whole.memory)
-    assert some.plan().memory < whole.memory
-    assert some.solve().success
-    np.testing.assert_allclose(x, expected_of(data), atol=1e-7)
+    residuals, w, x, expected = mixed(300)
+    whole = LeastSquaresProblem(residuals, w, memory_budget=None).plan(x)
+    some = LeastSquaresProblem(residuals, w, memory_budget=0.5 * whole.memory)
+    assert some.plan(x).memory < 0.5 * whole.memory
+    assert some.solve(x).success
+    np.testing.assert_allclose(w, expected, atol=1e-7)
 
 
 def test_fit_has_it_and_keeps_it_in_its_configuration():

@@ -112,8 +112,8 @@ class AutoSolver(Solver):
         """
         if sizes.has_products_alone:
             many = any(layer.m is None or layer.m >= MANY for block in sizes.blocks for layer in block)
-            limits = {"tolerance": LOOSE, "max_iterations": FEW} if many else {}
-            return ConjugateGradientSolver(**limits).choose(sizes)
+            options = {"tolerance": LOOSE, "max_iterations": FEW} if many else {"preconditioner": "diagonal"}
+            return ConjugateGradientSolver(**options).choose(sizes)
         if sizes.is_shared:
             solver = CholeskySolver() if self._fits_square(sizes) or not self.iterative else ConjugateGradientSolver()
             return solver.choose(sizes)
@@ -147,7 +147,7 @@ class AutoSolver(Solver):
     def possible(self, sizes: ProblemSizes) -> tuple[Solver, ...]:
         """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
         square = self._fits_square(sizes)
-        products = ConjugateGradientSolver() if sizes.elimination is None else IterativeSchurSolver()
+        products = self._products(sizes) if sizes.elimination is None else IterativeSchurSolver()
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),
@@ -156,6 +156,12 @@ class AutoSolver(Solver):
             (products, self.iterative and (sizes.parameters > LARGE or not square)),
         ]
         return tuple(solver for solver, would in would_do if would)
+
+    def _products(self, sizes):
+        """Return conjugate gradients, with a preconditioner that fits."""
+        usual = ConjugateGradientSolver()
+        tight = sizes.rows is not None and usual.memory(sizes) > sizes.budget
+        return ConjugateGradientSolver(preconditioner="diagonal") if tight else usual
 
     def _eliminates(self, sizes):
         """Whether a variable may be eliminated, and what is left fits."""

@@ -56,7 +56,8 @@ class ConjugateGradientSolver(Solver):
     def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers that may have them."""
         layers = [layer for block in sizes.layers() for layer in block if layer.rows is None]
-        layers = [layer for layer in layers if has_kronecker_factors(layer.g, layer.i, layer.o)]
+        has_factors = self.preconditioner == "kronecker"
+        layers = [layer for layer in layers if has_factors and has_kronecker_factors(layer.g, layer.i, layer.o)]
         sides = [layer.g * (layer.i**2 + layer.o**2) for layer in layers]
         formed = [layer.n * layer.t * layer.g * (layer.i**2 + layer.estimated * layer.o**2) for layer in layers]
         inverted = [layer.g * (layer.i**3 + layer.o**3) for layer in layers]
