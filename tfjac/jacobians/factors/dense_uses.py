@@ -5,15 +5,13 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, axes, inline_calls, source_in
+from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-
-_PASSING = {"ReadVariableOp", "Identity", "Cast", "Reshape", "ResourceGather", "ExpandDims", "Squeeze", "NoOp", "Const"}
-"""Ops between a variable and its use that move no rows, or that are the reading itself."""
 
 
 class DenseUse(NamedTuple):
@@ -81,6 +79,12 @@ def _touched(factor):
 
 def _culprit(use, path, dependence):
     """Return the first op that rearranges a variable before a use, else the use's own, or what takes what it reads."""
-    before = [op for op in dependence.path([use.weight]) if op.type not in _PASSING]
-    takers = [op for op in path if op.type not in _PASSING and any(each is use.output for each in op.inputs)]
-    return next(iter([*before, *([use.op] if use.op.type not in _PASSING else []), *takers]), use.op)
+    before = [op for op in dependence.path([use.weight]) if not _is_passing(op)]
+    takers = [op for op in path if not _is_passing(op) and any(each is use.output for each in op.inputs)]
+    return next(iter([*before, *([] if _is_passing(use.op) else [use.op]), *takers]), use.op)
+
+
+def _is_passing(op):
+    """Whether an op reads a variable, or leaves its elements in their order: it rearranges nothing."""
+    facts = facts_of(op)
+    return facts.kind in ("read", "cast") or facts.elements == "in order"

@@ -60,7 +60,7 @@ class TracedMinimisation:
 
     def _hints(self, variables):
         """Return what keeps J from being sparse, sentences: its graph is read once more, and thrown away."""
-        if self._sizes.parameters <= LARGE:
+        if self._sizes is None or self._sizes.parameters <= LARGE:
             return ()
         hints = []
 
