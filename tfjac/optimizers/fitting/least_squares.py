@@ -158,8 +158,9 @@ def least_squares(
         batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
-            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
-            `window`. Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
+            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration`,
+            `window` and `memory_budget`.
+            Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
             fits as there are rows in the call.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
