@@ -33,6 +33,10 @@ class Allowed(NamedTuple):
     instead: bool = False
     budget: float = math.inf
 
+    def halved(self):
+        """Return the same for numbers that are solved in twice their size."""
+        return self._replace(budget=self.budget / 2)
+
 
 AS_FACTORS = Allowed()
 """J as factors, whatever that takes."""

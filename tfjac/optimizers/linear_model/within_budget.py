@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.graph import source_in
 from tfjac.jacobians.factors.factorize import factorize
+from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.passes.chunks import bytes_of_pass
 from tfjac.jacobians.passes.linearise import NoForwardMode
@@ -20,6 +21,10 @@ FEW_ROWS = 1000
 
 SHARE = 4
 """Of the budget, what passes row by row take at once if all of them would take more."""
+
+
+COPIES = 3
+"""Of a dense block of J, that are live while it is made: it is the sum of those of its uses."""
 
 
 class _OverBudget(Exception):
@@ -74,8 +79,9 @@ def block_within(tensors, variables, allowed: Allowed) -> tuple[JacobianBlock, f
         if counted.dense + counted.rows * counted.one > allowed.budget and counted.one:
             at_once = min(at_once, max(1, int(allowed.budget / SHARE // counted.one)))
         taken[0] = at_once * counted.one
-        if counted.dense + taken[0] > allowed.budget and allowed.instead:
-            raise _OverBudget(counted.dense + taken[0], mix)
+        least = COPIES * counted.dense + taken[0]
+        if least > allowed.budget and allowed.instead:
+            raise _OverBudget(least, mix)
         return None if at_once == counted.rows else at_once
 
     try:
@@ -89,9 +95,14 @@ def block_within(tensors, variables, allowed: Allowed) -> tuple[JacobianBlock, f
 
 
 def bytes_of_factors(factors):
-    """Return the bytes of the tensors that factors, some of them None, are made of, as far as shapes are static."""
-    tensors = [tensor for factor in factors if factor is not None for tensor in factor.tensors()]
-    return sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in tensors)
+    """Return the bytes that are live while factors, some None, are made, as far as shapes are static."""
+    return sum(_bytes_of(factor) for factor in factors if factor is not None)
+
+
+def _bytes_of(factor):
+    tensors = factor.tensors()
+    taken = sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in tensors)
+    return (COPIES if isinstance(factor, DenseFactor) else 1) * taken
 
 
 def _with_factors(tensors, variables, row_by_row):

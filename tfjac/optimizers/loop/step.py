@@ -90,7 +90,7 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
     """
     restrictions = restrictions or Restrictions()
     allowed = method.allowed()
-    model: LinearModel = objective.linearise(allowed)
+    model: LinearModel = objective.linearise(allowed if method.gram_dtype is None else allowed.halved())
     if restrictions.box is not None:
         position = objective.position(objective.values())
         model = FreeLinearisation(model, restrictions.box.free(position, model.gradient()))

@@ -10,14 +10,11 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Elimination, num_probes
+from tfjac.optimizers.linear_model.within_budget import COPIES
 from tfjac.optimizers.solvers.sparse_counts import SparseCounts
 
 LARGE = 2048
 """Parameters below which an exact step never takes so long that another way would pay."""
-
-
-COPIES = 3
-"""Of a dense block of J, that are live while it is made."""
 
 
 class LayerSizes(NamedTuple):
