@@ -81,3 +81,4 @@ PreconditionerName: TypeAlias = Literal["kronecker", "block_diagonal", "diagonal
 BlocksName: TypeAlias = Literal["schur_jacobi", "block_jacobi"]
 AccelerationName: TypeAlias = Literal["auto", "geodesic"]
 GramDType: TypeAlias = Literal["float64"]
+MemoryBudget: TypeAlias = float | Literal["auto"] | None

@@ -22,6 +22,7 @@ GROUPS = {
     ],
     "Least squares": [
         "least_squares", "LeastSquaresProblem", "LeastSquaresResult", "BatchedLeastSquaresResult", "Status",
+        "MemoryBudgetExceeded",
         "curve_fit", "CurveFitResult", "plot_fit", "manifolds", "Manifold", "normal_equations", "NormalEquations",
         "least_squares_by_parts",
     ],

@@ -47,10 +47,12 @@ def test_other_reasons():
 def test_numbers_by_hand():
     plan = plan_of(tfjac.optimizers.CholeskySolver(), sizes_of(50, (30, 10)))
     assert (plan.residuals, plan.parameters, plan.dtype, plan.reason) == (500, 300, "float32", "asked for")
-    assert plan.memory == 2 * 300**2 * 4
+    factors = 4 * 50 * (30 + 10 * 10)
+    assert plan.held == factors and plan.memory == 2 * 300**2 * 4 + factors
     assert plan.flops_per_step == 50 * 300**2 and plan.flops_per_attempt == pytest.approx(300**3 / 3)
     kernel = plan_of(tfjac.optimizers.KernelSolver(), sizes_of(20, (30, 10)))
-    assert kernel.memory == 2 * 200**2 * 4 and kernel.flops_per_attempt == pytest.approx(200**3 / 3)
+    assert kernel.memory == 2 * 200**2 * 4 + 4 * 20 * (30 + 10 * 10)
+    assert kernel.flops_per_attempt == pytest.approx(200**3 / 3)
     assert kernel.flops_per_step == 20**2 * 30 + 200**2 * 10
 
 

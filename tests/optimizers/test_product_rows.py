@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.precision import floating
 from tfjac.optimizers import ConjugateGradientSolver, LevenbergMarquardt
+from tfjac.optimizers.contracts import Allowed
 from tfjac.optimizers.linear_model import forms_of_blocks, product_rows
 from tfjac.optimizers.linear_model.product_rows import ProductRows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
@@ -114,7 +115,7 @@ def test_where_products_are_the_cheaper_way(outputs, parameters, expected):
     @tf.function(autograph=False)
     def run():
         residuals = tf.tanh(tf.einsum("npm,p->nm", x, w))
-        model = objective_of_residuals([residuals], [w]).linearise(by_products=True)
+        model = objective_of_residuals([residuals], [w]).linearise(Allowed(by_products=True))
         found.append(isinstance(model.jacobian.operators[0], ProductRows))
         return model.gradient()
 
@@ -134,7 +135,7 @@ def test_products_and_what_is_made_of_them():
 
     @tf.function(autograph=False)
     def run():
-        jacobian = objective_of_residuals(residuals(), [a, b]).linearise(by_products=True).jacobian
+        jacobian = objective_of_residuals(residuals(), [a, b]).linearise(Allowed(by_products=True)).jacobian
         assert [type(operator) for operator in jacobian.operators] == [ProductRows]
         gram, gradient = jacobian.gram_and_gradient(tf.constant(u))
         given = jacobian.matvec(tf.constant(v)), jacobian.adjoint(tf.constant(u)), jacobian.to_dense()
@@ -160,7 +161,9 @@ def test_estimates_are_of_the_right_size():
 
     @tf.function(autograph=False)
     def run():
-        return objective_of_residuals([tf.einsum("npm,p->nm", x, w)], [w]).linearise(by_products=True).diagonal()
+        return (
+            objective_of_residuals([tf.einsum("npm,p->nm", x, w)], [w]).linearise(Allowed(by_products=True)).diagonal()
+        )
 
     ratio = run().numpy() / np.square(x).sum(axis=(0, 2))
     assert abs(ratio.mean() - 1) < 0.02 and 0.05 < ratio.std() < 0.15  # √(2 / (50 examples · 4 probes)) = 0.1
@@ -173,7 +176,7 @@ def test_mixed_examples_have_their_rows():
     @tf.function(autograph=False)
     def run(x):
         residuals = tf.nn.softmax(x @ w, axis=0)
-        model = objective_of_residuals([residuals], [w]).linearise(by_products=True)
+        model = objective_of_residuals([residuals], [w]).linearise(Allowed(by_products=True))
         assert not isinstance(model.jacobian.operators[0], ProductRows)
         return model.diagonal()
 

@@ -16,6 +16,7 @@ from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
 from tfjac.optimizers.keras.robust_error import RobustError
 from tfjac.optimizers.loop.acceleration import AutoAcceleration, GeodesicAcceleration
 from tfjac.optimizers.loop.records import Outcome, Report
+from tfjac.optimizers.memory_budget import MemoryBudgetExceeded
 from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.objective.declared import register_curvature
@@ -68,6 +69,7 @@ __all__ = [
     "LeastSquaresState",
     "LevenbergMarquardt",
     "MarquardtScaling",
+    "MemoryBudgetExceeded",
     "Model",
     "ModelFailed",
     "MoreScaling",

@@ -11,13 +11,36 @@ and w₀ the quadratic part that is diagonal, such as regularisers. A `Solver` a
 """
 
 import abc
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.prior import Prior
+
+
+class Allowed(NamedTuple):
+    """How J may be had.
+
+    Attributes:
+        by_products: whether products alone, and estimates of JᵀJ, will do where they are the cheaper way.
+        instead: whether they will do where J as factors takes more than the budget.
+        budget: bytes.
+    """
+
+    by_products: bool = False
+    instead: bool = False
+    budget: float = math.inf
+
+    def halved(self) -> "Allowed":
+        """Return the same for numbers that are solved in twice their size."""
+        return self._replace(budget=self.budget / 2)
+
+
+AS_FACTORS = Allowed()
+"""J as factors, whatever that takes."""
 
 
 class Objective(Protocol):
@@ -51,11 +74,8 @@ class Objective(Protocol):
         return self.position(values)
 
     @abc.abstractmethod
-    def linearise(self, by_products: bool = False) -> "LinearModel":
-        """r to first order where the graph computed F. Called once in a step.
-
-        `by_products`: whether a J with products alone will do, where that is the cheaper way.
-        """
+    def linearise(self, allowed: Allowed = AS_FACTORS) -> "LinearModel":
+        """r to first order where the graph computed F, with J as is `Allowed`. Called once in a step."""
 
     @abc.abstractmethod
     def change_of_rows(self) -> tf.Tensor:
@@ -182,6 +202,9 @@ class JacobianRows(Protocol):
 
     dtype: tf.DType
     """Of its elements."""
+
+    passes: float = 0.0
+    """Bytes that the backward passes take at once which its factors come from, as far as the graph fixes them."""
 
     @abc.abstractmethod
     def cast(self, dtype: tf.DType) -> "JacobianRows":

@@ -35,7 +35,15 @@ UNLESS_MIXED = "unless mixed"
 """As "full" reads a graph, but `ExamplesMix` is raised where examples mix: for those who have another way then."""
 
 
-def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None, unconnected_gradients="error"):
+def factorize(
+    ys,
+    variables,
+    examples_mix="error",
+    chunk_size=None,
+    verify=None,
+    unconnected_gradients="error",
+    row_by_row=None,
+):
     """Factor the per-example Jacobian of `ys` with respect to `variables`.
 
     Args:
@@ -52,6 +60,8 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None,
             factors are then dense. All of them where None.
         verify: True to verify the factors when the graph runs, see `verification`; None for what TFJAC_VERIFY says.
         unconnected_gradients: "error", or "zero" for factors of zeros of the variables that no y depends on.
+        row_by_row: function from the `ExamplesMix` to how many passes are live at once, None for all of them; called
+            before every row costs a pass, which it may refuse by raising.
 
     Returns:
         A list of `Factor`, one per variable, in the dtype of the variable, but in no less than single precision.
@@ -80,7 +90,7 @@ def factorize(ys, variables, examples_mix="error", chunk_size=None, verify=None,
             if ys[0].shape[0] == 1:  # one example has none to mix with, and its rows cost what they cost by rules
                 return _row_by_row(ys, variables, dependence, chunk_size)()
             if examples_mix == "full":
-                return _in_full(ys, variables, dependence, chunk_size, mix)
+                return _in_full(ys, variables, dependence, chunk_size, mix, row_by_row)
             segments = _segments(ys, dependence, chunk_size) if moves_rows(mix.op) else None
             if segments is not None:  # rows that were picked, and put back
                 return segments.factors(segments.checks())
@@ -254,7 +264,7 @@ def _factors(uses, analysis, outputs, cotangents):
     return [joined(factors) for factors in columns_of_sources(parts, analysis.dependence)]
 
 
-def _in_full(ys, variables, dependence, chunk_size, mix):
+def _in_full(ys, variables, dependence, chunk_size, mix, row_by_row=None):
     """Where examples mix at `mix`: by segments where there are any, by few values that all share, else row by row."""
     segments = _segments(ys, dependence, chunk_size)
     if segments is not None:
@@ -262,6 +272,7 @@ def _in_full(ys, variables, dependence, chunk_size, mix):
     factors = _by_shared_values(ys, variables, dependence, chunk_size)
     if factors is not None:
         return factors
+    chunk_size = chunk_size if row_by_row is None else row_by_row(mix)
     sizes = [y.shape.num_elements() for y in ys]
     rows = "every row" if None in sizes else f"each of the {sum(sizes):,} rows"
     warn(

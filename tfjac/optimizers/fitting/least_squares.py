@@ -15,7 +15,19 @@ from tfjac.optimizers.objective.robust import LossLike
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
-from tfjac.types import Data, Function, GramDType, Nest, Numbers, Pair, Path, Residuals, TensorLike, Variable
+from tfjac.types import (
+    Data,
+    Function,
+    GramDType,
+    MemoryBudget,
+    Nest,
+    Numbers,
+    Pair,
+    Path,
+    Residuals,
+    TensorLike,
+    Variable,
+)
 
 
 @overload
@@ -51,6 +63,7 @@ def least_squares(
     gram_dtype: GramDType | None = None,
     acceleration: AccelerationLike = "auto",
     window: int | None = None,
+    memory_budget: MemoryBudget = "auto",
     jit_compile: bool = False,
 ) -> LeastSquaresResult | Any: ...
 @overload
@@ -97,6 +110,7 @@ def least_squares(
     gram_dtype: GramDType | None = None,
     acceleration: AccelerationLike = "auto",
     window: int | None = None,
+    memory_budget: MemoryBudget = "auto",
     jit_compile: bool = False,
     **unknown: Any,
 ) -> LeastSquaresResult | BatchedLeastSquaresResult | Any:
@@ -144,8 +158,9 @@ def least_squares(
         batch_dims: 1 where variables and residuals are `[B, ...]`, those of B independent fits: each is minimised by
             itself, with its own damping, bounds and status. Best with residuals that are given the variables: data in
             `args` with B rows are then those of each fit, and fits that have ended take no more time. Without `prior`,
-            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration` and
-            `window`. Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
+            `equality`, `manifolds`, `callback`, `verbose`, `time_limit`, `checkpoint`, `gram_dtype`, `acceleration`,
+            `window` and `memory_budget`.
+            Outside of a `tf.function` B may be open, `tf.Variable(start, shape=[None, 5])`: there are as many
             fits as there are rows in the call.
         chunk_size: with `batch_dims`, how many fits are under way at once, which bounds memory; about 8 MiB of
             residuals and Jacobians where left out.
@@ -174,6 +189,10 @@ def least_squares(
             factors a dense matrix, or is `"sparse"`.
         window: a step may raise the cost, if it stays below the highest of the last so many; 1 for never. At the end,
             the variables are put back to the best point. Default: 5 if the solver is `"sparse"`, else 1.
+        memory_budget: bytes that a step may plan to take: for J, what is computed from it, and the passes that it comes
+            from. `"auto"`: half of the memory that is free when the minimisation is traced; None: no limit. What is
+            over it is left out, with a warning, for what takes less. Where nothing does, or the solver was asked for
+            by name, that is a `tfjac.MemoryBudgetExceeded`, before anything is allocated.
         jit_compile: whether to compile the minimisation with XLA.
 
     Returns:
@@ -181,6 +200,7 @@ def least_squares(
         the same fields as tensors.
 
     Raises:
+        MemoryBudgetExceeded: where no plan fits the `memory_budget`.
         ValueError, TypeError: for bad arguments, variables that are not floating-point, residuals that don't depend on
             one of the variables, a start outside of the bounds. Numerical trouble never raises: it is a status. So is
             Ctrl-C, INTERRUPTED, if no other code handles it; the variables are at the best point found then.

@@ -271,7 +271,7 @@ class BatchedMinimiser:
 
 _NOT_WITH_BATCHES = (
     "prior", "equality", "manifolds", "callback", "verbose", "time_limit", "checkpoint", "acceleration", "window",
-    "gram_dtype",
+    "gram_dtype", "memory_budget",
 )  # fmt: skip
 
 

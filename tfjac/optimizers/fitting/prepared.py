@@ -114,7 +114,7 @@ class SingleProblem:
         """
         if not tf.executing_eagerly():
             raise ValueError("plan is for calls outside of a tf.function. Received: a call in a graph")
-        return self._traced_for(as_data(args, self._flat))[1].plan()
+        return self._traced_for(as_data(args, self._flat))[1].plan(self._flat)
 
     def _traced_for(self, args: Data) -> tuple[TracedResiduals, TracedMinimisation]:
         """Return the residuals and their minimisation for data like `args`, traced where there is none yet."""

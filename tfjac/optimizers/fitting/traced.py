@@ -17,8 +17,9 @@ from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
+from tfjac.optimizers.solvers.hints import hints_of
 from tfjac.optimizers.solvers.plan import Plan, plan_of
-from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import LARGE, ProblemSizes
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
 from tfjac.optimizers.variables import nested_names
@@ -68,9 +69,22 @@ class TracedMinimisation:
         concrete = function.get_concrete_function(self.residuals.specs, *returned, Allowance(number, number, flag))
         return concrete, sizes[-1]
 
-    def plan(self) -> Plan:
-        """Return the `Plan` of its steps."""
-        return plan_of(self._settings.method.solver, self._sizes)
+    def plan(self, variables: list[Variable]) -> Plan:
+        """Return the `Plan` of its steps, given the list of the variables."""
+        return plan_of(self._settings.method.solver, self._sizes, hints=self._hints(variables))
+
+    def _hints(self, variables: list[Variable]) -> tuple[str, ...]:
+        """Return what keeps J from being sparse, sentences: its graph is read once more, and thrown away."""
+        if self._sizes is None or self._sizes.parameters <= LARGE:
+            return ()
+        hints: list[str] = []
+
+        def read(data: list[Tensor]) -> None:
+            tensors = self.residuals.place(data, self.residuals.draw(data))
+            hints.extend(hints_of(tensors, variables))
+
+        tf.function(read, autograph=False).get_concrete_function(self.residuals.specs)
+        return tuple(hints)
 
     def in_graph(
         self, data: list[Tensor], variables: Nest[Variable], conditions: Conditions, max_steps: int

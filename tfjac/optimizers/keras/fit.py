@@ -20,7 +20,7 @@ from tfjac.optimizers.keras.linear_start import start_near
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Nest, TensorLike
+from tfjac.types import MemoryBudget, Nest, TensorLike
 
 STEPS_PER_CALL = 10
 """So many steps are taken in one call of the training function where nobody looks at validation data in between."""
@@ -45,7 +45,7 @@ def fit(
     xtol: float | None = None,
     gtol: float | None = None,
     batch_size: int | None = None,
-    memory_budget: int = 2**30,
+    memory_budget: MemoryBudget = "auto",
     callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
     verbose: Any = 0,
     **others: Any,
@@ -84,8 +84,9 @@ def fit(
         ftol, xtol, gtol: tolerances of the training loss, the step and the gradient, as for `least_squares`.
         batch_size: how many examples one batch of the sums has; None for all examples as one batch if they fit, or as
             many as do.
-        memory_budget: bytes that the Jacobian of one batch may take, as factors. This is an estimate by the sizes of
-            the tensors in the model.
+        memory_budget: bytes that the Jacobian of one batch may take, as factors, by the sizes of the tensors in the
+            model, and that a step may plan to take, see `LevenbergMarquardt`. `"auto"`: half of the memory that is
+            free, and no more than 1 GiB of it for the Jacobian; None: no limit.
         callbacks: further callbacks for `model.fit`, one or several.
         verbose: as in `model.fit`.
         **others: none; other arguments of `model.fit` are refused, each with the one to take instead.
@@ -115,7 +116,8 @@ def fit(
     if not data.has_targets:
         _check_own_loss(model, data, x)
         loss = None if loss == "mse" else loss
-    _compile_or_check(model, loss, is_summed=batches is not None, is_validated=validation is not None, steps=max_steps)
+    data_are = {"is_summed": batches is not None, "is_validated": validation is not None}
+    _compile_or_check(model, loss, memory_budget, steps=max_steps, **data_are)
     start_near(model, data.whole() if batches is None else batches)
     optimizer = model.optimizer
     convergence = Convergence(ftol, xtol, gtol, patience=_IDLE)
@@ -210,13 +212,13 @@ def _check_own_loss(model, data, x):
         )
 
 
-def _compile_or_check(model, loss, is_summed, is_validated, steps):
+def _compile_or_check(model, loss, memory_budget, is_summed, is_validated, steps):
     """Compile a model that is not; else see that its optimizer takes the data as they are."""
     if not model.compiled:
         several = 1 if is_summed or is_validated else min(STEPS_PER_CALL, steps)
         alone = {"steps_per_batch": several, "acceleration": AutoAcceleration()}
         options = {"memory": "epoch"} if is_summed else alone
-        model.compile(optimizer=LevenbergMarquardt(**options), loss=loss)
+        model.compile(optimizer=LevenbergMarquardt(**options, memory_budget=memory_budget), loss=loss)
     elif is_summed and not model.optimizer.sums_batches:
         raise ValueError(
             "The examples come as several batches, which the optimizer of the model does not sum up: compile the model "

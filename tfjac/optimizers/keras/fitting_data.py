@@ -11,8 +11,12 @@ from tfjac.graph import handle_in, read_graph
 from tfjac.jacobians.passes.chunks import bytes_of_pass
 from tfjac.optimizers.keras.batch_sources import batches_of, is_source
 from tfjac.optimizers.keras.full_batch import examples
+from tfjac.optimizers.memory_budget import AUTO, bytes_of, checked_memory_budget
 
 VALIDATION_BATCH = 4096
+
+MOST_BY_DEFAULT = 2**30
+"""Bytes of the Jacobian of one batch, by default."""
 
 
 class FittingData(NamedTuple):
@@ -91,7 +95,7 @@ class FittingData(NamedTuple):
         Args:
             model: a Keras model, built.
             batch_size: how many examples a batch has, or None for as many as fit.
-            memory_budget: bytes that the Jacobian of one batch may take.
+            memory_budget: bytes that the Jacobian of one batch may take; "auto", or None for no limit.
         """
         if self._is_dataset:
             return None if int(self.parts.cardinality()) == 1 else self.parts
@@ -99,8 +103,9 @@ class FittingData(NamedTuple):
         if number < 2:
             return None
         if batch_size is None:
-            budget = positive_integer("memory_budget", memory_budget)
-            batch_size = max(1, int(budget // max(1, self._bytes_of_example(model))))
+            budget = bytes_of(checked_memory_budget(memory_budget))
+            budget = min(budget, MOST_BY_DEFAULT) if memory_budget == AUTO else budget
+            batch_size = max(1, int(min(budget // max(1, self._bytes_of_example(model)), number)))
         if positive_integer("batch_size", batch_size) >= number:
             return None
         return tf.data.Dataset.from_tensor_slices(self.parts).batch(batch_size).prefetch(1)

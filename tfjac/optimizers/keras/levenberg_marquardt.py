@@ -41,7 +41,7 @@ from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, called, traceable
 from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import checked_variables, variable_name
-from tfjac.types import Config, Data, GramDType, Residuals, Tensor, Variable
+from tfjac.types import Config, Data, GramDType, MemoryBudget, Residuals, Tensor, Variable
 
 _GOING_ON = (Status.RUNNING, Status.REJECTED, Status.REMEASURED)
 """After these, another step on the same loss may lower it."""
@@ -91,6 +91,9 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
             sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
             all data. The loss that Keras logs is that of the data alone.
+        memory_budget: bytes that a step may plan to take, `"auto"` for half of the memory that is free when it is
+            traced, or None for no limit; see `least_squares`. If the graph leaves the batch open, it is the matrix
+            of the solver that must fit.
         verify: whether to compare, in every step, the gradient from the residuals with the one that Keras computed,
             and the loss with itself when it is evaluated again; None leaves it to the environment variable
             `TFJAC_VERIFY`. What differs raises `tf.errors.InvalidArgumentError` that names the variable. Costs one
@@ -127,6 +130,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         steps_per_batch: int = 1,
         memory: Literal["auto", "epoch"] | float | int | None = "auto",
         regularization: Literal["bayesian"] | None = None,
+        memory_budget: MemoryBudget = "auto",
         verify: bool | None = None,
         name: str = "levenberg_marquardt",
         initial_damping: float | None = None,
@@ -139,7 +143,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         damping = damping if initial_damping is None else get_damping(damping, initial_damping)
         parts, limits = (damping, scaling, solver), (max_attempts, min_gain, gram_dtype)
         bend = AutoAcceleration(wide=False) if acceleration == "auto" else acceleration  # a batch may be one of many
-        self._method = Method.of(*parts, *limits, bend, evidence)
+        self._method = Method.of(*parts, *limits, bend, evidence, memory_budget)
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._remembers, self._summing, self._memory = MemoryOptions.of(memory), None, None
         self._method = self._remembers.method(self._method, self._steps_per_batch)
@@ -162,7 +166,8 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         variables = checked_variables(variables)
         if self._method.evidence:
             refuse_constraints(variables, BAYESIAN_WITHOUT_CONSTRAINTS)
-        self._remembers.check(variables, get_solver(self._given["solver"]), self._method.gram_dtype)
+        options = self._method.gram_dtype, self._method.memory_budget
+        self._remembers.check(variables, get_solver(self._given["solver"]), *options)
         into_bounds(variables)
         super().build(variables)
         self._state = StateVariables(self, variables, self._method)
@@ -395,6 +400,7 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
             "steps_per_batch": self._steps_per_batch,
             "memory": self._remembers.given,
             "regularization": self._regularization,
+            "memory_budget": self._method.memory_budget,
             "verify": self._verify,
         }
 

@@ -16,6 +16,7 @@ from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
+from tfjac.optimizers.memory_budget import bytes_of
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 AUTO, EPOCH = "auto", "epoch"
@@ -96,13 +97,14 @@ class MemoryOptions(NamedTuple):
                 raise ValueError(f"memory={self.given!r} goes without {name}: {why}. Received: both memory and {name}")
         return method._replace(solver=CholeskySolver())
 
-    def check(self, variables, solver, gram_dtype):
+    def check(self, variables, solver, gram_dtype, memory_budget):
         """Refuse variables that have constraints, or are too many, if something is to be remembered.
 
         Args:
             variables: list of the variables that are trained.
             solver: the `Solver` asked for; `"auto"` has a budget.
             gram_dtype: "float64", or None.
+            memory_budget: of the optimizer.
 
         Raises:
             ValueError: naming the variable, or the memory.
@@ -111,10 +113,11 @@ class MemoryOptions(NamedTuple):
             return
         refuse_constraints(variables, REMEMBERED_WITHOUT_CONSTRAINTS)
         parameters, taken = _size_of(variables, gram_dtype)
-        if isinstance(solver, AutoSolver) and taken > solver.memory_budget:
+        budget = _budget_of(solver, memory_budget)
+        if isinstance(solver, AutoSolver) and taken > budget:
             raise ValueError(
                 f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more "
-                f"than the {solver.memory_budget / 2**30:,.1f} GB of the solver's budget. Train fewer weights, or "
+                f"than the {budget / 2**30:,.1f} GB of the memory budget. Train fewer weights, or "
                 "mini-batches without memory; solver='cholesky' takes what it needs. "
                 f"Received: variables of {parameters:,} elements in all"
             )
@@ -166,6 +169,11 @@ def _chosen(add, columns, dtype, may_keep_rows, objective):
         return FadingModel(add, columns.total, dtype)
     draws = len(sizes) == 1 and outputs > (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES)
     return RowModel(add, columns, dtype, WINDOW, draws)
+
+
+def _budget_of(solver, memory_budget):
+    """Return how many bytes the matrix of a solver may take."""
+    return getattr(solver, "memory_budget", None) or bytes_of(memory_budget)
 
 
 def _size_of(variables, gram_dtype):

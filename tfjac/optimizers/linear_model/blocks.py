@@ -4,14 +4,14 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExampleAxis, ExamplesMix, SymbolicSizes, analyse_examples, source_in
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.forms_of_blocks import block_of, flattened
 from tfjac.optimizers.linear_model.stacked import SomeColumns, StackedJacobian, ZeroRows
 from tfjac.types import Tensor
 
 
 def stacked_jacobian(
-    rows: list[tuple[Tensor, Tensor]], variables: list, columns: Columns, dtype: tf.DType, by_products: bool = False
+    rows: list[tuple[Tensor, Tensor]], variables: list, columns: Columns, dtype: tf.DType, allowed: Allowed = AS_FACTORS
 ) -> tuple[StackedJacobian, Tensor]:
     """Return the `StackedJacobian` of tensors, and the residuals in the order of its rows.
 
@@ -21,7 +21,7 @@ def stacked_jacobian(
         variables: list of variables, or of tensors, in the order of the columns.
         columns: `Columns` of the variables.
         dtype: of the variables.
-        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
+        allowed: how J may be had, see `Allowed`.
 
     Returns:
         `(StackedJacobian, r)` with r `[rows]`.
@@ -30,9 +30,10 @@ def stacked_jacobian(
     groups = _grouped(rows, sources)
     dependence = Dependence(sources)
     tensors = [[tensor for tensor, _ in group] for group in groups]
-    operators = [_operator(group, variables, columns, dependence, by_products) for group in tensors]
+    blocks = [_block(group, variables, columns, dependence, allowed) for group in tensors]
+    operators, passes = [block for block, _ in blocks], sum((taken for _, taken in blocks), start=0.0)
     parts = [flattened([residual for _, residual in group]) for group in groups]
-    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype)
+    jacobian = StackedJacobian(operators, [_size(part) for part in parts], columns, dtype, passes)
     return jacobian, jacobian.stack(parts)
 
 
@@ -47,15 +48,15 @@ def stacked_rows(rows: list[tuple[Tensor, Tensor]], variables: list) -> Tensor:
     return tf.concat([flattened([part for _, part in group]) for group in groups], axis=0)
 
 
-def _operator(
-    group: list, variables: list, columns: Columns, dependence: Dependence, by_products: bool
-) -> JacobianBlock:
-    """Return the Jacobian of a group of tensors, with columns for all variables."""
+def _block(
+    group: list, variables: list, columns: Columns, dependence: Dependence, allowed: Allowed
+) -> tuple[JacobianBlock, float]:
+    """Return the Jacobian of a group of tensors, with columns for all variables, and the bytes of its passes."""
     present = sorted(dependence.sources_of_any(group))
     if not present:
-        return ZeroRows(_size(flattened(group)), columns, group[0].dtype)
-    block = block_of(group, [variables[index] for index in present], by_products)
-    return block if len(present) == len(variables) else SomeColumns(block, present, columns)
+        return ZeroRows(_size(flattened(group)), columns, group[0].dtype), 0.0
+    block, passes = block_of(group, [variables[index] for index in present], allowed)
+    return block if len(present) == len(variables) else SomeColumns(block, present, columns), passes
 
 
 def _size(vector: Tensor) -> int | Tensor:

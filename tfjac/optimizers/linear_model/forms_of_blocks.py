@@ -3,7 +3,6 @@
 import contextlib
 import contextvars
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,17 +10,15 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, ancestors, source_in
 from tfjac.graph.facts import is_parameter
-from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians import JacobianOperator
 from tfjac.jacobians.factors.factorize import UNLESS_MIXED
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.sparsity.operator import compressed_operator
-from tfjac.optimizers.contracts import JacobianBlock
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
+from tfjac.optimizers.linear_model.within_budget import OverBudget, factors_within, products_instead
 from tfjac.types import Tensor
-
-FEW_ROWS = 1000
-"""Residuals so few that nobody needs to hear that their Jacobian is taken row by row."""
 
 FEW_NUMBERS = 2**16
 """Numbers of J up to which it is not worth reading a pattern, if no variable is wide."""
@@ -71,42 +68,51 @@ def noting_structure(asks: bool) -> Iterator[Structure]:
         _STRUCTURE.reset(before)
 
 
-def block_of(group: list, variables: list, by_products: bool = False) -> JacobianBlock:
-    """Return the Jacobian of tensors `[n, ...]` that share their n examples, with respect to variables.
+def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tuple[JacobianBlock, float]:
+    """Return the Jacobian of tensors `[n, ...]` that share their n examples, and the bytes of the passes it takes.
 
     Factors by rules come first, where examples do not mix. The pattern of the Jacobian comes next: where examples mix,
-    or what an example reads is far more than what each of its residuals reads, and all sizes are known while tracing.
+    where factors are over the budget, or where what an example reads is far more than what each of its residuals reads,
+    and all sizes are known while tracing. Factors row by row are next, and products alone are last.
 
     Args:
         group: list of tensors of the graph being traced.
         variables: list of variables, or tensors, each of which some of them depends on.
-        by_products: whether products, and estimates of JᵀJ, are enough where they are the cheaper way.
+        allowed: what is `Allowed`.
     """
     numbers = _numbers_if_dense(group, variables)
-    if by_products and many_rows(group, variables):
+    if allowed.by_products and many_rows(group, variables):
         block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)
         if block is not None:
-            return block
+            return block, 0.0
     try:
-        operator = _with_factors(group, variables, UNLESS_MIXED)
-    except ExamplesMix:
-        return _compressed(group, variables, numbers) or _with_factors(group, variables, "full")
+        operator, passes = factors_within(group, variables, allowed, UNLESS_MIXED)
+    except (ExamplesMix, OverBudget) as reason:
+        return _without_rules(group, variables, allowed, numbers, reason)
     held = _numbers_of(operator)
-    return (_compressed(group, variables, held) if _may_hold_less(operator) else None) or operator
+    block = _compressed(group, variables, held) if _may_hold_less(operator) else None
+    return (operator, passes) if block is None else (block, 0.0)
+
+
+def _without_rules(
+    group: list, variables: list, allowed: Allowed, numbers: int | None, reason: Exception
+) -> tuple[JacobianBlock, float]:
+    """Return what `block_of` does where factors by rules do not serve: there are none, or too large ones."""
+    block = _compressed(group, variables, numbers)
+    if block is not None:
+        return block, 0.0
+    try:
+        if isinstance(reason, OverBudget):
+            raise reason
+        return factors_within(group, variables, allowed, "full")
+    except OverBudget as over:
+        return products_instead(group, variables, over, allowed.budget), 0.0
 
 
 def flattened(group: list) -> Tensor:
     """Return the elements of a group in the order of the rows of its operator: example by example."""
     rows = [tf.reshape(tensor, [tf.shape(tensor)[0], -1]) for tensor in group]
     return tf.reshape(rows[0] if len(rows) == 1 else tf.concat(rows, axis=1), [-1])
-
-
-def _with_factors(group: list, variables: list, examples_mix: Any) -> JacobianOperator:
-    """Return the `JacobianOperator` of a group of tensors, of factors by rules, or of dense ones."""
-    with warnings.catch_warnings():
-        if all((tensor.shape.num_elements() or FEW_ROWS + 1) <= FEW_ROWS for tensor in group):
-            warnings.simplefilter("ignore", UserWarning)  # that every row costs a backward pass, where there are few
-        return jacobian_operator(group, variables, examples_mix=examples_mix)
 
 
 def _compressed(group: list, variables: list, instead: int | None, asks: bool = True) -> JacobianOperator | None:

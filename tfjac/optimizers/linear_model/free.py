@@ -51,6 +51,7 @@ class FreeColumns(KernelsByRows, JacobianRows):
     def __init__(self, jacobian: JacobianRows, free: Tensor) -> None:
         self._jacobian, self._free = jacobian, free
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
+        self.passes = jacobian.passes
 
     def cast(self, dtype: tf.DType) -> "FreeColumns":
         """Return the same in another dtype."""

@@ -106,6 +106,7 @@ class PlaneColumns(KernelsByRows, JacobianRows):
     def __init__(self, jacobian: JacobianRows, root: Tensor, frame: Frame) -> None:
         self._jacobian, self._root, self._frame = jacobian, root, frame
         self.operators, self.columns, self.dtype = jacobian.operators, jacobian.columns, jacobian.dtype
+        self.passes = jacobian.passes
 
     def cast(self, dtype: tf.DType) -> "PlaneColumns":
         """Return the same in another dtype."""

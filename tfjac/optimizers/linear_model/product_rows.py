@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, axes, inline_calls, source_in
 from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.passes.chunks import mapped
 from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.shapes import product
@@ -27,6 +28,9 @@ FEW_PARAMETERS = 256
 
 PROBES = 4
 """Random combinations of the residuals of an example that stand for all of them in estimates."""
+
+PROBES_OF_ALL = 16
+"""Random combinations of all residuals that do: the estimate of an element of diag(JᵀJ) is a third off, or so."""
 
 
 class ProductRows(JacobianBlock):
@@ -148,6 +152,33 @@ def product_rows(tensors: list[Tensor], variables: list) -> ProductRows | None:
         return None
     forward, backward = forward.with_zeros(tensors), backward.with_zeros(sources)
     return ProductRows(forward, backward, sketch, [axes(tensor) for tensor in tensors], sketch.dtype)
+
+
+def products_of_all_rows(tensors: list[Tensor], variables: list) -> ProductRows:
+    """Return the `ProductRows` of tensors `[n, ...]`, whose examples may mix: probes combine all of their elements.
+
+    Args:
+        tensors, variables: as for `product_rows`.
+
+    Raises:
+        NoForwardMode: where ops on the way have none.
+    """
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    tensors = inline_calls(tensors, depends_on=sources)
+    forward, backward = push_forward(tensors, sources), pull_back(tensors, sources).with_zeros(sources)
+    rows = backward.on_stacks(*(_signs(k, seed) / PROBES_OF_ALL**0.5 for k, seed in enumerate(backward.seeds)))
+    shapes = [variable.shape for variable in variables]
+    factors = [DenseFactor(tf.reshape(part, [1, PROBES_OF_ALL, -1])) for part in rows]
+    sketch = JacobianOperator(factors, shapes, 1, PROBES_OF_ALL)
+    sizes = [axes(tensor) for tensor in tensors]
+    return ProductRows(forward.with_zeros(tensors), backward, sketch, sizes, sketch.dtype)
+
+
+def _signs(number: int, like: Tensor) -> Tensor:
+    """Return ±1 at random, the same in every step, `[probes, ...]` for a tensor `[...]`."""
+    shape = [PROBES_OF_ALL, *axes(like)]
+    bits = tf.random.stateless_uniform(shape, seed=[number, 0], minval=0, maxval=2, dtype=tf.int32)
+    return tf.cast(2 * bits - 1, like.dtype)
 
 
 def _probed(tensors: list[Tensor]) -> Tensor:

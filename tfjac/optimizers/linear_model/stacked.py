@@ -21,17 +21,24 @@ class StackedJacobian(JacobianRows):
         rows: list of the number of rows of each, integers or scalar tensors.
         columns: `Columns`.
         dtype: what its elements are.
+        passes: bytes that the backward passes take which its factors come from, as far as the graph fixes them.
     """
 
     def __init__(
-        self, operators: Sequence[JacobianBlock], rows: list | int | Tensor, columns: Columns, dtype: tf.DType
+        self,
+        operators: Sequence[JacobianBlock],
+        rows: list | int | Tensor,
+        columns: Columns,
+        dtype: tf.DType,
+        passes: float = 0.0,
     ) -> None:
         self.operators, self.rows, self.columns, self.dtype = operators, rows, columns, dtype
+        self.passes = passes
 
     def cast(self, dtype: tf.DType) -> "StackedJacobian":
         """Return the same in another dtype."""
         operators = [operator.cast(dtype) for operator in self.operators]
-        return StackedJacobian(operators, self.rows, self.columns, dtype)
+        return StackedJacobian(operators, self.rows, self.columns, dtype, self.passes)
 
     def gram_and_gradient(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Return JᵀJ `[p, p]` and Jᵀu `[p]` in one pass; J is not formed."""

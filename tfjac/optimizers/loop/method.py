@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from tfjac.arguments import positive, positive_integer
+from tfjac.optimizers.contracts import Allowed
 from tfjac.optimizers.damping import Competition, Damping, get_damping
 from tfjac.optimizers.damping.scaling import Scaling, get_scaling
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceleration
+from tfjac.optimizers.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.optimizers.solvers import Solver, get_solver
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
-from tfjac.types import AccelerationName, DampingName, ScalingName, SolverName
+from tfjac.types import AccelerationName, DampingName, MemoryBudget, ScalingName, SolverName
 
 DampingLike: TypeAlias = DampingName | Damping
 ScalingLike: TypeAlias = ScalingName | Scaling
@@ -27,6 +29,7 @@ class Method(NamedTuple):
         gram_dtype: "float64" to solve in, or None for the dtype of the variables.
         acceleration: a `GeodesicAcceleration`, or None.
         evidence: whether to report the effective number of parameters.
+        memory_budget: bytes that steps may plan to take, `"auto"`, or None for no limit.
     """
 
     damping: Damping
@@ -37,6 +40,7 @@ class Method(NamedTuple):
     gram_dtype: str | None = None
     acceleration: GeodesicAcceleration | None = None
     evidence: bool = False
+    memory_budget: Any = AUTO
 
     @classmethod
     def of(
@@ -49,6 +53,7 @@ class Method(NamedTuple):
         gram_dtype: str | None = None,
         acceleration: AccelerationLike = None,
         evidence: bool = False,
+        memory_budget: MemoryBudget = AUTO,
     ) -> "Method":
         """Return the method that options, by name or as objects, stand for.
 
@@ -65,12 +70,13 @@ class Method(NamedTuple):
             checked_gram_dtype(gram_dtype),
             get_acceleration(acceleration),
             evidence,
+            checked_memory_budget(memory_budget),
         )
 
-    @property
-    def takes_products(self) -> bool:
-        """Whether the solver makes do with products, and no scaling wants diag(JᵀJ) but for how large λ is."""
-        return self.solver.takes_products and self.scaling.is_one_number
+    def allowed(self) -> Allowed:
+        """Return how J may be had, `Allowed`: if it is over the budget, estimates of diag(JᵀJ) will do for any D."""
+        products = self.solver.takes_products
+        return Allowed(products and self.scaling.is_one_number, products, bytes_of(self.memory_budget))
 
     @property
     def parts(self) -> list:

@@ -14,7 +14,7 @@ from tfjac.optimizers.loop.converge import Tolerances, tolerances
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.objective.robust import LossLike, get_losses
 from tfjac.optimizers.solvers.auto import LARGE, SMALL
-from tfjac.types import Function, GramDType, Nest, Numbers, Pair, Path, TensorLike, Variable
+from tfjac.types import Function, GramDType, MemoryBudget, Nest, Numbers, Pair, Path, TensorLike, Variable
 
 _ELSEWHERE = {
     "f_scale": "loss_scale", "max_nfev": "max_steps", "maxfev": "max_steps", "x_scale": "scaling",
@@ -65,6 +65,7 @@ class Options:
     gram_dtype: GramDType | None = None
     acceleration: AccelerationLike = "auto"
     window: int | None = None
+    memory_budget: MemoryBudget = "auto"
     jit_compile: bool = False
 
     @classmethod
@@ -115,7 +116,8 @@ class Options:
         scaling = self.scaling or ("more" if few else "auto")
         parts = (get_damping(damping, self.initial_damping), scaling, self.solver)
         acceleration = None if few and self.acceleration == "auto" else self.acceleration
-        return Method.of(*parts, self.max_attempts, self.min_gain, self.gram_dtype, acceleration)
+        limits = self.max_attempts, self.min_gain, self.gram_dtype
+        return Method.of(*parts, *limits, acceleration, memory_budget=self.memory_budget)
 
     def window_of(self, num_parameters: int) -> int | None:
         """Return of how many costs a step may stay below the highest; None if the solver decides."""
@@ -183,7 +185,14 @@ class Settings(NamedTuple):
         each = [*(losses if isinstance(losses, tuple) else (losses,)), method.acceleration, *manifolds]
         compared = recipe(
             [*method.parts, *(part for part in each if part is not None)],
-            (method.max_attempts, method.min_gain, method.gram_dtype, limits, isinstance(losses, tuple)),
+            (
+                method.max_attempts,
+                method.min_gain,
+                method.gram_dtype,
+                method.memory_budget,
+                limits,
+                isinstance(losses, tuple),
+            ),
             tuple(part is None for part in each),
             rest,
             verification_wanted(None),

@@ -22,7 +22,7 @@ import tensorflow as tf
 from tfjac.graph import while_loop
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.conditions.equality import Equality
-from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.contracts import Allowed, LinearModel, Objective
 from tfjac.optimizers.linear_model import FreeLinearisation
 from tfjac.optimizers.loop.acceleration import GeodesicAcceleration
 from tfjac.optimizers.loop.attempt import (
@@ -37,6 +37,7 @@ from tfjac.optimizers.loop.attempt import (
 )
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Leeway, Report, State, chosen
+from tfjac.optimizers.memory_budget import tell_of_left_out
 from tfjac.optimizers.solvers import Solver, System
 from tfjac.optimizers.solvers.plane_system import PlaneSystem
 from tfjac.optimizers.solvers.precision import prepared
@@ -102,10 +103,12 @@ def take_step(objective: Objective, state: State, method: Method, restrictions: 
         stays as it was.
     """
     restrictions = restrictions or Restrictions()
-    start = Start.of(objective, state, method, restrictions.box)
-    sizes = ProblemSizes.of(start.model, method.gram_dtype, method.scaling.is_one_number)
+    allowed = method.allowed()
+    start = Start.of(objective, state, method, allowed, restrictions.box)
+    sizes = ProblemSizes.of(start.model, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
     sizes = sizes if restrictions.equality is None else sizes.without_tables()
     solvers, index = method.solver.choose(sizes)
+    tell_of_left_out(method.solver.left_out(sizes), sizes.budget, solvers[0].name)
     ways = [partial(_taken, solver, start, method, restrictions) for solver in solvers]
     num_rows = start.model.num_rows
     one = ways[0]() if len(ways) == 1 else tf.switch_case(index(tf.cast(num_rows, tf.float64)), ways)
@@ -128,9 +131,9 @@ class Start(NamedTuple):
     state: State
 
     @classmethod
-    def of(cls, objective: Objective, state: State, method: Method, box: Box | None) -> "Start":
+    def of(cls, objective: Objective, state: State, method: Method, allowed: Allowed, box: Box | None) -> "Start":
         """Return the start of a step from where the variables are."""
-        model: LinearModel = objective.linearise(method.takes_products)
+        model: LinearModel = objective.linearise(allowed if method.gram_dtype is None else allowed.halved())
         if box is None:
             return cls(objective, model, None, state)
         free = box.free(objective.position(objective.values()), model.gradient())

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfjac.graph import as_tf_variable, replay, stays, verified
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
-from tfjac.optimizers.contracts import LinearModel, SummedObjective
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
 from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
 from tfjac.optimizers.variables import variable_name
 
@@ -54,9 +54,9 @@ class LocalObjective(SummedObjective):
         """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
         return self.columns.flatten(values)
 
-    def linearise(self, by_products=False) -> LinearModel:
+    def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
         """Return the `Linearisation` of r at the values that the graph computed F from."""
-        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype, by_products)
+        jacobian, residual = stacked_jacobian(self.rows, self._sources, self.columns, self.cost.dtype, allowed)
         if self.gradients is None:
             return Linearisation(jacobian, residual, self.prior)
         what = "evaluated again where it was, the cost, which must not draw random numbers nor have a state, differs"

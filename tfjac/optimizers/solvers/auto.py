@@ -1,16 +1,20 @@
 """`"auto"`: the solver that the sizes of the problem ask for."""
 
+import math
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import positive
 from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.linear_model.product_rows import MANY
 from tfjac.optimizers.solvers.base import Choice, Cost, Solver, System
 from tfjac.optimizers.solvers.cholesky import CholeskySolver
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, ConjugateGradientSolver
 from tfjac.optimizers.solvers.iterative_schur import IterativeSchurSolver
 from tfjac.optimizers.solvers.kernel import KernelSolver
-from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers.solvers.problem_sizes import LARGE, ProblemSizes
 from tfjac.optimizers.solvers.qr import QRSolver
 from tfjac.optimizers.solvers.schur import SchurSolver
 from tfjac.optimizers.solvers.sparse import SparseSolver
@@ -22,19 +26,22 @@ SMALL = 256
 QR_ELEMENTS = 2**22
 """In float64, a J of up to so many elements is factored itself rather than squared."""
 
-LARGE = 2048
-"""Parameters below which an exact step never takes so long that conjugate gradients would pay."""
-
 PAYS = 4
 """Conjugate gradients are taken where they cost this much less: exact steps lower the loss by more."""
 
-SPARSE = 16
-"""Numbers of J, of one residual of each example, for each parameter: with more of them, factors may fill."""
-
-SLOWNESS = 10
+SLOWNESS = 4
 """Products with vectors run at the speed of memory, factorisations at that of arithmetic: so many times faster."""
 
-ITERATION = 1e8
+SPARSE_SLOWNESS = 20
+"""Multiply-adds of a dense factorisation in the time of one of a sparse one, which finds its numbers by indices."""
+
+SCATTER = 10
+"""Multiply-adds in the time in which one number is added to an entry of a sparse JᵀJ."""
+
+STUBBORN = 4
+"""Times as many iterations as usual that chains and grids, which sparse factorisations are for, may take."""
+
+ITERATION = 2e7
 """Multiply-adds of a factorisation in the time that the operations of one iteration take to be started."""
 
 ATTEMPTS = 1.5
@@ -46,7 +53,7 @@ LOOSE, FEW = 0.1, 25
 
 @keras.saving.register_keras_serializable("tfjac")
 class AutoSolver(Solver):
-    """Chooses by the number of residuals nm, of parameters p, the dtype, costs, and a memory budget.
+    """Chooses by the number of residuals nm, of parameters p, the dtype, what each solver costs, and a memory budget.
 
     - an example has 512 residuals or more, whose cotangents would take as many passes, and 2²⁰ numbers of J or more,
       p > 256, and D = I: `"cg"`;
@@ -55,18 +62,20 @@ class AutoSolver(Solver):
     - p > nm: `"kernel"` (not with a regulariser that weighs the elements of one variable differently);
     - the matrix that this would need is over the budget: the other of the two, or else `"cg"`;
     - p > 256, a variable that can be eliminated, and that costs less than both: `"schur"`;
-    - p > 2048, tables alone that are read by index, at most 16 numbers of J for each of their elements and residual of
-      an example, and not under XLA: `"sparse"`, unless the elimination leaves less than half of the parameters;
+    - p > 2048, tables alone that are read by index, not under XLA, and less time by the counted entries of JᵀJ and of
+      its factor than a dense factorisation: `"sparse"`, unless the elimination leaves less than half of the parameters,
+      or `"cg"` would take much less time even with many iterations;
     - p > 2048, and `"cg"` would cost a quarter at most, by `effort`: `"cg"`;
     - wherever this leads to `"cg"`, and a variable can be eliminated: `"schur_cg"`.
 
+    What does not fit the `memory_budget` of the minimisation, with J and the passes that it comes from, is left out.
     Where several processes share the residuals: `"cholesky"`, or `"cg"` where that is over the budget.
 
     Where the batch size is open while tracing, as in `fit`, and more than one would do, all are traced and the batch
     decides as it comes.
 
     Args:
-        memory_budget: bytes that the matrix and its factor may take.
+        memory_budget: bytes that the matrix and its factor may take; None for what the minimisation may.
         iterative: whether `"cg"` or `"schur_cg"` may be chosen; without them, the smaller matrix is factored whatever
             that takes.
     """
@@ -86,8 +95,9 @@ class AutoSolver(Solver):
         )
     )
 
-    def __init__(self, memory_budget: int = 4 * 2**30, iterative: bool = True) -> None:
-        self.memory_budget, self.iterative = positive("memory_budget", memory_budget), bool(iterative)
+    def __init__(self, memory_budget: float | None = None, iterative: bool = True) -> None:
+        self.memory_budget = None if memory_budget is None else positive("memory_budget", memory_budget)
+        self.iterative = bool(iterative)
         self.takes_products = self.iterative
 
     def factoring(self) -> Solver:
@@ -95,28 +105,49 @@ class AutoSolver(Solver):
         return AutoSolver(self.memory_budget, iterative=False)
 
     def choose(self, sizes: ProblemSizes) -> Choice:
-        """Return the `Choice` that sizes, the dtype and the memory budget lead to."""
+        """Return the `Choice` that sizes, the dtype and the memory budget lead to.
+
+        Raises:
+            MemoryBudgetExceeded: where nothing fits the budget of `sizes`.
+        """
         if sizes.has_products_alone:
-            return ConjugateGradientSolver(tolerance=LOOSE, max_iterations=FEW).choose(sizes)
+            many = any(layer.m is None or layer.m >= MANY for block in sizes.blocks for layer in block)
+            options = {"tolerance": LOOSE, "max_iterations": FEW} if many else {"preconditioner": "diagonal"}
+            return ConjugateGradientSolver(**options).choose(sizes)
         if sizes.is_shared:
-            solver = CholeskySolver() if self._fits(sizes) or not self.iterative else ConjugateGradientSolver()
+            solver = CholeskySolver() if self._fits_square(sizes) or not self.iterative else ConjugateGradientSolver()
             return solver.choose(sizes)
         rows, columns = sizes.rows, sizes.parameters
         tall = rows is not None and rows >= columns and rows * columns <= QR_ELEMENTS
-        if sizes.is_double and tall and columns <= SMALL:
+        if sizes.is_double and tall and columns <= SMALL and self.fits(QRSolver(), sizes):
             return QRSolver().choose(sizes)
         solvers = self.possible(sizes)
         choice = Choice(solvers, lambda rows: self._best(solvers, sizes._replace(rows=rows)))
         return choice if rows is None else solvers[choice.index(float(rows))].choose(sizes)
 
-    def _fits(self, sizes):
-        """Return whether JᵀJ and its factor fit the memory budget."""
-        return CholeskySolver().cost(sizes._replace(rows=0.0)).memory <= self.memory_budget
+    def left_out(self, sizes: ProblemSizes) -> tuple[str, float] | None:
+        """Return the solver that would be chosen if memory had no bound, and the bytes that it plans; None if it is."""
+        if sizes.rows is None or self.memory_budget is not None or sizes.has_products_alone or sizes.is_shared:
+            return None
+        best = self.choose(sizes._replace(budget=math.inf)).solvers[0]
+        return None if self.fits(best, sizes) else (best.name, best.memory(sizes))
+
+    def fits(self, solver: Solver, sizes: ProblemSizes) -> Any:
+        """Return whether a solver fits the budgets, for sizes with a number of rows: a bool, or a tensor."""
+        return self._fit(solver.cost(sizes), sizes)
+
+    def _fit(self, cost, sizes):
+        own = math.inf if self.memory_budget is None else self.memory_budget
+        return (cost.memory <= own) & (sizes.held() + cost.memory <= sizes.budget)
+
+    def _fits_square(self, sizes):
+        """Return whether JᵀJ and its factor fit the memory budget, and what is known of J beside them."""
+        return self.fits(CholeskySolver(), sizes._replace(rows=0.0) if sizes.rows is None else sizes)
 
     def possible(self, sizes: ProblemSizes) -> tuple[Solver, ...]:
         """Return a tuple of the solvers that may do, whatever the number of rows, but for `"qr"`."""
-        square = self._fits(sizes)
-        products = ConjugateGradientSolver() if sizes.elimination is None else IterativeSchurSolver()
+        square = self._fits_square(sizes)
+        products = self._products(sizes) if sizes.elimination is None else IterativeSchurSolver()
         would_do = [
             (KernelSolver(), sizes.one_prior_per_variable and sizes.parameters > SMALL),
             (CholeskySolver(), square or not self.iterative),
@@ -126,35 +157,44 @@ class AutoSolver(Solver):
         ]
         return tuple(solver for solver, would in would_do if would)
 
+    def _products(self, sizes):
+        """Return conjugate gradients, with a preconditioner that fits."""
+        usual = ConjugateGradientSolver()
+        tight = sizes.rows is not None and usual.memory(sizes) > sizes.budget
+        return ConjugateGradientSolver(preconditioner="diagonal") if tight else usual
+
     def _eliminates(self, sizes):
         """Whether a variable may be eliminated, and what is left fits."""
         if sizes.elimination is None or sizes.parameters <= SMALL or not self.iterative:
             return False
-        return 2 * sizes.itemsize * sizes.elimination.remaining**2 <= self.memory_budget
+        own = sizes.budget if self.memory_budget is None else self.memory_budget
+        return 2 * sizes.itemsize * sizes.elimination.remaining**2 <= own
 
     def _keeps_apart(self, sizes):
-        """Whether each example touches few of many parameters, in a graph that may run Python."""
-        tables_alone = any(sizes.blocks) and all(layer.rows is not None for block in sizes.blocks for layer in block)
-        return self.iterative and tables_alone and sizes.parameters > LARGE and not sizes.is_compiled
+        """Whether each example may touch few of many parameters, in a graph that may run Python."""
+        return self.iterative and sizes.are_tables and sizes.parameters > LARGE and not sizes.is_compiled
 
     def _best(self, solvers, sizes):
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""
         costs = {solver.name: solver.cost(sizes) for solver in solvers}
+        fit = {name: self._fit(cost, sizes) for name, cost in costs.items()}
         exact, ranks = float("inf"), {}
         if "cholesky" in costs:
             exact, ranks["cholesky"] = effort(costs["cholesky"]), 1
         if "kernel" in costs:
-            usable = costs["kernel"].memory <= self.memory_budget
-            usable &= sizes.rows < (sizes.parameters if "cholesky" in costs else float("inf"))
+            usable = fit["kernel"] & (sizes.rows < (sizes.parameters if "cholesky" in costs else float("inf")))
             exact, ranks["kernel"] = _where(usable, effort(costs["kernel"]), exact), _where(usable, 0, 3)
         if "schur" in costs:
-            least, fits = effort(costs["schur"]), costs["schur"].memory <= self.memory_budget
-            usable = fits & (least < exact)
+            least = effort(costs["schur"])
+            usable = fit["schur"] & (least < exact)
             exact, ranks["schur"] = _where(usable, least, exact), _where(usable, -1, 4)
         if "sparse" in costs:
-            read = sum((n * k for n, _, k in sizes.touched()), start=0.0)
+            least, iterative = sparse_effort(costs["sparse"], sizes), float("inf")
+            for name in {"cg", "schur_cg"} & set(costs):
+                iterative = PAYS * STUBBORN * iterative_effort(costs[name])
             shrinks = "schur" in costs and 2 * sizes.elimination.remaining < sizes.parameters
-            ranks["sparse"] = _where(read <= SPARSE * sizes.parameters, -1 if shrinks else -3, 5)
+            usable = fit["sparse"] & (least < exact) & (least < iterative)
+            ranks["sparse"] = _where(usable, -1 if shrinks else -3, 5)
         for name in {"cg", "schur_cg"} & set(costs):
             ranks[name] = _where(PAYS * iterative_effort(costs[name]) <= exact, -2, 2)
         listed = [ranks[solver.name] for solver in solvers]
@@ -182,6 +222,12 @@ class AutoSolver(Solver):
 def effort(cost):
     """Return the multiply-adds of a step by a factorisation."""
     return cost.step + ATTEMPTS * cost.attempt
+
+
+def sparse_effort(cost, sizes):
+    """Return the multiply-adds that a dense factorisation could do in the time of a step by a sparse one."""
+    pairs = sum((n * k**2 for n, _, k in sizes.touched()), start=0.0)
+    return cost.step + SCATTER * pairs + ATTEMPTS * SPARSE_SLOWNESS * cost.attempt
 
 
 def iterative_effort(cost):

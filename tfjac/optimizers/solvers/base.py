@@ -1,12 +1,14 @@
 """What a linear solver is: something that makes a system of one linearisation, and solves it for any damping."""
 
 import abc
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.memory_budget import exceeded
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config
 
@@ -126,13 +128,26 @@ class Solver(abc.ABC):
 
         Raises:
             ValueError: where it needs rows that other processes have.
+            MemoryBudgetExceeded: where it takes more than the budget of `sizes`.
         """
         if sizes.is_shared and not self.takes_sums:
             raise ValueError(
                 f"solver={self.name!r} works with the rows of J, which several workers share out among them: use "
                 f"'cholesky', 'cg' or 'auto'. Received: solver={self.name!r}"
             )
+        taken = self.memory(sizes)
+        if sizes.budget < taken < math.inf:  # what has no cost it refuses itself
+            what = f"A step by {self.name!r} on {sizes.rows:,} residuals and {sizes.parameters:,} parameters"
+            raise exceeded(what, taken, sizes.budget, f"solver={self.name!r}")
         return Choice((self,), lambda rows: 0)
+
+    def memory(self, sizes: ProblemSizes) -> float:
+        """Return the bytes that a step plans to take, J and its passes among them; zero where rows are open."""
+        return 0.0 if sizes.rows is None else sizes.held() + self.cost(sizes).memory
+
+    def left_out(self, sizes: ProblemSizes) -> tuple[str, float] | None:
+        """Return the name of a solver that would be the better choice, and the bytes that it plans; None for none."""
+        return None
 
     def get_config(self) -> Config:
         """Return the arguments of the constructor."""

@@ -7,7 +7,7 @@ from tfjac.arguments import choice, positive, positive_integer
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner
+from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner, has_kronecker_factors
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.types import Config, PreconditionerName
 
@@ -54,8 +54,10 @@ class ConjugateGradientSolver(Solver):
         self.preconditioner = choice("preconditioner", preconditioner, KINDS)
 
     def cost(self, sizes: ProblemSizes) -> Cost:
-        """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers, whichever have them."""
-        layers = [layer for block in sizes.layers() for layer in block]
+        """Return the `Cost`, if each λ takes 50 iterations; Kronecker factors of all layers that may have them."""
+        layers = [layer for block in sizes.layers() for layer in block if layer.rows is None]
+        has_factors = self.preconditioner == "kronecker"
+        layers = [layer for layer in layers if has_factors and has_kronecker_factors(layer.g, layer.i, layer.o)]
         sides = [layer.g * (layer.i**2 + layer.o**2) for layer in layers]
         formed = [layer.n * layer.t * layer.g * (layer.i**2 + layer.estimated * layer.o**2) for layer in layers]
         inverted = [layer.g * (layer.i**3 + layer.o**3) for layer in layers]

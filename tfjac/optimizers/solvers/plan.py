@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tfjac.optimizers.linear_model.product_rows import MANY
 from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
 from tfjac.optimizers.solvers.base import Cost
 
@@ -28,9 +29,13 @@ class Plan:
         dtype: what is computed in, `"float32"` or `"float64"`.
         solver: name of the solver, or of all that a batch may lead to, joined by " or ".
         reason: why, in words.
-        costs: dict from the names of these solvers to their `Cost`: memory in bytes, and multiply-adds `step` (once per
-            step) and `attempt` (for each λ that is tried), two floating-point operations each. Empty where the number
-            of residuals is open. Those of iterative solvers are for a typical number of iterations.
+        costs: dict from the names of these solvers to their `Cost`: memory in bytes beside what is `held`, and
+            multiply-adds `step` (once per step) and `attempt` (for each λ that is tried), two floating-point operations
+            each. Empty where the number of residuals is open. Those of iterative solvers are for a typical number of
+            iterations.
+        held: bytes of J as factors and of the passes that it comes from, whichever solver; None where the number of
+            residuals is open.
+        hints: what keeps J from being sparse, and what to write instead, a sentence each.
     """
 
     residuals: int | None
@@ -39,11 +44,13 @@ class Plan:
     solver: str
     reason: str
     costs: dict[str, Cost]
+    held: int | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def memory(self) -> int | None:
-        """Bytes besides J as factors; None where the number of residuals is open."""
-        return int(self.costs[self.solver].memory) if self.solver in self.costs else None
+        """Bytes that a step plans to take: `held`, and what the solver takes; None where residuals are open."""
+        return int(self.costs[self.solver].memory) + (self.held or 0) if self.solver in self.costs else None
 
     @property
     def flops_per_step(self) -> float | None:
@@ -61,6 +68,8 @@ class Plan:
             f"A step on {residuals} and {self.parameters:,} parameters, solved in {self.dtype}",
             f"solver: {self.solver}; {self.reason}",
         ]
+        if self.held is not None:
+            lines.append(f"J as factors, and the passes that it comes from: {self.held / 2**20:,.1f} MB")
         for name, cost in self.costs.items():
             lines.append(
                 f"{name}: {_MATRICES[name]}, {cost.memory / 2**20:,.1f} MB, "
@@ -68,18 +77,19 @@ class Plan:
             )
         if not self.costs:
             lines.append("Memory and operations depend on the batch: plan(batch_size=…) has them.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.hints])
 
     __repr__ = __str__
 
 
-def plan_of(solver, sizes, batch_size=None):
+def plan_of(solver, sizes, batch_size=None, hints=()):
     """Return the `Plan` of a `Solver` for `ProblemSizes`.
 
     Args:
         solver: `Solver`.
         sizes: `ProblemSizes`, of a traced problem.
         batch_size: number of examples, an integer, where the graph leaves that open; or None.
+        hints: tuple of sentences, see `Plan`.
 
     Raises:
         ValueError: for another batch size than the graph was traced for.
@@ -89,11 +99,11 @@ def plan_of(solver, sizes, batch_size=None):
     name, dtype = " or ".join(each.name for each in solvers), "float64" if sizes.is_double else "float32"
     if sizes.rows is None:
         reason = "each batch decides, by the number of its residuals" if len(solvers) > 1 else _asked_or_only(solver)
-        return Plan(None, sizes.parameters, dtype, name, reason, {})
+        return Plan(None, sizes.parameters, dtype, name, reason, {}, hints=hints)
     costs = {each.name: each.cost(sizes) for each in solvers}
     reason = _reason(solver, solvers[0], sizes) if isinstance(solver, AutoSolver) else "asked for"
     costs = {key: Cost(*map(float, cost)) for key, cost in costs.items()}
-    return Plan(int(sizes.rows), sizes.parameters, dtype, name, reason, costs)
+    return Plan(int(sizes.rows), sizes.parameters, dtype, name, reason, costs, int(sizes.held()), tuple(hints))
 
 
 def _asked_or_only(solver):
@@ -103,6 +113,8 @@ def _asked_or_only(solver):
 def _reason(auto, chosen, sizes):
     """Return why `"auto"` chose a solver."""
     rows, columns = int(sizes.rows), sizes.parameters
+    if sizes.has_products_alone and all(layer.m < MANY for block in sizes.blocks for layer in block):
+        return "J as factors does not fit the memory budget: it is taken by products alone"
     if sizes.has_products_alone:
         return "an example has many residuals: passes for each of them would take several times as long"
     if chosen.name == "qr":
@@ -113,7 +125,7 @@ def _reason(auto, chosen, sizes):
         return "each example reads few rows of tables, which meet: JᵀJ is sparse"
     if chosen.name in ("cg", "schur_cg"):
         rivals = [each for each in auto.possible(sizes) if each.name != chosen.name]
-        fitting = [each for each in rivals if each.cost(sizes).memory <= auto.memory_budget]
+        fitting = [each for each in rivals if auto.fits(each, sizes)]
         if chosen.name == "schur_cg":
             fits = any(each.name == "schur" for each in fitting)
             why = "would take several times as long to factor" if fits else "does not fit the memory budget"

@@ -155,12 +155,17 @@ def _kronecker(factors, diagonal):
     return _Kronecker(factors) if factors and _sides(factors) else Diagonal(diagonal)
 
 
+def has_kronecker_factors(g, i, o):
+    """Whether a weight of so many groups, input and output features has them; of a bias that is the block."""
+    return max(i, o) <= (LARGEST_SIDE if g * i > 1 else LARGEST_BLOCK)
+
+
 def _sides(factors):
     """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
     if not all(factor.has_outer_form for factor in factors):
         return None
     forms = {(layout, *a.shape[2:], *d.shape[4:]) for a, d, layout in (factor.outer_form() for factor in factors)}
-    if len(forms) > 1 or None in next(iter(forms)) or max(next(iter(forms))[2:]) > LARGEST_SIDE:
+    if len(forms) > 1 or None in next(iter(forms)) or not has_kronecker_factors(*next(iter(forms))[1:]):
         return None
     return next(iter(forms))
 

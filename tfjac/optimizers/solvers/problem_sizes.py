@@ -1,5 +1,6 @@
 """How large a problem is, in numbers: what the costs of solvers follow from."""
 
+import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -9,6 +10,11 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Elimination
+from tfjac.optimizers.linear_model.within_budget import COPIES
+from tfjac.optimizers.solvers.sparse_counts import SparseCounts
+
+LARGE = 2048
+"""Parameters below which an exact step never takes so long that another way would pay."""
 
 
 class LayerSizes(NamedTuple):
@@ -36,6 +42,14 @@ class LayerSizes(NamedTuple):
     def product(self):
         """The multiply-adds of J·v, by factors or by a pass through the linearised graph."""
         return self.n * self.t * self.g * self.o * (self.i + (self.m if self.probes is None else self.i))
+
+    @property
+    def held(self):
+        """The numbers that are live while the factor is made: a dense block is the sum of those of its uses."""
+        numbers = self.n * self.t * self.g * self.estimated * self.o
+        if self.rows is not None:
+            return self.n * self.t + numbers
+        return (COPIES if self.g * self.t * self.i == 1 else 1) * numbers + self.n * self.t * self.g * self.i
 
     @property
     def estimated(self):
@@ -92,6 +106,9 @@ class ProblemSizes(NamedTuple):
         is_compiled: whether XLA compiles the graph.
         is_shared: whether other processes have rows as well, beside those counted here.
         one_scale: whether D is one number for all parameters.
+        counts: `SparseCounts`, where all that residuals are computed from is tables that are read by index; or None.
+        passes: bytes of the backward passes that factors come from, as far as the graph fixes them.
+        budget: bytes that a step may plan to take.
     """
 
     rows: Any
@@ -104,17 +121,22 @@ class ProblemSizes(NamedTuple):
     is_compiled: bool = False
     is_shared: bool = False
     one_scale: bool = True
+    counts: Any = None
+    passes: float = 0.0
+    budget: float = math.inf
 
     @classmethod
-    def of(cls, linearisation: LinearModel, gram_dtype=None, one_scale=True):
+    def of(cls, linearisation: LinearModel, gram_dtype=None, one_scale=True, budget=math.inf):
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         blocks = tuple(_layers_of(operator) for operator in linearisation.jacobian.operators)
         apart = not _by_products(blocks)
+        counted = apart and linearisation.num_parameters > LARGE and _are_tables(blocks)
         return cls(
             rows=linearisation.static_num_rows,
             parameters=linearisation.num_parameters,
             blocks=blocks,
+            counts=SparseCounts.of([each.factors for each in linearisation.jacobian.operators]) if counted else None,
             itemsize=dtype.size,
             one_prior_per_variable=linearisation.prior.has_one_number_per_variable,
             is_double=dtype == tf.float64,
@@ -122,6 +144,8 @@ class ProblemSizes(NamedTuple):
             is_compiled=compiled_by_xla(tf.compat.v1.get_default_graph()),
             is_shared=linearisation.is_shared,
             one_scale=one_scale,
+            passes=linearisation.jacobian.passes,
+            budget=budget,
         )
 
     @property
@@ -148,6 +172,11 @@ class ProblemSizes(NamedTuple):
         return self._replace(blocks=blocks, rows=rows)
 
     @property
+    def are_tables(self):
+        """Whether all that residuals are computed from is tables that are read by index."""
+        return _are_tables(self.blocks)
+
+    @property
     def has_products_alone(self):
         """Whether there are blocks of J that products are had of, and nothing else."""
         return _by_products(self.blocks)
@@ -155,12 +184,16 @@ class ProblemSizes(NamedTuple):
     def without_tables(self):
         """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
         blocks = tuple(tuple(layer._replace(rows=None) for layer in block) for block in self.blocks)
-        return self._replace(blocks=blocks, elimination=None)
+        return self._replace(blocks=blocks, elimination=None, counts=None)
 
     def layers(self):
         """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""
         known = sum(layers[0].n * layers[0].m for layers in self.blocks if layers and None not in layers[0][:2])
         return [[_filled(layer, self.rows - known) for layer in layers] for layers in self.blocks]
+
+    def held(self):
+        """Return the bytes of J as factors, and of the passes that they come from."""
+        return self.passes + self.itemsize * _sum(each.held for block in self.layers() for each in block)
 
     def touched(self):
         """Return (n, m, k) of each block: its examples, residuals of one, and columns of J that one touches."""
@@ -196,6 +229,10 @@ def _layers_of(operator):
     """Return the `LayerSizes` of the variables that a block of residuals depends on."""
     outputs = None if operator.num_probes is None else operator.examples_and_outputs[1]
     return tuple(LayerSizes.of(each, outputs) for each in operator.factors if each is not None)
+
+
+def _are_tables(blocks):
+    return any(blocks) and all(layer.rows is not None for block in blocks for layer in block)
 
 
 def _filled(layer, rows):

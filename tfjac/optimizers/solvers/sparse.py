@@ -10,8 +10,11 @@ from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.sparse_cholesky import sparse_cholesky
+from tfjac.optimizers.solvers.sparse_cholesky import cholmod, sparse_cholesky
 from tfjac.optimizers.solvers.sparse_gram import GramPattern
+
+OF_PAIR = 100
+"""Bytes for each two columns that an example touches: where they stand in JᵀJ, while that is found."""
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -26,7 +29,8 @@ class SparseSolver(Solver):
     rows meet, which shows only when it runs. Runs in Python, so not under XLA.
 
     Cost: n·m·k² multiply-adds for JᵀJ, with k columns that an example touches, and for each λ a factorisation, whose
-    cost and memory follow from the fill.
+    cost and memory follow from the fill. The fill is bounded by an envelope, see `SparseCounts`, where the graph says
+    which rows are read. Else ten times the entries of JᵀJ stand for it. It is never more than a dense factor.
     """
 
     name = "sparse"
@@ -39,10 +43,18 @@ class SparseSolver(Solver):
     """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
     def cost(self, sizes):
-        """Return the `Cost`, if the factor has ten times the entries of JᵀJ."""
-        entries = sum((n * k**2 for n, _, k in sizes.touched()), start=0.0)
-        formed = sum((n * m * k**2 for n, m, k in sizes.touched()), start=0.0)
-        return Cost(30 * sizes.itemsize * entries, formed, 1000 * entries)
+        """Return the `Cost`."""
+        touched, p = sizes.touched(), float(sizes.parameters)
+        pairs = sum((n * k**2 for n, _, k in touched), start=0.0)
+        formed = sum((n * m * k**2 for n, m, k in touched), start=0.0)
+        values = sum((n * m * k for n, m, k in touched), start=0.0)
+        if sizes.counts is None:
+            entries = _least(pairs / 2 + p, p**2 / 2)
+            fill, flops = _least(10 * entries, p**2 / 2), _least(1000 * entries, p**3 / 6)
+        else:
+            _, fill, flops = sizes.counts
+        of_factor = 8 if cholmod() is not None else 24  # of L alone, and of L and U with their indices
+        return Cost(2 * sizes.itemsize * values + OF_PAIR * pairs + of_factor * fill, formed, flops)
 
     def prepare(self, linearisation: LinearModel) -> System:
         """Form JᵀJ."""
@@ -82,6 +94,10 @@ class _SparseSystem(System):
 
     def quadratic(self, step):
         return self._linearisation.quadratic(step)
+
+
+def _least(number, most):
+    return tf.minimum(number, tf.cast(most, number.dtype)) if tf.is_tensor(number) else min(number, most)
 
 
 def _rows_of(factors, sizes):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph import Dependence, handle_in
+from tfjac.optimizers.contracts import AS_FACTORS
 from tfjac.optimizers.execution.replicas.gathering import has_other_workers, on_each
 from tfjac.optimizers.execution.replicas.replicated_model import ReplicatedLinearisation
 from tfjac.optimizers.execution.replicas.workers import WorkersObjective
@@ -74,9 +75,9 @@ class ReplicatedObjective(LocalObjective):
         """Return what the variables hold now, as a list of tensors."""
         return self._objectives[0].values()
 
-    def linearise(self, by_products=False):
+    def linearise(self, allowed=AS_FACTORS):
         """Return the `Linearisation` of all residuals."""
-        parts = self._on_each(lambda objective: objective.linearise(by_products))
+        parts = self._on_each(lambda objective: objective.linearise(allowed))
         return ReplicatedLinearisation(parts, self._replicas)
 
     def change_of_rows(self):

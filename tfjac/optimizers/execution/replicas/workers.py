@@ -4,7 +4,7 @@ What workers decide by are sums, of which all have the same bits, so that their 
 """
 
 from tfjac.graph import sum_over_workers
-from tfjac.optimizers.contracts import JacobianRows, LinearModel
+from tfjac.optimizers.contracts import AS_FACTORS, JacobianRows, LinearModel
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.prior import Prior
@@ -31,9 +31,9 @@ class WorkersObjective(LocalObjective):
         """Return what the variables hold now, as a list of tensors."""
         return self._own.values()
 
-    def linearise(self, by_products=False):
+    def linearise(self, allowed=AS_FACTORS):
         """Return the `Linearisation` of all residuals, of which the rows of other workers are theirs."""
-        return _SharedLinearisation(self._own.linearise(by_products))
+        return _SharedLinearisation(self._own.linearise(allowed))
 
     def change_of_rows(self):
         """Return how much more the tensors of the rows of this worker are now, `[rows]`."""
@@ -90,6 +90,7 @@ class _SharedRows(JacobianRows):
     def __init__(self, own: JacobianRows):
         self._own = own
         self.operators, self.columns, self.dtype = own.operators, own.columns, own.dtype
+        self.passes = own.passes
 
     def cast(self, dtype):
         """Return the same in another dtype."""

@@ -94,9 +94,10 @@ class AutoMemory:
         Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
         products with J: JᵀJ would take a pass for each residual of an example.
         """
-        batch = objective.linearise(method.takes_products)
+        allowed = method.allowed()
+        batch = objective.linearise(allowed)
         start = LinearisedObjective(objective, batch)
-        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number)
+        sizes = ProblemSizes.of(batch, method.gram_dtype, method.scaling.is_one_number, allowed.budget)
         if objective.is_shared or sizes.by_products:
             return take_step(start, state, method, restrictions)
         if self.model is None:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tfjac.optimizers.contracts import LinearModel, Objective
+from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, Objective
 from tfjac.optimizers.solvers import Solver
 
 
@@ -81,7 +81,7 @@ class LinearisedObjective(Objective):
         """Return how large `values` are, `[p]`."""
         return self._objective.magnitude(values)
 
-    def linearise(self, by_products=False):
+    def linearise(self, allowed=AS_FACTORS):
         """Return what was found before."""
         return self._model
 

@@ -1,0 +1,90 @@
+"""Which ops keep a Jacobian from being sparse: where examples depend on far more of a variable than they could."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfjac.graph import Dependence, ExamplesMix, analyse_examples, axes, inline_calls, source_in
+from tfjac.graph.facts import facts_of
+from tfjac.jacobians.factors.cotangents import stacked_cotangents
+from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.rules import factor_by_rule
+from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
+
+
+class DenseUse(NamedTuple):
+    """An op at which every example comes to depend on much of a variable.
+
+    Attributes:
+        op: the op.
+        columns: how many columns of J an example touches there; None where examples mix.
+    """
+
+    op: tf.Operation
+    columns: int | None
+
+
+def dense_uses(ys, variables, widest):
+    """List the `DenseUse` of tensors, one for each op type, where an example touches more columns than `widest`.
+
+    Args:
+        ys: list of tensors `[n, ...]` of the graph being traced, to which ops are added.
+        variables: list of variables.
+        widest: an integer.
+    """
+    sources = [source_in(tf.compat.v1.get_default_graph(), variable) for variable in variables]
+    found: dict[str, DenseUse] = {}
+    for y in ys:
+        for use in _of_one(inline_calls([y], depends_on=sources), sources, widest):
+            found.setdefault(use.op.type, use)
+    return list(found.values())
+
+
+def _of_one(ys, sources, widest):
+    dependence = Dependence(sources)
+    if not dependence.sources_of_any(ys):
+        return []
+    try:
+        analysis = analyse_examples(dependence, ys, takes_rows_of_weights=True)
+        uses = find_uses(analysis, sources, axes(ys[0])[0], takes_own_rows=True)
+    except ExamplesMix as mix:
+        return [DenseUse(mix.op, None)]
+    outputs = list({use.output.ref(): use.output for use in uses}.values())
+    cotangents = dict(zip((output.ref() for output in outputs), stacked_cotangents(ys, outputs)))
+    found = []
+    for use in uses:
+        use.d = cotangents[use.output.ref()]
+        factor = factor_by_rule(use)
+        touched = max(map(_touched, _on_sources(use, factor, dependence)), default=0)
+        if touched > widest:
+            found.append(DenseUse(_culprit(use, analysis.path, dependence), touched))
+    return found
+
+
+def _on_sources(use, factor, dependence):
+    """Return the factors, one for each source, that follow from that of a use."""
+    parts = columns_of_sources([(use.weight, factor)], dependence)
+    return [each for own in parts for each in own]
+
+
+def _touched(factor):
+    """Return how many columns an example touches; zero for layers, whose factors are small, and where it is open."""
+    if isinstance(factor, GatherFactor):
+        _, _, t, o = factor.d.shape
+        return (t or 0) * (o or 0)
+    return factor.num_columns if isinstance(factor, DenseFactor) and isinstance(factor.num_columns, int) else 0
+
+
+def _culprit(use, path, dependence):
+    """Return the first op that rearranges a variable before a use, else the use's own, or what takes what it reads."""
+    before = [op for op in dependence.path([use.weight]) if not _is_passing(op)]
+    takers = [op for op in path if not _is_passing(op) and any(each is use.output for each in op.inputs)]
+    return next(iter([*before, *([] if _is_passing(use.op) else [use.op]), *takers]), use.op)
+
+
+def _is_passing(op):
+    """Whether an op reads a variable, or leaves its elements in their order: it rearranges nothing."""
+    facts = facts_of(op)
+    return facts.kind in ("read", "cast") or facts.elements == "in order"

@@ -1,0 +1,92 @@
+"""How many entries JᵀJ and its factor have: counted, where it is known which rows of tables each example reads."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from tfjac.jacobians.sparsity.known import Known
+
+MOST_PAIRS = 2**24
+"""Of rows that examples read together. More of them are not counted: JᵀJ is next to dense, or counting takes long."""
+
+
+class SparseCounts(NamedTuple):
+    """What a sparse factorisation takes; upper bounds for the factor.
+
+    Attributes:
+        entries: of the lower triangle of JᵀJ.
+        fill: entries of its factor, within the envelope of the order of Cuthill and McKee. Orders that are taken fill
+            less.
+        flops: multiply-adds of a factorisation within that envelope.
+    """
+
+    entries: float
+    fill: float
+    flops: float
+
+    @classmethod
+    def of(cls, blocks):
+        """Return those of blocks of residuals, or None where the graph does not say what they read.
+
+        Args:
+            blocks: for each block of residuals, the list of its factors, one for each variable; None where there is
+                none. All of them are `GatherFactor`.
+        """
+        reads = [[None if factor is None else _ids(factor) for factor in block] for block in blocks]
+        present = [[each is not None for each in own] for own in (*blocks, *reads)]
+        if present[: len(blocks)] != present[len(blocks) :]:
+            return None
+        if sum(_pairs(own) for own in reads) > MOST_PAIRS:
+            return None
+        tables = [next((each for each in variable if each is not None), None) for variable in zip(*blocks)]
+        rows, widths = zip(*((0, 0) if each is None else (each.rows, each.d.shape[3]) for each in tables))
+        if not all(isinstance(size, int) for size in (*rows, *widths)) or _several_widths(blocks):
+            return None
+        return cls._counted(_meeting(reads, np.cumsum([0, *rows])), np.repeat(widths, rows).astype(float))
+
+    @classmethod
+    def _counted(cls, meeting, widths):
+        """Return the counts for rows of tables, some of which meet `[rows, rows]`, each of so many columns."""
+        order = reverse_cuthill_mckee(meeting, symmetric_mode=True)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        coordinates = meeting.tocoo()
+        first = np.arange(len(order))
+        np.minimum.at(first, place[coordinates.row], place[coordinates.col])
+        sizes = widths[order]
+        begins = np.cumsum(sizes) - sizes
+        length = begins + sizes / 2 - begins[first]  # of a row of the factor, on average over the columns of a row
+        entries = (widths[coordinates.row] * widths[coordinates.col]).sum() / 2
+        return cls(float(entries), float((sizes * length).sum()), float((sizes * length**2).sum() / 2))
+
+
+def _ids(factor):
+    """Return which rows the examples read, `[n, t]` NumPy; None where the graph does not say."""
+    return Known(factor.ids.graph)(factor.ids)
+
+
+def _pairs(reads):
+    """Return how many pairs of rows the examples of a block read."""
+    present = [ids for ids in reads if ids is not None]
+    return len(present[0]) * sum(ids.shape[1] for ids in present) ** 2 if present else 0
+
+
+def _several_widths(blocks):
+    """Return whether a variable is read as a table of one width here, and of another one there."""
+    return any(len({each.d.shape[3] for each in own if each is not None}) > 1 for own in zip(*blocks))
+
+
+def _meeting(reads, begins):
+    """Return the matrix of which rows of all tables some example reads together, each row with itself."""
+    parts = []
+    for own in reads:
+        present = [ids + first for ids, first in zip(own, begins) if ids is not None]
+        if present:
+            ids = np.concatenate(present, axis=1)
+            places = np.repeat(np.arange(len(ids)), ids.shape[1])
+            shape = (len(ids), begins[-1])
+            parts.append(scipy.sparse.csr_array((np.ones(ids.size, np.float32), (places, ids.ravel())), shape=shape))
+    read = scipy.sparse.vstack(parts)
+    return scipy.sparse.csr_array(read.T @ read + scipy.sparse.eye_array(begins[-1], dtype=np.float32))
