@@ -1,15 +1,37 @@
 // Room for Eigen's packed panels on the stack instead of the heap: kTile * kDepth numbers of eight bytes each.
 #define EIGEN_STACK_ALLOCATION_LIMIT (1 << 19)
 #define EIGEN_DONT_PARALLELIZE
-// Eigen's own kernels for AVX-512 take a minute to compile, and are no faster here: the common ones use its vectors, too.
-#define EIGEN_USE_AVX512_GEMM_KERNELS 0
-#define EIGEN_USE_AVX512_TRSM_KERNELS 0
+#define EIGEN_USE_AVX512_TRSM_KERNELS 0  // half a minute to compile, and triangles are products here
 
 #include "custom_ops/common/cpu/tiles.h"
 
 #include <cmath>
 
 #include "Eigen/Core"
+
+#if defined(__AVX512F__) && EIGEN_USE_AVX512_GEMM_KERNELS
+// Eigen compiles its products for AVX-512 once for alpha = 1 and once for others, and both for results with gaps, which there are
+// none of here. One of the four does for all, and a single multiplication of each sum is not noticed.
+namespace Eigen::internal {
+
+#define TFJAC_SAME_KERNEL(Scalar, rows, is_alpha1, is_unit_inc)                                                             \
+  template <>                                                                                                            \
+  void gemm_kern_avx512<Scalar, rows, 8, is_alpha1, false, is_unit_inc>(                                                 \
+      Index m, Index n, Index k, Scalar* alpha, const Scalar* a, const Scalar* b, Scalar* c, Index ldc, Index inc,       \
+      Index a_stride, Index b_stride, Index a_off, Index b_off) {                                                        \
+    gemm_kern_avx512<Scalar, rows, 8, false, false, true>(m, n, k, alpha, a, b, c, ldc, inc, a_stride, b_stride, a_off,  \
+                                                          b_off);                                                        \
+  }
+TFJAC_SAME_KERNEL(float, 48, true, true)
+TFJAC_SAME_KERNEL(float, 48, true, false)
+TFJAC_SAME_KERNEL(float, 48, false, false)
+TFJAC_SAME_KERNEL(double, 24, true, true)
+TFJAC_SAME_KERNEL(double, 24, true, false)
+TFJAC_SAME_KERNEL(double, 24, false, false)
+#undef TFJAC_SAME_KERNEL
+
+}  // namespace Eigen::internal
+#endif
 
 namespace tfjac::TFJAC_ISA {
 namespace {
