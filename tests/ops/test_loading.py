@@ -192,5 +192,5 @@ def test_an_instruction_set_that_was_not_compiled_is_refused(tmp_path, monkeypat
     _record_of(["avx512"], tmp_path, monkeypatch)
     monkeypatch.setattr(_library._processor, "has_set", lambda name: True)
     monkeypatch.setenv("TFJAC_ISA", "avx2")
-    with pytest.raises(ValueError, match="must be one of avx512: the native ops were compiled for no other.* 'avx2'"):
+    with pytest.raises(ValueError, match=r"must be one of avx512: the native ops were compiled for no other.* 'avx2'"):
         ops.load_ops()
