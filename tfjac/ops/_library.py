@@ -221,10 +221,11 @@ def _minor(version: str) -> str:
 
 def _load() -> _Library:
     built = _build_info()
+    if not built["reason"]:
+        _check_wanted_set(built.get("instruction_sets", []))
     reason = _why_not(built)
     module = None
     if not reason:
-        _check_wanted_set(built.get("instruction_sets", []))
         try:
             module = tf.load_op_library(str(native_folder() / "libtfjac.so"))
             tf.load_library(str(native_folder() / "libtfjac_xla.so"))
