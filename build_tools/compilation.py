@@ -41,7 +41,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> None:
     """
     stale = sorted((step for step in steps if not _is_fresh(step)), key=lambda step: -step.weight)
     with concurrent.futures.ThreadPoolExecutor(jobs) as executor:
-        futures = [executor.submit(_run, step) for step in stale]
+        futures = [executor.submit(_run, step, f"{k + 1} of {len(stale)}") for k, step in enumerate(stale)]
         try:
             for future in concurrent.futures.as_completed(futures):
                 future.result()
@@ -61,8 +61,8 @@ def only_one(folder: pathlib.Path):
         yield
 
 
-def _run(step: Step) -> None:
-    sys.stdout.write(f"tfjac: building {step.output.parent.name}/{step.output.name}\n")
+def _run(step: Step, which: str) -> None:
+    sys.stdout.write(f"tfjac: building {which}: {step.output.parent.name}/{step.output.name}\n")
     sys.stdout.flush()
     step.output.parent.mkdir(parents=True, exist_ok=True)
     partial = step.output.with_name(step.output.name + ".partial")

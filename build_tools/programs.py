@@ -1,15 +1,12 @@
 """Programs made of the CPU kernels and a main of their own, without TensorFlow: to check them, and to time them."""
 
 import pathlib
-import platform
 from collections.abc import Iterator, Sequence
 
 from build_tools.compilation import Step, compile_step, run_steps
-from build_tools.native import CACHE, SOURCES, instruction_sets
+from build_tools.native import CACHE, PROCESSOR, SOURCES, instruction_sets
 from build_tools.settings import ROOT, read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
-
-NEEDED = {"avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512dq", "avx512vl", "avx512bw"}}
 
 
 def build_programs(main: pathlib.Path, flags: Sequence[str]) -> Iterator[tuple]:
@@ -30,7 +27,7 @@ def build_programs(main: pathlib.Path, flags: Sequence[str]) -> Iterator[tuple]:
     command = (*compiler.command, "-std=c++17", "-Wall", f"-I{ROOT}", "-isystem", eigen, *flags)
     sources = [main, *sorted(SOURCES.rglob("*_cpu.cc"))]
     for name, machine in instruction_sets(compiler.processor).items():
-        if not _processor_has(name):
+        if not PROCESSOR["has_set"](name):
             yield compiler.processor, name, None
             continue
         folder = CACHE / main.stem / compiler.processor / name
@@ -44,11 +41,3 @@ def build_programs(main: pathlib.Path, flags: Sequence[str]) -> Iterator[tuple]:
         link = Step((*compiler.command, *flags, "-pthread", *objects), folder / main.stem, objects)
         run_steps([link], settings.jobs)
         yield compiler.processor, name, link.output
-
-
-def _processor_has(name):
-    if name == "baseline":
-        return True
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    present = set(cpuinfo.read_text().split()) if platform.system() == "Linux" else set()
-    return NEEDED[name] <= present

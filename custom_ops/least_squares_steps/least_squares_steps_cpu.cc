@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "Eigen/Core"
-#include "Eigen/QR"
+#include "custom_ops/common/cpu/reflections.h"
 
 namespace tfjac::TFJAC_ISA {
 namespace {
@@ -58,10 +58,10 @@ class Linearisation {
       }
     }
     diagonal = jacobian_.colwise().squaredNorm();
-    factored_.compute(jacobian_);
+    factored_.Factor(jacobian_);
     target_ = -residual;
-    target_.applyOnTheLeft(factored_.householderQ().adjoint());
-    triangle_ = factored_.matrixQR().topRows(problem.p).template triangularView<Eigen::Upper>();
+    factored_.ApplyTransposed(&target_);
+    triangle_ = factored_.Triangle();
   }
 
   // The step p of (JᵀJ + λD) p = −g from [R; (λD)^½], zeros where there is none.
@@ -70,15 +70,13 @@ class Linearisation {
     stacked_.resize(2 * p, p);
     stacked_.topRows(p) = triangle_;
     stacked_.bottomRows(p) = (damping * metric).cwiseSqrt().asDiagonal();
-    damped_.compute(stacked_);
+    damped_.Factor(stacked_);
     right_.resize(2 * p);
     right_.head(p) = target_.head(p);
     right_.tail(p).setZero();
-    right_.applyOnTheLeft(damped_.householderQ().adjoint());
-    const auto pivots = damped_.matrixQR().diagonal().head(p).array();
-    const bool regular = pivots.isFinite().all() && (pivots != 0.0).all();
-    if (regular) *step = damped_.matrixQR().topRows(p).template triangularView<Eigen::Upper>().solve(right_.head(p));
-    if (!regular || !step->array().isFinite().all()) {
+    damped_.ApplyTransposed(&right_);
+    *step = damped_.SolveTriangle(right_);
+    if (!step->array().isFinite().all()) {  // nor where a pivot is zero
       step->setZero(p);
       return false;
     }
@@ -97,7 +95,7 @@ class Linearisation {
  private:
   Matrix jacobian_, triangle_, stacked_;
   Vector target_, right_;
-  Eigen::HouseholderQR<Matrix> factored_, damped_;
+  Reflections factored_, damped_;
 };
 
 struct Proposal {

@@ -11,7 +11,7 @@ import argparse
 import pathlib
 
 from build_tools.compilation import Step, compile_step, only_one, run_steps
-from build_tools.native import CACHE, SOURCES, cpu_steps
+from build_tools.native import CACHE, SOURCES, chosen_sets, cpu_steps, dispatch_flags
 from build_tools.settings import ROOT, read_settings
 from build_tools.toolchain import find_compiler, find_tensorflow
 from tests.gpu.build import strict
@@ -34,11 +34,13 @@ def build_cpu_calls(folder: pathlib.Path, include: pathlib.Path) -> pathlib.Path
         ToolMissing: if there is no compiler, or no package of TensorFlow to take Eigen from.
     """
     settings = read_settings()
-    kernels = cpu_steps(find_compiler(settings.compiler), find_tensorflow(settings.tensorflow))
+    compiler = find_compiler(settings.compiler)
+    sets = chosen_sets(compiler, settings)
+    kernels = cpu_steps(compiler, find_tensorflow(settings.tensorflow), sets)
     with only_one(CACHE):
         run_steps(kernels, settings.jobs)
     sources = [SOURCES / "common" / "cpu" / "isa.cc", *sorted(SOURCES.rglob("*call.cc"))]
-    return _build(folder, include, sources, tuple(step.output for step in kernels))
+    return _build(folder, include, sources, tuple(step.output for step in kernels), dispatch_flags(sets))
 
 
 def build_cuda_calls(folder: pathlib.Path, include: pathlib.Path, launchers: pathlib.Path) -> pathlib.Path:
@@ -60,11 +62,11 @@ def build_shim(folder: pathlib.Path, include: pathlib.Path) -> pathlib.Path:
     return library
 
 
-def _build(folder, include, sources, linked):
+def _build(folder, include, sources, linked, more=()):
     settings = read_settings()
     compiler = find_compiler(settings.compiler).command
     flags = (*compiler, "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
-    flags += (*strict(), f"-I{ROOT}", "-isystem", include)
+    flags += (*strict(), f"-I{ROOT}", "-isystem", include, *more)
     steps = [compile_step(flags, source, folder / f"{source.name.removesuffix('.cc')}.o") for source in sources]
     objects = tuple(step.output for step in steps)
     link = (*compiler, "-shared", "-Wl,-z,defs", *objects, *linked, "-pthread")

@@ -393,12 +393,12 @@ void CheckAll() {
   CheckFactors<T>(2, 2, {{1, 1, 0, 2, "gio"}, {0, 1, 3, 2, "oig"}, {1, 0, 3, 2, "igo"}});
   CheckFactors<T>(9, 3, {{1, 1, 5, 4, "gio"}, {1, 1, 1, 4, "gio"}, {1, 1, 4, 3, "oig"}, {1, 1, 1, 3, "igo"}});
   CheckFactors<T>(5, 2, {{3, 2, 3, 2, "igo"}, {1, 3, 2, 4, "ogi"}, {7, 1, 2, 9, "iog"}});
-  CheckFactors<T>(260, 1, {{1, 1, 17, 3, "gio"}, {1, 1, 1, 260, "gio"}});                     // blocks of columns
-  CheckFactors<T>(2200, 1, {{1, 1, 3, 2, "gio"}});                                            // segments of rows
-  CheckFactors<T>(270, 1, {{1, 1, 3, 410, "ogi"}, {1, 1, 1, 17, "gio"}});                     // rows for each tile again
-  CheckFactors<T>(30, 2, {{1, 1, 1, 130, "gio"}, {1, 1, 3, 30, "gio"}});                      // narrow and wide blocks
-  CheckFactors<T>(12, 3, {{1, 1, 20, 9, "gio"}, {1, 1, 1, 9, "gio"}, {1, 1, 9, 8, "ogi"}});   // residuals folded
-  CheckFactors<T>(7, 1, {{1, 1, 33, 34, "gio"}, {1, 1, 1, 34, "gio"}});                       // pair products
+  CheckFactors<T>(260, 1, {{1, 1, 17, 3, "gio"}, {1, 1, 1, 260, "gio"}});                    // blocks of columns
+  CheckFactors<T>(2200, 1, {{1, 1, 3, 2, "gio"}});                                           // segments of rows
+  CheckFactors<T>(270, 1, {{1, 1, 3, 410, "ogi"}, {1, 1, 1, 17, "gio"}});                    // rows for each tile again
+  CheckFactors<T>(30, 2, {{1, 1, 1, 130, "gio"}, {1, 1, 3, 30, "gio"}});                     // narrow and wide blocks
+  CheckFactors<T>(12, 3, {{1, 1, 20, 9, "gio"}, {1, 1, 1, 9, "gio"}, {1, 1, 9, 8, "ogi"}});  // residuals folded
+  CheckFactors<T>(7, 1, {{1, 1, 33, 34, "gio"}, {1, 1, 1, 34, "gio"}});                      // pair products
   CheckFactors<T>(20, 3, {{6, 1, 9, 8, "gio"}, {1, 1, 30, 9, "gio"}, {3, 2, 4, 10, "oig"}});  // rows in chunks
   CheckFactors<T>(40, 9, {{2, 1, 30, 20, "gio"}, {30, 1, 4, 3, "gio"}});                      // ghost and rows
   CheckFactors<T>(2, 200, {{1, 1, 3, 2, "gio"}, {2, 1, 3, 2, "gio"}});                        // many residuals

@@ -169,3 +169,28 @@ def test_misspelt_variables_are_said(monkeypatch, recwarn):
         ops.load_ops()
     said = [str(one.message) for one in recwarn if "environment variable" in str(one.message)]
     assert len(said) == 1 and "TFJAC_ISA_, so it does nothing. Did you mean 'TFJAC_ISA'?" in said[0]
+
+
+def _record_of(sets, tmp_path, monkeypatch):
+    """Have a library that is there on paper alone."""
+    for name, value in (("NATIVE_DIR", tmp_path), ("_loaded", None)):
+        monkeypatch.setattr(_library, name, value)
+    (tmp_path / MINOR).mkdir()
+    record = {"reason": "", "tensorflow": tf.__version__, "instruction_sets": sets, "bytes": {}}
+    (tmp_path / MINOR / "_build_info.json").write_text(json.dumps(record))
+
+
+def test_a_library_for_other_processors_is_not_opened(tmp_path, monkeypatch):
+    """It would end the process by an illegal instruction."""
+    _record_of(["avx512"], tmp_path, monkeypatch)
+    monkeypatch.setattr(_library._processor, "has_set", lambda name: name != "avx512")
+    with pytest.warns(RuntimeWarning, match="compiled for avx512, which this processor lacks.*INSTRUCTION_SETS=all"):
+        assert not ops.load_ops()
+
+
+def test_an_instruction_set_that_was_not_compiled_is_refused(tmp_path, monkeypatch):
+    _record_of(["avx512"], tmp_path, monkeypatch)
+    monkeypatch.setattr(_library._processor, "has_set", lambda name: True)
+    monkeypatch.setenv("TFJAC_ISA", "avx2")
+    with pytest.raises(ValueError, match=r"must be one of avx512: the native ops were compiled for no other.* 'avx2'"):
+        ops.load_ops()

@@ -12,6 +12,7 @@ VARIABLES = {  # name -> its values; None: any text
     "TFJAC_NATIVE": ("auto", "0", "1"),
     "TFJAC_CUDA": ("auto", "0", "1"),
     "TFJAC_CUDA_ARCHS": None,
+    "TFJAC_INSTRUCTION_SETS": ("native", "all"),
     "TFJAC_TENSORFLOW": None,
     # when it runs
     "TFJAC_ISA": ("baseline", "avx2", "avx512"),

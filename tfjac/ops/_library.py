@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.ops import _environment, _gpu
+from tfjac.ops import _environment, _gpu, _processor
 
 NATIVE_DIR = pathlib.Path(__file__).parent / "_native"  # a folder for each minor version of TensorFlow
 INFO = "_build_info.json"
@@ -220,6 +221,8 @@ def _minor(version: str) -> str:
 
 def _load() -> _Library:
     built = _build_info()
+    if not built["reason"]:
+        _check_wanted_set(built.get("instruction_sets", []))
     reason = _why_not(built)
     module = None
     if not reason:
@@ -233,6 +236,16 @@ def _load() -> _Library:
         except (tf.errors.OpError, OSError, RuntimeError) as error:
             module, reason = None, f"the library does not load ({error})"
     return _Library(module, built, reason)
+
+
+def _check_wanted_set(sets: list) -> None:
+    """Refuse an instruction set that the processor has and the library lacks: it would be passed over in silence."""
+    wanted = os.environ.get("TFJAC_ISA")
+    if wanted and sets and wanted not in sets and _processor.has_set(wanted):
+        raise ValueError(
+            f"The environment variable TFJAC_ISA must be one of {', '.join(sets)}: the native ops were compiled for no "
+            f"other. Compile them with TFJAC_INSTRUCTION_SETS=all to choose. Received: {wanted!r}"
+        )
 
 
 def _warn_of_refused_calls() -> None:
@@ -270,7 +283,8 @@ def _why_not(built: dict) -> str:
         return built["reason"]
     if _minor(built["tensorflow"]) != _minor(tf.__version__):
         return f"they were compiled for TensorFlow {built['tensorflow']}, and this is TensorFlow {tf.__version__}"
-    return _cut_off(built.get("bytes", {})) or _another_copy()
+    sets = built.get("instruction_sets", [])
+    return _processor.why_not(sets) or _cut_off(built.get("bytes", {})) or _another_copy()
 
 
 def _cut_off(sizes: dict) -> str:

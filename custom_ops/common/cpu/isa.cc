@@ -7,27 +7,29 @@
 namespace tfjac {
 namespace {
 
+#if defined(TFJAC_ONLY_ISA)
+Isa ChooseIsa() { return Isa::TFJAC_ONLY_ISA; }
+#else
 Isa DetectIsa() {
-#if defined(__x86_64__)
   __builtin_cpu_init();  // asks the operating system as well as the processor
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw")) {
-    return Isa::kAvx512;
+    return Isa::avx512;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
-#endif
-  return Isa::kBaseline;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+  return Isa::baseline;
 }
 
 Isa ChooseIsa() {
   const Isa best = DetectIsa();
   const char* const wish = std::getenv("TFJAC_ISA");
   if (wish == nullptr) return best;
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2}) {
+  for (Isa isa : {Isa::baseline, Isa::avx2}) {
     if (isa < best && std::strcmp(wish, IsaName(isa)) == 0) return isa;
   }
   return best;
 }
+#endif
 
 }  // namespace
 
@@ -38,9 +40,9 @@ Isa BestIsa() {
 
 const char* IsaName(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512:
+    case Isa::avx512:
       return "avx512";
-    case Isa::kAvx2:
+    case Isa::avx2:
       return "avx2";
     default:
       return "baseline";

@@ -10,8 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "custom_ops/common/op/checks.h"
 #include "custom_ops/common/xla/builder.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
-#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "custom_ops/common/xla/op_kernel.h"
 
 #if TFJAC_HAS_XLA_CALLS
 #include "xla/ffi/api/ffi.h"

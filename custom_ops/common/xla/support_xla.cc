@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "custom_ops/common/xla/support.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
 
 namespace tfjac {
@@ -127,7 +126,7 @@ absl::StatusOr<bool> MayCallKernel(const tensorflow::XlaOpKernelContext* context
     return absl::InvalidArgumentError(
         absl::StrCat("The environment variable TFJAC_XLA must be one of call, hlo. Received: '", wish, "'"));
   }
-  const std::string device = context->compiler()->options().device_type.type_string();
+  const std::string device = context->op_kernel_context()->device()->attributes().device_type();
   return (device == tensorflow::DEVICE_CPU_XLA_JIT && Callable().count({"Host", name}) > 0) ||
          (device == tensorflow::DEVICE_GPU_XLA_JIT && Callable().count({"CUDA", name}) > 0);
 }
