@@ -13,8 +13,10 @@ SIDE_BY_SIDE = 20
 ONLY_REFUSED = {"row": {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}}
 """What a table is there to refuse, as cases of mixing show."""
 
-ELSEWHERE = {"factor": {ROWS_OF_WEIGHT}}
-"""For examples that may mix alone: `test_a_table_used_by_rows_and_whole` has the cases."""
+ROW_WISE_WRITES = {"DynamicPartition", "DynamicStitch", "ParallelDynamicStitch", "TensorScatterUpdate"}
+
+ELSEWHERE = {"factor": {ROWS_OF_WEIGHT}, "row": ROW_WISE_WRITES}
+"""For examples that may mix alone: `test_a_table_used_by_rows_and_whole` and `test_row_wise_writes` have the cases."""
 
 
 def groups():

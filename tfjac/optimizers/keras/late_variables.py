@@ -1,5 +1,7 @@
 """Variables of an optimizer that are made while its first batch is traced, after Keras has built and loaded it."""
 
+from typing import Any
+
 import numpy as np
 
 
@@ -44,3 +46,19 @@ class LateVariables:
             variable.assign(store[str(index)])
         self._waiting = {str(index): np.array(store[str(index)]) for index in range(len(variables), saved)}
         return True
+
+
+class SavesLateVariables:
+    """Saving and loading of an optimizer that has `LateVariables` as `_late`."""
+
+    _late: LateVariables
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the state, with what was loaded for variables that are not made yet."""
+        super().save_own_variables(store)  # type: ignore[misc]
+        self._late.save(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the state; keep that of variables which the first batch will make."""
+        if not self._late.load(store, self.variables):  # type: ignore[attr-defined]
+            super().load_own_variables(store)  # type: ignore[misc]

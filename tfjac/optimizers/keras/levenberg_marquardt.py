@@ -23,7 +23,7 @@ from tfjac.optimizers.keras.arguments import (
 )
 from tfjac.optimizers.keras.constraints import box_of_constraints, into_bounds
 from tfjac.optimizers.keras.diagnostics import StepDiagnostics
-from tfjac.optimizers.keras.late_variables import LateVariables
+from tfjac.optimizers.keras.late_variables import LateVariables, SavesLateVariables
 from tfjac.optimizers.keras.memory import MemoryOptions
 from tfjac.optimizers.keras.pitfalls import Pitfalls, may_differ
 from tfjac.optimizers.keras.state import StateVariables
@@ -48,7 +48,7 @@ _GOING_ON = (Status.RUNNING, Status.REJECTED, Status.REMEASURED)
 
 
 @keras.saving.register_keras_serializable("tfjac")
-class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
+class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.Optimizer):
     """Levenberg-Marquardt: damped Gauss-Newton steps on the sum of squares, or of convex functions, that the loss is.
 
         model.compile(optimizer=tfjac.LevenbergMarquardt(), loss="mse")
@@ -79,16 +79,15 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         steps_per_batch: how many steps to take on each batch, inside one call of the training function: fewer where
             there is nothing more to gain from it. What is random in the loss, such as dropout, is drawn once for all of
             them; Keras' logs are, as always, those of the batch before its first step.
-        memory: what is remembered of earlier batches. `"auto"`: a quadratic model of them that fades, as soon as the
-            data of a step are others than those of the step before, and nothing while they are the same; up to 2,000
-            weights, without constraints, for solvers that take JᵀJ. None: nothing, each step fits its own batch.
-            A number β between 0 and 1: the same model with fixed β, from the first step on: recursive least squares
-            with forgetting. A number of batches, or `"epoch"`: for data larger than memory, JᵀJ, Jᵀr and the loss are
-            summed up over so many batches, which equals the step of the full batch to rounding. Each pass over the data
-            judges one step then and prepares the next. `"epoch"` is told of epochs by `callbacks.StepMonitor()` or
-            `callbacks.Convergence()`. See `docs/large_data.md`. Takes memory for some four matrices of the size of JᵀJ.
+        memory: what is remembered of earlier batches. `"auto"`: a quadratic model of them, as soon as the data of a
+            step are others than those of the step before, and nothing while they are the same; up to 200,000 weights,
+            without constraints; see `docs/mini_batches.md`. None: nothing, each step fits its own batch.
+            A number β between 0 and 1: JᵀJ, which fades by β with each batch: recursive least squares with forgetting.
+            A number of batches, or `"epoch"`: JᵀJ, Jᵀr and the loss are summed up over so many batches, which equals
+            the step of the full batch to rounding; `"epoch"` is told of epochs by `callbacks.StepMonitor()` or
+            `callbacks.Convergence()`; see `docs/large_data.md`.
         regularization: `"bayesian"` to hold all variables near zero, as firmly as the data say, by MacKay's evidence:
-            the precisions of weights and of noise are estimated anew after each accepted step, see `precisions`. For
+            the precisions of weights and of noise are estimated again after each accepted step, see `precisions`. For
             sums of squares without other regularisers, a solver that factors, and full batches: each batch counts as
             all data. The loss that Keras logs is that of the data alone.
         memory_budget: bytes that a step may plan to take, `"auto"` for half of the memory that is free when it is
@@ -139,11 +138,12 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
         refuse_options(kwargs, inspect.signature(type(self)).parameters)
         super().__init__(learning_rate=1.0, name=name)
         self._regularization = choice("regularization", regularization, (None, "bayesian"))
-        evidence = self._regularization is not None
         damping = damping if initial_damping is None else get_damping(damping, initial_damping)
         parts, limits = (damping, scaling, solver), (max_attempts, min_gain, gram_dtype)
         bend = AutoAcceleration(wide=False) if acceleration == "auto" else acceleration  # a batch may be one of many
-        self._method = Method.of(*parts, *limits, bend, evidence, memory_budget)
+        self._method = Method.of(*parts, *limits, bend, memory_budget)
+        if self._regularization is not None:
+            self._method = self._method.with_evidence()
         self._steps_per_batch = positive_integer("steps_per_batch", steps_per_batch)
         self._remembers, self._summing, self._memory = MemoryOptions.of(memory), None, None
         self._method = self._remembers.method(self._method, self._steps_per_batch)
@@ -180,16 +180,6 @@ class LevenbergMarquardt(StepDiagnostics, keras.optimizers.Optimizer):
     def _add_state(self, name, shape, dtype):
         """Create a variable of the optimizer, of zeros, that branches may assign: all replicas assign the same."""
         return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "none", name=name)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Write the state, with what was loaded for variables that are not made yet."""
-        super().save_own_variables(store)
-        self._late.save(store)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Set the state; keep that of variables which the first batch will make."""
-        if not self._late.load(store, self.variables):
-            super().load_own_variables(store)
 
     # -------------------------------------------------------------- a step
 

@@ -52,7 +52,6 @@ class Method(NamedTuple):
         min_gain: float,
         gram_dtype: str | None = None,
         acceleration: AccelerationLike = None,
-        evidence: bool = False,
         memory_budget: MemoryBudget = AUTO,
     ) -> "Method":
         """Return the method that options, by name or as objects, stand for.
@@ -60,18 +59,21 @@ class Method(NamedTuple):
         Raises:
             ValueError, TypeError: for an unknown name, or a number out of range.
         """
-        found, metric, linear = get_damping(damping), get_scaling(scaling), get_solver(solver)
+        found, metric = get_damping(damping), get_scaling(scaling)
         return cls(
             Competition(found) if metric.competes else found,
             metric,
-            linear.factoring() if evidence else linear,
+            get_solver(solver),
             positive_integer("max_attempts", max_attempts),
             positive("min_gain", min_gain, below=1),
             checked_gram_dtype(gram_dtype),
             get_acceleration(acceleration),
-            evidence,
-            checked_memory_budget(memory_budget),
+            memory_budget=checked_memory_budget(memory_budget),
         )
+
+    def with_evidence(self) -> "Method":
+        """Return the same with what Bayesian regularisation needs."""
+        return self._replace(solver=self.solver.factoring(), evidence=True)
 
     def allowed(self) -> Allowed:
         """Return how J may be had, `Allowed`: if it is over the budget, estimates of diag(JᵀJ) will do for any D."""
