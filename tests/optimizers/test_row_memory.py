@@ -8,6 +8,7 @@ import tensorflow as tf
 from tests.optimizers.test_auto_memory import LOSSES, Recursion, cross_entropy, network, squares, streams, weights
 from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt
+from tfjac.optimizers.execution.streamed import rows as rows_module
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.keras import memory
 
@@ -199,6 +200,15 @@ def test_it_is_chosen_by_the_number_of_weights(monkeypatch):
     assert [type(each).__name__ for each in found] == ["FadingModel", "RowModel", "NoneType"]
     shapes = [[tuple(variable.shape)[1:] for variable in rows.variables] for rows in found[1]._rows]
     assert shapes == [[(4,), (400,)], [(400,)], [(400,), (2,)], [(2,)]]  # in all 1,208 numbers for 2,802
+
+
+def test_rows_of_too_many_numbers_are_not_kept(monkeypatch):
+    """Nothing is allocated for them, and a warning says what to do."""
+    monkeypatch.setattr(rows_module, "MOST_NUMBERS", 100)
+    model = network()
+    with pytest.warns(UserWarning, match="batches have fewer residuals"):
+        model.fit(X, Y, batch_size=5, epochs=2, verbose=0)
+    assert streams(model) and not model.optimizer._memory.model._rows
 
 
 def test_convolutions_and_several_outputs_of_real_size():

@@ -328,7 +328,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
                 step = self._memory.take_step(objective, state, self._method, restrictions, weight)
         self._sizes = step.sizes
         self._state.write_state(step.state)
-        is_alone = self._memory is None and not self._method.evidence
+        is_alone = (self._memory is None or self._memory.keeps_nothing) and not self._method.evidence
         self._state.write_report(step.report, None if self._is_random else step.num_residuals, is_alone)
         self._iterations.value.assign_add(1)
         return step.report

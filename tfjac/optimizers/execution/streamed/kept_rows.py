@@ -29,6 +29,11 @@ class KeptRows:
             shapes = {"inputs": (window, inputs), "cotangents": (window, outputs)}
             self.variables = [add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()]
 
+    @staticmethod
+    def numbers_of(factor, size):
+        """Return how many numbers one row takes: fewer than `size` where it is a product of two vectors."""
+        return factor.a.shape[3] + factor.d.shape[4] if _is_outer(factor) else size
+
     def takes(self, factor):
         """Return whether a factor of a batch can be kept in this form: a bool, or a scalar one where t is open."""
         if self._layout is None:

@@ -49,6 +49,8 @@ class Memory:
         decay: β.
     """
 
+    keeps_nothing = False
+
     def __init__(self, add, size, dtype, decay):
         self._model, self._decay = FadingModel(add, size, dtype), decay
 
@@ -79,11 +81,14 @@ class AutoMemory:
         size: number of parameters.
         dtype: of what is remembered.
         choose: function from the `Objective` of the first batch to the `BatchMemory`, which makes its variables.
+
+    Attributes:
+        keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
     """
 
     def __init__(self, add, size, dtype, choose):
         self.model: Any = None  # the `BatchMemory`, from the first batch on
-        self._choose, self._dtype = choose, dtype
+        self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
         self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
@@ -106,8 +111,8 @@ class AutoMemory:
         position = tf.cast(objective.position(objective.values()), self._dtype)
         stayed = tf.reduce_all(tf.equal(position, self._left.value.read_value()))
         streams = self._look(tf.cast(objective.cost, tf.float64), stayed)
-
         takes = self.model.takes(batch)
+        self.keeps_nothing = takes is False
 
         def remember():
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
@@ -122,7 +127,7 @@ class AutoMemory:
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 
-        state, report, loss = tf.cond(streams & takes, remember, plain)
+        state, report, loss = plain() if takes is False else tf.cond(streams & takes, remember, plain)
         self._loss.value.assign(tf.where(tf.math.is_finite(loss), loss, np.inf))
         self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)

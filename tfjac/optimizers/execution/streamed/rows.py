@@ -30,6 +30,9 @@ from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.solvers import KernelSolver
 
+MOST_NUMBERS = 2**24
+"""Numbers of J that are kept at most: each step reads them several times."""
+
 
 class RowModel(BatchMemory):
     """J, r `[N]` and JJᵀ `[N, N]` of the last residuals, each times √d of its batch.
@@ -55,15 +58,21 @@ class RowModel(BatchMemory):
         self._rows: list[KeptRows] = []
 
     def takes(self, batch: LinearModel):
-        """Return whether a batch has no more than N residuals, and factors of the form that is kept."""
+        """Return whether a batch has no more than N residuals, and factors of the form that is kept.
+
+        Rows of convolutions, and of other layers that use a weight many times, are kept as they are. If these are too
+        many numbers, nothing is kept.
+        """
         factors, count = _factors_of(batch), batch.num_rows
         if self._draws and len(batch.jacobian.operators) != 1:
             return False
         if self._draws:
             factors, count = self._drawn_of(batch)
+        given = list(zip(factors, self._columns.sizes))
+        if self._window * sum(KeptRows.numbers_of(factor, size) for factor, size in given) > MOST_NUMBERS:
+            return False
         if not self._rows:
             with eager_creation():
-                given = zip(factors, self._columns.sizes)
                 self._rows = [
                     KeptRows(self._add, f"rows_{index}", factor, size, self._window, self.dtype)
                     for index, (factor, size) in enumerate(given)
