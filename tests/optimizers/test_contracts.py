@@ -11,7 +11,7 @@ from tfjac.optimizers import contracts
 
 ROOT = pathlib.Path(tfjac.__file__).resolve().parent / "optimizers"
 FLOORS = [
-    {"contracts", "statuses", "columns", "prior", "variables", "complex_parts", "interrupts"},
+    {"contracts", "statuses", "columns", "prior", "variables", "complex_parts", "interrupts", "memory_budget"},
     {"tracing"},
     {"conditions"},
     {"linear_model"},

@@ -241,11 +241,13 @@ def test_a_saved_model_goes_on_as_if_never_stopped(make, tmp_path):
     fit(model, epochs=3)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    for ours, theirs in zip(state(loaded.optimizer), state(model.optimizer), strict=True):
+    for ours, theirs in zip(state(loaded.optimizer), state(model.optimizer)):  # the first batch makes the others
         np.testing.assert_array_equal(ours, theirs)
     for each in (model, loaded):
         fit(each, epochs=3)
     np.testing.assert_array_equal(weights(loaded), weights(model))
+    for ours, theirs in zip(state(loaded.optimizer), state(model.optimizer), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     assert loaded.optimizer.num_accepted == model.optimizer.num_accepted
 
 

@@ -13,6 +13,7 @@ from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most
 from tfjac.optimizers.fitting import known_indices
 from tfjac.optimizers.linear_model import forms_of_blocks
 from tfjac.optimizers.objective.residuals import objective_of_residuals
+from tfjac.optimizers.tracing.callables import as_data
 
 RNG = np.random.default_rng(0)
 IDS, PAIRS = RNG.integers(0, 6, 15), RNG.integers(0, 6, [20, 2])
@@ -200,7 +201,7 @@ def test_indices_that_show_no_structure_are_left_open():
     """Each residual reads all weights: nothing is traced once more for other integers."""
     w, x = tf.Variable(RNG.normal(size=300)), RNG.normal(size=[300, 300])
     problem = tfjac.LeastSquaresProblem(lambda labels: tf.gather(tf.linalg.matvec(x, w) / tf.norm(w), labels) - 0.1, w)
-    plans = [problem._problem._minimisation((RNG.integers(0, 300, 400),))[0] for _ in range(2)]
+    plans = [problem._problem._traced_for(as_data((RNG.integers(0, 300, 400),), [w]))[1] for _ in range(2)]
     assert plans[0] is plans[1]
 
 

@@ -38,6 +38,10 @@ SPARSE_SLOWNESS = 20
 SCATTER = 10
 """Multiply-adds in the time in which one number is added to an entry of a sparse JᵀJ."""
 
+FEW_READ = 16
+"""Numbers of J, of one residual of each example, for each parameter: up to so many, as of graphs of poses, factors stay
+sparser than can be counted beforehand."""
+
 STUBBORN = 4
 """Times as many iterations as usual that chains and grids, which sparse factorisations are for, may take."""
 
@@ -193,7 +197,8 @@ class AutoSolver(Solver):
             for name in {"cg", "schur_cg"} & set(costs):
                 iterative = PAYS * STUBBORN * iterative_effort(costs[name])
             shrinks = "schur" in costs and 2 * sizes.elimination.remaining < sizes.parameters
-            usable = fit["sparse"] & (least < exact) & (least < iterative)
+            few = sum((n * k for n, _, k in sizes.touched()), start=0.0) <= FEW_READ * sizes.parameters
+            usable = fit["sparse"] & (((least < exact) & (least < iterative)) | few)
             ranks["sparse"] = _where(usable, -1 if shrinks else -3, 5)
         for name in {"cg", "schur_cg"} & set(costs):
             ranks[name] = _where(PAYS * iterative_effort(costs[name]) <= exact, -2, 2)

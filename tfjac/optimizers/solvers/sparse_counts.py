@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
+import tensorflow as tf
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from tfjac.jacobians.sparsity.known import Known
@@ -12,13 +13,16 @@ MOST_PAIRS = 2**24
 """Of rows that examples read together. More of them are not counted: JᵀJ is next to dense, or counting takes long."""
 
 
+HUB = 8
+"""Times as many others as usual that a row must meet to be put at the end."""
+
+
 class SparseCounts(NamedTuple):
     """What a sparse factorisation takes; upper bounds for the factor.
 
     Attributes:
         entries: of the lower triangle of JᵀJ.
-        fill: entries of its factor, within the envelope of the order of Cuthill and McKee. Orders that are taken fill
-            less.
+        fill: entries of its factor, by orders that fill more than those that are taken.
         flops: multiply-adds of a factorisation within that envelope.
     """
 
@@ -48,22 +52,49 @@ class SparseCounts(NamedTuple):
 
     @classmethod
     def _counted(cls, meeting, widths):
-        """Return the counts for rows of tables, some of which meet `[rows, rows]`, each of so many columns."""
-        order = reverse_cuthill_mckee(meeting, symmetric_mode=True)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
+        """Return the counts for rows of tables, some of which meet `[rows, rows]`, each of so many columns.
+
+        Of two orders the better counts: that of Cuthill and McKee, and the same with rows that meet many at the end, as
+        landmarks that are seen from a long chain.
+        """
+        met = np.diff(meeting.indptr)
+        is_hub = met > HUB * np.median(met)
+        bounds = [_within_envelope(meeting, widths)]
+        if 0 < is_hub.sum() < len(widths):
+            bounds.append(_with_hubs_last(meeting, widths, is_hub))
+        fill, flops = min(bounds, key=lambda bound: bound[1])
         coordinates = meeting.tocoo()
-        first = np.arange(len(order))
-        np.minimum.at(first, place[coordinates.row], place[coordinates.col])
-        sizes = widths[order]
-        begins = np.cumsum(sizes) - sizes
-        length = begins + sizes / 2 - begins[first]  # of a row of the factor, on average over the columns of a row
         entries = (widths[coordinates.row] * widths[coordinates.col]).sum() / 2
-        return cls(float(entries), float((sizes * length).sum()), float((sizes * length**2).sum() / 2))
+        return cls(float(entries), float(fill), float(flops))
+
+
+def _within_envelope(meeting, widths):
+    """Return entries of the factor, and multiply-adds, within the envelope of the order of Cuthill and McKee."""
+    order = reverse_cuthill_mckee(meeting, symmetric_mode=True)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    coordinates = meeting.tocoo()
+    first = np.arange(len(order))
+    np.minimum.at(first, place[coordinates.row], place[coordinates.col])
+    sizes = widths[order]
+    begins = np.cumsum(sizes) - sizes
+    length = begins + sizes / 2 - begins[first]  # of a row of the factor, on average over the columns of a row
+    return (sizes * length).sum(), (sizes * length**2).sum() / 2
+
+
+def _with_hubs_last(meeting, widths, is_hub):
+    """Return the same where hubs come after all others, and their rows of the factor are full."""
+    others = np.flatnonzero(~is_hub)
+    fill, flops = _within_envelope(meeting[others][:, others], widths[others])
+    last, before = widths[is_hub].sum(), widths[others].sum()
+    flops += last * fill + before * last**2 / 2 + last**3 / 6
+    return fill + last * before + last**2 / 2, flops
 
 
 def _ids(factor):
     """Return which rows the examples read, `[n, t]` NumPy; None where the graph does not say."""
+    if not tf.is_symbolic_tensor(factor.ids):
+        return factor.ids.numpy()
     return Known(factor.ids.graph)(factor.ids)
 
 
