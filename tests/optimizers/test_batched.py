@@ -95,7 +95,9 @@ def test_fits_from_far_go_as_if_alone(rng, damping, scaling):
     for k in range(12):
         alone.assign(start[k])
         one = problem.solve(measured[k])
-        assert (found.steps[k], found.evaluations[k]) == (one.steps, one.evaluations), k
+        assert (found.steps[k], found.status[k]) == (one.steps, one.status), k
+        is_rounding = one.status == Status.STALLED  # how many attempts drown in it depends on the solver
+        assert is_rounding or found.evaluations[k] == one.evaluations, k
         np.testing.assert_allclose(found.cost[k], one.cost, rtol=1e-7)
 
 

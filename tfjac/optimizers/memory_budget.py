@@ -60,6 +60,8 @@ def free_memory(root: str = "/"):
 
 def gigabytes(size):
     """Return a number of bytes in words."""
+    if size < 2**20 / 10:
+        return f"{size:,.0f} bytes"
     return f"{size / 2**30:,.1f} GB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MB"
 
 
@@ -83,7 +85,7 @@ def exceeded(what, taken, budget, received):
     """Return the `MemoryBudgetExceeded` for what is over the budget."""
     return MemoryBudgetExceeded(
         f"{what} would take {gigabytes(taken)}, more than the memory budget of {gigabytes(budget)}, and nothing was "
-        "allocated. Use solver='auto', which takes less where it can; have residuals that read rows of a table by "
+        "allocated. Leave a solver that you named to 'auto'; have residuals that read rows of a table by "
         "index; sum up parts of the data (tfjac.fit with batch_size=, or least_squares_by_parts); or allow more by "
         f"memory_budget=. Received: {received}"
     )
