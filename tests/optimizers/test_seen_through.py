@@ -136,6 +136,17 @@ def test_a_boundary_value_problem_by_padding():
     np.testing.assert_allclose(result.x.ravel(), found, rtol=1e-8)
 
 
+def test_what_is_seen_through_is_not_said_to_prevent_sparsity():
+    u = tf.Variable(RNG.normal(size=[48, 48]))
+
+    def residuals():
+        p = tf.pad(u, [[1, 1], [1, 1]])
+        return p[2:, 1:-1] + p[:-2, 1:-1] - 2 * u + tf.exp(u)
+
+    plan = tfjac.LeastSquaresProblem(residuals, u).plan()
+    assert "solver: sparse" in str(plan) and plan.hints == ()
+
+
 def test_a_picture_by_differences_of_its_rows_and_columns_is_sparse():
     """With one pixel that is pinned, the residual of which reads a single one of all columns."""
     n, smooth, pinned = 48, 3.0, 2.0

@@ -17,7 +17,7 @@ from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome
 from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
-from tfjac.optimizers.solvers.hints import hints_of
+from tfjac.optimizers.solvers.hints import WIDEST, hints_of
 from tfjac.optimizers.solvers.plan import Plan, plan_of
 from tfjac.optimizers.solvers.problem_sizes import LARGE, ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -75,7 +75,7 @@ class TracedMinimisation:
 
     def _hints(self, variables: list[Variable]) -> tuple[str, ...]:
         """Return what keeps J from being sparse, sentences: its graph is read once more, and thrown away."""
-        if self._sizes is None or self._sizes.parameters <= LARGE:
+        if self._sizes is None or self._sizes.parameters <= LARGE or self._sizes.reads_few(WIDEST):
             return ()
         hints: list[str] = []
 

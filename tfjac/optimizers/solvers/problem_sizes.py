@@ -199,6 +199,10 @@ class ProblemSizes(NamedTuple):
         """Return (n, m, k) of each block: its examples, residuals of one, and columns of J that one touches."""
         return [(b[0].n, b[0].m, float(sum(layer.touched for layer in b))) for b in self.layers() if b]
 
+    def reads_few(self, most):
+        """Return whether each example touches no more columns of J than `most`, as rows of tables or by its pattern."""
+        return self.are_tables and all(columns <= most for _, _, columns in self.touched())
+
     def product(self):
         """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
         return _sum(each.product for block in self.layers() for each in block)
