@@ -86,19 +86,27 @@ class Recursion:
             remembered, pull = decay / weight * self.gram, decay / weight * self.gradient
             self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
         both, slopes = gram + remembered, slope + pull
+        step = self.lower(value, both, slopes, remembered, pull, lambda w: self.loss(x @ w, y)[0])
+        if not self.plain:
+            self.gram, self.gradient = weight * both, weight * (slopes + both @ step)
+        self.plain = False
+
+    def lower(self, value, both, slopes, remembered, pull, loss):
+        """Move w by the first step that gains, of at most five with growing damping, and return it; zero if none does.
+
+        `both` and `slopes` are of the batch and what is remembered, `remembered` and `pull` of the latter alone.
+        """
         for _ in range(5):
-            step = np.linalg.solve(both + self.damping * np.eye(self.size), -slopes)
+            step = np.linalg.solve(both + self.damping * np.eye(len(both)), -slopes)
             promise = -(slopes @ step + step @ both @ step / 2)
-            after = self.loss(x @ (self.w + step.reshape(self.w.shape)), y)[0]
+            after = loss(self.w + step.reshape(self.w.shape))
             ratio = (value - after - (pull @ step + step @ remembered @ step / 2)) / promise
             if ratio > 1e-3:
                 self.damping, self.growth = self.damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
                 self.w = self.w + step.reshape(self.w.shape)
-                break
-            self.damping, self.growth, step = self.damping * self.growth, 2 * self.growth, 0 * step
-        if not self.plain:
-            self.gram, self.gradient = weight * both, weight * (slopes + both @ step)
-        self.plain = False
+                return step
+            self.damping, self.growth = self.damping * self.growth, 2 * self.growth
+        return 0 * step
 
 
 def linear(loss="mse", **options):
@@ -201,17 +209,23 @@ def test_weights_that_other_code_sets_are_a_new_beginning():
     assert not streams(model)
 
 
-def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
+def trained_at_once_and_with_a_pause(folder):
+    """Return two models of the same batches, the second saved and loaded after five of twelve."""
     batches = np.array_split(RNG.permutation(150), 12)
     whole, half = network(), network()
     for rows in batches:
         whole.train_on_batch(X[rows], Y[rows])
     for rows in batches[:5]:
         half.train_on_batch(X[rows], Y[rows])
-    half.save(tmp_path / "half.keras")
-    loaded = keras.models.load_model(tmp_path / "half.keras")
+    half.save(folder / "half.keras")
+    loaded = keras.models.load_model(folder / "half.keras")
     for rows in batches[5:]:
         loaded.train_on_batch(X[rows], Y[rows])
+    return whole, loaded
+
+
+def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
+    whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     np.testing.assert_array_equal(weights(loaded), weights(whole))
     assert loaded.optimizer.memory == "auto"
 

@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.optimizers.test_auto_memory import LOSSES, Recursion, cross_entropy, network, squares, streams, weights
+from tests.optimizers.test_auto_memory import (
+    LOSSES,
+    Recursion,
+    cross_entropy,
+    network,
+    squares,
+    streams,
+    trained_at_once_and_with_a_pause,
+    weights,
+)
 from tests.precision import floating
 from tfjac.optimizers import LevenbergMarquardt
 from tfjac.optimizers.execution.streamed import rows as rows_module
@@ -54,22 +63,13 @@ class WindowOfExamples(Recursion):
             pull = pull + 2 * self.penalty * others * self.w.ravel()
             self.damping = max(self.damping, np.trace(gram) / len(y) * (1 if self.loss is squares else 6))
         both, slopes = gram + 2 * self.penalty * np.eye(self.size) + remembered, slope + pull
-        for _ in range(5):
-            step = np.linalg.solve(both + self.damping * np.eye(self.size), -slopes)
-            promise = -(slopes @ step + step @ both @ step / 2)
-            after = self.total(x, y, self.w + step.reshape(self.w.shape))
-            ratio = (value - after - (pull @ step + step @ remembered @ step / 2)) / promise
-            if ratio > 1e-3:
-                self.damping, self.growth = self.damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
-                break
-            self.damping, self.growth, step = self.damping * self.growth, 2 * self.growth, 0 * step
+        own = [self.parts(x[row : row + 1], y[row : row + 1]) for row in range(len(y))]
+        step = self.lower(value, both, slopes, remembered, pull, lambda w: self.total(x, y, w))
         if not self.plain:
-            for row in range(len(y)):
-                _, own_slope, own_gram = self.parts(x[row : row + 1], y[row : row + 1])
-                one = weight / len(y)
-                self.kept.append((one * own_gram, one * own_slope, one))
+            one = weight / len(y)
+            self.kept += [(one * own_gram, one * own_slope, one) for _, own_slope, own_gram in own]
             self.kept = [(each, own + each @ step, counts) for each, own, counts in self.kept]
-        self.w, self.plain = self.w + step.reshape(self.w.shape), False
+        self.plain = False
 
 
 def linear(loss="mse", penalty=0.0, **options):
@@ -105,35 +105,25 @@ def test_of_many_outputs_curvature_alone_is_remembered(ragged):
         keras.utils.set_random_seed(1)
         model = keras.Sequential([layers.Input((4,)), layers.Dense(5, use_bias=False)])
         model.compile(LevenbergMarquardt(acceleration=None), loss="mse", jit_compile=False)
-        w, kept, damping, growth, drawn = model.get_weights()[0].copy(), [], None, 2.0, 0
-        size = 40 if ragged else 30
+        oracle, kept, size = Recursion(squares, model.get_weights()[0]), [], 40 if ragged else 30
         for number, rows in enumerate(np.split(RNG.permutation(150), range(size, 150, size))):
             x, z = X[rows], y[rows]
             model.train_on_batch(x, z)
-            value, first, _ = squares(x @ w, z)
-            columns = np.sqrt(2 / z.size) * np.einsum("ni,ab->naib", x, np.eye(5)).reshape(len(x), 5, 20)
-            full = np.einsum("nap,naq->pq", columns, columns)
-            damping = 1e-3 * full.diagonal().max() if damping is None else damping
+            value, slope, full = oracle.parts(x, z)
+            if oracle.damping is None:
+                oracle.damping = 1e-3 * full.diagonal().max()
             gram, old = full, 0 * full
             if number:
                 kept = kept[-(WINDOW - len(x)) :]
                 old = sum(np.outer(row, row) for row in kept) / z.size if kept else 0 * full
-                bits = tf.random.stateless_uniform([len(x), 5], [drawn, 0], 0, 2, tf.int32).numpy()
+                bits = tf.random.stateless_uniform([len(x), 5], [number - 1, 0], 0, 2, tf.int32).numpy()
+                columns = np.sqrt(2 / z.size) * np.einsum("ni,ab->naib", x, np.eye(5)).reshape(len(x), 5, 20)
                 mixed = np.einsum("na,nap->np", 2 * bits - 1, columns)
-                kept, drawn = [*kept, *(np.sqrt(z.size) * mixed)], drawn + 1
-                gram, damping = old + mixed.T @ mixed, max(damping, np.trace(full) / len(x))
-            slope = (x.T @ first).ravel()
-            for _ in range(5):
-                step = np.linalg.solve(gram + damping * np.eye(20), -slope)
-                after = squares(x @ (w + step.reshape(w.shape)), z)[0]
-                ratio = (value - after - step @ old @ step / 2) / -(slope @ step + step @ gram @ step / 2)
-                if ratio > 1e-3:
-                    damping, growth = damping * max(1 / 3, 1 - (2 * min(ratio, 1) - 1) ** 3), 2.0
-                    w = w + step.reshape(w.shape)
-                    break
-                damping, growth = damping * growth, 2 * growth
-            np.testing.assert_allclose(model.get_weights()[0], w, rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(model.optimizer.current_damping, damping, rtol=1e-6)
+                kept = [*kept, *(np.sqrt(z.size) * mixed)]
+                gram, oracle.damping = old + mixed.T @ mixed, max(oracle.damping, np.trace(full) / len(x))
+            oracle.lower(value, gram, slope, old, 0 * slope, lambda w, x=x, z=z: squares(x @ w, z)[0])
+            np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
 def test_a_batch_of_more_rows_than_the_window_is_taken_alone():
@@ -162,16 +152,7 @@ def test_a_batch_that_says_nothing_is_not_remembered():
 
 
 def test_saved_in_the_middle_of_an_epoch_and_gone_on(tmp_path):
-    batches = np.array_split(RNG.permutation(150), 12)
-    whole, half = network(), network()
-    for rows in batches:
-        whole.train_on_batch(X[rows], Y[rows])
-    for rows in batches[:5]:
-        half.train_on_batch(X[rows], Y[rows])
-    half.save(tmp_path / "half.keras")
-    loaded = keras.models.load_model(tmp_path / "half.keras")
-    for rows in batches[5:]:
-        loaded.train_on_batch(X[rows], Y[rows])
+    whole, loaded = trained_at_once_and_with_a_pause(tmp_path)
     np.testing.assert_array_equal(weights(loaded), weights(whole))
 
 

@@ -10,6 +10,7 @@ from tfjac._warn import warn
 from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.execution.streamed.drawn_rows import DrawnRowModel
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
 from tfjac.optimizers.execution.streamed.rows import RowModel
@@ -168,7 +169,7 @@ def _chosen(add, columns, dtype, may_keep_rows, objective):
     if not may_keep_rows or columns.total <= min(max(SMALL, PER_OUTPUT * outputs), MOST_WITH_GRAM):
         return FadingModel(add, columns.total, dtype)
     draws = len(sizes) == 1 and outputs > (MOST_OUTPUTS if objective.sums_squares else MOST_CLASSES)
-    return RowModel(add, columns, dtype, WINDOW, draws)
+    return (DrawnRowModel if draws else RowModel)(add, columns, dtype, WINDOW)
 
 
 def _budget_of(solver, memory_budget):

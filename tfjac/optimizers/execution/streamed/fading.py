@@ -40,7 +40,6 @@ class FadingModel(BatchMemory):
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
         self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
         self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
-        self.damping_of_other_losses = 6.0
 
     def takes(self, batch: LinearModel):
         """Return True: what a batch says takes the same place, however large it is."""

@@ -67,15 +67,6 @@ class KeptRows:
         return OuterFactor(inputs[:, None, None], cotangents[:, None, None, None], self._layout)
 
 
-def drawn(factor, signs):
-    """Return a factor of one row for each example: the sum of its rows, each times a sign of `signs` `[n, m]`."""
-    if factor is None:
-        return None
-    if isinstance(factor, OuterFactor):
-        return OuterFactor(factor.a, tf.einsum("nm,nmtgo->ntgo", signs, factor.d)[:, None], factor.layout)
-    return DenseFactor(tf.einsum("nm,nmq->nq", signs, factor.dense())[:, None])
-
-
 def _is_outer(factor):
     """Return whether each row of a factor is a product of two vectors, with fewer numbers than the row.
 

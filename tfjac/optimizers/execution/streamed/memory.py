@@ -58,7 +58,7 @@ class Memory:
         """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
 
         The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
-        not finite changes nothing. Where somebody else has assigned to the variables, the model is taken there.
+        not finite changes nothing. Where other code has assigned to the variables, the model is taken there.
 
         Args:
             objective: `Objective` of the batch.
@@ -118,12 +118,12 @@ class AutoMemory:
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
             return step.state, step.report, loss
 
+        def damped():
+            return _damped(state, method, batch.diagonal(), self._scale_of(objective, batch))
+
         def plain():
             self._seen.value.assign(0.0)
-            begun = state
-            if takes is not True:
-                damped = _damped(state, method, batch.diagonal(), self._scale_of(objective, batch))
-                begun = chosen(streams, damped, state)
+            begun = state if takes is True else tf.cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
             return step.state, step.report, tf.cast(step.report.cost, tf.float64)
 

@@ -30,7 +30,7 @@ class BatchMemory(Protocol):
     solver: Solver
     """What steps with it are solved by."""
 
-    damping_of_other_losses: float
+    damping_of_other_losses: float = 6.0
     """By what the least λ is multiplied for losses that are no sums of squares."""
 
     @abc.abstractmethod

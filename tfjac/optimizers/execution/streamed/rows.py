@@ -8,13 +8,9 @@ of the oldest rows. The step is solved for in the space of the residuals:
 Only the rows of the batch are new in JJᵀ, and those of dense layers are kept as products of two vectors. So for k
 residuals of layers of i inputs and o outputs each, a step costs k·N·Σ(i + o) for JJᵀ, N³/6 for its factor, and some
 products with J, N·p each. Afterwards r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
-
-Where an example has many outputs, all its rows would fill the window. There one row stands for them, the sum of all
-with random signs: the expectation of its product with itself is their JᵀJ. It says nothing of r, so that g is that of
-the batch alone, and curvature is all that is remembered:
-
-    p = −(JᵀJ + λI)⁻¹ g
 """
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -22,9 +18,8 @@ from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.operator import JacobianOperator
 from tfjac.optimizers.columns import Columns
-from tfjac.optimizers.conditions.prior import Prior
 from tfjac.optimizers.contracts import LinearModel, Objective
-from tfjac.optimizers.execution.streamed.kept_rows import KeptRows, drawn
+from tfjac.optimizers.execution.streamed.kept_rows import KeptRows
 from tfjac.optimizers.execution.streamed.recalling import BatchMemory, RecallingObjective, all_finite, as_computed_in
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
@@ -44,12 +39,9 @@ class RowModel(BatchMemory):
         columns: `Columns` of the parameters.
         dtype: of J, r and JJᵀ.
         window: N.
-        draws: whether one row stands for all of an example.
     """
 
-    def __init__(self, add, columns: Columns, dtype, window, draws=False):
-        self._draws, self._drawn = draws, add("batches_drawn", (), "int64")
-        self.damping_of_other_losses = 1.0 if draws else 6.0
+    def __init__(self, add, columns: Columns, dtype, window):
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
@@ -63,11 +55,7 @@ class RowModel(BatchMemory):
         Rows of convolutions, and of other layers that use a weight many times, are kept as they are. If these are too
         many numbers, nothing is kept.
         """
-        factors, count = _factors_of(batch), batch.num_rows
-        if self._draws and len(batch.jacobian.operators) != 1:
-            return False
-        if self._draws:
-            factors, count = self._drawn_of(batch)
+        factors, count, _ = self._rows_of(batch)
         given = list(zip(factors, self._columns.sizes))
         if self._window * sum(KeptRows.numbers_of(factor, size) for factor, size in given) > MOST_NUMBERS:
             return False
@@ -94,16 +82,15 @@ class RowModel(BatchMemory):
         window = self._with_batch(batch, self._kept(position, decay > 0), tf.cast(weight, self.dtype))
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         scale = tf.math.reciprocal_no_nan(tf.cast(weight, self.dtype)) * tf.cast(says_something, self.dtype)
-        jacobian = self._jacobian(window.rows, self._window)
-        gradient = batch.gradient() - batch.prior.gradient if self._draws else None
-        linearisation = RecallingRows(batch, window, jacobian, scale, dtype, gradient)
+        jacobian = self._jacobian(window.rows)
+        linearisation = RecallingRows(batch, window, jacobian, scale, dtype, self._gradient_beside(batch))
         return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
 
-    def _jacobian(self, rows, count):
+    def _jacobian(self, rows):
         """Return the `StackedJacobian` of rows, a list for each variable as `KeptRows` has them."""
         factors = [kept.factor(each) for kept, each in zip(self._rows, rows)]
-        operator = JacobianOperator(factors, self._columns.shapes, count, 1)
-        return StackedJacobian([operator], [count], self._columns, self.dtype)
+        operator = JacobianOperator(factors, self._columns.shapes, self._window, 1)
+        return StackedJacobian([operator], [self._window], self._columns, self.dtype)
 
     def _kept(self, position, has_begun):
         """Return what is kept as a `Window`, its residuals around `position` `[p]`; zeros unless `has_begun`."""
@@ -112,9 +99,8 @@ class RowModel(BatchMemory):
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
         rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
         moved = position - self._centre.value.read_value()
-        far = tf.reduce_any(tf.not_equal(moved, 0)) & (not self._draws)
-        along = lambda: self._jacobian(rows, self._window).matvec(moved)  # noqa: E731
-        residual += tf.cond(far, along, lambda: tf.zeros_like(residual))
+        far = tf.reduce_any(tf.not_equal(moved, 0))
+        residual = tf.cond(far, lambda: self._residual_after(rows, residual, moved), lambda: residual)
         return Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
 
     def _with_batch(self, batch, window, weight):
@@ -124,70 +110,74 @@ class RowModel(BatchMemory):
             batch: its `LinearModel`; weight: scalar, d.
             window: `Window`, what is kept.
         """
-        factors, rows, residual = _factors_of(batch), batch.num_rows, tf.sqrt(weight) * batch.residual
-        if self._draws:
-            factors, rows = self._drawn_of(batch)
-            residual = tf.zeros([rows], self.dtype)
-        root, count = tf.sqrt(weight), tf.cast(rows, tf.int64)
+        factors, number, residual = self._rows_of(batch)
+        root, count = tf.sqrt(weight), tf.cast(number, tf.int64)
         places = ((window.following + tf.range(count)) % self._window)[:, None]
         put = lambda kept, new: tf.tensor_scatter_nd_update(kept, places, new)  # noqa: E731
-        new = [kept.rows_of(factor, rows, root) for kept, factor in zip(self._rows, factors)]
+        new = [kept.rows_of(factor, number, root) for kept, factor in zip(self._rows, factors)]
         rows = [[put(old, each) for old, each in zip(*pair)] for pair in zip(window.rows, new)]
         products = tf.add_n([kept.products(*pair) for kept, *pair in zip(self._rows, new, rows)])
         share = tf.fill([count], weight / tf.cast(tf.maximum(count, 1), self.dtype))
         is_old = put(window.is_old, tf.zeros_like(share))
         kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
-        residual, weights = put(window.residual, residual), put(window.weights, share)
+        residual, weights = put(window.residual, root * residual), put(window.weights, share)
         return Window(rows, kernel, residual, weights, is_old, window.following + count)
 
-    def _drawn_of(self, batch):
-        """Return the factors of a batch with one row for each example, and how many these are.
+    def _rows_of(self, batch):
+        """Return the factors of a batch, one per variable and None for one that moves none, how many rows, and r."""
+        jacobian = batch.jacobian
+        if len(jacobian.operators) == 1:
+            return jacobian.operators[0].factors, batch.num_rows, batch.residual
+        parts = tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)
+        return [DenseFactor(part[:, None]) for part in parts], batch.num_rows, batch.residual
 
-        Signs follow from how many batches there were, so that a saved optimizer goes on with the same ones.
-        """
-        examples, outputs = batch.jacobian.operators[0].examples_and_outputs
-        seed = tf.stack([self._drawn.value.read_value(), 0])
-        bits = tf.random.stateless_uniform([examples, outputs], seed, 0, 2, tf.int32)
-        signs = tf.cast(2 * bits - 1, batch.dtype)
-        return [drawn(factor, signs) for factor in batch.jacobian.operators[0].factors], examples
+    def _gradient_beside(self, batch):
+        """Return what Jᵀr of the rows that are kept lacks of that of a batch, `[p]`: None, as they are all of them."""
+        return None
+
+    def _residual_after(self, rows, residual, step):
+        """Return r `[N]` of kept rows after a step `[p]`."""
+        return residual + self._jacobian(rows).matvec(step)
 
     def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
         """Keep the window with the batch, and its residuals where the step led. J is finite where JJᵀ's diagonal is."""
         window = recalling.linearisation.window
-        residual = window.residual
-        if not self._draws:
-            residual += self._jacobian(window.rows, self._window).matvec(moved)
+        residual = self._residual_after(window.rows, window.residual, moved)
+        wanted &= all_finite(tf.linalg.diag_part(window.kernel), residual)
+        tf.cond(wanted, lambda: self._keep(window, residual, position), lambda: False)
 
-        def keep():
-            for kept, rows in zip(self._rows, window.rows):
-                for variable, tensor in zip(kept.variables, rows):
-                    variable.value.assign(tensor)
-            self._kernel.value.assign(window.kernel)
-            self._residual.value.assign(residual)
-            self._weights.value.assign(window.weights)
-            self._next.value.assign(window.following % self._window)
-            self._centre.value.assign(position)
-            if self._draws:
-                self._drawn.value.assign_add(1)
-            return True
-
-        tf.cond(wanted & all_finite(tf.linalg.diag_part(window.kernel), residual), keep, lambda: False)
+    def _keep(self, window, residual, position):
+        """Assign all that is kept, and return True."""
+        for kept, rows in zip(self._rows, window.rows):
+            for variable, tensor in zip(kept.variables, rows):
+                variable.value.assign(tensor)
+        self._kernel.value.assign(window.kernel)
+        self._residual.value.assign(residual)
+        self._weights.value.assign(window.weights)
+        self._next.value.assign(window.following % self._window)
+        self._centre.value.assign(position)
+        return True
 
 
-class Window:
+class Window(NamedTuple):
     """Rows of several batches, in the order of their places, each times √d of its batch.
 
     Attributes:
-        rows: of each variable what `KeptRows` has of J; kernel: `[N, N]`, JJᵀ; residual: `[N]`, r.
+        rows: of each variable what `KeptRows` has of J.
+        kernel: `[N, N]`, JJᵀ.
+        residual: `[N]`, r.
         weights: `[N]`, of each row what its batch counts for, d, over its number of rows.
         is_old: `[N]`, one where a row is remembered, zero where it is of the batch.
         following: where the next batch begins, an int64 scalar.
     """
 
-    def __init__(self, rows, kernel, residual, weights, is_old, following):
-        self.rows, self.kernel, self.residual = rows, kernel, residual
-        self.weights, self.is_old, self.following = weights, is_old, following
+    rows: list
+    kernel: tf.Tensor
+    residual: tf.Tensor
+    weights: tf.Tensor
+    is_old: tf.Tensor
+    following: tf.Tensor
 
 
 class RecallingRows(Linearisation):
@@ -210,7 +200,7 @@ class RecallingRows(Linearisation):
         super().__init__(
             WithKernel.of(jacobian, window.kernel, root).cast(dtype),
             tf.cast(root * window.residual, dtype),
-            _times(batch.prior, 1 + self._others, gradient).cast(dtype),
+            _beside(batch.prior.scaled(1 + self._others), gradient).cast(dtype),
         )
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
         self._gradient = gradient
@@ -265,17 +255,6 @@ class WithKernel(StackedJacobian):
         return tf.cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))
 
 
-def _factors_of(batch):
-    """Return the factors of a `LinearModel`, one per variable, of all its rows; None for one that moves none."""
-    jacobian = batch.jacobian
-    if len(jacobian.operators) == 1:
-        return jacobian.operators[0].factors
-    return [DenseFactor(part[:, None]) for part in tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)]
-
-
-def _times(prior, factor, gradient):
-    """Return a `Prior` times a scalar, and with a linear part besides, `[p]`, unless that is None."""
-    per_variable = None if prior.per_variable is None else factor * prior.per_variable
-    pull, is_zero = factor * prior.gradient, prior.is_zero and gradient is None
-    pull = pull if gradient is None else pull + gradient
-    return Prior(factor * prior.precision, pull, per_variable, is_zero, prior.is_data)
+def _beside(prior, gradient):
+    """Return a `Prior` with a linear part besides, `[p]`, unless that is None."""
+    return prior if gradient is None else prior.with_gradient(prior.gradient + gradient)
