@@ -399,7 +399,7 @@ SUMMED = keras.losses.MeanSquaredError(reduction="sum")
         (layers.BatchNormalization(), "mse", "examples of a batch depend on one another"),
         (None, lambda y, z: tf.reduce_sum(tf.square(y - z)) / tf.reduce_max(tf.abs(y)), "neither a number of elements"),
         (None, lambda y, z: 1e-3 * tf.square(tf.reduce_mean(y - z)), "something else stands between"),
-        (layers.Dense(1, kernel_regularizer="l2"), SUMMED, "a regulariser would count for each batch anew"),
+        (layers.Dense(1, kernel_regularizer="l2"), SUMMED, "a regulariser would count again for each batch"),
     ],
 )
 def test_losses_that_do_not_add_up(layer, loss, message):

@@ -58,7 +58,7 @@ def free_memory(root: str = "/"):
     return max(0, min(known)) if known else UNKNOWN
 
 
-def gigabytes(size):
+def bytes_in_words(size):
     """Return a number of bytes in words."""
     if size < 2**20 / 10:
         return f"{size:,.0f} bytes"
@@ -76,16 +76,16 @@ def tell_of_left_out(left_out, budget, instead):
     if left_out is not None:
         name, taken = left_out
         warn(
-            f"tfjac: solver {name!r} would take {gigabytes(taken)}, more than the memory budget of "
-            f"{gigabytes(budget)}, so that steps are solved for by {instead!r}; memory_budget= allows more."
+            f"tfjac: solver {name!r} would take {bytes_in_words(taken)}, more than the memory budget of "
+            f"{bytes_in_words(budget)}, so that steps are solved for by {instead!r}; memory_budget= allows more."
         )
 
 
 def exceeded(what, taken, budget, received):
     """Return the `MemoryBudgetExceeded` for what is over the budget."""
     return MemoryBudgetExceeded(
-        f"{what} would take {gigabytes(taken)}, more than the memory budget of {gigabytes(budget)}, and nothing was "
-        "allocated. Leave a solver that you named to 'auto'; have residuals that read rows of a table by "
+        f"{what} would take {bytes_in_words(taken)}, more than the memory budget of {bytes_in_words(budget)}, and "
+        "nothing was allocated. Leave a solver that you named to 'auto'; have residuals that read rows of a table by "
         "index; sum up parts of the data (tfjac.fit with batch_size=, or least_squares_by_parts); or allow more by "
         f"memory_budget=. Received: {received}"
     )

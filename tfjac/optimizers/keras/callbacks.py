@@ -21,7 +21,7 @@ class StepMonitor(keras.callbacks.Callback):
     regularisation there are `effective_parameters` γ and `noise_level` σ, too. Put it before the callbacks that are to
     see its logs; History always comes last.
 
-    With `memory="epoch"` it tells the optimizer of epochs, which nobody else does.
+    With `memory="epoch"` it tells the optimizer of epochs, as no other callback does.
 
     Args:
         patience: stop training after so many epochs in a row in which every step was rejected; None never stops.
@@ -87,7 +87,7 @@ class Convergence(StepMonitor):
 
     Attributes:
         status: a `Status`, why training ended: a tolerance, STALLED, NOT_FINITE, or what the last step met where
-            patience ran out; MAX_STEPS where the epochs were used up, STOPPED where it was somebody else.
+            patience ran out; MAX_STEPS where the epochs were used up, STOPPED where another callback ended it.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from tfjac.optimizers.statuses import Status
 from tfjac.types import MemoryBudget, Nest, TensorLike
 
 STEPS_PER_CALL = 10
-"""So many steps are taken in one call of the training function where nobody looks at validation data in between."""
+"""So many steps are taken in one call of the training function where there are no validation data."""
 
 _IDLE = 10
 """So many epochs without an accepted step end the training."""

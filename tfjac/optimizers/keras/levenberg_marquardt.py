@@ -189,7 +189,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         return loss
 
     def begin_epoch(self, steps: int | None) -> None:
-        """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where nobody knows."""
+        """Be told, by a callback of tfjac, that an epoch of so many batches begins; None where that is unknown."""
         self._told_of_epoch, self._epoch = True, steps
         if self._summing is not None:
             self._summing.begin_epoch(steps)

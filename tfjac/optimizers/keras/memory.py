@@ -17,7 +17,7 @@ from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
-from tfjac.optimizers.memory_budget import bytes_of
+from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
 
 AUTO, EPOCH = "auto", "epoch"
@@ -117,8 +117,8 @@ class MemoryOptions(NamedTuple):
         budget = _budget_of(solver, memory_budget)
         if isinstance(solver, AutoSolver) and taken > budget:
             raise ValueError(
-                f"The sums of JᵀJ would take {taken / 2**30:,.1f} GB of memory, for {parameters:,} parameters, more "
-                f"than the {budget / 2**30:,.1f} GB of the memory budget. Train fewer weights, or "
+                f"The sums of JᵀJ would take {bytes_in_words(taken)} of memory, for {parameters:,} parameters, more "
+                f"than the {bytes_in_words(budget)} of the memory budget. Train fewer weights, or "
                 "mini-batches without memory; solver='cholesky' takes what it needs. "
                 f"Received: variables of {parameters:,} elements in all"
             )
@@ -204,7 +204,7 @@ class SummedBatches:
         """Take a batch, as `Windows.take` does.
 
         Raises:
-            ValueError: with "epoch", where nobody has said how many batches an epoch has.
+            ValueError: with "epoch", if it is unknown how many batches an epoch has.
         """
         if self._by_epoch and not self._told:
             raise ValueError(_UNTOLD + "Received: a batch of an epoch of unknown length")
@@ -226,7 +226,7 @@ class SummedBatches:
         self._told = True
 
     def end_fit(self):
-        """Say, at the end of a `fit`, if nobody told of its epochs, and forget what does not fill a window."""
+        """Say, at the end of a `fit`, if no callback told of its epochs, and forget what does not fill a window."""
         if not self._by_epoch:
             return
         if not self._told:

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfjac.graph import ancestors, flat_layers, static_value
 
 _BEHIND = 0.5
-"""The largest momentum of which nobody is warned: ten steps leave a thousandth of the start."""
+"""The largest momentum without a warning: ten steps leave a thousandth of the start."""
 
 
 def largest_momentum(graph):

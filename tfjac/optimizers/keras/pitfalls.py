@@ -99,7 +99,7 @@ class Pitfalls:
             )
 
     def look_after_statistics(self):
-        """Be told that somebody sets moving statistics to what they must be."""
+        """Be told that a callback sets moving statistics to what they must be."""
         self._said.add("moving statistics")
 
     @staticmethod

@@ -15,7 +15,7 @@ from tfjac.jacobians.passes.chunks import bytes_of_pass
 from tfjac.jacobians.passes.linearise import NoForwardMode
 from tfjac.optimizers.contracts import Allowed
 from tfjac.optimizers.linear_model.product_rows import ProductRows, products_of_all_rows
-from tfjac.optimizers.memory_budget import exceeded, gigabytes
+from tfjac.optimizers.memory_budget import bytes_in_words, exceeded
 from tfjac.types import Tensor
 
 FEW_ROWS = 1000
@@ -133,7 +133,7 @@ def products_instead(tensors: list[Tensor], variables: list, over: OverBudget, b
     except NoForwardMode as failure:
         raise exceeded(f"The Jacobian{why},", over.taken, budget, f"residuals without products, {failure}") from None
     warn(
-        f"tfjac: the Jacobian would take {gigabytes(over.taken)}{why}, more than the memory budget of "
-        f"{gigabytes(budget)}, so that steps take products with it alone; plan() says what to write instead."
+        f"tfjac: the Jacobian would take {bytes_in_words(over.taken)}{why}, more than the memory budget of "
+        f"{bytes_in_words(budget)}, so that steps take products with it alone; plan() says what to write instead."
     )
     return block

@@ -112,7 +112,7 @@ class _Reading:
         if len(sums) < len(parts):
             refuse(self._loss.op, "some outputs are summed over the batch, and others averaged")
         if self._regularised is not None:
-            refuse(self._regularised.op, "examples are summed, so that a regulariser would count for each batch anew")
+            refuse(self._regularised.op, "examples are summed, so that a regulariser would count again for each batch")
         return BatchWeight(tf.ones([], tf.float64), averages=False)
 
     def _parts(self, tensor, divisors=()):

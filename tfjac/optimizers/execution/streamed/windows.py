@@ -99,7 +99,7 @@ class Windows:
         return steps, ProblemSizes.of(linearisation, self._method.gram_dtype)
 
     def _begin_anew_where_moved(self, position):
-        """Drop what is known where somebody else has assigned to the variables: it is about another point."""
+        """Drop what is known where other code has assigned to the variables: it is about another point."""
 
         def begin_anew():
             self.sums.clear()
