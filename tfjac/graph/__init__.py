@@ -40,7 +40,7 @@ from tfjac.graph.facts import registering
 from tfjac.graph.gradients.custom_gradients import custom_gradient
 from tfjac.graph.gradients.custom_gradients import is_custom as has_custom_gradient
 from tfjac.graph.gradients.marks import curvature_mark, edit_mark, mark_curvature, mark_op
-from tfjac.graph.gradients.mending import check_loops
+from tfjac.graph.gradients.mending import check_loops, slopes_of
 from tfjac.graph.gradients.mending import mend as mend_gradients
 from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
@@ -181,6 +181,7 @@ __all__ = [
     "set_gradient",
     "shape_only",
     "shared_values",
+    "slopes_of",
     "source_in",
     "source_line",
     "static_trip_count",

@@ -181,3 +181,14 @@ def check_loops(ys, sources):
             "lose a part of the derivatives of such gradients: differentiate the result by tf.gradients or tfjac.vjp, "
             "not by the tape, or compute it outside of the tape.",
         )
+
+
+def slopes_of(op, ones):
+    """Return the derivative of the only output of `op` by each input, element by element; None where there is none.
+
+    Args:
+        op: an op that acts element by element, and was given to `mend`.
+        ones: ones like the output.
+    """
+    found = _private.gradient_function(op)(op, ones)
+    return found if isinstance(found, (list, tuple)) else [found]

@@ -14,7 +14,9 @@ from tfjac.jacobians import JacobianOperator
 from tfjac.jacobians.factors.factorize import UNLESS_MIXED
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.sparsity.operator import compressed_operator
+from tfjac.jacobians.tangents import NoTangents, few_columns, forward_factors
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, JacobianBlock
 from tfjac.optimizers.linear_model.product_rows import many_rows, product_rows
 from tfjac.optimizers.linear_model.within_budget import OverBudget, factors_within, products_instead
@@ -85,6 +87,9 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
         block = _compressed(group, variables, numbers, asks=False) or product_rows(group, variables)
         if block is not None:
             return block, 0.0
+    if few_columns(variables):
+        with contextlib.suppress(NoTangents):
+            return operator_of(group, variables, forward_factors), 0.0
     try:
         operator, passes = factors_within(group, variables, allowed, UNLESS_MIXED)
     except (ExamplesMix, OverBudget) as reason:

@@ -1,0 +1,85 @@
+"""Ops that act element by element, with broadcasting.
+
+Sums and products have rules of their own. The slopes of all others are what the gradient of the op says of ones, so
+that they are TensorFlow's, and mended where those are wrong.
+"""
+
+import tensorflow as tf
+
+from tfjac.graph import slopes_of
+from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
+from tfjac.jacobians.tangents.rules import NoTangents, rule
+
+
+def _added(tangents):
+    """Return the sum of tangents that broadcast."""
+    found = tangents[0]
+    for each in tangents[1:]:
+        found = found + each
+    return found
+
+
+@rule(*UNARY, *SEVERAL_INPUTS)
+def _by_slopes(step):
+    shape = step.op.outputs[0].shape
+    if any(step.op.inputs[k].shape != shape for k in step.carriers):
+        raise NoTangents  # the gradient would add up what was spread
+    slopes = slopes_of(step.op, step.ones())
+    if any(slopes[k] is None for k in step.carriers):
+        raise NoTangents
+    return [_added([step.tangents[k] * slopes[k] for k in step.carriers])]
+
+
+@rule("Add AddV2")
+def _sum(step):
+    return [_added([step.aligned(k) for k in step.carriers])]
+
+
+@rule("Sub")
+def _difference(step):
+    if 1 not in step.carriers:
+        return [step.aligned(0)]
+    return [-step.aligned(1) if step.carriers == [1] else step.aligned(0) - step.aligned(1)]
+
+
+@rule("Neg")
+def _negative(step):
+    return [-step.tangents[0]]
+
+
+@rule("Mul")
+def _product(step):
+    x, y = step.op.inputs
+    if x is y:
+        return [step.tangents[0] * (x + x)]
+    return [_added([step.aligned(k) * (y, x)[k] for k in step.carriers])]
+
+
+@rule("RealDiv Div")
+def _quotient(step):
+    y = step.op.inputs[1]
+    if step.carriers == [0]:
+        return [step.aligned(0) / y]
+    fall = step.aligned(1) * step.op.outputs[0]
+    return [-fall / y if step.carriers == [1] else (step.aligned(0) - fall) / y]
+
+
+@rule("AddN")
+def _sum_of_many(step):
+    return [_added([step.tangents[k] for k in step.carriers])]
+
+
+@rule("SelectV2")
+def _chosen(step):
+    x, y = (tf.zeros([], step.op.outputs[0].dtype) if step.tangents[k] is None else step.aligned(k) for k in (1, 2))
+    return [tf.where(step.op.inputs[0], x, y)]
+
+
+@rule("Cast")
+def _cast(step):
+    return [tf.cast(step.tangents[0], step.op.outputs[0].dtype)]
+
+
+@rule("Identity ReadVariableOp EnsureShape Snapshot")
+def _unchanged(step):
+    return [step.tangents[0]]

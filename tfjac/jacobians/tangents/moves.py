@@ -1,0 +1,87 @@
+"""Ops that move elements: reshapes, slices, stacks. The axis of the parameters comes first, before all of theirs."""
+
+import tensorflow as tf
+
+from tfjac.jacobians.tangents.rules import rule
+
+
+def _behind(axis, rank):
+    """Return the axis of tangents that is `axis` of a tensor of so many axes."""
+    return int(axis) + 1 if axis >= 0 else int(axis) + rank + 1
+
+
+def _rank(step, k=0):
+    return step.op.inputs[k].shape.rank
+
+
+@rule("Reshape ExpandDims Squeeze")
+def _reshaped(step):
+    step.only(0)
+    return [tf.reshape(step.full(0), [step.count, *step.op.outputs[0].shape])]
+
+
+@rule("Pack")
+def _packed(step):
+    axis = _behind(step.op.get_attr("axis"), _rank(step) + 1)
+    return [tf.stack([step.full(k) for k in range(len(step.op.inputs))], axis)]
+
+
+@rule("Unpack")
+def _unpacked(step):
+    axis = _behind(step.op.get_attr("axis"), _rank(step))
+    return tf.unstack(step.full(0), axis=axis)
+
+
+@rule("ConcatV2")
+def _joined(step):
+    *parts, last = range(len(step.op.inputs))
+    return [tf.concat([step.full(k) for k in parts], _behind(step.fixed(last), _rank(step)))]
+
+
+@rule("Split")
+def _split(step):
+    step.only(1)
+    return tf.split(step.full(1), len(step.op.outputs), _behind(step.fixed(0), _rank(step, 1)))
+
+
+@rule("SplitV")
+def _split_unevenly(step):
+    step.only(0)
+    return tf.split(step.full(0), step.fixed(1), _behind(step.fixed(2), _rank(step)))
+
+
+@rule("Slice")
+def _sliced(step):
+    step.only(0)
+    return [tf.slice(step.full(0), [0, *step.fixed(1)], [step.count, *step.op.outputs[0].shape])]
+
+
+@rule("StridedSlice")
+def _sliced_by_strides(step):
+    """Each mask has a bit for each entry, to which one entry for the axis of the parameters is put in front."""
+    step.only(0)
+    begin, end, strides = ([first, *step.fixed(k)] for k, first in ((1, 0), (2, 0), (3, 1)))
+    masks = {name: step.op.get_attr(name) << 1 for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
+    open_ends = {name: step.op.get_attr(name) << 1 | 1 for name in ("begin_mask", "end_mask")}
+    return [tf.strided_slice(step.full(0), begin, end, strides, **masks, **open_ends)]
+
+
+@rule("GatherV2")
+def _gathered(step):
+    step.only(0)
+    axis, dims = _behind(step.fixed(2), _rank(step)), step.op.get_attr("batch_dims")
+    if dims:
+        indices = tf.broadcast_to(step.op.inputs[1], [step.count, *step.op.inputs[1].shape])
+        return [tf.gather(step.full(0), indices, axis=axis, batch_dims=dims + 1)]
+    return [tf.gather(step.full(0), step.op.inputs[1], axis=axis)]
+
+
+@rule("Transpose")
+def _transposed(step):
+    step.only(0)
+    return [tf.transpose(step.full(0), [0, *(step.fixed(1) + 1)])]
+
+
+@rule("BroadcastTo")
+def _spread(step):
+    return [step.aligned(0)]

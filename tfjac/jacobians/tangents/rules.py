@@ -1,0 +1,110 @@
+"""The table from op type to rule: from the tangents of an op's inputs to those of its outputs.
+
+The tangents of a tensor are one tensor `[p, *shape]`, slice k that of parameter k. Axes of size 1 may stand for larger
+ones, as in broadcasting. A rule is `rule(step) -> list`, the tangents of each output, or None where these are zero. It
+raises `NoTangents` where it does not know.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+_RULES: dict = {}
+
+
+class NoTangents(Exception):
+    """What the tangents are is not known by rules."""
+
+
+@dataclasses.dataclass
+class Step:
+    """An op that tangents are carried through.
+
+    Attributes:
+        op: the op; the shapes of its inputs and outputs are static.
+        tangents: for each input its tangents, or None where it does not depend on the parameters.
+        count: p.
+        kept: dict of what was made for earlier steps of the same walk.
+    """
+
+    op: tf.Operation
+    tangents: list
+    count: int
+    kept: dict
+
+    @property
+    def carriers(self):
+        """Positions of the inputs that depend on the parameters."""
+        return [k for k, tangents in enumerate(self.tangents) if tangents is not None]
+
+    def aligned(self, k):
+        """Return the tangents of input k with as many axes as the first output's, for broadcasting."""
+        tangents, rank = self.tangents[k], self.op.outputs[0].shape.rank + 1
+        if tangents.shape.rank == rank:
+            return tangents
+        shape = [self.count, *[1] * (rank - tangents.shape.rank), *tangents.shape[1:]]
+        return self._once((tangents.ref(), rank), lambda: tf.reshape(tangents, shape))
+
+    def ones(self):
+        """Return ones like the first output."""
+        (output, *_) = self.op.outputs
+        return self._once((*output.shape, output.dtype), lambda: tf.ones(output.shape, output.dtype))
+
+    def _once(self, key, make):
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def full(self, k):
+        """Return the tangents of input k, `[p, *shape]`: zeros where there are none, and nothing stands for more."""
+        shape = [self.count, *self.op.inputs[k].shape]
+        if self.tangents[k] is None:
+            return tf.zeros(shape, self.op.inputs[k].dtype)
+        return spread(self.tangents[k], shape)
+
+    def fixed(self, k):
+        """Return the value of input k, an array.
+
+        Raises:
+            NoTangents: where the graph does not fix it.
+        """
+        value = tf.get_static_value(self.op.inputs[k])
+        if value is None:
+            raise NoTangents
+        return value
+
+    def only(self, *positions):
+        """Raise `NoTangents` unless inputs at `positions` alone depend on the parameters."""
+        if not set(self.carriers) <= set(positions):
+            raise NoTangents
+
+
+def spread(tangents, shape):
+    """Return tangents with the axes that stand for larger ones at full size."""
+    return tangents if tangents.shape == shape else tf.broadcast_to(tangents, shape)
+
+
+def rule(*op_types):
+    """Return a decorator that registers a rule for these op types, which may stand in one string."""
+
+    def register(function):
+        _RULES.update(dict.fromkeys((op_type for each in op_types for op_type in each.split()), function))
+        return function
+
+    return register
+
+
+def rule_of(op):
+    """Return the rule for `op`.
+
+    Raises:
+        NoTangents: where there is none.
+    """
+    if op.type not in _RULES:
+        raise NoTangents
+    return _RULES[op.type]
+
+
+def types_with_rules():
+    """Return the op types that have a rule, a set."""
+    return set(_RULES)
