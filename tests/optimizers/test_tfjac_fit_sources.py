@@ -138,7 +138,7 @@ def test_sources_that_do_not_do_are_refused(x, message):
         ({"x": X, "y": Y, "validation_split": 1 / 3}, "all 60 examples at once"),
         ({"x": X, "y": Y, "batch_size": 90}, "all 90 examples at once"),
         ({"x": X, "y": Y, "batch_size": 25}, r"sum over 4 batches \(memory='epoch'\): batch_size=25 was given"),
-        ({"x": X, "y": Y, "memory_budget": 20_000}, "sum over .* batches .*: all examples at once would not fit"),
+        ({"x": X, "y": Y, "memory_budget": 22_000}, "sum over .* batches .*: all examples at once would not fit"),
         ({"x": PLAIN.batch(len(X))}, "the one batch of the data set"),
         ({"x": SOURCES["filter"]}, "sum over 3 batches .*: the data come as batches"),
         ({"x": SOURCES["PyDataset"]}, "sum over 3 batches .*: the data come as batches"),
