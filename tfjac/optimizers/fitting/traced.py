@@ -39,7 +39,8 @@ class TracedMinimisation:
         if settings.jit_compile:
             residuals.check_compiles()
         minimisation = Minimisation(residuals, variables, settings, tf.executing_eagerly())
-        self._pace, self._vanished = None, None
+        self._pace = None
+        self._vanished: Any = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
         if not tf.executing_eagerly():
