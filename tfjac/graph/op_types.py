@@ -39,7 +39,7 @@ LINEAR_IN_ALL = types_where(lambda facts: facts.linear == "in all")
 PRODUCTS = types_where(lambda facts: facts.linear == "in each")
 """Linear in one input, the others fixed."""
 
-LABELLED = types_where(lambda facts: facts.labels is not None and facts.looks_at is None)
+LABELLED = types_where(lambda facts: facts.labels is not None and facts.looks_at != "shapes")
 """Ops whose axes have labels, see `index_maps`, and whose values depend on values."""
 
 CONTRACTIONS = types_where(lambda facts: facts.linear == "in each" and facts.elementwise is None)

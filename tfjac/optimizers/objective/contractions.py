@@ -63,7 +63,8 @@ def _product(op):
     operands, output = axis_labels(op)
     if any(len(set(labels)) < len(labels) for labels in (*operands, output)):
         return None
-    return _Product(*zip(op.inputs, operands), output)
+    left, right = zip(op.inputs, operands)
+    return _Product(left, right, output)
 
 
 _DIAGONALS = ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
