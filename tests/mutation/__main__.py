@@ -30,7 +30,12 @@ MODULES = [
     for place in ("graph/op_facts", "jacobians/factors/rules")
     for path in sorted((ROOT / place).glob("*.py"))
     if path.name != "__init__.py"
-] + ["graph/examples/example_rules.py", "graph/reading/symbolic_sizes.py", "graph/examples/row_rules.py"]
+] + [
+    "graph/examples/example_rules.py",
+    "graph/examples/index_maps.py",
+    "graph/reading/symbolic_sizes.py",
+    "graph/examples/row_rules.py",
+]
 MODULES += [
     f"jacobians/factors/{name}.py" for name in ("gather_factor", "slices", "sparse_rows", "tables", "weight_paths")
 ]

@@ -97,31 +97,50 @@ def test_steps_are_those_of_a_window_of_examples(name, penalty):
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.01])
 @pytest.mark.parametrize("ragged", [False, True])
-def test_of_many_outputs_curvature_alone_is_remembered(ragged):
-    """One row stands for the five of an example: the sum of them with signs, which are drawn here as there."""
+def test_of_many_outputs_one_row_an_example_and_the_gradient_are_remembered(ragged, penalty):
+    """One row stands for the five of an example: the sum of them with signs, which are drawn here as there.
+
+    A penalty counts in the gradient as often as the batches do: else the weights would end lower than by other steps.
+    """
     y = X @ RNG.normal(size=(4, 5)) + 0.1 * RNG.normal(size=(150, 5))
     with floating("float64"):
         keras.utils.set_random_seed(1)
-        model = keras.Sequential([layers.Input((4,)), layers.Dense(5, use_bias=False)])
+        regularizer = keras.regularizers.L2(penalty) if penalty else None
+        dense = layers.Dense(5, use_bias=False, kernel_regularizer=regularizer)
+        model = keras.Sequential([layers.Input((4,)), dense])
         model.compile(LevenbergMarquardt(acceleration=None), loss="mse", jit_compile=False)
-        oracle, kept, size = Recursion(squares, model.get_weights()[0]), [], 40 if ragged else 30
+        oracle, kept, gradient, size = (
+            Recursion(squares, model.get_weights()[0]),
+            [],
+            np.zeros(20),
+            40 if ragged else 30,
+        )
+        total = lambda w, x, z: squares(x @ w, z)[0] + penalty * np.sum(w**2)  # noqa: E731
         for number, rows in enumerate(np.split(RNG.permutation(150), range(size, 150, size))):
             x, z = X[rows], y[rows]
             model.train_on_batch(x, z)
-            value, slope, full = oracle.parts(x, z)
+            _, slope, full = oracle.parts(x, z)
+            value, slope = total(oracle.w, x, z), slope + 2 * penalty * oracle.w.ravel()
             if oracle.damping is None:
                 oracle.damping = 1e-3 * full.diagonal().max()
-            gram, old = full, 0 * full
+            gram, old, pull = full + 2 * penalty * np.eye(20), 0 * full, 0 * slope
             if number:
-                kept = kept[-(WINDOW - len(x)) :]
-                old = sum(np.outer(row, row) for row in kept) / z.size if kept else 0 * full
+                kept, pull = kept[-(WINDOW - len(x)) :], gradient / 2 / z.size
+                others = sum(counts for _, counts in kept) / z.size
+                old = sum((np.outer(row, row) for row, _ in kept), 0 * full) / z.size + 2 * penalty * others * np.eye(
+                    20
+                )
                 bits = tf.random.stateless_uniform([len(x), 5], [number - 1, 0], 0, 2, tf.int32).numpy()
                 columns = np.sqrt(2 / z.size) * np.einsum("ni,ab->naib", x, np.eye(5)).reshape(len(x), 5, 20)
                 mixed = np.einsum("na,nap->np", 2 * bits - 1, columns)
-                kept = [*kept, *(np.sqrt(z.size) * mixed)]
+                kept = [*kept, *((row, 5) for row in np.sqrt(z.size) * mixed)]
                 gram, oracle.damping = old + mixed.T @ mixed, max(oracle.damping, np.trace(full) / len(x))
-            oracle.lower(value, gram, slope, old, 0 * slope, lambda w, x=x, z=z: squares(x @ w, z)[0])
+                gram = gram + 2 * penalty * np.eye(20)
+            step = oracle.lower(value, gram, slope + pull, old, pull, lambda w, x=x, z=z: total(w, x, z))
+            if number:
+                gradient = z.size * (slope + pull + gram @ step)
             np.testing.assert_allclose(model.get_weights()[0], oracle.w, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(model.optimizer.current_damping, oracle.damping, rtol=1e-6)
 

@@ -1,6 +1,7 @@
 """Where the examples of `tfjac.fit` come from: each source gives the weights that plain arrays give."""
 
 import math
+import re
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 import tfjac
 from tests.optimizers.test_tfjac_fit import X, Y, mlp
 from tests.precision import floating
+from tfjac.optimizers.keras.fitting_data import FittingData
 
 SIZE = 40
 
@@ -128,3 +130,38 @@ class _Endless(_Batches):
 def test_sources_that_do_not_do_are_refused(x, message):
     with pytest.raises((TypeError, ValueError), match=message):
         tfjac.fit(mlp(), x)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"x": X, "y": Y}, "all 90 examples at once: they fit in the memory budget"),
+        ({"x": X, "y": Y, "validation_split": 1 / 3}, "all 60 examples at once"),
+        ({"x": X, "y": Y, "batch_size": 90}, "all 90 examples at once"),
+        ({"x": X, "y": Y, "batch_size": 25}, r"sum over 4 batches \(memory='epoch'\): batch_size=25 was given"),
+        ({"x": PLAIN.batch(len(X))}, "the one batch of the data set"),
+        ({"x": SOURCES["filter"]}, "sum over 3 batches .*: the data come as batches"),
+        ({"x": SOURCES["PyDataset"]}, "sum over 3 batches .*: the data come as batches"),
+    ],
+    ids=["arrays", "split", "batch of all", "batches", "one batch", "unknown length", "PyDataset"],
+)
+def test_the_plan_says_how_examples_are_taken(given, said):
+    history = tfjac.fit(mlp(), max_steps=2, **given)
+    assert re.search(said, history.plan)
+    assert history.status is tfjac.Status.MAX_STEPS and len(history.history["loss"]) <= 2
+
+
+@pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"batch_size": 25}], ids=" ".join)
+def test_the_same_start_gives_the_same_weights(options):
+    models = mlp(), mlp()
+    for model in models:
+        tfjac.fit(model, X, Y, max_steps=6, **options)
+    np.testing.assert_array_equal(*map(_weights, models))
+
+
+def test_the_plan_says_that_memory_decided():
+    data = FittingData.of(X, Y, None, 0)
+    batches = data.batches(mlp(), None, 2**12)
+    number = sum(1 for _ in batches)
+    said = data.in_words(batches, None)
+    assert f"sum over {number} batches" in said and "all examples at once would not fit" in said

@@ -6,7 +6,7 @@ scales, and products that mix the heads. What enters the product with the values
 
 import tensorflow as tf
 
-from tfjac.graph import Dependence, op_types_inside
+from tfjac.graph import Dependence, axis_labels, op_types_inside
 from tfjac.graph.op_types import CONTRACTIONS
 
 _KEPT = {"Identity", "Cast", "EnsureShape", "StopGradient"}
@@ -60,13 +60,8 @@ class AttentionWeights:
         index = next(k for k, each in enumerate(op.inputs) if each is weights)
         if not any(self._depends.reaches(each) for k, each in enumerate(op.inputs) if k != index):
             return False
-        if op.type == "Einsum":
-            labels, output = _labels(op, index)
-            return not labels or labels[-1] not in output
-        names = ("adj_x", "adj_y") if "Batch" in op.type else ("transpose_a", "transpose_b")
-        if op.type not in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
-            return True
-        return op.get_attr(names[index]) == (index == 1)
+        labels, output = _labels(op, index)
+        return not labels or labels[-1] not in output
 
 
 def _is_softmax(op):
@@ -99,9 +94,9 @@ def _may_be_over(softmax, sizes):
 
 
 def _labels(op, index):
-    """The labels of an input of an einsum, and of its output."""
-    inputs, output = op.get_attr("equation").decode().replace("...", "").split("->")
-    return inputs.split(",")[index], output
+    """The labels of an input of a product, and of its output; none where ranks are unknown."""
+    operands, output = axis_labels(op) or ([[], []], [])
+    return operands[index], output
 
 
 def _mixes_heads(op, weights):

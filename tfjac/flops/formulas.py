@@ -7,7 +7,7 @@ and so does a comparison. What moves numbers or makes integers counts nothing. T
 
 import math
 
-from tfjac.graph import einsum_labels
+from tfjac.graph import axis_labels
 
 
 class OpenSize(Exception):
@@ -67,17 +67,12 @@ def _sum_of_all(op):
 
 
 def _product(op):
-    transposed = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
-    return 2 * _elements(op.outputs[0]) * _sizes(op.inputs[0])[-2 if transposed else -1]
-
-
-def _einsum(op):
-    """Every index runs through its range once, whatever it is contracted with."""
-    labels, _ = einsum_labels(op, [len(_sizes(tensor)) for tensor in op.inputs])
-    sizes = {label: 1 for operand in labels for label in operand}
-    for operand, tensor in zip(labels, op.inputs):
-        for label, size in zip(operand, _sizes(tensor)):
-            sizes[label] = max(sizes[label], size)
+    """Every label runs through its range once, whatever it is contracted with."""
+    shapes = [_sizes(tensor) for tensor in op.inputs]
+    operands, output = axis_labels(op)
+    sizes = dict(zip(output, _sizes(op.outputs[0])))
+    for labels, shape in zip(operands, shapes):
+        sizes |= {label: max(size, sizes.get(label, 1)) for label, size in zip(labels, shape)}
     every = math.prod(sizes.values())
     return 2 * every if len(op.inputs) == 2 else max(every - _elements(op.outputs[0]), 0)
 
@@ -201,8 +196,7 @@ _FORMULAS = {
     "Mean": _mean,
     "AddN": _sum_of_all,
     "AccumulateNV2": _sum_of_all,
-    **_each("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", _product),
-    "Einsum": _einsum,
+    **_each("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum", _product),
     "SparseTensorDenseMatMul": _sparse_product,
     **_each("Conv2D Conv3D Conv", _convolution(_output, _input(1))),
     **_each("Conv2DBackpropInput Conv3DBackpropInputV2", _convolution(_input(2), _input(1))),

@@ -34,6 +34,7 @@ from tfjac.graph.examples.example_axis import (
     examples_mix_at,
     shared_values,
 )
+from tfjac.graph.examples.index_maps import axis_labels, from_the_right
 from tfjac.graph.examples.row_rules import moves_rows
 from tfjac.graph.examples.row_segments import analyse_segments
 from tfjac.graph.facts import registering
@@ -44,7 +45,6 @@ from tfjac.graph.gradients.mending import check_loops, slopes_of
 from tfjac.graph.gradients.mending import mend as mend_gradients
 from tfjac.graph.gradients.vectorising import vectorised_map, vectorises
 from tfjac.graph.op_facts.custom_gradients import explain_mixing
-from tfjac.graph.op_facts.products import einsum_labels
 from tfjac.graph.op_facts.python import declare_per_example
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.paths.linearity import as_computed, custom_ops, first_not_linear, is_affine
@@ -110,6 +110,7 @@ __all__ = [
     "as_tf_variable",
     "asks_for_values",
     "axes",
+    "axis_labels",
     "assignments_between",
     "between",
     "bodies_of",
@@ -133,12 +134,12 @@ __all__ = [
     "differentiable_inputs",
     "eager_creation",
     "edit_mark",
-    "einsum_labels",
     "examples_mix_at",
     "explain_mixing",
     "fingerprint",
     "first_not_linear",
     "forget_with",
+    "from_the_right",
     "gradient_stops_at",
     "handle_in",
     "handle_shape",

@@ -50,6 +50,7 @@ class OpFacts:
         list: what it does with a list of tensors: "made of a tensor", "item read", "item written".
         grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
 
+        labels: rule `(op, shape, value_of) -> (operands, output)`, the axes by labels, see `index_maps`.
         example_axis: rule `(op, axis, wanted) -> list`, see `example_rules`.
         axes_of_body: the same for ops with bodies, `(op, axes of outputs, wanted)`.
         rows: rule `(op, rows, wanted) -> list`, see `row_rules`.
@@ -85,6 +86,7 @@ class OpFacts:
     list: str | None = None
     grouped: str | None = None
 
+    labels: Callable | None = None
     example_axis: Callable | None = None
     axes_of_body: Callable | None = None
     rows: Callable | None = None

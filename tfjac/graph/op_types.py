@@ -39,6 +39,9 @@ LINEAR_IN_ALL = types_where(lambda facts: facts.linear == "in all")
 PRODUCTS = types_where(lambda facts: facts.linear == "in each")
 """Linear in one input, the others fixed."""
 
+LABELLED = types_where(lambda facts: facts.labels is not None and facts.looks_at != "shapes")
+"""Ops whose axes have labels, see `index_maps`, and whose values depend on values."""
+
 CONTRACTIONS = types_where(lambda facts: facts.linear == "in each" and facts.elementwise is None)
 """Sums of products of elements of their inputs."""
 

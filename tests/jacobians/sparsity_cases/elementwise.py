@@ -38,7 +38,7 @@ def passing(condition):
     return lambda dy: tf.where(tf.cast(condition(dy), tf.bool), dy, tf.zeros_like(dy))
 
 
-COMPARED = {*f"{INEQUALITIES} {EQUALITIES} LogicalAnd LogicalNot LogicalOr IsFinite IsInf IsNan".split()}
+COMPARED = {*f"{INEQUALITIES} {EQUALITIES} LogicalAnd LogicalNot LogicalOr IsFinite IsInf IsNan All Any".split()}
 """Ops whose rules no pattern shows: what they choose depends on the same elements, or the gradient is not linear."""
 
 
@@ -103,9 +103,11 @@ ELEMENTWISE = {
                 passing(lambda dy: tf.math.is_inf(dy * np.inf)),
                 passing(lambda dy: tf.math.is_nan(dy * np.inf)),
                 passing(lambda dy: tf.cast(3.0 * dy, tf.int32) % 2),
+                passing(lambda dy: tf.reduce_all(dy > 0.5)),
+                passing(lambda dy: tf.reduce_any(dy > 0.5)),
             )
         ),
-        shape=(14, 2),
+        shape=(16, 2),
         by_rows=True,
         larger="a condition may let nothing pass",
     ),

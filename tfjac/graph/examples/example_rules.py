@@ -54,15 +54,16 @@ def aligned(op, axis, tensors, out, wanted):
     One that has size 1 there is shared by all examples; where sizes are open this is found out when the graph runs.
     With a static batch of one, size 1 says nothing: what depends on data then counts as per example.
     """
-    found = [_aligned(axis, tensor, out, wanted) for tensor in tensors]
+    positions = [axis.axis - len(out) + len(known_shape(wanted, tensor)) for tensor in tensors]
+    found = [of_operand(axis, *pair, out[axis.axis], wanted) for pair in zip(tensors, positions)]
     wanted.meet(op, [pair for pair in zip(tensors, found) if pair[1] is not SHARED])
     return found
 
 
-def _aligned(axis, tensor, out, wanted):
-    shape = known_shape(wanted, tensor)
-    position = axis.axis - (len(out) - len(shape))
-    if position < 0 or (shape[position] == 1 and (out[axis.axis] != 1 or wanted.depends_on_no_data(tensor))):
+def of_operand(axis, tensor, position, size, wanted):
+    """Return the example axis of an operand that has it at `position`, if it has one; it has `size` in the output."""
+    one = position >= 0 and known_shape(wanted, tensor)[position] == 1
+    if position < 0 or (one and (size != 1 or wanted.depends_on_no_data(tensor))):
         return SHARED
     return axis.moved(position)
 

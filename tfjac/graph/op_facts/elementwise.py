@@ -4,7 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.examples.example_rules import SHARED, aligned, known_shape
+from tfjac.graph.examples.example_rules import SHARED, known_shape
+from tfjac.graph.examples.index_maps import by_labels, example_axes, from_the_right, in_order, labelled_sizes
 from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
 from tfjac.graph.op_facts.reductions import MEAN
@@ -29,8 +30,8 @@ SEVERAL_INPUTS = """
 """
 
 DECISIONS = """
-    Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr NotEqual OnesLike
-    ZerosLike
+    Equal Greater GreaterEqual IsFinite IsInf IsNan Less LessEqual LogicalAnd LogicalNot LogicalOr
+    NotEqual OnesLike ZerosLike
 """
 """Values pass through these, gradients do not."""
 
@@ -40,20 +41,26 @@ GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} InvGrad SoftsignGrad"
 """Ops by which TensorFlow takes the gradients of some of these, each of two tensors of one shape."""
 
 
-# --------------------------------------------------------------------------------------------- the axis of the examples
+# ------------------------------------------------------------------------------------ axes, and that of the examples
 
 
-def _broadcast(op, axis, wanted):
-    """Align shapes from the right; what has size 1 there, or no such axis, is shared."""
-    out = known_shape(wanted, op.outputs[0])
-    return aligned(op, axis, op.inputs, out, wanted)
+def _aligned(op, shape, value_of):
+    """From the right, with broadcasting."""
+    operands = [from_the_right(len(shape(k))) for k in range(len(op.inputs))]
+    return operands, max(operands, key=len)
+
+
+def _bias_add(op, shape, value_of):
+    """A bias for each channel."""
+    labels = in_order(len(shape(0)))
+    return [labels, [labels[1 if op.get_attr("data_format") == b"NCHW" else -1]]], labels
 
 
 def _ensure_shape(op, axis, wanted):
     """Fills in the shape of what comes without one, as from Python."""
     if wanted.shape(op.inputs[0]) is None:
         wanted.shapes[op.inputs[0].ref()] = known_shape(wanted, op.outputs[0])
-    return _broadcast(op, axis, wanted)
+    return example_axes(op, axis, wanted)
 
 
 def _select(op, axis, wanted):
@@ -63,19 +70,7 @@ def _select(op, axis, wanted):
     return [condition, axis, axis]
 
 
-def _bias_add(op, axis, wanted):
-    return [axis, SHARED]
-
-
 # -------------------------------------------------------------------------------------------------------- sizes, values
-
-
-def _broadcast_sizes(known, output, given):
-    """Aligned from the right: what is 1 gives way, the others are equal; two of different names may be either."""
-    longest = max(map(len, given))
-    columns = zip(*([Size()] * (longest - len(sizes)) + sizes for sizes in given))
-    others = [set(column) - {Size()} for column in columns]
-    return [sizes.pop() if len(sizes) == 1 else None for sizes in others]
 
 
 def _quotients(known, output, given):
@@ -184,15 +179,15 @@ def _first(op):
 # ---------------------------------------------------------------------------------------------------------------- facts
 
 # A type is in one of the lists above. What is said of it alone comes further down.
-declare(UNARY, elementwise="unary", example_axis=_broadcast, sizes=_broadcast_sizes)
-declare("EnsureShape", elementwise="unary", example_axis=_ensure_shape, sizes=_broadcast_sizes)
-declare(SEVERAL_INPUTS, elementwise="several inputs", example_axis=_broadcast, sizes=_broadcast_sizes)
-declare(DECISIONS, elementwise="decision", example_axis=_broadcast, sizes=_broadcast_sizes)
-declare(GRADIENTS, elementwise="gradient", example_axis=_broadcast, sizes=of_first)
+declare(UNARY, elementwise="unary", **by_labels(_aligned))
+declare("EnsureShape", elementwise="unary", labels=_aligned, example_axis=_ensure_shape, sizes=labelled_sizes)
+declare(SEVERAL_INPUTS, elementwise="several inputs", **by_labels(_aligned))
+declare(DECISIONS, elementwise="decision", **by_labels(_aligned))
+declare(GRADIENTS, elementwise="gradient", labels=_aligned, example_axis=example_axes, sizes=of_first)
 declare(_OF_COTANGENT_FIRST, shortcut=_by_slope(0))
 declare(_OF_COTANGENT_SECOND, shortcut=_by_slope(1))
 declare(SELECT, elementwise="as it is", example_axis=_select)
-declare("BiasAdd", vanishes="where all do", example_axis=_bias_add, sizes=of_first)
+declare("BiasAdd", vanishes="where all do", **by_labels(_bias_add))
 declare("BiasAddGrad", conversion=_bias_add_grad)
 
 declare("Add AddV2", arithmetic="sum", linear="in all", vanishes="where all do", shifts=True, value=of_inputs(np.add))
@@ -244,6 +239,7 @@ declare("Sign", steps="sign")
 declare("FloorDiv", entries=_quotients, value=of_inputs(np.floor_divide))
 declare("FloorMod", value=of_inputs(np.mod))
 declare(EQUAL, looks_at="differences", value=of_inputs(np.equal))
+declare("ApproximateEqual", labels=_aligned)
 declare("NotEqual", value=of_inputs(np.not_equal))
 declare(GREATER, value=of_inputs(np.greater))
 declare("GreaterEqual", value=of_inputs(np.greater_equal))

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import NoRule, aligned, known_shape
+from tfjac.graph.examples.index_maps import example_axes, in_order
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
@@ -15,11 +16,10 @@ def _batch_norm(op, axis, wanted):
     return first_axis(0)(op, axis, wanted)
 
 
-def _softmax(op, axis, wanted):
-    rank = op.inputs[0].shape.rank
-    if rank is None or axis.axis == rank - 1:
-        raise NoRule("it normalises over the axis of the examples")
-    return [axis]
+def _softmax(op, shape, value_of):
+    """All along the last axis depends on all of it."""
+    batch = in_order(len(shape(0)) - 1)
+    return [[*batch, "given"]], [*batch, "made"]
 
 
 def _cross_entropy(op, axis, wanted):
@@ -40,7 +40,7 @@ def _softmax_cross_entropy(op, logits, labels):
 
 declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", example_axis=_batch_norm)
 declare("FusedBatchNormV3", sizes=same_rows)
-declare("Softmax LogSoftmax", vanishes="never", example_axis=_softmax, sizes=of_first)
+declare("Softmax LogSoftmax", vanishes="never", labels=_softmax, example_axis=example_axes, sizes=of_first)
 declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)
 declare("SoftmaxCrossEntropyWithLogits", gradient=differentiated_as(_softmax_cross_entropy))
 declare("LRN", example_axis=first_axis(0))

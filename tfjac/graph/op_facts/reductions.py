@@ -3,7 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, NoRule
+from tfjac.graph.examples.index_maps import by_labels, example_axes, in_order, labelled_sizes
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, differentiated_as
 from tfjac.graph.gradients.vectorising import by_known_lists
@@ -43,21 +44,20 @@ def _reshapes_to(op, shape):
     return given is shape or (given.op.type == shape.op.type == SHAPE and given.op.inputs[0] is shape.op.inputs[0])
 
 
+def _reduced(op, shape, value_of):
+    axes, labels = value_of(op.inputs[1]), in_order(len(shape(0)))
+    if axes is None:
+        return None
+    gone = {labels[int(axis) % len(labels)] for axis in np.reshape(axes, -1)} if labels else set()
+    kept = [None if label in gone else label for label in labels]
+    return [labels, None], kept if op.get_attr("keep_dims") else [label for label in kept if label]
+
+
 def _reduce(op, axis, wanted):
-    shape, reduced = known_shape(wanted, op.inputs[0]), static_value(op.inputs[1])
     if undoes_broadcast(op):
         _check_not_broadcast(op, axis, wanted)
         return [axis, SHARED]
-    if reduced is None:
-        raise NoRule("the axes it reduces over are unknown until it runs")
-    reduced = {int(index) % len(shape) for index in reduced.reshape(-1)}
-    if op.get_attr("keep_dims"):
-        position = axis.axis
-    else:
-        position = [index for index in range(len(shape)) if index not in reduced][axis.axis]
-    if position in reduced:
-        raise NoRule("it reduces over the axis of the examples")
-    return [axis.moved(position), SHARED]
+    return example_axes(op, axis, wanted)
 
 
 def _check_not_broadcast(op, axis, wanted):
@@ -81,16 +81,6 @@ def _along_constant_axes(op, axis, wanted):
 
 
 # -------------------------------------------------------------------------------------------------------- sizes, values
-
-
-def _reduced_sizes(known, output, given):
-    axes = static_value(output.op.inputs[1])
-    if axes is None:
-        return None
-    if output.op.get_attr("keep_dims"):
-        return given[0]
-    reduced = {axis % len(given[0]) for axis in axes.reshape(-1).tolist()}
-    return [size for axis, size in enumerate(given[0]) if axis not in reduced]
 
 
 def _one_for_all(known, output, given):
@@ -172,15 +162,16 @@ def _roll(op, inputs, stacked):
 
 declare(
     f"Sum {MEAN} Max Min Prod",
+    labels=_reduced,
     example_axis=_reduce,
-    sizes=_reduced_sizes,
+    sizes=labelled_sizes,
     shortcut=by_known_lists(lambda c, axes: [[k + (k >= 0) for k in axes]]),
 )
 declare(f"Sum {MEAN}", linear="in the first")
-declare("All Any", example_axis=_reduce)
+declare("All Any", **by_labels(_reduced))
 declare("Max", entries=_one_for_all, value=_reduced_by(np.max))
 declare("Prod", entries=_product_of_all, value=_reduced_by(np.prod))
-declare("EuclideanNorm", example_axis=_reduce, gradient=Gradient(_euclidean_norm))
+declare("EuclideanNorm", **by_labels(_reduced), gradient=Gradient(_euclidean_norm))
 declare("Cumsum ReverseV2", linear="in the first", example_axis=_along_constant_axes)
 declare("Cumprod", example_axis=_along_constant_axes, gradient=differentiated_as(_cumprod))
 declare("CumulativeLogsumexp", example_axis=_along_constant_axes, gradient=differentiated_as(_cumulative_logsumexp))

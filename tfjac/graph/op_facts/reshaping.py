@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
+from tfjac.graph.examples.index_maps import axis_labels, example_axes, from_the_right, in_order, labelled_sizes
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.gradients.vectorising import by_known_lists
@@ -37,21 +38,30 @@ def _reshape(op, axis, wanted):
     return [_regrouped(op, axis, wanted), SHARED]
 
 
-def _expand_dims(op, axis, wanted):
-    added = static_value(op.inputs[1])
-    added = None if added is None else added.item() % len(known_shape(wanted, op.outputs[0]))
-    if added in (None, axis.axis):
-        return [_regrouped(op, axis, wanted), SHARED]
-    return [axis.moved(axis.axis - (added < axis.axis)), SHARED]
+def _with_one_more(op, shape, value_of):
+    added, labels = value_of(op.inputs[1]), in_order(len(shape(0)))
+    if added is None:
+        return None
+    at = int(np.reshape(added, [])) % (len(labels) + 1)
+    return [labels, None], [*labels[:at], None, *labels[at:]]
 
 
-def _squeeze(op, axis, wanted):
-    shape = known_shape(wanted, op.inputs[0])
-    removed = {index % len(shape) for index in op.get_attr("squeeze_dims")}
-    if not removed and None in shape:
-        return [_regrouped(op, axis, wanted)]
-    removed = removed or {index for index, size in enumerate(shape) if size == 1}
-    return [axis.moved([index for index in range(len(shape)) if index not in removed][axis.axis])]
+def _without_ones(op, shape, value_of):
+    sizes = shape(0)
+    removed = {axis % len(sizes) for axis in op.get_attr("squeeze_dims")}
+    if not removed and None in sizes:
+        return None
+    removed = removed or {axis for axis, size in enumerate(sizes) if size == 1}
+    labels = [None if axis in removed else label for axis, label in enumerate(in_order(len(sizes)))]
+    return [labels], [label for label in labels if label]
+
+
+def _axes_of_size_1(op, axis, wanted):
+    """If the examples run along an axis that is added, or what is removed is open, by the order of the elements."""
+    found = axis_labels(op, lambda k: known_shape(wanted, op.inputs[k]))
+    if found is None or found[1][axis.axis] is None:
+        return [_regrouped(op, axis, wanted), SHARED][: len(op.inputs)]
+    return example_axes(op, axis, wanted)
 
 
 def _regrouped(op, axis, wanted):
@@ -101,11 +111,16 @@ def _divides(block, size, num_examples):
     return size == block * num_examples if num_examples is not None else size % block == 0
 
 
+def _permuted(op, shape, value_of):
+    order = value_of(op.inputs[1])
+    if order is None:
+        return None
+    labels = in_order(len(order))
+    return [labels, None], [labels[int(axis)] for axis in order]
+
+
 def _transpose(op, axis, wanted):
-    permutation = permutation_of(op, wanted.symbolic_sizes)
-    if permutation is None:
-        raise NoRule("its permutation is unknown until it runs")
-    return [axis.moved(int(permutation[axis.axis])), SHARED]
+    return example_axes(op, axis, wanted, lambda _: permutation_of(op, wanted.symbolic_sizes))
 
 
 def _tile(op, axis, wanted):
@@ -115,6 +130,11 @@ def _tile(op, axis, wanted):
     if multiples is None or multiples[axis.axis] != Size():
         raise NoRule("it repeats examples")
     return [axis, SHARED]
+
+
+def _spread(op, shape, value_of):
+    (rank,) = shape(1)
+    return None if rank is None else ([from_the_right(len(shape(0))), None], from_the_right(rank))
 
 
 def _broadcast_to(op, axis, wanted):
@@ -150,8 +170,7 @@ def _reshaped_sizes(known, output, given):
 
 
 def _transposed_sizes(known, output, given):
-    permutation = permutation_of(output.op, known)
-    return None if permutation is None else [given[0][axis] for axis in permutation]
+    return labelled_sizes(known, output, given, lambda _: permutation_of(output.op, known))
 
 
 def permutation_of(op, known):
@@ -192,14 +211,6 @@ def _tiled_sizes(known, output, given):
     return multiples and [size * times for size, times in zip(given[0], multiples)]
 
 
-def _expanded_sizes(known, output, given):
-    axis = static_value(output.op.inputs[1])
-    if axis is None:
-        return None
-    at = axis.item() % (len(given[0]) + 1)
-    return [*given[0][:at], Size(), *given[0][at:]]
-
-
 def _made_a_column(op):
     return op.inputs[0] if op.inputs[0].shape.rank == 1 and op.outputs[0].shape[1:] == [1] else None
 
@@ -221,8 +232,9 @@ declare(
     elements="in order",
     columns="the same",
     linear="in the first",
-    example_axis=_expand_dims,
-    sizes=_expanded_sizes,
+    labels=_with_one_more,
+    example_axis=_axes_of_size_1,
+    sizes=labelled_sizes,
     entries=of_first,
 )
 declare(
@@ -230,7 +242,9 @@ declare(
     elements="in order",
     columns="the same",
     linear="in the first",
-    example_axis=_squeeze,
+    labels=_without_ones,
+    example_axis=_axes_of_size_1,
+    sizes=labelled_sizes,
     entries=of_first,
 )
 declare(
@@ -238,12 +252,13 @@ declare(
     elements="permuted",
     columns="transposed",
     linear="in the first",
+    labels=_permuted,
     example_axis=_transpose,
     sizes=_transposed_sizes,
     shortcut=by_known_lists(lambda c, order: [[0, *(1 + k for k in order)]]),
 )
 declare("Transpose", gradient=Gradient(_gradient_of_transpose, when=_is_fixed))
-declare("ConjugateTranspose", columns="transposed conjugates", example_axis=_transpose)
+declare("ConjugateTranspose", columns="transposed conjugates", labels=_permuted, example_axis=_transpose)
 declare(
     "Tile",
     elements="copied",
@@ -256,6 +271,7 @@ declare(
     "BroadcastTo",
     elements="copied",
     linear="in the first",
+    labels=_spread,
     example_axis=_broadcast_to,
     sizes=lambda known, output, given: known.entries(output.op.inputs[1]),
 )

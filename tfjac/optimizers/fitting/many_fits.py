@@ -14,6 +14,7 @@ from tfjac.optimizers.execution.many_fits.fit_objective import FitObjective
 from tfjac.optimizers.execution.many_fits.fit_residuals import BatchedResiduals
 from tfjac.optimizers.execution.many_fits.pool import FitData, Pool, at_most, num_fits
 from tfjac.optimizers.execution.many_fits.shards import Shards, checked_devices
+from tfjac.optimizers.execution.many_fits.vanished_fits import VanishedFits
 from tfjac.optimizers.fitting.implicit import without_derivatives
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.objective.robust import losses_of
@@ -206,7 +207,7 @@ class BatchedMinimiser:
                 f"{_HOW_FOR_SOME} Received: chunk_size={chunk_size} for {size} fits",
             )
         self._at_once = (chunk_size or self._default_size(residuals)) if in_turn else size
-        self._shrinks = in_turn and tf.executing_eagerly()
+        self._in_turn, self._shrinks = in_turn, in_turn and tf.executing_eagerly()
         self._count = None if self._shrinks and devices is None else size
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
         self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
@@ -247,8 +248,10 @@ class BatchedMinimiser:
         method, limits = self._settings.method, self._settings.limits
 
         def minimised(values, data, box):
-            pool = Pool(self._problem, data, values, box, self._shrinks)
-            return pool.minimise(at_most(num_fits(values), self._at_once), method, limits, max_steps)
+            at_once = at_most(num_fits(values), self._at_once)
+            found = Pool(self._problem, data, values, box, self._shrinks).minimise(at_once, method, limits, max_steps)
+            ended = VanishedFits(self._problem, data, values, box, self._in_turn)
+            return ended.told(found, at_once, limits)
 
         return self._shards.mapped(minimised, values, self._data(data), box)
 

@@ -40,6 +40,7 @@ class TracedMinimisation:
             residuals.check_compiles()
         minimisation = Minimisation(residuals, variables, settings, tf.executing_eagerly())
         self._pace = None
+        self._vanished: Any = None
         self.residuals, self._settings, self._frozen = residuals, settings, FrozenModel(residuals, settings.losses)
         self._compiled = {"jit_compile": settings.jit_compile, "autograph": False}
         if not tf.executing_eagerly():
@@ -125,12 +126,26 @@ class TracedMinimisation:
         run = Run(self._start, self._advance, data, variables, conditions, max_steps)
         run.pace = self._pace
         supervisor.watch(run)
-        self._pace = run.pace
+        self._pace, vanished = run.pace, self._vanished_columns(run)
         read, drawn = self.residuals.read(), run.invariants.drawn
         frozen = FrozenPoint(self._frozen, data, drawn, read)
-        result = LeastSquaresResult.of(run, frozen, self._settings.manifolds, self._settings.limits)
+        result = LeastSquaresResult.of(run, frozen, self._settings.manifolds, vanished)
         supervisor.tell(result)
         return result
+
+    def _vanished_columns(self, run: "Run") -> Array | None:
+        """Return which columns of J have vanished at a minimum, `[p]`, bool, where a `Run` has stalled; else None."""
+        if not run.stalled:
+            return None
+        if self._vanished is None:
+            minimisation = Minimisation(self.residuals, run.flat, self._settings, alone=True)
+            vanished = minimisation.vanished if minimisation.looks_for_vanished else lambda *_: tf.zeros([0], tf.bool)
+            given = tf.nest.map_structure(tf.type_spec_from_value, [run.invariants, run.first])
+            function = tf.function(vanished, **self._compiled)
+            with unrecorded():
+                self._vanished = function.get_concrete_function(self.residuals.specs, *given)
+        found = run.undone_if_it_raises(self._vanished, run.data, run.invariants, run.first).numpy()
+        return found if found.any() else None
 
 
 class Run:
@@ -144,6 +159,9 @@ class Run:
         max_steps: integer.
 
     Attributes:
+        data: as given.
+        flat: list of the variables.
+        first: list of tensors, what they held before the first step.
         invariants, progress: see `Minimisation`.
         rows: list of what was written down of each step.
         pace: seconds that a step takes, as far as known.
@@ -159,13 +177,13 @@ class Run:
         max_steps: int,
     ) -> None:
         self.variables, self.conditions, self.data = variables, conditions, data
-        self._flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
-        self._first = [variable.read_value() for variable in self._flat]
+        self.flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
+        self.first = [variable.read_value() for variable in self.flat]
         self._advance, self._max_steps = advance, tf.constant(max_steps)
         self.rows: list[Array] = []
         self.pace: float | None = None
         self._expected: float | None = None
-        self.invariants, self.progress = self._undone_if_it_raises(start, data, conditions)
+        self.invariants, self.progress = self.undone_if_it_raises(start, data, conditions)
         if not max_steps and self.running:
             self._set_status(Status.MAX_STEPS)
 
@@ -180,14 +198,19 @@ class Run:
         return int(self.progress.outcome.status) == Status.RUNNING
 
     @property
+    def stalled(self) -> bool:
+        """Whether no step lowered the cost."""
+        return int(self.progress.outcome.status) == Status.STALLED
+
+    @property
     def x(self) -> Any:
         """The values of the variables, NumPy, in their nest."""
-        return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self._flat])
+        return tf.nest.pack_sequence_as(self.variables, [np.array(variable.numpy()) for variable in self.flat])
 
     @property
     def start(self) -> Array:
         """What the variables held before the first step, `[p]`, NumPy, float64."""
-        return np.concatenate([np.ravel(value.numpy()) for value in self._first]).astype(np.float64)
+        return np.concatenate([np.ravel(value.numpy()) for value in self.first]).astype(np.float64)
 
     @property
     def names(self) -> Any:
@@ -205,7 +228,7 @@ class Run:
         before = self.steps
         until = tf.constant(before + min(count, LONGEST_RECORD))
         given = self.data, self.invariants, self.progress, Allowance(until, self._max_steps, tf.constant(finish))
-        self.progress, rows = self._undone_if_it_raises(self._advance, *given)
+        self.progress, rows = self.undone_if_it_raises(self._advance, *given)
         self.rows.append(rows.numpy()[: self.steps - before])
         self._check_resumed()
 
@@ -221,7 +244,7 @@ class Run:
     def go_to_best(self) -> None:
         """Assign the best point to the variables, if a step may have led to a worse one."""
         if self.progress.window:
-            self._assign(Columns(self._flat).split(self.progress.window.best))
+            self._assign(Columns(self.flat).split(self.progress.window.best))
 
     def resume(self, invariants: Invariants, progress: Progress, values: Sequence[Any], rows: Array) -> None:
         """Go on from where another run was; what it had ended for, but convergence, may be no reason any more."""
@@ -245,7 +268,7 @@ class Run:
             expected = float(self.progress.window.lowest)
         ended, now = self.progress._replace(moved=tf.constant(True)), tf.constant(self.steps)
         given = self.data, self.invariants, ended, Allowance(now, self._max_steps, tf.constant(True))
-        linearised, _ = self._undone_if_it_raises(self._advance, *given)
+        linearised, _ = self.undone_if_it_raises(self._advance, *given)
         self._check_cost(float(linearised.outcome.cost), expected)
 
     def _check_resumed(self) -> None:
@@ -263,7 +286,7 @@ class Run:
         expected = np.nan if expected is None else expected
         same = abs(found - expected) <= 1e-6 * abs(expected) + rounding * float(self.progress.first_cost)
         if not same and np.isfinite([found, expected]).any():
-            self._assign(self._first)
+            self._assign(self.first)
             raise ValueError(
                 "The checkpoint is of other residuals: where it goes on, the cost is not what it was. Delete the file "
                 f"to start again. Received: cost {found:.6g}, in the checkpoint {expected:.6g}"
@@ -273,13 +296,14 @@ class Run:
         outcome = self.progress.outcome._replace(status=tf.constant(int(status)))
         self.progress = self.progress._replace(outcome=outcome)
 
-    def _undone_if_it_raises(self, function: Function, *given: Any) -> Any:
+    def undone_if_it_raises(self, function: Function, *given: Any) -> Any:
+        """Return what a traced function returns; if it raises, the variables are as they were before all steps."""
         try:
             return call_flat(function, tf.nest.flatten(given))
         except BaseException:
-            self._assign(self._first)
+            self._assign(self.first)
             raise
 
     def _assign(self, values: Sequence[Any]) -> None:
-        for variable, value in zip(self._flat, values):
+        for variable, value in zip(self.flat, values):
             variable.assign(value)

@@ -94,7 +94,7 @@ def fit(
     Returns:
         The `keras.callbacks.History` of `model.fit`. `loss` in it is the loss after the steps of an epoch, and there is
         what `callbacks.Convergence` logs. `history.status` is a `Status`: a tolerance, STOPPED for the validation loss
-        or another callback, MAX_STEPS.
+        or another callback, MAX_STEPS. `history.plan` is a sentence: how steps take the examples, and why.
 
     Raises:
         ValueError: for a model that is compiled with another optimizer, or with what contradicts the arguments; for
@@ -126,7 +126,7 @@ def fit(
     statistics = statistics_callbacks(model, data.inputs()) if batches is None else []
     if statistics:
         optimizer.pitfalls.look_after_statistics()
-    return _run(
+    history = _run(
         model,
         convergence,
         best,
@@ -138,6 +138,8 @@ def fit(
         shuffle=False,
         verbose=verbose,
     )
+    history.plan = data.in_words(batches, batch_size)
+    return history
 
 
 def _run(model, convergence, best, callbacks, **options):

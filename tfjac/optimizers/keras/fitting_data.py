@@ -110,6 +110,25 @@ class FittingData(NamedTuple):
             return None
         return tf.data.Dataset.from_tensor_slices(self.parts).batch(batch_size).prefetch(1)
 
+    def in_words(self, batches, batch_size):
+        """Return one sentence: how steps take the examples, and why.
+
+        Args:
+            batches: what `batches` returned.
+            batch_size: as given to it.
+        """
+        if batches is None:
+            if self._is_dataset:
+                return "Each step sees the one batch of the data set."
+            return f"Each step sees all {_number_of(self.parts):,} examples at once: they fit in the memory budget."
+        why = "all examples at once would not fit in the memory budget"
+        if self._is_dataset:
+            why = "the data come as batches"
+        elif batch_size is not None:
+            why = f"batch_size={batch_size} was given"
+        number = int(batches.cardinality())
+        return f"Each step sees all examples, as the sum over {number:,} batches (memory='epoch'): {why}."
+
     def _bytes_of_example(self, model):
         """Return about how many bytes one more example takes: a forward pass, a backward pass for each of its outputs.
 

@@ -13,6 +13,7 @@ from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
 from tfjac.optimizers.loop.records import LONGEST_RECORD, Outcome, State
+from tfjac.optimizers.loop.vanished import is_looked_at, vanished_of_one
 from tfjac.optimizers.objective.residuals import unit_of
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
@@ -99,12 +100,36 @@ class Minimisation:
 
     def whole(self, data: list[Tensor], conditions: Conditions, max_steps: Tensor) -> tuple[Outcome, Invariants]:
         """Return the `Outcome` of all steps, with `x`, and the `Invariants`."""
+        first = self._problem.values()
         invariants, progress = self.start(data, conditions)
         ended, outcome = progress.running & (max_steps < 1), progress.outcome
         status = tf.where(ended, int(Status.MAX_STEPS), outcome.status)
         progress = progress._replace(outcome=outcome._replace(status=status))
         progress, *_ = self.advance(data, invariants, progress, Allowance.whole(max_steps))
-        return progress.outcome._replace(x=self._problem.values()), invariants
+        outcome = progress.outcome
+        if self.looks_for_vanished:
+            stalled, no = tf.equal(outcome.status, int(Status.STALLED)), tf.constant(False)
+            is_minimum = tf.cond(stalled, lambda: tf.reduce_any(self.vanished(data, invariants, first)), lambda: no)
+            status = tf.where(is_minimum, int(Status.GRADIENT_TOLERANCE), outcome.status)
+            outcome = outcome._replace(status=status)
+        return outcome._replace(x=self._problem.values()), invariants
+
+    @property
+    def looks_for_vanished(self) -> bool:
+        """Whether it is looked where no step lowers the cost if columns of J have vanished at a minimum."""
+        rows, is_free = self._residuals.num_rows, not self._settings.conditions.equality
+        return is_free and is_looked_at(rows, self._problem.columns.total)
+
+    def vanished(self, data: list[Tensor], invariants: Invariants, first: list[Tensor]) -> Tensor:
+        """Return which columns of J have vanished at a minimum, `[p]`, bool, where no step lowers the cost.
+
+        Args:
+            data: list of tensors like `residuals.specs`.
+            invariants: what `start` returned.
+            first: list of tensors, what the variables held before the first step.
+        """
+        objective, restrictions = self._problem.objective(data, invariants)
+        return vanished_of_one(objective, restrictions.box, first, self._settings.limits)
 
 
 def _num_numbers(columns: int, residuals: TracedResiduals) -> float:

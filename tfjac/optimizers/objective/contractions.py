@@ -9,7 +9,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tfjac.graph import einsum_labels
+from tfjac.graph import axis_labels
 from tfjac.graph.op_types import CONTRACTIONS
 
 
@@ -60,24 +60,14 @@ def _product(op):
     ranks = [tensor.shape.rank for tensor in op.inputs]
     if op.type not in CONTRACTIONS or None in ranks or len(ranks) != 2 or not op.outputs[0].dtype.is_floating:
         return None
-    if op.type == "Einsum":
-        (left, right), out = einsum_labels(op, ranks)
-        repeated = any(len(set(labels)) < len(labels) for labels in (left, right, out))
-        return None if repeated else _Product((op.inputs[0], list(left)), (op.inputs[1], list(right)), list(out))
-    return _matrix_product(op, *ranks)
+    operands, output = axis_labels(op)
+    if any(len(set(labels)) < len(labels) for labels in (*operands, output)):
+        return None
+    left, right = zip(op.inputs, operands)
+    return _Product(left, right, output)
 
 
 _DIAGONALS = ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
-
-
-def _matrix_product(op, left_rank, right_rank):
-    names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
-    if left_rank != right_rank:
-        return None
-    batch = [f"batch {axis}" for axis in range(left_rank - 2)]
-    left = ["k", "i"] if op.get_attr(names[0]) else ["i", "k"]
-    right = ["j", "k"] if op.get_attr(names[1]) else ["k", "j"]
-    return _Product((op.inputs[0], batch + left), (op.inputs[1], batch + right), [*batch, "i", "j"])
 
 
 def _diagonal(op):

@@ -41,6 +41,7 @@ class BatchedLeastSquaresResult:
     damping: np.ndarray
     names: tuple[str, ...]
     _values: Any
+    _vanished: Any
     _box: Any
     _rows: int
     _of_squares: bool
@@ -71,8 +72,15 @@ class BatchedLeastSquaresResult:
         """
         outcome = {name: value.numpy() for name, value in found.outcome._asdict().items() if name != "x"}
         x, box = tf.nest.map_structure(np.asarray, x), tf.nest.map_structure(np.asarray, box)
-        values = found.values.numpy()
-        private = {"_values": values, "_box": box, "_rows": rows, "_of_squares": of_squares, "_linearised": linearised}
+        values, vanished = found.values.numpy(), found.vanished.numpy()
+        private = {
+            "_values": values,
+            "_vanished": vanished,
+            "_box": box,
+            "_rows": rows,
+            "_of_squares": of_squares,
+            "_linearised": linearised,
+        }
         return cls(x, **outcome, names=names, **private)
 
     @property
@@ -152,6 +160,7 @@ class BatchedLeastSquaresResult:
     def determined(self) -> Array:
         """Return `[B]`, bool: whether the residuals determine all free parameters, with some left for their errors."""
         free = (self._active == 0).sum(axis=1)
+        free = np.where(self._vanished.any(axis=1), -1, free)
         return (self.rank == free) & (self.degrees_of_freedom > 0) & np.isfinite(self.cost)
 
     def covariance(self, absolute_sigma: bool = False) -> Array:

@@ -3,13 +3,12 @@
 import threading
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
-from tfjac.optimizers.objective.residuals import cost_of, objective_of_residuals
+from tfjac.optimizers.objective.residuals import objective_of_residuals
 from tfjac.optimizers.objective.robust import influence, losses_of
 
 
@@ -47,19 +46,6 @@ class FrozenModel:
         jacobian, residual, influence = self.run(self.dense, data, drawn, values)
         return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
 
-    def cost_at(self, data, drawn, values, moved):
-        """Return F, a number, where the variables that are the columns of J hold `moved` instead.
-
-        Args:
-            data, drawn, values: as above.
-            moved: list of arrays, in the order of the variables.
-        """
-        values = list(values)
-        for position, value in zip(self.positions, moved):
-            if position is not None:
-                values[position] = tf.constant(value, values[position].dtype)
-        return float(self.run(self._cost, data, drawn, values))
-
     def row_grams(self, data, drawn, values):
         """Return JᵀJ of each row of the variables that are read by index, `[rows, o, o]`, NumPy; None for others.
 
@@ -96,11 +82,6 @@ class FrozenModel:
         trace = tf.function(linearised, autograph=False)
         return trace.get_concrete_function(*residuals.specs, *residuals.drawn_specs)
 
-    @property
-    def has_losses(self):
-        """Whether there are robust losses."""
-        return any(self._losses)
-
     def dense(self, tensors, objective):
         """Return J, r and the pair of sums, as tensors, from residuals and their `Objective`."""
         linearisation = objective.linearise()
@@ -109,9 +90,6 @@ class FrozenModel:
             order = tf.argsort(objective.places_of_rows())
             jacobian, residual = tf.gather(jacobian, order), tf.gather(residual, order)
         return jacobian, residual, self._influence(tensors)
-
-    def _cost(self, tensors, objective):
-        return cost_of(tensors, self._losses)
 
     @staticmethod
     def _of_rows(tensors, objective):
@@ -148,13 +126,6 @@ class FrozenPoint(NamedTuple):
     def linearised(self):
         """Return what the model says there."""
         return self.model(self.data, self.drawn, self.values)
-
-    def cost_at(self, position):
-        """Return F, a number, at other values `[p]` of the variables that it was minimised over, but for a prior."""
-        shapes = [tuple(self.values[place].shape) for place in self.model.positions]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        moved = [part.reshape(shape) for part, shape in zip(np.split(position, ends[:-1]), shapes)]
-        return self.model.cost_at(self.data, self.drawn, self.values, moved)
 
     def run(self, compute):
         """Return what `compute` does there, see `FrozenModel.run`."""

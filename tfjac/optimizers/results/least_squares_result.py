@@ -13,12 +13,12 @@ import tensorflow as tf
 from tfjac.arguments import positive
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
+from tfjac.optimizers.results.meaningless import without_meaning
 from tfjac.optimizers.results.not_finite import not_finite
 from tfjac.optimizers.results.scipy_names import SciPyNames
 from tfjac.optimizers.results.statistics import Statistics, correlation_of
 from tfjac.optimizers.results.summary import active_sides, parameter_names, summary_of
 from tfjac.optimizers.results.undetermined_rows import undetermined_rows
-from tfjac.optimizers.results.vanished import is_small, vanished_at_minimum, without_meaning
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Array, ArrayLike, Axes, NestLike
 
@@ -78,21 +78,23 @@ class LeastSquaresResult(SciPyNames):
         return type(self)(**{name: copy.deepcopy(getattr(self, name), memo) for name in names})
 
     @classmethod
-    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any], limits: Any) -> "LeastSquaresResult":
+    def of(cls, run: Any, frozen: Any, manifolds: Sequence[Any], vanished: Array | None) -> "LeastSquaresResult":
         """Return the result of a `Run` that has ended.
 
         Args:
             run: a `Run`.
             frozen: a `FrozenPoint`, at the end of it.
             manifolds: list of a `Manifold`, or None, for each variable.
-            limits: `Tolerances`.
+            vanished: `[p]`, bool, which columns of J have vanished at a minimum; None if no step lowered the cost at
+                another point.
         """
         outcome = run.progress.outcome.in_units(run.invariants.unit)
-        found = cls(
+        status = Status(int(outcome.status)) if vanished is None else Status.GRADIENT_TOLERANCE
+        return cls(
             x=run.x,
             cost=float(outcome.cost),
             gradient_norm=float(outcome.gradient_norm),
-            status=Status(int(outcome.status)),
+            status=status,
             steps=int(outcome.steps),
             evaluations=int(outcome.evaluations),
             jacobians=int(outcome.jacobians),
@@ -101,24 +103,11 @@ class LeastSquaresResult(SciPyNames):
             num_residuals=int(run.invariants.number),
             names=tuple(run.names),
             _start=run.start,
-            _vanished=None,
+            _vanished=None if any(manifolds) else vanished,
             _conditions=tf.nest.map_structure(np.asarray, run.conditions),
             _frozen=frozen,
             _manifolds=tuple(manifolds),
         )
-        vanished = found._vanished_columns(limits) if found.status is Status.STALLED else None
-        if vanished is None:
-            return found
-        return dataclasses.replace(found, status=Status.GRADIENT_TOLERANCE, _vanished=vanished)
-
-    def _vanished_columns(self, limits):
-        """Return which columns of J have vanished at a minimum, `[p]`, or None: see `vanished_at_minimum`."""
-        values, (_, prior, equality) = self._flat(), self._conditions
-        plain = not (prior or equality or any(self._manifolds) or self._frozen.model.has_losses)
-        if not plain or not is_small(self.num_residuals, values.size):
-            return None
-        free = self._flat_active() == 0
-        return vanished_at_minimum(self._frozen, values, self._start, free, limits)
 
     # -------------------------------------------------------------- how it ended
 
@@ -231,13 +220,10 @@ class LeastSquaresResult(SciPyNames):
         if any(self._manifolds):
             normals = normals_of(self._manifolds, tf.nest.flatten(self.x))
         given = self.absolute_sigma, influence, precision, normals, self._may_be_masked
+        lost = np.zeros(self._flat().size, bool) if self._vanished is None else self._vanished
         if normals is None and precision is None:
-            jacobian = np.where(self._without_meaning(jacobian, residuals), 0, jacobian).astype(jacobian.dtype)
-        return Statistics(jacobian, residuals, free, *given)
-
-    def _without_meaning(self, jacobian, residuals):
-        found = without_meaning(jacobian, residuals, self._flat(), self._start)
-        return found if self._vanished is None else found | self._vanished
+            lost = lost | without_meaning(jacobian, residuals, self._flat(), self._start)
+        return Statistics(np.where(lost, 0, jacobian).astype(jacobian.dtype), residuals, free, *given)
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape."""

@@ -2,21 +2,13 @@
 
 import tensorflow as tf
 
-from tfjac.graph import axes, copy_op
+from tfjac.graph import axes, axis_labels, copy_op, from_the_right
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.shapes import product, split_examples, widened
 
 
-@rule("BiasAdd")
-def _bias_add(use):
-    channel = 1 if use.op.get_attr("data_format") == b"NCHW" else use.output.shape.rank - 1
-    if use.weight_index != 1:
-        raise NoFactor("the weight is what the bias is added to")
-    return _summed(use, use.d, {channel: 0})
-
-
-@rule("Add", "AddV2")
+@rule("Add", "AddV2", "BiasAdd")
 def _add(use):
     return _summed(use, use.d, _aligned(use))
 
@@ -86,8 +78,10 @@ def _general(use):
 
 def _aligned(use):
     """Map each axis of the output along which the weight varies to the weight's own axis."""
-    shift = use.output.shape.rank - use.weight.shape.rank
-    return {axis + shift: axis for axis in range(use.weight.shape.rank) if use.weight.shape[axis] != 1}
+    from_the_right_all = [from_the_right(tensor.shape.rank) for tensor in (*use.op.inputs, use.output)]
+    operands, output = axis_labels(use.op) or (from_the_right_all[:-1], from_the_right_all[-1])
+    labels = enumerate(operands[use.weight_index])
+    return {output.index(label): axis for axis, label in labels if use.weight.shape[axis] != 1}
 
 
 def _summed_over_repeats(use, pulled, varying):

@@ -4,56 +4,38 @@ import itertools
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, axes, einsum_labels
+from tfjac.graph import SHARED, ExampleAxis, axes, axis_labels
+from tfjac.graph.op_types import CONTRACTIONS
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
 from tfjac.jacobians.shapes import product, split_labels, widened
 
 
-@rule("MatMul")
-def _matmul(use):
-    transpose = use.op.get_attr("transpose_a"), use.op.get_attr("transpose_b")
-    return product_factor(use, ["kr" if transpose[0] else "rk", "ck" if transpose[1] else "kc"], "rc")
+@rule(*CONTRACTIONS)
+def _contraction(use):
+    operands, output = axis_labels(use.op) or ([], [])
+    if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
+        raise NoFactor("only einsums of two operands, without diagonals, are covered")
+    adjoint = [use.op.get_attr(each.name) for each in use.op.op_def.attr if each.name in ("adj_x", "adj_y")]
+    return product_factor(use, _without_broadcast(use, operands, output), output, adjoint or (False, False))
 
 
-@rule("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-def _batch_matmul(use):
-    """Batch axes are labelled from the right; one of size 1 that is broadcast gets no label. Adjoints conjugate."""
-    adjoint = use.op.get_attr("adj_x"), use.op.get_attr("adj_y")
-    matrices = "kr" if adjoint[0] else "rk", "ck" if adjoint[1] else "kc"
-    operands = [_from_the_right(tensor, labels) for tensor, labels in zip(use.op.inputs, matrices)]
-    return product_factor(use, *_broadcast(use, operands, _from_the_right(use.output, "rc")), adjoint)
-
-
-def _from_the_right(tensor, labels):
-    """Number the axes in front of those with `labels`."""
-    return [*(str(position) for position in range(tensor.shape.rank - len(labels), 0, -1)), *labels]
-
-
-def _broadcast(use, operands, output):
-    """Take the labels off axes of size 1 that are broadcast; the result and `output` are what `product_factor` takes.
+def _without_broadcast(use, operands, output):
+    """Take the labels off axes of size 1 that are broadcast: the operands that `product_factor` takes.
 
     Raises:
         NoFactor: where it shows only at run time whether an axis of the weight meets one of the same size.
     """
-    numbered = [dict(zip(labels, tensor.shape)) for labels, tensor in zip(operands, use.op.inputs)]
-    for label in set(numbered[0]) & set(numbered[1]):
-        first, second = (axes_of[label] for axes_of in numbered)
+    sizes = [dict(zip(labels, tensor.shape)) for labels, tensor in zip(operands, use.op.inputs)]
+    for label in set(sizes[0]) & set(sizes[1]):
+        first, second = (sizes_of[label] for sizes_of in sizes)
         if label.isdigit() and None in (first, second) and 1 not in (first, second):
             raise NoFactor("an axis that may be broadcast is of open size")
     long = {label for label, size in zip(output, use.output.shape) if size != 1}
     return [
-        [None if axes_of[label] == 1 and label in long else label for label in labels]
-        for labels, axes_of in zip(operands, numbered)
-    ], output
-
-
-@rule("Einsum")
-def _einsum(use):
-    operands, output = einsum_labels(use.op, [tensor.shape.rank for tensor in use.op.inputs])
-    if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
-        raise NoFactor("only einsums of two operands, without diagonals, are covered")
-    return product_factor(use, *_broadcast(use, operands, output))
+        [None if sizes_of[label] == 1 and label in long else label for label in labels]
+        for labels, sizes_of in zip(operands, sizes)
+    ]
 
 
 @rule("SparseTensorDenseMatMul")

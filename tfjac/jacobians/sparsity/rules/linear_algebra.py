@@ -1,8 +1,8 @@
 """Linear algebra on the last two axes: all of a matrix depends on all of the matrices it is made of."""
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, union
-from tfjac.jacobians.sparsity.rules.elementwise import unless_spread
 from tfjac.jacobians.sparsity.rules.index_set_rules import rule
+from tfjac.jacobians.sparsity.rules.labelled import unless_spread
 
 BATCHED = """
     BandedTriangularSolve Cholesky Eig LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve

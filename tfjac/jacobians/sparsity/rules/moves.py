@@ -4,13 +4,13 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, empty, picked, union
-from tfjac.jacobians.sparsity.rules.elementwise import broadcast
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule, value_rule
+from tfjac.jacobians.sparsity.rules.labelled import broadcast
 from tfjac.jacobians.sparsity.running import run
 
 FIRST_INPUT = """
-    BatchToSpaceND ConjugateTranspose DepthToSpace Diag DiagPart DynamicPartition MatrixBandPart ReverseV2
-    SpaceToBatchND SpaceToDepth Split SplitV Transpose Unpack
+    BatchToSpaceND DepthToSpace Diag DiagPart DynamicPartition MatrixBandPart ReverseV2
+    SpaceToBatchND SpaceToDepth Split SplitV Unpack
 """
 # Which inputs hold the elements that are moved; all others say how.
 MOVED = {
@@ -37,14 +37,9 @@ def _concat(step):
     return moved(step, range(len(step.op.inputs) - 1))
 
 
-@rule("ExpandDims", "Reshape", "Squeeze")
+@rule("Reshape")
 def _same_order(step):
     return [step.patterns[0]]
-
-
-@rule("BroadcastTo")
-def _broadcast_to(step):
-    return [broadcast(step, 0)]
 
 
 @rule("Fill")

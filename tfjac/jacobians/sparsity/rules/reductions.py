@@ -1,4 +1,4 @@
-"""Ops along some axes: reductions, softmax, running sums, sorting, windows of channels."""
+"""Ops along some axes: Fourier transforms, running sums, sorting, windows of channels."""
 
 import math
 
@@ -9,23 +9,12 @@ from tfjac.jacobians.sparsity.index_sets import axis_names, composed, union
 from tfjac.jacobians.sparsity.rules.index_set_rules import rule
 
 
-@rule("Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm")
-def _reduce(step):
-    labels = axis_names(len(step.shape(0)))
-    reduced = {int(axis) % len(labels) for axis in np.reshape(step.value(1), -1)} if labels else set()
-    if step.op.get_attr("keep_dims"):
-        out_labels = [f"kept{k}" if k in reduced else label for k, label in enumerate(labels)]
-    else:
-        out_labels = [label for k, label in enumerate(labels) if k not in reduced]
-    return [step.linked(0, labels, out_labels)]
-
-
 @rule("L2Loss")
 def _to_scalar(step):
     return [step.linked(0, axis_names(len(step.shape(0))), [])]
 
 
-@rule("Softmax", "LogSoftmax", "TopKV2", "FFT", "IFFT", "RFFT", "IRFFT")
+@rule("TopKV2", "FFT", "IFFT", "RFFT", "IRFFT")
 def _along_last_axis(step):
     return _within_batch(step, 1)
 

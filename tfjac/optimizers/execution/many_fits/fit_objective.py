@@ -46,6 +46,7 @@ class FitObjective:
         self._placed, self._losses = placed, losses_of(losses, len(placed.shapes))
         self._rows = tf.function(self._rows_and_jacobian, autograph=False, jit_compile=True if jit_compile else None)
         self._ended = tf.function(self._rows_at_the_end, autograph=False, jit_compile=True if jit_compile else None)
+        self._costs = tf.function(self._costs_of_rows, autograph=False, jit_compile=True if jit_compile else None)
         self.columns = placed.columns
 
     def linearise(self, values: Tensor, data: list[Tensor], unit: Tensor, fresh: Tensor) -> tuple[Linearised, Tensor]:
@@ -60,6 +61,10 @@ class FitObjective:
         cost, residual, jacobian, unit = self._rows(values, data, unit, fresh)
         return Linearised(cost, *example_grams(jacobian, residual)), unit
 
+    def costs(self, values: Tensor, data: list[Tensor], unit: Tensor) -> Tensor:
+        """Return F, `[n]`; the arguments are those of `linearise`."""
+        return self._costs(values, data, unit)
+
     def at_the_end(self, values: Tensor, data: list[Tensor]) -> tuple[Tensor, ...]:
         """Return what the errors of n fits come from, without the weights of robust losses.
 
@@ -72,6 +77,11 @@ class FitObjective:
         gram, _ = example_grams(tf.cast(jacobian, tf.float64), tf.cast(residual, tf.float64))
         sums = [tf.reduce_sum(tf.cast(tf.where(counts, each, 0), tf.float64), axis=1) for each in (squares, bends)]
         return gram, *sums, tf.reduce_sum(tf.cast(counts, tf.int32), axis=1)
+
+    def _costs_of_rows(self, values: Tensor, data: list[Tensor], unit: Tensor) -> Tensor:
+        column = unit[:, None]
+        pairs = zip(self._residuals(values, data), self._losses)
+        return tf.add_n([_cost(block / column, loss, column) for block, loss in pairs])
 
     def _rows_at_the_end(self, values: Tensor, data: list[Tensor]) -> tuple[Tensor, ...]:
         """Return r `[n, m]`, J `[n, m, p]`, and ψ² and ψ′ of each residual, both `[n, m]`."""

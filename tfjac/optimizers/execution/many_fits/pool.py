@@ -23,10 +23,17 @@ _SHRINKS_BY = 8
 
 
 class Found(NamedTuple):
-    """What fits came to, tensors with a row for each: their parameters `[B, p]`, and an `Outcome` without `x`."""
+    """What fits came to, tensors with a row for each.
+
+    Attributes:
+        values: `[B, p]`, their parameters.
+        outcome: an `Outcome` without `x`.
+        vanished: `[B, p]`, bool: which columns of J have vanished at a minimum; an empty tuple where that is not known.
+    """
 
     values: tf.Tensor
     outcome: Outcome
+    vanished: tf.Tensor | tuple[()] = ()
 
 
 class FitData(NamedTuple):

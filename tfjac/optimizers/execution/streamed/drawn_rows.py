@@ -1,9 +1,12 @@
 """One row of J for each example as a memory, where an example has many outputs: all its rows would fill the window.
 
 The row is the sum of all rows of the example with random signs: the expectation of its product with itself is their
-JᵀJ. It says nothing of r, so that g is that of the batch alone, and curvature is all that is remembered:
+JᵀJ. It says nothing of r, so that the gradient of what is remembered is kept beside the rows:
 
-    p = −(JᵀJ + λI)⁻¹ g
+    p = −(JᵀJ + λI)⁻¹ h,    h ← β(h + JᵀJp) + g
+
+Where p is solved for exactly, h + JᵀJp is −λp: a momentum. β and the least λ were chosen by trials of digits with 6,310
+weights: at equal numbers of steps the training loss is a half of that without it, and errors are fewer.
 """
 
 import tensorflow as tf
@@ -12,19 +15,23 @@ from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.execution.streamed.rows import RowModel
 
+KEPT_OF_GRADIENT = 0.5
+"""β."""
+
 
 class DrawnRowModel(RowModel):
-    """J `[N, p]` and JJᵀ `[N, N]` of the last examples, each times √d of its batch; r is zero.
+    """J `[N, p]` and JJᵀ `[N, N]` of the last examples, each times √d of its batch; r is zero; h `[p]`, times d.
 
     Args:
         add, columns, dtype, window: as of `RowModel`.
     """
 
-    damping_of_other_losses = 1.0
+    damping_of_other_losses = 2.0
 
     def __init__(self, add, columns, dtype, window):
         super().__init__(add, columns, dtype, window)
         self._drawn = add("batches_drawn", (), "int64")
+        self._gradient = add("gradient_kept", (columns.total,), dtype)
 
     def takes(self, batch: LinearModel):
         """Return whether a batch has one block of no more than N examples, and factors of the form that is kept."""
@@ -42,18 +49,29 @@ class DrawnRowModel(RowModel):
         signs = tf.cast(2 * bits - 1, batch.dtype)
         return [_drawn(factor, signs) for factor in operator.factors], examples, tf.zeros([examples], batch.dtype)
 
-    def _gradient_beside(self, batch):
-        """Return Jᵀr of a batch, `[p]`."""
-        return batch.gradient() - batch.prior.gradient
+    def _gradient_beside(self, has_begun):
+        """Return βh `[p]`, or zeros."""
+        gradient = KEPT_OF_GRADIENT * self._gradient.value.read_value()
+        return tf.where(has_begun, gradient, tf.zeros_like(gradient))
 
-    def _residual_after(self, rows, residual, step):
-        """Return zeros, as before the step."""
-        return residual
+    def _moved(self, window, step):
+        """Return a `Window` around where a step `[p]` leads, which may be zero."""
+        jacobian, moves = self._jacobian(window.rows), tf.reduce_any(tf.not_equal(step, 0))
+        along = lambda: window.gradient + jacobian.adjoint(jacobian.matvec(step))  # noqa: E731
+        return window._replace(gradient=tf.cond(moves, along, lambda: window.gradient))
 
-    def _keep(self, window, residual, position):
+    def _after(self, linearisation, step, weight):
+        """Return the `Window` of `RecallingRows` around where a step `[p]` led; `weight` is d of the batch."""
+        step = tf.cast(step, linearisation.residual.dtype)
+        change = linearisation.curvature(step) + linearisation.prior.precision * step
+        gradient = tf.cast(linearisation.gradient() + change, self.dtype)
+        return linearisation.window._replace(gradient=tf.cast(weight, self.dtype) * gradient)
+
+    def _keep(self, window, position):
         """Assign all that is kept, and return True."""
         self._drawn.value.assign_add(1)
-        return super()._keep(window, residual, position)
+        self._gradient.value.assign(window.gradient)
+        return super()._keep(window, position)
 
 
 def _drawn(factor, signs):

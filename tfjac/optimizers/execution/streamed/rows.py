@@ -83,7 +83,7 @@ class RowModel(BatchMemory):
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         scale = tf.math.reciprocal_no_nan(tf.cast(weight, self.dtype)) * tf.cast(says_something, self.dtype)
         jacobian = self._jacobian(window.rows)
-        linearisation = RecallingRows(batch, window, jacobian, scale, dtype, self._gradient_beside(batch))
+        linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
         return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
 
     def _jacobian(self, rows):
@@ -93,15 +93,24 @@ class RowModel(BatchMemory):
         return StackedJacobian([operator], [self._window], self._columns, self.dtype)
 
     def _kept(self, position, has_begun):
-        """Return what is kept as a `Window`, its residuals around `position` `[p]`; zeros unless `has_begun`."""
+        """Return what is kept as a `Window` around `position` `[p]`; zeros unless `has_begun`."""
         rows = [[variable.value.read_value() for variable in kept.variables] for kept in self._rows]
         numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
         zeros = lambda: tf.nest.map_structure(tf.zeros_like, (rows, numbers))  # noqa: E731
         rows, (kernel, residual, weights) = tf.cond(has_begun, lambda: (rows, numbers), zeros)
-        moved = position - self._centre.value.read_value()
-        far = tf.reduce_any(tf.not_equal(moved, 0))
-        residual = tf.cond(far, lambda: self._residual_after(rows, residual, moved), lambda: residual)
-        return Window(rows, kernel, residual, weights, tf.ones_like(residual), self._next.value.read_value())
+        following, gradient = self._next.value.read_value(), self._gradient_beside(has_begun)
+        window = Window(rows, kernel, residual, weights, tf.ones_like(residual), following, gradient)
+        return self._moved(window, position - self._centre.value.read_value())
+
+    def _gradient_beside(self, has_begun):
+        """Return the gradient of what is kept, `[p]`, where r does not tell it: None, as it does."""
+        return None
+
+    def _moved(self, window, step):
+        """Return a `Window` around where a step `[p]` leads, which may be zero."""
+        moves, residual = tf.reduce_any(tf.not_equal(step, 0)), window.residual
+        along = lambda: residual + self._jacobian(window.rows).matvec(step)  # noqa: E731
+        return window._replace(residual=tf.cond(moves, along, lambda: residual))
 
     def _with_batch(self, batch, window, weight):
         """Return the `Window` in which a batch has taken the place of the oldest rows.
@@ -122,7 +131,7 @@ class RowModel(BatchMemory):
         kernel = put(window.kernel, products)
         kernel = tf.where(is_old > 0, kernel, tf.transpose(kernel))
         residual, weights = put(window.residual, root * residual), put(window.weights, share)
-        return Window(rows, kernel, residual, weights, is_old, window.following + count)
+        return Window(rows, kernel, residual, weights, is_old, window.following + count, window.gradient)
 
     def _rows_of(self, batch):
         """Return the factors of a batch, one per variable and None for one that moves none, how many rows, and r."""
@@ -132,28 +141,23 @@ class RowModel(BatchMemory):
         parts = tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)
         return [DenseFactor(part[:, None]) for part in parts], batch.num_rows, batch.residual
 
-    def _gradient_beside(self, batch):
-        """Return what Jᵀr of the rows that are kept lacks of that of a batch, `[p]`: None, as they are all of them."""
-        return None
-
-    def _residual_after(self, rows, residual, step):
-        """Return r `[N]` of kept rows after a step `[p]`."""
-        return residual + self._jacobian(rows).matvec(step)
-
     def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
-        """Keep the window with the batch, and its residuals where the step led. J is finite where JJᵀ's diagonal is."""
-        window = recalling.linearisation.window
-        residual = self._residual_after(window.rows, window.residual, moved)
-        wanted &= all_finite(tf.linalg.diag_part(window.kernel), residual)
-        tf.cond(wanted, lambda: self._keep(window, residual, position), lambda: False)
+        """Keep the window with the batch, around where the step led. J is finite where JJᵀ's diagonal is."""
+        window = self._after(recalling.linearisation, moved, weight)
+        wanted &= all_finite(tf.linalg.diag_part(window.kernel), window.residual)
+        tf.cond(wanted, lambda: self._keep(window, position), lambda: False)
 
-    def _keep(self, window, residual, position):
+    def _after(self, linearisation, step, weight):
+        """Return the `Window` of `RecallingRows` around where a step `[p]` led; `weight` is d of the batch."""
+        return self._moved(linearisation.window, step)
+
+    def _keep(self, window, position):
         """Assign all that is kept, and return True."""
         for kept, rows in zip(self._rows, window.rows):
             for variable, tensor in zip(kept.variables, rows):
                 variable.value.assign(tensor)
         self._kernel.value.assign(window.kernel)
-        self._residual.value.assign(residual)
+        self._residual.value.assign(window.residual)
         self._weights.value.assign(window.weights)
         self._next.value.assign(window.following % self._window)
         self._centre.value.assign(position)
@@ -170,6 +174,7 @@ class Window(NamedTuple):
         weights: `[N]`, of each row what its batch counts for, d, over its number of rows.
         is_old: `[N]`, one where a row is remembered, zero where it is of the batch.
         following: where the next batch begins, an int64 scalar.
+        gradient: `[p]`, that of what is remembered, where r does not tell it; or None.
     """
 
     rows: list
@@ -178,6 +183,7 @@ class Window(NamedTuple):
     weights: tf.Tensor
     is_old: tf.Tensor
     following: tf.Tensor
+    gradient: tf.Tensor | None = None
 
 
 class RecallingRows(Linearisation):
@@ -191,23 +197,20 @@ class RecallingRows(Linearisation):
         jacobian: `StackedJacobian` of the window.
         scale: scalar, 1/d.
         dtype: of the linearisation; all other arguments are in that of what is remembered.
-        gradient: `[p]`, Jᵀr of the batch, where the rows do not tell; or None.
     """
 
-    def __init__(self, batch, window, jacobian, scale, dtype, gradient=None):
+    def __init__(self, batch, window, jacobian, scale, dtype):
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
-        root = tf.sqrt(scale)
-        super().__init__(
-            WithKernel.of(jacobian, window.kernel, root).cast(dtype),
-            tf.cast(root * window.residual, dtype),
-            _beside(batch.prior.scaled(1 + self._others), gradient).cast(dtype),
-        )
+        root, prior = tf.sqrt(scale), batch.prior.scaled(1 + self._others)
+        if window.gradient is not None:
+            prior = prior.with_gradient(batch.gradient() + scale * window.gradient)
+        rows = WithKernel.of(jacobian, window.kernel, root).cast(dtype)
+        super().__init__(rows, tf.cast(root * window.residual, dtype), prior.cast(dtype))
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
-        self._gradient = gradient
 
     def cast(self, dtype):
         """Return the same in another dtype, rounded from that of what is remembered."""
-        return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype, self._gradient)
+        return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype)
 
     @property
     def has_residuals(self):
@@ -218,11 +221,9 @@ class RecallingRows(Linearisation):
         """Return by how much what is remembered grows with a step `[p]`, a scalar."""
         step = tf.cast(step, self._scale.dtype)
         along = self.window.is_old * self._jacobian.matvec(step)
-        rows = self._scale * tf.reduce_sum(along * (self.window.residual + along / 2))
-        prior = self._batch.prior
-        if prior.is_zero:
-            return rows
-        return rows + self._others * (tf.tensordot(prior.gradient, step, 1) + prior.quadratic(step) / 2)
+        rows, prior = self._scale * tf.reduce_sum(along * (self.window.residual + along / 2)), self._batch.prior
+        slope = self._others * prior.gradient if self.window.gradient is None else self._scale * self.window.gradient
+        return rows + tf.tensordot(slope, step, 1) + self._others * prior.quadratic(step) / 2
 
 
 class WithKernel(StackedJacobian):
@@ -253,8 +254,3 @@ class WithKernel(StackedJacobian):
         """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is known, where all scales are the same."""
         same = tf.reduce_all(tf.equal(scales, scales[0]))
         return tf.cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))
-
-
-def _beside(prior, gradient):
-    """Return a `Prior` with a linear part besides, `[p]`, unless that is None."""
-    return prior if gradient is None else prior.with_gradient(prior.gradient + gradient)
