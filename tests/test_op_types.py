@@ -16,6 +16,7 @@ LAYERS = {
     "graph": "graph",
     "jacobians/factors": "factors",
     "jacobians/sparsity": "sparsity",
+    "jacobians/tangents": "tangents",
     "jacobians": "jacobians, besides",
     "flops": "flops",
     "interception": "interception",

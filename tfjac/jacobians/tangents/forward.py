@@ -91,6 +91,8 @@ def _check(path, ys, dependence, sources, variables):
     """Raise `NoTangents` where rules will not do, before an op is added to the graph."""
     if dependence.sources_of_any(ys) != set(range(len(sources))) or not all(y.shape.is_fully_defined() for y in ys):
         raise NoTangents
+    if len({source.ref() for source in sources}) < len(sources) or len({y.dtype for y in ys}) > 1:
+        raise NoTangents
     most = NUMBERS // sum(map(_size, variables))
     for op in path:
         rule_of(op)

@@ -69,19 +69,21 @@ def _sliced_by_strides(step):
 @rule("GatherV2")
 def _gathered(step):
     step.only(0)
-    axis, dims = _behind(step.fixed(2), _rank(step)), step.op.get_attr("batch_dims")
-    if dims:
-        indices = tf.broadcast_to(step.op.inputs[1], [step.count, *step.op.inputs[1].shape])
-        return [tf.gather(step.full(0), indices, axis=axis, batch_dims=dims + 1)]
-    return [tf.gather(step.full(0), step.op.inputs[1], axis=axis)]
+    indices, axis = step.op.inputs[1], _behind(step.fixed(2), _rank(step))
+    behind = _behind(step.op.get_attr("batch_dims"), _rank(step, 1))  # a negative one counts axes of the indices
+    if behind == 1:
+        return [tf.gather(step.full(0), indices, axis=axis)]
+    indices = tf.broadcast_to(indices, [step.count, *indices.shape])
+    return [tf.gather(step.full(0), indices, axis=axis, batch_dims=behind)]
 
 
 @rule("Transpose")
 def _transposed(step):
     step.only(0)
-    return [tf.transpose(step.full(0), [0, *(step.fixed(1) + 1)])]
+    return [tf.transpose(step.full(0), [0, *(_behind(axis, _rank(step)) for axis in step.fixed(1))])]
 
 
 @rule("BroadcastTo")
 def _spread(step):
+    step.only(0)
     return [step.aligned(0)]
