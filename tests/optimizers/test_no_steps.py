@@ -61,9 +61,23 @@ def test_of_a_curve_and_of_what_cannot_be():
     fit = tfjac.curve_fit(lambda t, a, b: a * tf.exp(-b * t), T, Y, p0=START, max_steps=0)
     np.testing.assert_array_equal(fit.popt, START)
     np.testing.assert_allclose(fit.pcov, expected()[-1], rtol=1e-8)
-    w = tf.Variable([START])
-    with pytest.raises(ValueError, match="max_steps must be an integer of at least 1"):
-        least_squares(lambda: w - 1, w, batch_dims=1, max_steps=0)
     outside = tf.Variable(START)
     with pytest.raises(ValueError, match="bounds"):
         least_squares(lambda: outside - 1, outside, bounds=(2.0, 3.0), max_steps=0)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 3.0)])
+def test_of_many_fits(bounds):
+    """Five of them, three at once, one of which begins where nothing is finite."""
+    starts = START * np.array([[1.0], [1.1], [0.9], [1.2], [0.8]])
+    starts[3, 0] = np.nan if bounds is None else 2.0
+    w, data = tf.Variable(starts), np.tile(Y, (5, 1))
+    residuals = lambda y: w[:, :1] * tf.exp(-w[:, 1:] * T) - y  # noqa: E731
+    options = {} if bounds is None else {"bounds": bounds}
+    result = least_squares(residuals, w, args=(data,), batch_dims=1, max_steps=0, **options)
+    np.testing.assert_array_equal(w.numpy(), starts)
+    cost = np.sum((starts[:, :1] * np.exp(-starts[:, 1:] * T) - Y) ** 2, axis=1) / 2
+    np.testing.assert_allclose(result.cost, cost, rtol=1e-10)
+    finite = np.isfinite(cost)
+    assert (np.asarray(result.status)[finite] == Status.MAX_STEPS).all() and not np.any(result.success)
+    assert (np.asarray(result.steps) == 0).all()

@@ -91,6 +91,10 @@ ELEMENTWISE = {
         by_rows=True,
         larger="within its limits a number does not depend on them",
     ),
+    "scalars and zeros": Case(
+        single(lambda x: tf.constant(0.0) * x[0] + x[1] * tf.constant([2.0]) + 0.0 * x[0, 0] + 3.0 * x[1, :1]),
+        by_rows=True,
+    ),
     "compared, backwards": Case(
         backwards(
             row_by_row(

@@ -119,7 +119,7 @@ class ManyFits:
         columns, self._limits = FitColumns(self.flat), (options.bounds, options.fixed)
         self._bounds, self._bounded = self._bounds_of(columns), columns.count
         self._settings = Settings.of(options, self.flat, num_parameters=columns.total)
-        self._max_steps = positive_integer("max_steps", options.max_steps)
+        self._max_steps = positive_integer("max_steps", options.max_steps, or_zero=True)
         size = options.chunk_size
         self._chunk_size = None if size is None else positive_integer("chunk_size", size)
         self._devices = checked_devices(options.devices)

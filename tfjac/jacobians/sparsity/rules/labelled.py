@@ -64,7 +64,8 @@ def _part(step, k, operands, output, sizes):
     fixed = step.fixed(1 - k) if multiplies and step.patterns[1 - k] is None else None
     if fixed is None or np.all(fixed):
         return linked(pattern, own, shape, output, [sizes[label] for label in output])
-    return _with_factor(pattern, own, shape, fixed, operands[1 - k][0], output, sizes)
+    factor_labels, factor_shape = operands[1 - k]
+    return _with_factor(pattern, own, shape, np.reshape(fixed, factor_shape), factor_labels, output, sizes)
 
 
 def _places(labels, shape, own, sizes):
@@ -83,7 +84,7 @@ def _with_factor(pattern, labels, shape, factor, factor_labels, output, sizes):
     """
     along = math.prod(size for label, size in sizes.items() if label not in factor_labels)
     check_entries(np.count_nonzero(factor) * along)
-    found, kept = np.nonzero(factor), np.ones(np.count_nonzero(factor), bool)
+    found, kept = np.argwhere(factor).T, np.ones(np.count_nonzero(factor), bool)  # not nonzero, which takes no scalar
     places: dict[str, np.ndarray] = {}
     for label, size, each in zip(factor_labels, np.shape(factor), found):
         if size == sizes[label]:

@@ -178,11 +178,12 @@ def _is_settled(report: Report, status: Tensor, limits: Tolerances) -> Tensor:
 
 def _told(fits: Fits, ended: Tensor, report: Report, status: Tensor, max_steps: Tensor) -> Outcome:
     """Return the `outcome` of the fits after the `Report` of the steps that have `ended`, and the `status` by it."""
-    outcome = chosen(ended, outcome_after(fits.outcome, ended, report, status, max_steps), fits.outcome)
-    if not fits.box:
-        return outcome
-    outside = fits.running & fits.fresh & ~fits.box.contains(fits.values)
-    return outcome._replace(status=tf.where(outside, int(Status.INFEASIBLE), outcome.status))
+    outcome, begins = outcome_after(fits.outcome, ended, report, status, max_steps), fits.running & fits.fresh
+    outcome = chosen(ended, outcome, fits.outcome)
+    status = tf.where(begins & (max_steps < 1), int(Status.MAX_STEPS), outcome.status)
+    if fits.box:
+        status = tf.where(begins & ~fits.box.contains(fits.values), int(Status.INFEASIBLE), status)
+    return outcome._replace(status=status)
 
 
 def _free(fits: Fits) -> tuple[Linearised, Tensor | None]:
