@@ -27,16 +27,18 @@ def few_columns(variables):
     return None not in sizes and 0 < sum(sizes) <= COLUMNS
 
 
-def forward_factors(ys, variables):
+def forward_factors(ys, variables, fewest=0):
     """Return a `DenseFactor` of ∂ys/∂v for each variable v, from tangents that are carried forward.
 
     Args:
         ys: list of tensors `[n, ...]` of the `tf.function` being traced, with the same n.
         variables: list of variables, or tensors, of few elements, see `few_columns`.
+        fewest: of how many ops the way must be.
 
     Raises:
-        NoTangents: where an op on the way has no rule, a custom gradient, or a tensor of another dtype, of an open
-            shape or too large for this to be the shortest way; or where no y depends on a variable.
+        NoTangents: where there are fewer ops; where an op on the way has no rule, a custom gradient, or a tensor of
+            another dtype, of an open shape or too large for this to be the shortest way; or where no y depends on a
+            variable.
 
     Cost: one or two ops for each op on the way, whose results have p times the numbers.
     """
@@ -47,6 +49,8 @@ def forward_factors(ys, variables):
     given, ys = ys, inline_calls(ys, depends_on=sources)
     dependence = Dependence(sources)
     path, sizes = dependence.path(ys), [_size(variable) for variable in variables]
+    if len(path) < fewest:
+        raise NoTangents
     _check(path, ys, dependence, sources, variables)
     rows = _rows(ys, _carried(path, _seeds(sources, variables)), sum(sizes))
     factors = [in_dtype_of(DenseFactor(part), v) for part, v in zip(tf.split(rows, sizes, 2), variables)]

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -36,6 +37,9 @@ MANY_OUTPUTS = 16
 
 SHARE = 4
 """A pattern must have so many times fewer numbers than what it is in the place of."""
+
+LONG = 200
+"""Ops on the way from few parameters to residuals from which on tracing their derivatives is what takes long."""
 
 MOST = 2**25
 """Numbers of a compressed J, and entries of the index sets of a tensor on the way to it."""
@@ -89,7 +93,7 @@ def block_of(group: list, variables: list, allowed: Allowed = AS_FACTORS) -> tup
             return block, 0.0
     if few_columns(variables):
         with contextlib.suppress(NoTangents):
-            return operator_of(group, variables, forward_factors), 0.0
+            return operator_of(group, variables, partial(forward_factors, fewest=LONG)), 0.0
     try:
         operator, passes = factors_within(group, variables, allowed, UNLESS_MIXED)
     except (ExamplesMix, OverBudget) as reason:
