@@ -39,6 +39,7 @@ def test_a_validation_loss_that_is_nan_is_no_lowest_one(where):
     np.testing.assert_allclose(loss_of(model, X[:60], Y[:60]), losses[-1], rtol=1e-4)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("times", [1, 2])
 def test_after_an_interrupt_the_weights_are_the_best(times):
     model, press = mlp(units=30), _Press(9, times)
@@ -57,6 +58,7 @@ def test_after_an_interrupt_the_weights_are_the_best(times):
     np.testing.assert_allclose(found, min(losses), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_without_validation_keeps_the_last_step():
     model, press = mlp(units=30), _Press(0)
     history = tfjac.fit(model, X, Y, callbacks=press)
