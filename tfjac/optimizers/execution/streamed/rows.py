@@ -144,7 +144,8 @@ class RowModel(BatchMemory):
     def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
         """Keep the window with the batch, around where the step led. J is finite where JJᵀ's diagonal is."""
         window = self._after(recalling.linearisation, moved, weight)
-        wanted &= all_finite(tf.linalg.diag_part(window.kernel), window.residual)
+        pull = window.residual if window.gradient is None else window.gradient
+        wanted &= all_finite(tf.linalg.diag_part(window.kernel), pull)
         tf.cond(wanted, lambda: self._keep(window, position), lambda: False)
 
     def _after(self, linearisation, step, weight):
