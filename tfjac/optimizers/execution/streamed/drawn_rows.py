@@ -5,8 +5,8 @@ JᵀJ. It says nothing of r, so that the gradient of what is remembered is kept 
 
     p = −(JᵀJ + λI)⁻¹ h,    h ← β(h + JᵀJp) + g
 
-Where p is solved for exactly, h + JᵀJp is −λp: a momentum. β and the least λ were chosen by trials of digits with 6,310
-weights: at equal numbers of steps the training loss is a half of that without it, and errors are fewer.
+Where p is solved for exactly, h + JᵀJp is −λp: a momentum. β and the least λ were chosen by trials of a NumPy twin on
+digits (6,310 weights, one seed): at equal numbers of steps the training loss is about a half of that without h.
 """
 
 import tensorflow as tf
