@@ -112,6 +112,11 @@ def lines_of_benchmarks(log, _out) -> list:
     return [line[:250] for line in log.splitlines() if wanted.match(line)]
 
 
+def lines_of_jax(log, out) -> list:
+    """Give the counts of the tests, and a line for each step."""
+    return lines_of_pytest(log, out) + lines_of_benchmarks(log, out)
+
+
 def _at_most(count, lines):
     return lines if len(lines) <= count else [*lines[:count], f"... and {len(lines) - count} more lines in the log"]
 
@@ -133,18 +138,19 @@ def checker_commands(_out):
 
 
 def jax_commands(_out):
-    """The calls of the launchers from JAX."""
-    return [module("pytest", "-q", "-ra", "--tb=short", "--confcutdir=tests/gpu", "-k", "cuda", JAX_CALLS)]
+    """The calls of the launchers from JAX, and whole steps beside JAX's."""
+    tests = module("pytest", "-q", "-ra", "--tb=short", "--confcutdir=tests/gpu", "-k", "cuda", JAX_CALLS)
+    return [tests, module("benchmarks.gpu_step_in_jax")]
 
 
 # fmt: off
 PARTS = (  # under ten minutes, if every command takes all of its time
-    Part("machine", 60, lambda out: [module("tests.gpu.machine")], lambda facts: "", whole),
+    Part("machine", 30, lambda out: [module("tests.gpu.machine")], lambda facts: "", whole),
     Part("build", 50, build_commands, no_nvcc, last_lines),
     Part("tests", 90, lambda out: [module("tests.gpu.restarts")], no_gpu, lines_of_pytest),
     Part("benchmarks", 140, lambda out: [module("benchmarks.gpu_ops", "--out", out)], no_torch, lines_of_benchmarks),
+    Part("jax", 50, jax_commands, no_jax, lines_of_jax),
     Part("checkers", 45, checker_commands, no_checker, lines_of_checkers),
-    Part("jax", 50, jax_commands, no_jax, lines_of_pytest),
 )
 # fmt: on
 

@@ -12,43 +12,12 @@ import numpy as np
 import pytest
 
 from build_tools.toolchain import ToolMissing
-from tests.gpu import build
 from tests.gpu.build_calls import build_cpu_calls, build_cuda_calls, build_shim
 from tests.gpu.conftest import CACHE, emulated_library
-from tests.gpu.launchers import nvidia_folders
+from tests.gpu.jax_calls import Calls, calls_on_gpu
 from tests.gpu.problems import CASES, STACKS, Problem, stack_of, tolerance
 
-OPS = ("damped_solve", "example_grams", "jacobian_gram", "jacobian_kernel")
 DENSE = ["one_of_everything", "one_output", "mlp", "two_folds", "positions", "long_rows", "groups", "many_factors"]
-
-
-class Calls:
-    """Calls of the handlers of one library, by programs that JAX compiles for a platform, "cpu" or "CUDA"."""
-
-    def __init__(self, jax, kind, library, platform="cpu", suffix=""):
-        self._jax, self._kind, self.library = jax, kind, ctypes.CDLL(str(library))
-        self._device = jax.devices(platform.lower())[0]
-        for op in OPS:
-            for dtype in ("f32", "f64"):
-                handler = jax.ffi.pycapsule(getattr(self.library, f"tfjac_{op}{suffix}_{dtype}"))
-                jax.ffi.register_ffi_target(f"{kind}_{op}_{dtype}", handler, platform=platform)
-
-    def __call__(self, op, dtype, results, *operands, **attributes):
-        """Call a handler within a compiled program; results are shapes, or (shape, dtype)."""
-        jax, name = self._jax, f"{self._kind}_{op}_{'f32' if dtype == np.float32 else 'f64'}"
-        with double_precision(jax), jax.default_device(self._device):
-            results = [jax.ShapeDtypeStruct(*each) for each in results]
-            call = jax.jit(lambda *x: jax.ffi.ffi_call(name, results)(*x, **attributes))
-            return [np.asarray(x) for x in call(*(np.asarray(x, dtype) for x in operands))]
-
-
-def double_precision(jax):
-    """Let JAX have float64, by the name that this version has for it."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
 
 
 @pytest.fixture(scope="module", params=["cpu", "emulated", "cuda"])
@@ -70,10 +39,7 @@ def calls(request):
         jax.devices("cuda")
     except RuntimeError as error:
         pytest.skip(f"JAX sees no GPU: {error}")
-    launchers = build.cuda_library()
-    for place in nvidia_folders():
-        ctypes.CDLL(str(launchers)).tfjac_cuda_search_in(str(place).encode())
-    return Calls(jax, "cuda", build_cuda_calls(folder, include, launchers), "CUDA", "_cuda")
+    return calls_on_gpu(jax, folder)
 
 
 def shim(folder, include, handlers):
