@@ -34,6 +34,8 @@ _NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)
 class StateVariables:
     """Damping, scaling, counters, what the last step reported, and precisions: zeros before the first step.
 
+    Counters are of int64: TensorFlow keeps variables of int32 on the CPU, and what XLA compiles for a GPU cannot reach them.
+
     Args:
         optimizer: a Keras optimizer, which the variables belong to.
         variables: list of the variables that are trained.
@@ -50,7 +52,7 @@ class StateVariables:
         self._damping_names = method.damping.state_names
         self._damping = [add(name) for name in self._damping_names]
         self._scaling = add("scaling", (self._size,)) if method.scaling.remembers else None
-        self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int32")
+        self._report, self._counts = add("report", (len(_NUMBERS),)), add("last_counts", (len(_COUNTS),), "int64")
         self._accepted, self._attempts = add("accepted_steps", (), "int64"), add("attempts", (), "int64")
         self._seen = add("seen", (len(Seen._fields),), "int64")
         self._most_residuals, self._least_residuals = (
@@ -94,7 +96,7 @@ class StateVariables:
         self._seen.value.assign_add(tf.cast(tf.stack(seen), tf.int64))
         numbers = tf.stack([getattr(report, name) for name in _NUMBERS])
         self._report.value.assign(tf.where(tf.math.is_nan(numbers), tf.constant(np.inf, numbers.dtype), numbers))
-        self._counts.value.assign(tf.stack([getattr(report, name) for name in _COUNTS]))
+        self._counts.value.assign(tf.cast(tf.stack([getattr(report, name) for name in _COUNTS]), tf.int64))
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
 
