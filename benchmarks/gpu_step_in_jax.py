@@ -23,9 +23,9 @@ from tests.gpu.build import CACHE
 from tests.gpu.jax_calls import Calls, calls_on_gpu
 
 AIM = 0.2
-CASES = (((8, 50, 50, 1), 20_000), ((8, 50, 50, 1), 100_000), ((1, 20, 1), 100_000), ((784, 16, 10), 1000))
+CASES = (((8, 50, 50, 1), 20_000), ((1, 20, 1), 100_000), ((784, 16, 10), 1000))
 TOLERANCE = {"float32": 2e-2, "float64": 1e-8}  # of the step: the condition of the damped matrix stands in it
-DAMPING, ROUNDS, SECONDS = 1.0, 15, 2.0
+DAMPING, ROUNDS, SECONDS = 1.0, 15, 1.0
 
 
 def network(jnp, sizes):
