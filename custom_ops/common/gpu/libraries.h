@@ -28,7 +28,7 @@ template <typename T>
 int LibraryProductOfRows(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                          const T* right, int64_t ld_right, bool add, T* out, int64_t ld);
 
-// The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size].
+// The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size]; what is above the diagonal may be written.
 template <typename T>
 int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
                   int64_t ld);
