@@ -32,9 +32,10 @@ struct Span {
 template <typename T>
 std::vector<Span> SpansOf(const Factors<T>& factors) {
   std::vector<Span> spans;
+  const std::vector<bool> folded = Folded(factors);
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
-    const bool folds = FoldingPays(factors, f);
+    const bool folds = folded[k];
     if (Columns(f) == 0) continue;
     if (folds || spans.empty() || spans.back().folded >= 0) {
       spans.push_back(Span{f.column, Columns(f), folds ? k : -1});
@@ -99,7 +100,7 @@ class Plan {
 
  private:
   bool FromPairs(size_t x, size_t y) const {
-    return spans_[x].folded >= 0 && spans_[y].folded >= 0 && (x == y || factors_.m > 1);
+    return spans_[x].folded >= 0 && spans_[y].folded >= 0;
   }
   PairBlock<T> BlockOf(size_t x, size_t y) const {
     return PairBlock<T>(factors_, factors_.factor[spans_[x].folded], factors_.factor[spans_[y].folded]);

@@ -8,6 +8,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 
+#include <vector>
+
 #include "custom_ops/common/forms.h"
 #include "custom_ops/common/gpu/libraries.h"
 #include "custom_ops/common/gpu/product.h"
@@ -165,14 +167,34 @@ int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace
   return 0;
 }
 
-// Whether a factor's own block costs clearly less this way than through its rows, by multiply-adds.
+// Whether a factor's block can be computed this way. One residual is not folded: the square of all rows at once is as fast.
 template <typename T>
-static inline bool FoldingPays(const Factors<T>& factors, const Factor<T>& f) {
-  if (f.t != 1 || f.g != 1 || f.i < 2 || factors.m < 1) return false;
+static inline bool CanFold(const Factors<T>& factors, const Factor<T>& f) {
   constexpr int64_t kLimit = 2147483647, kMostPairs = kPairBytes / static_cast<int64_t>(sizeof(T));
-  const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
-  return costs.Pairs() && static_cast<double>(factors.n) * (costs.rows - costs.pairs) > kWorthFolding &&
-         TriangleSize(f.i) < kLimit && f.o * f.o <= kMostPairs;
+  return f.t == 1 && f.g == 1 && factors.m > 1 && f.i * f.i < kLimit && f.o * f.o <= kMostPairs;
+}
+
+// Which factors are folded: those whose own blocks cost clearly less, by multiply-adds. All, where no row need be formed then,
+// which spares more than the others cost.
+template <typename T>
+static inline std::vector<bool> Folded(const Factors<T>& factors) {
+  std::vector<bool> folds(factors.count);
+  bool any = false, all = true;
+  const double n = static_cast<double>(factors.n);
+  double spared = kWrittenOnGpu * static_cast<double>(factors.m) * static_cast<double>(factors.p);
+  for (int64_t k = 0; k < factors.count; ++k) {
+    const Factor<T>& f = factors.factor[k];
+    if (Columns(f) == 0) continue;
+    const bool can = CanFold(factors, f);
+    const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
+    folds[k] = can && costs.Pairs() && n * (costs.rows - costs.pairs) > kWorthFolding;
+    any = any || folds[k];
+    all = all && can;
+    if (!folds[k]) spared -= costs.pairs - costs.rows;
+  }
+  const double blocks = static_cast<double>(TriangleSize(factors.count));
+  if (any && all && n * spared > blocks * kWorthFolding) folds.assign(factors.count, true);
+  return folds;
 }
 
 }  // namespace tfjac

@@ -9,11 +9,13 @@
 
 #include <cstdint>
 
+#include "custom_ops/common/gpu/block_sizes.h"
+
 namespace tfjac {
 
 // Whether a product of `operations` floating-point operations is to go through memory to cuBLAS, rather than to be made tile
-// by tile. The same for the same product whenever it is asked: workspaces are cut by it.
-bool UseCublas(double operations);
+// by tile: from `worth` on. The same for the same product whenever it is asked: workspaces are cut by it.
+bool UseCublas(double operations, double worth = kWorthLibrary);
 
 // All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31. Products are
 // computed in the precision of T, unless tfjac_cuda_use_tf32 says otherwise.

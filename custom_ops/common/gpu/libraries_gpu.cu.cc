@@ -215,9 +215,9 @@ constexpr int DataType(double) { return CUDA_R_64F; }
 
 }  // namespace
 
-bool UseCublas(double operations) {
+bool UseCublas(double operations, double worth) {
   const int use = library_use.load();
-  return use == kAlwaysLibrary || (use == kLibraryWhereFaster && operations >= kWorthLibrary);
+  return use == kAlwaysLibrary || (use == kLibraryWhereFaster && operations >= worth);
 }
 
 namespace {
