@@ -100,7 +100,7 @@ class Plan {
 
  private:
   bool FromPairs(size_t x, size_t y) const {
-    return spans_[x].folded >= 0 && spans_[y].folded >= 0;
+    return spans_[x].folded >= 0 && spans_[y].folded >= 0 && (x == y || factors_.m > 1);
   }
   PairBlock<T> BlockOf(size_t x, size_t y) const {
     return PairBlock<T>(factors_, factors_.factor[spans_[x].folded], factors_.factor[spans_[y].folded]);

@@ -114,7 +114,7 @@ struct PairWorkspace {
     constexpr int64_t kNumbers = kPanelBytes / static_cast<int64_t>(sizeof(T));
     const int64_t width = LargerOf(1, block.outputs.count());
     held = LargerOf(1, SmallerOf(block.n, kNumbers / 2 / width));
-    chunk = library ? SmallerOf(held, kPairDepth) : held;
+    chunk = library ? SmallerOf(held, LargerOf(kPairDepth, kNumbers / 4 / LargerOf(1, block.inputs.count()))) : held;
     if (held < block.n) held = chunk;
     const int64_t left = LargerOf(0, kNumbers - held * width);
     band = LargerOf(1, SmallerOf(block.inputs.count(), left / (library ? width + chunk : width)));
@@ -167,33 +167,35 @@ int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace
   return 0;
 }
 
-// Whether a factor's block can be computed this way. One residual is not folded: the square of all rows at once is as fast.
+// Whether a factor's block can be computed this way.
 template <typename T>
 static inline bool CanFold(const Factors<T>& factors, const Factor<T>& f) {
   constexpr int64_t kLimit = 2147483647, kMostPairs = kPairBytes / static_cast<int64_t>(sizeof(T));
-  return f.t == 1 && f.g == 1 && factors.m > 1 && f.i * f.i < kLimit && f.o * f.o <= kMostPairs;
+  return f.t == 1 && f.g == 1 && factors.m > 0 && f.i * f.i < kLimit && f.o * f.o <= kMostPairs;
 }
 
-// Which factors are folded: those whose own blocks cost clearly less, by multiply-adds. All, where no row need be formed then,
-// which spares more than the others cost.
+// Which factors are folded: those whose own blocks cost clearly less, by multiply-adds.
+//   - One residual: none, where that does not save much of the square of all columns, which it cuts into spans.
+//   - Several: all, where no row need be formed then, which spares more than the others cost.
 template <typename T>
 static inline std::vector<bool> Folded(const Factors<T>& factors) {
   std::vector<bool> folds(factors.count);
-  bool any = false, all = true;
-  const double n = static_cast<double>(factors.n);
-  double spared = kWrittenOnGpu * static_cast<double>(factors.m) * static_cast<double>(factors.p);
+  const double n = static_cast<double>(factors.n), m = static_cast<double>(factors.m), p = static_cast<double>(factors.p);
+  const double blocks = static_cast<double>(TriangleSize(factors.count));
+  double saved = 0, spared = kWrittenOnGpu * m * p;
+  bool all = true;
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
     if (Columns(f) == 0) continue;
     const bool can = CanFold(factors, f);
     const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
-    folds[k] = can && costs.Pairs() && n * (costs.rows - costs.pairs) > kWorthFolding;
-    any = any || folds[k];
+    const double less = costs.rows - costs.pairs;
+    folds[k] = can && less > kClearly * costs.rows && n * less > kWorthFolding;
     all = all && can;
-    if (!folds[k]) spared -= costs.pairs - costs.rows;
+    (folds[k] ? saved : spared) += less;
   }
-  const double blocks = static_cast<double>(TriangleSize(factors.count));
-  if (any && all && n * spared > blocks * kWorthFolding) folds.assign(factors.count, true);
+  if (factors.m == 1 && saved < kClearly * SquareCostOnGpu(m, p)) folds.assign(factors.count, false);
+  if (factors.m > 1 && saved > 0 && all && n * spared > blocks * kWorthFolding) folds.assign(factors.count, true);
   return folds;
 }
 

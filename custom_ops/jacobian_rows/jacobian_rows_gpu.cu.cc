@@ -20,14 +20,14 @@ struct RowsShape {
 template <typename T>
 struct RowWalk {
   const T *a, *d;
-  int64_t m, m_size;
-  int64_t step_m, step_a, step_d, carry_a;  // carry_a: where m runs over to the next example
+  int m, m_size, step_m;
+  int64_t step_a, step_d, carry_a;  // carry_a: where m runs over to the next example
 
   __device__ T Next() {
     const T product = *a * *d;
     m += step_m;
     const bool over = m >= m_size;
-    m -= over ? m_size : 0;
+    if (over) m -= m_size;
     a += step_a + (over ? carry_a : 0);
     d += step_d;
     return product;
@@ -53,9 +53,10 @@ __global__ void __launch_bounds__(kThreads)
     const T* const d = RowOfD(f, shape.m_size, 0, 0, 0, place.g) + place.o;
 
     const int64_t row = task / across * shape.rows_per_task() + line, stride = step * shape.p;
-    const int64_t n = row / shape.m_size, whole = step / shape.m_size;
-    RowWalk<T> walk{a + n * ld_a,  d + row * ld_d, row - n * shape.m_size, shape.m_size, step - whole * shape.m_size,
-                    whole * ld_a, step * ld_d,    ld_a};
+    const int m_size = static_cast<int>(shape.m_size), whole = step / m_size;
+    const int64_t n = row / m_size;
+    RowWalk<T> walk{a + n * ld_a, d + row * ld_d, static_cast<int>(row - n * m_size), m_size, step - whole * m_size,
+                    whole * ld_a, step * ld_d, ld_a};
     T* out = rows + ColumnOf(f, place.g, place.i, place.o) + row * shape.p;
     int left = static_cast<int>(SmallerOf(shape.depth, CeilingOf(shape.rows - row, step)));  // rows of this thread
     for (; left >= kRowsAtOnce; left -= kRowsAtOnce) {

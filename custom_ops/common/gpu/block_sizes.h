@@ -24,9 +24,10 @@ static_assert(kTileSide * kTileSide == kThreads * kPerThread * kPerThread, "the 
 // and rows stay aligned for vector loads.
 constexpr int kPanelPadding = 4;
 
-// Kernels that give each thread one column (JacobianRows, spreading pairs, the gradient) let it walk down this many
-// rows, so that finding the column's place costs nothing.
+// Kernels that give each thread one column (spreading pairs, the gradient) let it walk down this many rows, so that finding the
+// column's place costs nothing; those that write panels (JacobianRows, pairs) up to the second, where blocks are enough.
 constexpr int kRowsPerThread = 32;
+constexpr int kMostRowsPerThread = 64;
 
 // Rows whose numbers a thread reads before it writes the first: one after the other, it would wait for each.
 constexpr int kRowsAtOnce = 8;
@@ -73,7 +74,8 @@ constexpr int64_t kShortestSegment = 128;
 // 16,384, 34 for 307,720.
 constexpr int64_t kPanelBytes = int64_t{256} << 20;
 
-// Examples at a time of products of pairs: deep enough for cuBLAS' full rate, and few enough that a panel holds many pairs.
+// Examples at a time of products of pairs, more where the pairs are few: deep enough for cuBLAS' full rate, and few enough that
+// a panel holds many pairs.
 constexpr int64_t kPairDepth = 4096;
 
 // Floating-point operations above which cuBLAS, with its larger tiles, beats tiles that are made from factors, though its
@@ -95,6 +97,9 @@ constexpr int64_t kBandRows = 512;
 // Multiply-adds that folding the residuals must save to be worth three more launches, for each block.
 constexpr double kWorthFolding = 1e8;
 
+// The share of its cost that folding must save.
+constexpr double kClearly = 0.2;
+
 // Blocks of a launch. Kernels loop over their tasks, so any number is right.
 constexpr int64_t kMaxBlocks = 0x7fffffff;
 
@@ -108,6 +113,7 @@ constexpr int64_t kWorthSyrk = 40;
 constexpr int64_t kBandRows = 8;
 constexpr int64_t kPairDepth = 24;
 constexpr double kWorthFolding = 0;
+constexpr double kClearly = 0;
 constexpr int64_t kMaxBlocks = 5;
 
 #endif

@@ -41,7 +41,7 @@ int Launch(void* stream, int64_t tasks, void (*kernel)(Parameters...), const Arg
 
 // Rows that a thread walks down where `across` blocks stand side by side: fewer where there are too few blocks otherwise.
 static inline int RowsPerThread(int64_t across, int64_t rows) {
-  int depth = kRowsPerThread;
+  int depth = kMostRowsPerThread;
   while (depth > kRowsAtOnce && across * CeilingOf(rows, depth) < 2 * kEnoughBlocks) depth /= 2;
   return depth;
 }
