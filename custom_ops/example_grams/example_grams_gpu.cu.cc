@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(kThreads) GradientsKernel(ExampleBlocks<T> blo
     const int64_t k = task * kThreads + threadIdx.x;
     if (k >= numbers) continue;
     const int64_t n = k / p;
-    const T *jacobian = blocks.jacobian + n * blocks.m * p + (k - n * p), *const residual = blocks.residual + n * blocks.m;
+    const T* const jacobian = blocks.jacobian + n * blocks.m * p + (k - n * p);
+    const T* const residual = blocks.residual + n * blocks.m;
     T sum = 0;
 #pragma unroll 8
     for (int64_t row = 0; row < blocks.m; ++row) sum += jacobian[row * p] * residual[row];

@@ -18,8 +18,8 @@ static inline int64_t GradientSegments(int64_t n, int64_t p) {
 // sum_nm J[n,m,place] residual[n,m] over every `step`th example of [begin, end). Where an example is one product, several are
 // read at a time.
 template <typename T>
-__device__ inline T SumOver(const Factor<T>& f, const Place& place, int64_t begin, int64_t end, int step, int64_t m_size,
-                            const T* __restrict__ residual) {
+__device__ inline T SumOver(const Factor<T>& f, const Place& place, int64_t begin, int64_t end, int step,
+                            int64_t m_size, const T* __restrict__ residual) {
   T sum = 0;
   if (f.t == 1 && m_size == 1) {
     const int64_t ld_a = f.g * f.i, ld_d = f.g * f.o;

@@ -180,8 +180,8 @@ static inline bool CanFold(const Factors<T>& factors, const Factor<T>& f) {
 template <typename T>
 static inline std::vector<bool> Folded(const Factors<T>& factors) {
   std::vector<bool> folds(factors.count);
-  const double n = static_cast<double>(factors.n), m = static_cast<double>(factors.m), p = static_cast<double>(factors.p);
-  const double blocks = static_cast<double>(TriangleSize(factors.count));
+  const double n = static_cast<double>(factors.n), m = static_cast<double>(factors.m);
+  const double p = static_cast<double>(factors.p), blocks = static_cast<double>(TriangleSize(factors.count));
   double saved = 0, spared = kWrittenOnGpu * m * p;
   bool all = true;
   for (int64_t k = 0; k < factors.count; ++k) {

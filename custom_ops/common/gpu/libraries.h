@@ -46,7 +46,8 @@ int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes);
 
 // Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the upper triangle is read and overwritten by
 // its factor: row by row that is the triangle which cuSOLVER factorises three times as fast (p = 3,000 on an NVIDIA H200,
-// measured on 2026-11-27: 1.02 ms against 3.05 in float32, 1.34 against 3.73 in float64). failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
+// measured on 2026-11-27: 1.02 ms against 3.05 in float32, 1.34 against 3.73 in float64). failed[0] becomes nonzero if
+// there is none (then x is arbitrary); failed[1] is scratch.
 template <typename T>
 int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed);
 
