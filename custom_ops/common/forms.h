@@ -97,13 +97,18 @@ static inline FormCosts GramCostsOnCpu(const FactorSizes& f, double tile) {
   return {f.m * p * p / 2 + 60 * f.m * p, x * y + writing + 2500 + (y <= tile ? 12 : 40) * p * p / f.n};
 }
 
-// A number that goes through the memory of a GPU, written and read, takes as long as some 64 multiply-adds, by the
-// data sheet of an H100 and in float32; not measured.
-// What saves less than a fifth is left alone.
+// In multiply-adds of cuBLAS' product of pairs, by what was measured in float32 on an NVIDIA H200 on 2026-11-27: 30 TFLOP/s,
+// where its square of rows runs at 42; a number that is written, at 4.1 TB/s, takes as long as 15 of them. float64 has 38, 39
+// and 37, so that pairs pay a little sooner.
+constexpr double kWrittenOnGpu = 15, kSquareOnGpu = 30.0 / 42;
+
+// The rows of p columns, formed and multiplied with themselves.
+static inline double SquareCostOnGpu(double m, double p) { return m * (kSquareOnGpu * p * p / 2 + kWrittenOnGpu * p); }
+
+// In pairs each result is scattered to its places once, half as fast.
 static inline FormCosts GramCostsOnGpu(const FactorSizes& f) {
-  constexpr double kThroughMemory = 64;
   const double p = f.i * f.o, x = PairsWithinSize(f.i), y = PairsWithinSize(f.o);
-  return {0.8 * f.m * (p * p / 2 + kThroughMemory * p), x * y + kThroughMemory * (x + y) + f.m * y};
+  return {SquareCostOnGpu(f.m, p), x * y + kWrittenOnGpu * (x + y) + f.m * y + kWrittenOnGpu * p * p / f.n};
 }
 
 }  // namespace tfjac

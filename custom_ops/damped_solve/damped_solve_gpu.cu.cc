@@ -2,6 +2,7 @@
 
 #include "custom_ops/common/gpu/launch.h"
 #include "custom_ops/common/gpu/libraries.h"
+#include "custom_ops/common/gpu/product.h"
 
 namespace tfjac {
 namespace {
@@ -102,26 +103,55 @@ struct Batch {
   int *not_finite, *failed;
 };
 
-// Copy the lower triangles of the damped systems [first, first + count) to `work` and the right-hand sides to `solution`. A block
-// per row.
+// A tile on or below the diagonal of a damped matrix [p, p], from (row, column) on, to its mirror image in `work`; whether all
+// of it is finite. `tile` has been used by all threads, and may be again after a barrier.
+template <typename T>
+__device__ bool DampTile(const DampedSystems<T>& systems, int64_t j, int64_t row, int64_t column, MirrorTile<T>& tile,
+                         T* work) {
+  constexpr int kStep = kThreads / kMirrorSide;
+  const int line = static_cast<int>(threadIdx.x) / kMirrorSide, place = static_cast<int>(threadIdx.x) % kMirrorSide;
+  const int64_t p = systems.p, c = column + place;
+  const T* const matrix = systems.MatrixOf(j);
+  bool finite = true;
+#pragma unroll
+  for (int u = line; u < kMirrorSide; u += kStep) {
+    const int64_t r = row + u;
+    if (r >= p || c > r) continue;
+    T value = matrix[r * p + c];
+    if (c == r) value += systems.damping[j] * systems.ScalingOf(j)[r];
+    finite = finite && IsFinite(value);
+    tile[u][place] = value;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int u = line; u < kMirrorSide; u += kStep) {
+    const int64_t r = row + place, to = column + u;
+    if (r < p && to <= r) work[to * p + r] = tile[place][u];
+  }
+  return finite;
+}
+
+// Write the lower triangles of the damped systems [first, first + count) to `work`, mirrored: the upper triangle row by row is
+// the lower one column by column, which cuSOLVER factorises fastest. Copy the right-hand sides to `solution`. A block per
+// tile; those on the diagonal copy the right-hand side.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     DampKernel(DampedSystems<T> systems, int64_t first, Batch<T> batch, T* solution) {
-  const int64_t p = systems.p;
-  for (int64_t task = FirstTask(); task < batch.count * p; task += TaskStep()) {
-    const int64_t k = task / p, row = task % p, j = first + k;
-    const T *const matrix = systems.MatrixOf(j), *const scaling = systems.ScalingOf(j), *const rhs = systems.RhsOf(j);
+  __shared__ MirrorTile<T> tile;
+  const int64_t p = systems.p, tiles = TriangleSize(CeilingOf(p, kMirrorSide));
+  for (int64_t task = FirstTask(); task < batch.count * tiles; task += TaskStep()) {
+    const int64_t k = task / tiles, index = task % tiles, j = first + k, tile_row = TriangleRow(index);
+    const int64_t row = tile_row * kMirrorSide, column = (index - TriangleIndex(tile_row, 0)) * kMirrorSide;
     T* const work = batch.work + k * p * p;
-    for (int64_t column = threadIdx.x; column <= row; column += kThreads) {
-      T value = matrix[row * p + column];
-      if (column == row) value += systems.damping[j] * scaling[row];
-      work[row * p + column] = value;
+    __syncthreads();  // the tile before has been used
+    if (!DampTile(systems, j, row, column, tile, work)) atomicOr(&batch.not_finite[k], 1);
+    if (row != column) continue;
+    for (int64_t r = row + threadIdx.x; r < SmallerOf(row + kMirrorSide, p); r += kThreads) {
+      const T value = systems.RhsOf(j)[r];
+      solution[k * p + r] = value;
       if (!IsFinite(value)) atomicOr(&batch.not_finite[k], 1);
     }
-    if (threadIdx.x > 0) continue;
-    solution[k * p + row] = rhs[row];
-    if (!IsFinite(rhs[row])) atomicOr(&batch.not_finite[k], 1);
-    if (row > 0) continue;
+    if (row > 0 || threadIdx.x > 0) continue;
     batch.matrices[k] = work;
     batch.solutions[k] = solution + k * p;
   }
@@ -174,7 +204,8 @@ class LargeSystems {
       some.failed = some.not_finite + some.count;
       TFJAC_RETURN_IF_ERROR(
           cudaMemsetAsync(some.not_finite, 0, (2 * some.count + 1) * sizeof(int), static_cast<cudaStream_t>(stream)));
-      TFJAC_RETURN_IF_ERROR(Launch(stream, some.count * p, DampKernel<T>, systems_, first, some, solution));
+      const int64_t tiles = TriangleSize(CeilingOf(p, kMirrorSide));
+      TFJAC_RETURN_IF_ERROR(Launch(stream, some.count * tiles, DampKernel<T>, systems_, first, some, solution));
       if (batch_.count > 1) {
         TFJAC_RETURN_IF_ERROR(LibraryCholeskys(stream, some.count, p, some.matrices, some.solutions, some.failed));
       } else {

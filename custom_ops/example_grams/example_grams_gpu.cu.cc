@@ -153,34 +153,45 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// gradient[n, p] of examples whose grams are cuBLAS': a thread for each column.
+// gradient[n, p] of examples whose grams are cuBLAS': a thread for each column of each example.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) GradientsKernel(ExampleBlocks<T> blocks, T* __restrict__ gradient) {
-  const int64_t across = CeilingOf(blocks.p, kThreads);
-  for (int64_t task = FirstTask(); task < across * blocks.n; task += TaskStep()) {
-    const int64_t n = task / across, column = task % across * kThreads + threadIdx.x;
-    if (column >= blocks.p) continue;
-    const T *const jacobian = blocks.jacobian + n * blocks.m * blocks.p, *const residual =
-                                                                             blocks.residual + n * blocks.m;
+  const int64_t p = blocks.p, numbers = blocks.n * p;
+  for (int64_t task = FirstTask(); task < CeilingOf(numbers, kThreads); task += TaskStep()) {
+    const int64_t k = task * kThreads + threadIdx.x;
+    if (k >= numbers) continue;
+    const int64_t n = k / p;
+    const T* const jacobian = blocks.jacobian + n * blocks.m * p + (k - n * p);
+    const T* const residual = blocks.residual + n * blocks.m;
     T sum = 0;
-#pragma unroll 4
-    for (int64_t row = 0; row < blocks.m; ++row) sum += jacobian[row * blocks.p + column] * residual[row];
-    gradient[n * blocks.p + column] = sum;
+#pragma unroll 8
+    for (int64_t row = 0; row < blocks.m; ++row) sum += jacobian[row * p] * residual[row];
+    gradient[k] = sum;
   }
+}
+
+// Whether cuBLAS computes the grams. Float64 with kBatchedColumns or more is soon faster there; float32 only where there is
+// much to do, as few columns wait in shared memory here.
+template <typename T>
+bool GramsFromLibrary(const ExampleBlocks<T>& blocks) {
+  const double square = static_cast<double>(blocks.p) * static_cast<double>(blocks.p);
+  const double operations = static_cast<double>(blocks.n) * static_cast<double>(blocks.m) * square;
+  const bool doubles = sizeof(T) == sizeof(double);
+  if (blocks.m == 0 || blocks.p < (doubles ? kBatchedColumns : kExampleColumns)) return false;
+  return UseCublas(operations, doubles ? kWorthLibrary : kWorthBatches);
 }
 
 template <typename T>
 int ExampleGrams(void* stream, const ExampleBlocks<T>& blocks, T* gram, T* gradient) {
   const int64_t n = blocks.n, m = blocks.m, p = blocks.p;
   if (p == 0) return 0;
+  if (GramsFromLibrary(blocks)) {
+    TFJAC_RETURN_IF_ERROR(LibraryProducts(stream, n, p, p, m, blocks.jacobian, blocks.jacobian, gram));
+    return Launch(stream, CeilingOf(n * p, kThreads), GradientsKernel<T>, blocks, gradient);
+  }
   if (p + 1 <= kExampleColumns) {
     const Cut cut = CutFor(p);
     return Launch(stream, CeilingOf(n, cut.examples), FewColumnsKernel<T>, blocks, cut, gram, gradient);
-  }
-  const double numbers = static_cast<double>(m) * static_cast<double>(p) * static_cast<double>(p);
-  if (m > 0 && UseCublas(static_cast<double>(n) * numbers)) {
-    TFJAC_RETURN_IF_ERROR(LibraryProducts(stream, n, p, p, m, blocks.jacobian, blocks.jacobian, gram));
-    return Launch(stream, CeilingOf(p, kThreads) * n, GradientsKernel<T>, blocks, gradient);
   }
   return Launch(stream, n * TriangleSize(CeilingOf(p + 1, kTileSide)), ManyColumnsKernel<T>, blocks, gram, gradient);
 }

@@ -15,6 +15,32 @@ static inline int64_t GradientSegments(int64_t n, int64_t p) {
   return LargerOf(1, SmallerOf(CeilingOf(kEnoughBlocks, across), n / kRowsPerThread));
 }
 
+// sum_nm J[n,m,place] residual[n,m] over every `step`th example of [begin, end). Where an example is one product, several are
+// read at a time.
+template <typename T>
+__device__ inline T SumOver(const Factor<T>& f, const Place& place, int64_t begin, int64_t end, int step,
+                            int64_t m_size, const T* __restrict__ residual) {
+  T sum = 0;
+  if (f.t == 1 && m_size == 1) {
+    const int64_t ld_a = f.g * f.i, ld_d = f.g * f.o;
+    const T *const a = RowOfA(f, 0, 0, place.g) + place.i, *const d = RowOfD(f, 1, 0, 0, 0, place.g) + place.o;
+#pragma unroll 8
+    for (int64_t n = begin; n < end; n += step) sum += a[n * ld_a] * (residual[n] * d[n * ld_d]);
+    return sum;
+  }
+  for (int64_t n = begin; n < end; n += step) {
+    for (int64_t t = 0; t < f.t; ++t) {
+      T weighted = 0;
+#pragma unroll 4
+      for (int64_t m = 0; m < m_size; ++m) {
+        weighted += residual[n * m_size + m] * RowOfD(f, m_size, n, m, t, place.g)[place.o];
+      }
+      sum += RowOfA(f, n, t, place.g)[place.i] * weighted;
+    }
+  }
+  return sum;
+}
+
 // sums[segment, column] = sum_nm J[n,m,column] residual[n,m] over the examples of the segment. A block covers `lanes` columns,
 // a power of two; lines of so many threads share the examples, and their sums are added in order.
 template <typename T>
@@ -32,23 +58,15 @@ __global__ void __launch_bounds__(kThreads)
     const Factor<T>& f = table.factor[k];
     const Place place = PlaceOf(f, inside ? number - table.first[k] : 0);
     const int64_t end = inside ? SmallerOf((segment + 1) * length, n_size) : 0;
-    T sum = 0;
-    for (int64_t n = segment * length + line; n < end; n += lines) {
-      for (int64_t t = 0; t < f.t; ++t) {
-        T weighted = 0;
-        for (int64_t m = 0; m < m_size; ++m) {
-          weighted += residual[n * m_size + m] * RowOfD(f, m_size, n, m, t, place.g)[place.o];
-        }
-        sum += RowOfA(f, n, t, place.g)[place.i] * weighted;
-      }
-    }
+    const T sum = SumOver(f, place, segment * length + line, end, lines, m_size, residual);
     __syncthreads();  // the sums of the task before have been used
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (line > 0 || !inside) continue;
-    for (int other = 1; other < lines; ++other) sum += sums[other * lanes + lane];
+    T all = sum;
+    for (int other = 1; other < lines; ++other) all += sums[other * lanes + lane];
     T* const out = segment == 0 ? gradient : others + (segment - 1) * p;
-    out[ColumnOf(f, place.g, place.i, place.o)] = sum;
+    out[ColumnOf(f, place.g, place.i, place.o)] = all;
   }
 }
 

@@ -32,9 +32,10 @@ struct Span {
 template <typename T>
 std::vector<Span> SpansOf(const Factors<T>& factors) {
   std::vector<Span> spans;
+  const std::vector<bool> folded = Folded(factors);
   for (int64_t k = 0; k < factors.count; ++k) {
     const Factor<T>& f = factors.factor[k];
-    const bool folds = FoldingPays(factors, f);
+    const bool folds = folded[k];
     if (Columns(f) == 0) continue;
     if (folds || spans.empty() || spans.back().folded >= 0) {
       spans.push_back(Span{f.column, Columns(f), folds ? k : -1});

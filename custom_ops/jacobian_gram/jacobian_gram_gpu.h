@@ -7,6 +7,8 @@
 //     with several positions of use, from rows that are formed some examples at a time; or
 //   - from pair products, for two factors worth folding: sum_n (a_i a_j)(sum_m d_o d_q), a product over the examples
 //     alone and, within one factor, a quarter of the block, from which the others are copied.
+// Which is cheaper is decided by costs that were measured (forms.h). Products of rows in memory are gemm's, or syrk's where the
+// columns are many.
 // The lower triangle is mirrored at the end.
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_GPU_H_

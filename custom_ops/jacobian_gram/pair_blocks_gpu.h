@@ -8,6 +8,8 @@
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_GRAM_PAIR_BLOCKS_GPU_H_
 
+#include <vector>
+
 #include "custom_ops/common/forms.h"
 #include "custom_ops/common/gpu/libraries.h"
 #include "custom_ops/common/gpu/product.h"
@@ -18,23 +20,32 @@ namespace tfjac {
 // Write the rows [begin, end) of a source to memory, row by row.
 template <typename T, typename Source>
 __global__ void __launch_bounds__(kThreads)
-    WriteSourceKernel(const __grid_constant__ Source source, int64_t begin, int64_t end, T* out) {
+    WriteSourceKernel(const __grid_constant__ Source source, int64_t begin, int64_t end, int rows_per_thread, T* out) {
   const int64_t across = CeilingOf(source.columns, kThreads);
-  for (int64_t task = FirstTask(); task < across * CeilingOf(end - begin, kRowsPerThread); task += TaskStep()) {
+  for (int64_t task = FirstTask(); task < across * CeilingOf(end - begin, rows_per_thread); task += TaskStep()) {
     const int64_t column = task % across * kThreads + threadIdx.x;
     if (column >= source.columns) continue;
     const typename Source::Cursor cursor = source.At(column);
-    const int64_t first = begin + task / across * kRowsPerThread;
-    for (int64_t depth = first; depth < SmallerOf(first + kRowsPerThread, end); ++depth) {
-      out[(depth - begin) * source.columns + column] = source.Load(cursor, depth);
+    int64_t depth = begin + task / across * rows_per_thread;
+    const int64_t last = SmallerOf(depth + rows_per_thread, end);
+    T* to = out + (depth - begin) * source.columns + column;
+    for (; depth + kRowsAtOnce <= last; depth += kRowsAtOnce) {
+      T value[kRowsAtOnce];
+#pragma unroll
+      for (int u = 0; u < kRowsAtOnce; ++u) value[u] = source.Load(cursor, depth + u);
+#pragma unroll
+      for (int u = 0; u < kRowsAtOnce; ++u, to += source.columns) *to = value[u];
     }
+    for (; depth < last; ++depth, to += source.columns) *to = source.Load(cursor, depth);
   }
 }
 
 template <typename T, typename Source>
 int WriteSource(void* stream, const Source& source, int64_t begin, int64_t end, T* out) {
-  const int64_t tasks = CeilingOf(source.columns, kThreads) * CeilingOf(end - begin, kRowsPerThread);
-  return Launch(stream, tasks, WriteSourceKernel<T, Source>, source, begin, end, out);
+  const int64_t across = CeilingOf(source.columns, kThreads);
+  const int depth = RowsPerThread(across, end - begin);
+  const int64_t tasks = across * CeilingOf(end - begin, depth);
+  return Launch(stream, tasks, WriteSourceKernel<T, Source>, source, begin, end, depth, out);
 }
 
 // The block of the factors `rows` (k) and `columns` (l) of a matrix [p, p].
@@ -90,22 +101,26 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The workspace of a block: the products of a band of pairs of inputs, and panels of X and Y for some examples at a time.
+// The workspace of a block: the products of a band of pairs of inputs, a panel of X for some examples at a time, and Y: of all
+// examples, which is made once, or of as many as X. What Y leaves is the band's.
 template <typename T>
 struct PairWorkspace {
   bool library;
   int64_t band, chunk;  // pairs of inputs, examples at a time
+  int64_t held;         // examples of Y
   T *products, *scratch, *inputs, *outputs;
 
   PairWorkspace(const PairBlock<T>& block, Arena* arena) : library(UseCublas(block.operations())) {
     constexpr int64_t kNumbers = kPanelBytes / static_cast<int64_t>(sizeof(T));
     const int64_t width = LargerOf(1, block.outputs.count());
-    chunk = LargerOf(1, SmallerOf(block.n, kNumbers / 2 / width));
-    if (library) chunk = SmallerOf(chunk, kPairDepth);
-    band = LargerOf(1, SmallerOf(block.inputs.count(), kNumbers / 2 / (library ? LargerOf(width, chunk) : width)));
+    held = LargerOf(1, SmallerOf(block.n, kNumbers / 2 / width));
+    chunk = library ? SmallerOf(held, LargerOf(kPairDepth, kNumbers / 4 / LargerOf(1, block.inputs.count()))) : held;
+    if (held < block.n) held = chunk;
+    const int64_t left = LargerOf(0, kNumbers - held * width);
+    band = LargerOf(1, SmallerOf(block.inputs.count(), left / (library ? width + chunk : width)));
     products = arena->Take<T>(band * block.outputs.count());
     scratch = arena->Take<T>(library ? 0 : ShapeOf(block, band, chunk).scratch());
-    outputs = arena->Take<T>(chunk * block.outputs.count());
+    outputs = arena->Take<T>(held * block.outputs.count());
     inputs = arena->Take<T>(library ? chunk * band : 0);
   }
   static ProductShape ShapeOf(const PairBlock<T>& block, int64_t pairs, int64_t examples) {
@@ -113,19 +128,20 @@ struct PairWorkspace {
   }
 };
 
-// products[(i,j) - begin, (o,q)] of a band, of the examples [first, last); added to those of the examples before.
+// products[(i,j) - begin, (o,q)] of a band, of the examples [first, last), whose Y is `outputs`; added to those of the examples
+// before.
 template <typename T>
 int MultiplyPairs(void* stream, const PairBlock<T>& block, const PairWorkspace<T>& space, int64_t begin, int64_t end,
-                  int64_t first, int64_t last) {
+                  int64_t first, int64_t last, const T* outputs) {
   const int64_t x = end - begin, y = block.outputs.count(), examples = last - first;
   const PairsOfInputs<T> inputs{block.rows.a + first * block.inputs.rows,
                                 block.columns.a + first * block.inputs.columns, block.inputs, begin, x};
   if (space.library) {
     TFJAC_RETURN_IF_ERROR(WriteSource(stream, inputs, 0, examples, space.inputs));
-    return LibraryProduct(stream, x, y, examples, space.inputs, x, space.outputs, y, first > 0, space.products, y);
+    return LibraryProduct(stream, x, y, examples, space.inputs, x, outputs, y, first > 0, space.products, y);
   }
   return LaunchProduct(stream, PairWorkspace<T>::ShapeOf(block, x, examples), inputs,
-                       StoredRows<T>{space.outputs, y, y},
+                       StoredRows<T>{outputs, y, y},
                        ProductTarget<T>{space.products, y, first > 0, space.scratch});
 }
 
@@ -134,14 +150,15 @@ template <typename T>
 int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace<T>& space, T* gram) {
   const FoldedOutputs<T> outputs{block.rows.d, block.columns.d, block.outputs, block.m, block.outputs.count()};
   const int64_t squares = block.rows.o * block.columns.o, pairs = block.inputs.count();
-  bool written = false;
+  const bool all = space.held >= block.n;
+  if (all) TFJAC_RETURN_IF_ERROR(WriteSource(stream, outputs, 0, block.n, space.outputs));
   for (int64_t begin = 0, end; begin < pairs; begin = end) {
     end = SmallerOf(begin + space.band, pairs);
     for (int64_t first = 0, last; first < block.n; first = last) {
       last = SmallerOf(first + space.chunk, block.n);
-      if (!written) TFJAC_RETURN_IF_ERROR(WriteSource(stream, outputs, first, last, space.outputs));
-      written = space.chunk >= block.n;  // one panel holds all examples
-      TFJAC_RETURN_IF_ERROR(MultiplyPairs(stream, block, space, begin, end, first, last));
+      if (!all) TFJAC_RETURN_IF_ERROR(WriteSource(stream, outputs, first, last, space.outputs));
+      const T* const some = space.outputs + (all ? first * outputs.columns : 0);
+      TFJAC_RETURN_IF_ERROR(MultiplyPairs(stream, block, space, begin, end, first, last, some));
     }
     TFJAC_RETURN_IF_ERROR(Launch(stream, CeilingOf(end - begin, kRowsPerThread) * CeilingOf(squares, kThreads),
                                  SpreadPairsKernel<T>, block, begin, end, DividerBy(block.columns.o),
@@ -150,14 +167,36 @@ int LaunchPairBlock(void* stream, const PairBlock<T>& block, const PairWorkspace
   return 0;
 }
 
-// Whether a factor's own block costs clearly less this way than through its rows, by multiply-adds.
+// Whether a factor's block can be computed this way.
 template <typename T>
-static inline bool FoldingPays(const Factors<T>& factors, const Factor<T>& f) {
-  if (f.t != 1 || f.g != 1 || f.i < 2 || factors.m < 1) return false;
+static inline bool CanFold(const Factors<T>& factors, const Factor<T>& f) {
   constexpr int64_t kLimit = 2147483647, kMostPairs = kPairBytes / static_cast<int64_t>(sizeof(T));
-  const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
-  return costs.Pairs() && static_cast<double>(factors.n) * (costs.rows - costs.pairs) > kWorthFolding &&
-         TriangleSize(f.i) < kLimit && f.o * f.o <= kMostPairs;
+  return f.t == 1 && f.g == 1 && factors.m > 0 && f.i * f.i < kLimit && f.o * f.o <= kMostPairs;
+}
+
+// Which factors are folded: those whose own blocks cost clearly less, by multiply-adds.
+//   - One residual: none, where that does not save much of the square of all columns, which it cuts into spans.
+//   - Several: all, where no row need be formed then, which spares more than the others cost.
+template <typename T>
+static inline std::vector<bool> Folded(const Factors<T>& factors) {
+  std::vector<bool> folds(factors.count);
+  const double n = static_cast<double>(factors.n), m = static_cast<double>(factors.m);
+  const double p = static_cast<double>(factors.p), blocks = static_cast<double>(TriangleSize(factors.count));
+  double saved = 0, spared = kWrittenOnGpu * m * p;
+  bool all = true;
+  for (int64_t k = 0; k < factors.count; ++k) {
+    const Factor<T>& f = factors.factor[k];
+    if (Columns(f) == 0) continue;
+    const bool can = CanFold(factors, f);
+    const FormCosts costs = GramCostsOnGpu(SizesOf(f, factors.n, factors.m));
+    const double less = costs.rows - costs.pairs;
+    folds[k] = can && less > kClearly * costs.rows && n * less > kWorthFolding;
+    all = all && can;
+    (folds[k] ? saved : spared) += less;
+  }
+  if (factors.m == 1 && saved < kClearly * SquareCostOnGpu(m, p)) folds.assign(factors.count, false);
+  if (factors.m > 1 && saved > 0 && all && n * spared > blocks * kWorthFolding) folds.assign(factors.count, true);
+  return folds;
 }
 
 }  // namespace tfjac

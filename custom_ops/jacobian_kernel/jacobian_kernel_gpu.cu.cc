@@ -179,7 +179,7 @@ class Walk {
   // Whether the products of d with d of a factor with one position of use are cuBLAS'.
   bool GoesThroughMemory(const Factor<T>& f) const {
     const double numbers = static_cast<double>(part_.shape.rows) * static_cast<double>(part_.shape.columns);
-    return UseCublas((OnDiagonal() ? 1.0 : 2.0) * numbers * static_cast<double>(f.o));
+    return UseCublas((OnDiagonal() ? 1.0 : 2.0) * numbers * static_cast<double>(f.o), kWorthWeighting);
   }
 
   // Call body(begin, rows, columns) for bands of the part: of a triangular one up to the diagonal, and not much beyond.

@@ -8,12 +8,30 @@
 namespace tfjac {
 namespace {
 
-// A block covers `lanes` columns, a power of two, and kThreads / lanes rows at a time.
+// A block covers `lanes` columns, a power of two, and kThreads / lanes rows at a time; `depth` of them for each thread.
 struct RowsShape {
   int64_t rows, m_size, p;
-  int lanes;
+  int lanes, depth;
 
-  TFJAC_HOST_DEVICE int64_t rows_per_task() const { return int64_t{kThreads} / lanes * kRowsPerThread; }
+  TFJAC_HOST_DEVICE int64_t rows_per_task() const { return int64_t{kThreads} / lanes * depth; }
+};
+
+// The walk of a thread down the rows, `step` rows at a time: from row to row, a and d move on by numbers that are known before.
+template <typename T>
+struct RowWalk {
+  const T *a, *d;
+  int m, m_size, step_m;
+  int64_t step_a, step_d, carry_a;  // carry_a: where m runs over to the next example
+
+  __device__ T Next() {
+    const T product = *a * *d;
+    m += step_m;
+    const bool over = m >= m_size;
+    if (over) m -= m_size;
+    a += step_a + (over ? carry_a : 0);
+    d += step_d;
+    return product;
+  }
 };
 
 // Factors with one position of use.
@@ -33,16 +51,22 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t ld_a = f.g * f.i, ld_d = f.g * f.o;
     const T* const a = RowOfA(f, 0, 0, place.g) + place.i;
     const T* const d = RowOfD(f, shape.m_size, 0, 0, 0, place.g) + place.o;
-    T* const out = rows + ColumnOf(f, place.g, place.i, place.o);
 
-    const int64_t begin = task / across * shape.rows_per_task();
-    const int64_t end = SmallerOf(begin + shape.rows_per_task(), shape.rows);
-    int64_t row = begin + line;
-    int64_t n = row / shape.m_size, m = row % shape.m_size;
-    for (; row < end; row += step) {
-      out[row * shape.p] = a[n * ld_a] * d[row * ld_d];
-      for (m += step; m >= shape.m_size; m -= shape.m_size) ++n;
+    const int64_t row = task / across * shape.rows_per_task() + line, stride = step * shape.p;
+    const int m_size = static_cast<int>(shape.m_size), whole = step / m_size;
+    const int64_t n = row / m_size;
+    RowWalk<T> walk{a + n * ld_a, d + row * ld_d, static_cast<int>(row - n * m_size), m_size, step - whole * m_size,
+                    whole * ld_a, step * ld_d, ld_a};
+    T* out = rows + ColumnOf(f, place.g, place.i, place.o) + row * shape.p;
+    int left = static_cast<int>(SmallerOf(shape.depth, CeilingOf(shape.rows - row, step)));  // rows of this thread
+    for (; left >= kRowsAtOnce; left -= kRowsAtOnce) {
+      T value[kRowsAtOnce];
+#pragma unroll
+      for (int u = 0; u < kRowsAtOnce; ++u) value[u] = walk.Next();
+#pragma unroll
+      for (int u = 0; u < kRowsAtOnce; ++u, out += stride) *out = value[u];
     }
+    for (; left > 0; --left, out += stride) *out = walk.Next();
   }
 }
 
@@ -83,9 +107,11 @@ int JacobianRows(void* stream, const Factors<T>& factors, T* rows) {
   const auto outer = [](const Factor<T>& f) { return f.t == 1; };
   for (int64_t k = 0; k < factors.count;) {
     k = FillTable(factors, k, outer, &table);
-    RowsShape shape{factors.n * factors.m, factors.m, factors.p, 1};
+    RowsShape shape{factors.n * factors.m, factors.m, factors.p, 1, 0};
     while (shape.lanes < kThreads && shape.lanes < table.columns()) shape.lanes *= 2;
-    const int64_t tasks = CeilingOf(table.columns(), shape.lanes) * CeilingOf(shape.rows, shape.rows_per_task());
+    const int64_t across = CeilingOf(table.columns(), shape.lanes);
+    shape.depth = RowsPerThread(across, CeilingOf(shape.rows * shape.lanes, kThreads));
+    const int64_t tasks = across * CeilingOf(shape.rows, shape.rows_per_task());
     TFJAC_RETURN_IF_ERROR(Launch(stream, tasks, OuterProductsKernel<T>, table, shape, rows));
   }
   for (int64_t k = 0; k < factors.count; ++k) {

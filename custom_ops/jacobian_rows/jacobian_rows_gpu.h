@@ -1,8 +1,8 @@
 // JacobianRows on the GPU: the contract of jacobian_rows.h for device pointers. See common/gpu/api.h for what launchers
 // share.
 //
-// Factors with one position of use: a thread per column walks down the rows, reading factors from the cache and writing
-// J once, all factors in one launch. Factors with several: products of tiles, per example and group, of a[t, i] and
+// Factors with one position of use: a thread per column walks down the rows, some at a time, reading factors from the cache and
+// writing J once, all factors in one launch. Factors with several: products of tiles, per example and group, of a[t, i] and
 // d[t, (m, o)].
 #ifndef TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
 #define TFJAC_CUSTOM_OPS_JACOBIAN_ROWS_GPU_H_
@@ -10,7 +10,7 @@
 #include "custom_ops/common/factors.h"
 #include "custom_ops/common/gpu/api.h"
 
-// rows: [n, m, p]. Needs no workspace.
+// rows: [n, m, p]; m below 2^31. Needs no workspace.
 TFJAC_API int tfjac_cuda_jacobian_rows_f32(void* stream, const tfjac::Factors<float>* factors, float* rows);
 TFJAC_API int tfjac_cuda_jacobian_rows_f64(void* stream, const tfjac::Factors<double>* factors, double* rows);
 

@@ -1,6 +1,6 @@
 // Sizes that the CUDA kernels are cut by, all in one place. None depends on the device, so that the order of summation,
-// and with it every bit of a result, is the same on any GPU of one architecture. Chosen for Ampere and Hopper on paper;
-// the measurements to tune them by are made by `python -m benchmarks.gpu_ops`.
+// and with it every bit of a result, is the same on any GPU of one architecture. Sizes of panels, and from where on cuBLAS is
+// called, follow what was measured on an NVIDIA H200 on 2026-11-27; `python -m benchmarks.gpu_ops` measures all ops.
 #ifndef TFJAC_CUSTOM_OPS_COMMON_GPU_BLOCK_SIZES_H_
 #define TFJAC_CUSTOM_OPS_COMMON_GPU_BLOCK_SIZES_H_
 
@@ -24,9 +24,13 @@ static_assert(kTileSide * kTileSide == kThreads * kPerThread * kPerThread, "the 
 // and rows stay aligned for vector loads.
 constexpr int kPanelPadding = 4;
 
-// Kernels that give each thread one column (JacobianRows, spreading pairs, the gradient) let it walk down this many
-// rows, so that finding the column's place costs nothing.
+// Kernels that give each thread one column (spreading pairs, the gradient) let it walk down this many rows, so that finding the
+// column's place costs nothing; those that write panels (JacobianRows, pairs) up to the second, where blocks are enough.
 constexpr int kRowsPerThread = 32;
+constexpr int kMostRowsPerThread = 64;
+
+// Rows whose numbers a thread reads before it writes the first: one after the other, it would wait for each.
+constexpr int kRowsAtOnce = 8;
 
 // Parts of a sum: a line of threads takes at least kPartsOfLine of them; neighbouring lanes, kThreads / kMostLines at least,
 // read a whole sector of 32 bytes.
@@ -37,6 +41,9 @@ constexpr int kMostLines = 16;
 // needs no asking), and the columns, residual included, up to which they do.
 constexpr int kExampleNumbers = 6144;
 constexpr int kExampleColumns = 64;
+
+// The columns from which on cuBLAS computes them in float64: 10,000 of [40, 20] took it 0.08 ms, and 0.17 here.
+constexpr int kBatchedColumns = 16;
 
 // Mirroring a triangle: square tiles through shared memory, so that reading and writing both run along rows.
 constexpr int kMirrorSide = 32;
@@ -63,21 +70,39 @@ constexpr int64_t kEnoughBlocks = 528;
 constexpr int64_t kShortestSegment = 128;
 
 // Panels of J or of pair products that wait in global memory for a product: large enough for cuBLAS' full rate, small
-// enough to stay a small share of the memory.
-constexpr int64_t kPanelBytes = int64_t{64} << 20;
+// enough to stay a small share of the memory. Pairs [4096, x] times [4096, 136] in float32: 21 TFLOP/s for x = 2,048, 29 for
+// 16,384, 34 for 307,720.
+constexpr int64_t kPanelBytes = int64_t{256} << 20;
 
-// Examples at a time of products of pairs: deep enough for cuBLAS' full rate, and few enough that a panel holds many pairs.
+// Examples at a time of products of pairs, more where the pairs are few: deep enough for cuBLAS' full rate, and few enough that
+// a panel holds many pairs.
 constexpr int64_t kPairDepth = 4096;
 
 // Floating-point operations above which cuBLAS, with its larger tiles, beats tiles that are made from factors, though its
-// operands have to go through memory.
-constexpr double kWorthLibrary = 4e9;
+// operands have to go through memory: 4e8 of them took 0.13 ms by tiles, where cuBLAS takes 0.04.
+constexpr double kWorthLibrary = 5e7;
+
+// The same for the terms of a kernel, whose products go through memory once more to be weighted: 2,560 rows of 784-16-10 take
+// 0.08 ms by tiles.
+constexpr double kWorthWeighting = 4e9;
+
+// The same for the grams of examples in float32, which lie in memory but are small: 256 of [64, 200] took cuBLAS and the
+// gradient after it 0.11 ms, and 0.09 here.
+constexpr double kWorthBatches = 4e9;
+
+// Columns of a square panelᵀ panel from which on cuBLAS' syrk is called, which does half of the operations: it does not cut the
+// sum, so that few tiles leave most of the GPU idle. 61 columns, 100,000 rows, float32: syrk 8.2 ms, gemm 0.044; 3,051 columns,
+// 20,000 rows: 4.4 against 7.1.
+constexpr int64_t kWorthSyrk = 1024;
 
 // Rows of a symmetric product that are computed at a time, up to the diagonal: few are wasted above it.
 constexpr int64_t kBandRows = 512;
 
-// Multiply-adds that folding the residuals must save to be worth three more launches.
-constexpr double kWorthFolding = 5e7;
+// Multiply-adds that folding the residuals must save to be worth three more launches, for each block.
+constexpr double kWorthFolding = 1e8;
+
+// The share of its cost that folding must save.
+constexpr double kClearly = 0.2;
 
 // Blocks of a launch. Kernels loop over their tasks, so any number is right.
 constexpr int64_t kMaxBlocks = 0x7fffffff;
@@ -87,9 +112,13 @@ constexpr int64_t kMaxBlocks = 0x7fffffff;
 constexpr int64_t kShortestSegment = 16;
 constexpr int64_t kPanelBytes = 4096;
 constexpr double kWorthLibrary = 1e5;
+constexpr double kWorthWeighting = 1e5;
+constexpr double kWorthBatches = 1e5;
+constexpr int64_t kWorthSyrk = 40;
 constexpr int64_t kBandRows = 8;
 constexpr int64_t kPairDepth = 24;
 constexpr double kWorthFolding = 0;
+constexpr double kClearly = 0;
 constexpr int64_t kMaxBlocks = 5;
 
 #endif

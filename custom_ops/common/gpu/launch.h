@@ -39,6 +39,13 @@ int Launch(void* stream, int64_t tasks, void (*kernel)(Parameters...), const Arg
   return static_cast<int>(error);
 }
 
+// Rows that a thread walks down where `across` blocks stand side by side: fewer where there are too few blocks otherwise.
+static inline int RowsPerThread(int64_t across, int64_t rows) {
+  int depth = kMostRowsPerThread;
+  while (depth > kRowsAtOnce && across * CeilingOf(rows, depth) < 2 * kEnoughBlocks) depth /= 2;
+  return depth;
+}
+
 // Pieces of a workspace, each aligned as the workspace is. Without memory it counts what would be needed.
 class Arena {
  public:

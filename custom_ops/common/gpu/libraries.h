@@ -9,11 +9,13 @@
 
 #include <cstdint>
 
+#include "custom_ops/common/gpu/block_sizes.h"
+
 namespace tfjac {
 
 // Whether a product of `operations` floating-point operations is to go through memory to cuBLAS, rather than to be made tile
-// by tile. The same for the same product whenever it is asked: workspaces are cut by it.
-bool UseCublas(double operations);
+// by tile: from `worth` on. The same for the same product whenever it is asked: workspaces are cut by it.
+bool UseCublas(double operations, double worth = kWorthLibrary);
 
 // All matrices row by row, in device memory; `add`: to what is there. Sizes and leading dimensions below 2^31. Products are
 // computed in the precision of T, unless tfjac_cuda_use_tf32 says otherwise.
@@ -28,7 +30,7 @@ template <typename T>
 int LibraryProductOfRows(void* stream, int64_t rows, int64_t columns, int64_t depth, const T* left, int64_t ld_left,
                          const T* right, int64_t ld_right, bool add, T* out, int64_t ld);
 
-// The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size].
+// The lower triangle of out[size, size] = panelᵀ panel for panel [depth, size]; what is above the diagonal may be written.
 template <typename T>
 int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
                   int64_t ld);
@@ -42,8 +44,10 @@ int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, 
 template <typename T>
 int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes);
 
-// Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the lower triangle is read and overwritten by
-// its factor. failed[0] becomes nonzero if there is none (then x is arbitrary); failed[1] is scratch.
+// Solve matrix x = rhs in place of rhs, of a matrix [size, size] of which the upper triangle is read and overwritten by
+// its factor: row by row that is the triangle which cuSOLVER factorises three times as fast (p = 3,000 on an NVIDIA H200,
+// measured on 2026-11-27: 1.02 ms against 3.05 in float32, 1.34 against 3.73 in float64). failed[0] becomes nonzero if
+// there is none (then x is arbitrary); failed[1] is scratch.
 template <typename T>
 int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer, int64_t bytes, int* failed);
 

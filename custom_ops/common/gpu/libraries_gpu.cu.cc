@@ -30,8 +30,8 @@ std::atomic<bool> may_use_tf32{false};
 // Products of one call: below the limit of a grid's second axis, whatever cuBLAS makes of it.
 constexpr int64_t kMostProducts = 32768;
 
-// Values of the libraries' enumerations, the same from CUDA 11 to 13: row-major lower is their column-major upper.
-constexpr int kNoTranspose = 0, kTranspose = 1, kUpper = 1, kDefaultMath = 0, kTf32Math = 3;
+// Values of the libraries' enumerations, the same from CUDA 11 to 13. Row-major lower is their column-major upper.
+constexpr int kNoTranspose = 0, kTranspose = 1, kLower = 0, kUpper = 1, kDefaultMath = 0, kTf32Math = 3;
 
 using Handle = void*;
 
@@ -215,9 +215,9 @@ constexpr int DataType(double) { return CUDA_R_64F; }
 
 }  // namespace
 
-bool UseCublas(double operations) {
+bool UseCublas(double operations, double worth) {
   const int use = library_use.load();
-  return use == kAlwaysLibrary || (use == kLibraryWhereFaster && operations >= kWorthLibrary);
+  return use == kAlwaysLibrary || (use == kLibraryWhereFaster && operations >= worth);
 }
 
 namespace {
@@ -284,6 +284,9 @@ int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, 
 template <typename T>
 int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
                   int64_t ld) {
+  if (size < kWorthSyrk) {
+    return LibraryProduct(stream, size, size, depth, panel, ld_panel, panel, ld_panel, add, out, ld);
+  }
   return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
     const T one = 1, beta = add ? 1 : 0;
     return SyrkOf(library, T())(session.handle, kUpper, kNoTranspose, static_cast<int>(size), static_cast<int>(depth),
@@ -295,7 +298,7 @@ template <typename T>
 int CholeskyBuffer(void* stream, int64_t size, int64_t* bytes) {
   return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
     size_t on_device = 0, on_host = 0;
-    const int status = library.buffer_size(session.handle, session.params, kUpper, size, DataType(T()), nullptr, size,
+    const int status = library.buffer_size(session.handle, session.params, kLower, size, DataType(T()), nullptr, size,
                                            DataType(T()), &on_device, &on_host);
     *bytes = static_cast<int64_t>(on_device);
     return status;
@@ -307,13 +310,13 @@ int LibraryCholesky(void* stream, int64_t size, T* matrix, T* rhs, void* buffer,
   return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
     constexpr int type = DataType(T());
     size_t on_device = 0, on_host = 0;
-    int status = library.buffer_size(session.handle, session.params, kUpper, size, type, matrix, size, type, &on_device,
+    int status = library.buffer_size(session.handle, session.params, kLower, size, type, matrix, size, type, &on_device,
                                      &on_host);
     if (status != 0) return status;
-    status = library.factorise(session.handle, session.params, kUpper, size, type, matrix, size, type, buffer,
+    status = library.factorise(session.handle, session.params, kLower, size, type, matrix, size, type, buffer,
                                static_cast<size_t>(bytes), session.HostBuffer(on_host), on_host, failed);
     if (status != 0) return status;
-    return library.solve(session.handle, session.params, kUpper, size, 1, type, matrix, size, type, rhs, size,
+    return library.solve(session.handle, session.params, kLower, size, 1, type, matrix, size, type, rhs, size,
                          failed + 1);
   });
 }
@@ -322,9 +325,9 @@ template <typename T>
 int LibraryCholeskys(void* stream, int64_t count, int64_t size, T** matrices, T** rhs, int* failed) {
   return Sessions<Cusolver>::With(stream, kNoCusolver, kCusolverError, [&](const Cusolver& library, Session& session) {
     const int n = static_cast<int>(size), k = static_cast<int>(count);
-    const int status = PotrfsOf(library, T())(session.handle, kUpper, n, matrices, n, failed, k);
+    const int status = PotrfsOf(library, T())(session.handle, kLower, n, matrices, n, failed, k);
     if (status != 0) return status;
-    return PotrssOf(library, T())(session.handle, kUpper, n, 1, matrices, n, rhs, n, failed + count, k);
+    return PotrssOf(library, T())(session.handle, kLower, n, 1, matrices, n, rhs, n, failed + count, k);
   });
 }
 

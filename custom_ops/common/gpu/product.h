@@ -90,10 +90,14 @@ int LaunchProduct(void* stream, const ProductShape& shape, const Left& left, con
   return AddSegments(stream, shape, target);
 }
 
+// A square tile on its way to the other side of the diagonal.
+template <typename T>
+using MirrorTile = T[kMirrorSide][kMirrorSide + 1];
+
 // Copy what lies below the diagonal of a matrix [size, size] to above it.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) MirrorKernel(int64_t size, T* matrix) {
-  __shared__ T tile[kMirrorSide][kMirrorSide + 1];
+  __shared__ MirrorTile<T> tile;
   constexpr int kStep = kThreads / kMirrorSide;
   const int line = static_cast<int>(threadIdx.x) / kMirrorSide, k = static_cast<int>(threadIdx.x) % kMirrorSide;
   for (int64_t task = FirstTask(); task < TriangleSize(CeilingOf(size, kMirrorSide)); task += TaskStep()) {

@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr int kNoTranspose = 0, kUpper = 1, kFloat = 0, kInvalid = 7;
+constexpr int kNoTranspose = 0, kLower = 0, kUpper = 1, kFloat = 0, kInvalid = 7;
 constexpr int kAlignment = 256;  // of what cudaMalloc gives, which the real ones may count on
 
 // c = alpha op(a) op(b) + beta c, op(a) [m, k], op(b) [k, n]
@@ -56,19 +56,19 @@ int Syrk(int triangle, int op, int n, int k, T alpha, const T* a, int lda, T bet
   return 0;
 }
 
-// a = uᵀ u in the upper triangle; info is the order of the first minor that is not positive definite.
+// a = l lᵀ in the lower triangle; info is the order of the first minor that is not positive definite.
 template <typename T>
 void Factorise(int64_t n, T* a, int64_t lda, int* info) {
   *info = 0;
-  for (int64_t y = 0; y < n; ++y) {
-    for (int64_t x = 0; x <= y; ++x) {
+  for (int64_t x = 0; x < n; ++x) {
+    for (int64_t y = 0; y <= x; ++y) {
       T sum = a[x + y * lda];
-      for (int64_t z = 0; z < x; ++z) sum -= a[z + x * lda] * a[z + y * lda];
+      for (int64_t z = 0; z < y; ++z) sum -= a[x + z * lda] * a[y + z * lda];
       if (x == y && !(sum > 0)) {
-        *info = static_cast<int>(y + 1);
+        *info = static_cast<int>(x + 1);
         return;
       }
-      a[x + y * lda] = x == y ? std::sqrt(sum) : sum / a[x + x * lda];
+      a[x + y * lda] = x == y ? std::sqrt(sum) : sum / a[y + y * lda];
     }
   }
 }
@@ -76,11 +76,11 @@ void Factorise(int64_t n, T* a, int64_t lda, int* info) {
 template <typename T>
 void Solve(int64_t n, const T* a, int64_t lda, T* b) {
   for (int64_t x = 0; x < n; ++x) {
-    for (int64_t z = 0; z < x; ++z) b[x] -= a[z + x * lda] * b[z];
+    for (int64_t z = 0; z < x; ++z) b[x] -= a[x + z * lda] * b[z];
     b[x] /= a[x + x * lda];
   }
   for (int64_t x = n - 1; x >= 0; --x) {
-    for (int64_t z = x + 1; z < n; ++z) b[x] -= a[x + z * lda] * b[z];
+    for (int64_t z = x + 1; z < n; ++z) b[x] -= a[z + x * lda] * b[z];
     b[x] /= a[x + x * lda];
   }
 }
@@ -138,7 +138,7 @@ EXPORT cusolverDnXpotrf_bufferSize(void*, void*, int, int64_t, int, const void*,
 }
 EXPORT cusolverDnXpotrf(void*, void*, int triangle, int64_t n, int type, void* a, int64_t lda, int computing,
                         void* on_device, size_t device_bytes, void* on_host, size_t host_bytes, int* info) {
-  if (triangle != kUpper || type != computing || lda < n || device_bytes < 100 || host_bytes < 10) return kInvalid;
+  if (triangle != kLower || type != computing || lda < n || device_bytes < 100 || host_bytes < 10) return kInvalid;
   if (on_device == nullptr || on_host == nullptr) return kInvalid;
   if (reinterpret_cast<uintptr_t>(on_device) % kAlignment != 0) return kInvalid;
   type == kFloat ? Factorise(n, static_cast<float*>(a), lda, info) : Factorise(n, static_cast<double*>(a), lda, info);
@@ -146,7 +146,7 @@ EXPORT cusolverDnXpotrf(void*, void*, int triangle, int64_t n, int type, void* a
 }
 EXPORT cusolverDnXpotrs(void*, void*, int triangle, int64_t n, int64_t columns, int type, const void* a, int64_t lda,
                         int type_b, void* b, int64_t ldb, int* info) {
-  if (triangle != kUpper || columns != 1 || type != type_b || lda < n || ldb < n) return kInvalid;
+  if (triangle != kLower || columns != 1 || type != type_b || lda < n || ldb < n) return kInvalid;
   type == kFloat ? Solve(n, static_cast<const float*>(a), lda, static_cast<float*>(b))
                  : Solve(n, static_cast<const double*>(a), lda, static_cast<double*>(b));
   *info = 0;
@@ -157,14 +157,14 @@ namespace {
 
 template <typename T>
 int FactoriseAll(int triangle, int n, T** a, int lda, int* info, int count) {
-  if (triangle != kUpper || lda < n) return kInvalid;
+  if (triangle != kLower || lda < n) return kInvalid;
   for (int k = 0; k < count; ++k) Factorise<T>(n, a[k], lda, info + k);
   return 0;
 }
 
 template <typename T>
 int SolveAll(int triangle, int n, int columns, T** a, int lda, T** b, int ldb, int* info, int count) {
-  if (triangle != kUpper || columns != 1 || lda < n || ldb < n) return kInvalid;
+  if (triangle != kLower || columns != 1 || lda < n || ldb < n) return kInvalid;
   for (int k = 0; k < count; ++k) Solve<T>(n, a[k], lda, b[k]);
   *info = 0;
   return 0;
