@@ -13,6 +13,7 @@ import numpy as np
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer, suggestion
+from tfjac.progress import shown
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
@@ -68,9 +69,11 @@ def profiled(fit, refits, names, sigmas, max_steps):
     names = _checked(fit, names)
     levels = np.array(sorted(_probability(sigma) for sigma in np.atleast_1d(sigmas)))
     ends = _Ends(fit, refits, names, fit.fit.statistics.quantile(levels))
-    for _ in range(positive_integer("max_steps", max_steps)):
-        if ends.step():
-            break
+    with shown("conf_interval") as progress:
+        for _ in range(positive_integer("max_steps", max_steps)):
+            if ends.step():
+                break
+            progress.at(ends.num_found, ends.num_ends, of="ends")
     if ends.lowest < -1e-6 * 2 * fit.cost:
         warn(
             "tfjac.conf_interval: with a parameter held elsewhere the others fit better, so that this is not the best "
@@ -180,6 +183,16 @@ class _Ends:
         if not self._refits.absolute:
             more = more / self._least * self._dof
         return np.where(np.isfinite(more), np.sqrt(np.maximum(more, 0)), np.inf)
+
+    @property
+    def num_ends(self):
+        """How many ends are sought."""
+        return self._done.size
+
+    @property
+    def num_found(self):
+        """How many of them are found."""
+        return int(self._done.sum())
 
     def found(self):
         """Return the ends; infinite past a bound, NaN where the search did not end."""
