@@ -1,8 +1,9 @@
 """Models: functions of data and of named parameters, which can be added, multiplied, guessed and fitted."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +12,14 @@ from tfjac.arguments import as_numbers, check_eager
 from tfjac.graph import call_converted
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
+from tfjac.parameters.expressions import parsed
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
+
+_Arguments = ParamSpec("_Arguments")
 
 
 class _SignatureOfCalls:
@@ -36,25 +40,30 @@ class BaseModel:
         names: tuple of the names of its parameters.
         function: callable of x and of the parameters by name; a plain function, so that fits know it again.
         widths: the names of parameters at whose zero a peak lies between the data.
+        made_by: a function and its arguments, which make the model again.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     widths: tuple[str, ...] = ()
+    made_by: tuple[Callable[..., "BaseModel"], tuple[Any, ...]]
 
     __signature__ = _SignatureOfCalls()
 
     def __call__(self, x: TensorLike, **values: Any) -> Tensor:
         """Return the curve at x, a tensor; parameters that are left out are at their defaults."""
+        made = self.parameters()
         given = {**self.defaults(), **values}
-        missing = [name for name in self.names if given.get(name) is None]
-        unknown = [name for name in values if name not in self.names and name not in self.parameters()]
+        tied = {name: made[name].expr for name in self.names if given.get(name) is None and made[name].expr}
+        missing = [name for name in self.names if given.get(name) is None and name not in tied]
+        unknown = [name for name in values if name not in self.names and name not in made]
         if missing or unknown:
             raise TypeError(
                 f"{self!r} has the parameters {', '.join(self.names)}, each a number. "
                 f"Received: {', '.join(f'{name}={values[name]!r}' for name in unknown) or f'no {missing[0]}'}"
             )
-        scalars = {name: as_float64(given[name]) for name in self.names}
+        scalars = {name: as_float64(given[name]) for name in self.names if name not in tied}
+        scalars |= {name: parsed(text).function(scalars) for name, text in tied.items()}
         return self.function(_as_tensor(x), **scalars)
 
     def defaults(self) -> dict[str, float | None]:
@@ -74,28 +83,23 @@ class BaseModel:
             if isinstance(each, str) or callable(each):
                 made[name].set(expr=each, min=None, max=None)
             elif isinstance(each, Mapping):
-                made[name].set(**each)
+                is_freed = name in self.names and "value" in each and "expr" not in each
+                made[name].set(**each, **({"expr": None} if is_freed else {}))
             else:
-                made[name].set(value=each)
+                made[name].set(value=each, **({"expr": None} if name in self.names else {}))
         return made
 
     def guess(self, x: ArrayLike, y: ArrayLike, **given: Any) -> Parameters:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            x, y: arrays `[n]`; what a masked array masks is left out.
+            x, y: arrays `[n]`, or as x a tuple of arrays; what a masked array masks is left out.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        kept = ~(np.ma.getmaskarray(x).ravel() | np.ma.getmaskarray(y).ravel()) if np.size(x) == np.size(y) else ...
-        x, y = (as_numbers(name, each, masked_too=True).ravel()[kept] for name, each in (("x", x), ("y", y)))
-        if x.size != y.size or not x.size:
-            raise ValueError(f"x and y have one length. Received: {x.size} and {y.size} values")
-        if not np.all(np.isfinite(x) & np.isfinite(y)):
-            raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
-        found = self._guessed(x, y)
+        found = self._guessed(*_numbers_of(x, y))
         made = self.parameters(**given)
         for name, value in found.items():
             each = made[name]
@@ -131,6 +135,9 @@ class BaseModel:
     def _guessed(self, x, y) -> dict[str, float]:
         raise NotImplementedError
 
+    def __reduce__(self) -> tuple[Callable[..., "BaseModel"], tuple[Any, ...]]:
+        return self.made_by
+
     def __add__(self, other: "BaseModel") -> "CompositeModel":
         return CompositeModel(self, "+", other)
 
@@ -154,7 +161,8 @@ class Model(BaseModel):
         f: callable of TensorFlow's functions.
         prefix: what the names of the parameters begin with.
         name: of the model; that of f where left out.
-        hints: dict from an argument to what `Parameters.add` is told of it, such as `{"sigma": {"min": 0.0}}`.
+        hints: dict from an argument to what `Parameters.add` is told of it, such as `{"sigma": {"min": 0.0}}`; names in
+            an `expr` stand in braces.
         derived: dict from the name of a quantity to its expression, in which names of arguments stand in braces:
             `{"fwhm": "2.3548*{sigma}"}`.
         guess: function of x and y, NumPy, that returns a dict from arguments to numbers.
@@ -177,6 +185,7 @@ class Model(BaseModel):
         is_background: bool = False,
         arguments: Mapping[str, float | None] | None = None,
     ) -> None:
+        self.made_by = (Model, (f, prefix, name, hints, derived, guess, is_background, arguments))
         self._arguments = arguments_of(f) if arguments is None else dict(arguments)
         self.prefix, self.name = prefix, name or getattr(f, "__name__", type(f).__name__)
         self.names = tuple(prefix + each for each in self._arguments)
@@ -190,9 +199,12 @@ class Model(BaseModel):
 
     def _parameters(self):
         made = Parameters()
-        for argument, value in self._arguments.items():
-            made.add(self.prefix + argument, **{"value": value, **self._hints.get(argument, {})})
         named = dict(zip(self._arguments, self.names))
+        for argument, value in self._arguments.items():
+            hints = {"value": value, **self._hints.get(argument, {})}
+            if "expr" in hints:
+                hints = {"expr": hints["expr"].format(**named)}
+            made.add(self.prefix + argument, **hints)
         for quantity, text in self._derived.items():
             made.add(self.prefix + quantity, expr=text.format(**named))
         return made
@@ -229,6 +241,7 @@ class CompositeModel(BaseModel):
                 "Two parts of a model have parameters of the same name: give one a prefix, as in "
                 f"models.gaussian(prefix='g1_'). Received: {', '.join(shared)} in {left!r} and in {right!r}"
             )
+        self.made_by = (CompositeModel, (left, operation, right))
         self.left, self.operation, self.right = left, operation, right
         self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
         self.function = _joined(_OPERATIONS[operation], left.function, left.names, right.function, right.names)
@@ -252,18 +265,20 @@ class CompositeModel(BaseModel):
                 "Only sums of models can be guessed: set the values by parameters(a=…), or guess the parts. "
                 f"Received: {self!r}"
             )
-        order = np.argsort(x)
-        x, y = x[order], y[order]
-        margin = max(2, x.size // 10)
-        ends = np.r_[0 : min(margin, x.size), max(0, x.size - margin) : x.size]
-        found: dict[str, float] = {}
+        if isinstance(x, np.ndarray):
+            order = np.argsort(x)
+            x, y = x[order], y[order]
+        margin = max(2, y.size // 10)
+        ends = np.r_[0 : min(margin, y.size), max(0, y.size - margin) : y.size]
+        guesses = {}
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
-            where = ends if part.is_background else slice(None)
-            guessed = part._guessed(x[where], y[where])
-            found |= guessed
+            from_ends = part.is_background and isinstance(x, np.ndarray)
+            guessed = part._guessed(x[ends], y[ends]) if from_ends else part._guessed(x, y)
             left = y - part(x, **guessed).numpy()
-            y = left if part.is_background else np.clip(left, y.min(), y.max())  # too high a peak leaves no dip
-        return found
+            is_peak = not part.is_background and not np.iscomplexobj(y)
+            y = np.clip(left, y.min(), y.max()) if is_peak else left  # too high a peak leaves no dip
+            guesses[part] = {name.removeprefix(part.prefix): value for name, value in guessed.items()}
+        return _by_position(self.parts(), guesses)
 
     def __repr__(self):
         left, right = (
@@ -272,10 +287,58 @@ class CompositeModel(BaseModel):
         return f"{left} {self.operation} {right}"
 
 
+def ready(factory: Callable[_Arguments, Model]) -> Callable[_Arguments, Model]:
+    """Decorate a function that makes models, so that they can be pickled: as its name and its arguments."""
+
+    @functools.wraps(factory)
+    def made(*args: _Arguments.args, **options: _Arguments.kwargs) -> Model:
+        model = factory(*args, **options)
+        model.made_by = (functools.partial(made, *args, **options), ())
+        return model
+
+    return made
+
+
 _OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
 
+def _by_position(parts, guesses):
+    """Return guesses by the names of parameters, peaks of one shape from left to right.
+
+    Args:
+        parts: list of `Model`.
+        guesses: dict from them to dicts of numbers by the arguments of their functions.
+    """
+    found = {}
+    for shape in dict.fromkeys(part.name for part in parts):
+        alike = [part for part in parts if part.name == shape]
+        ordered = [guesses[part] for part in alike]
+        if all("center" in each for each in ordered):
+            ordered = sorted(ordered, key=lambda each: each["center"])
+        for part, guessed in zip(alike, ordered):
+            found |= {part.prefix + name: value for name, value in guessed.items()}
+    return found
+
+
+def _numbers_of(x, y):
+    """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
+    several = list(x) if isinstance(x, tuple) else [x]
+    masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
+    kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
+    *several, y = (
+        as_numbers(name, each, masked_too=True, complex_too=name == "y").ravel()[kept]
+        for name, each in (*(("x", each) for each in several), ("y", y))
+    )
+    if not y.size or any(each.size != y.size for each in several):
+        raise ValueError(f"x and y have one length. Received: {several[0].size} and {y.size} values")
+    if not all(np.isfinite(each).all() for each in (*several, y)):
+        raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
+    return tuple(several) if isinstance(x, tuple) else several[0], y
+
+
 def _as_tensor(x):
+    if isinstance(x, tuple):
+        return tuple(map(_as_tensor, x))
     return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
 
 
