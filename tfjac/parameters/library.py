@@ -10,7 +10,8 @@ from tfjac.arguments import as_numbers, choice, positive_integer
 from tfjac.parameters import guesses, line_guesses, line_shapes, shapes
 from tfjac.parameters.expressions import parsed
 from tfjac.parameters.line_library import WIDTH, peak
-from tfjac.parameters.model import Model, ready
+from tfjac.parameters.model import Model
+from tfjac.parameters.model_parts import ready
 from tfjac.parameters.splines import centres_of, knots_of, spline_of
 from tfjac.types import ArrayLike
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from tfjac.arguments import choice
 from tfjac.parameters import guesses, line_guesses, line_shapes
-from tfjac.parameters.model import Model, ready
+from tfjac.parameters.model import Model
+from tfjac.parameters.model_parts import ready
 
 WIDTH: Mapping[str, Any] = {"sigma": {"min": 0.0}}
 _TIED: Mapping[str, Any] = {**WIDTH, "gamma": {"expr": "{sigma}"}}

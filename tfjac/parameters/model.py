@@ -1,25 +1,22 @@
 """Models: functions of data and of named parameters, which can be added, multiplied, guessed and fitted."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import as_numbers, check_eager
-from tfjac.graph import call_converted
+from tfjac.arguments import check_eager
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
+from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, prefixed
 from tfjac.parameters.named_fit import NamedFit
+from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
-
-_Arguments = ParamSpec("_Arguments")
 
 
 class _SignatureOfCalls:
@@ -64,7 +61,7 @@ class BaseModel:
             )
         scalars = {name: as_float64(given[name]) for name in self.names if name not in tied}
         scalars |= {name: parsed(text).function(scalars) for name, text in tied.items()}
-        return self.function(_as_tensor(x), **scalars)
+        return self.function(as_tensor(x), **scalars)
 
     def defaults(self) -> dict[str, float | None]:
         """Return a dict from the names of parameters to values to start from, None where there are none."""
@@ -89,17 +86,20 @@ class BaseModel:
                 made[name].set(value=each, **({"expr": None} if name in self.names else {}))
         return made
 
-    def guess(self, x: ArrayLike, y: ArrayLike, **given: Any) -> Parameters:
+    def guess(self, *data: Any, **given: Any) -> Parameters:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            x, y: arrays `[n]`, or as x a tuple of arrays; what a masked array masks is left out.
+            *data: x and y, arrays `[n]`, or as x a tuple of arrays; or in lmfit's order y, with `x=x`. What a masked
+                array masks is left out.
+            **given: as of `parameters`.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        found = self._guessed(*_numbers_of(x, y))
+        x, y, _ = GivenData.of("guess", data, given, self.variable)
+        found = self._guessed(*numbers_of(x, y))
         made = self.parameters(**given)
         for name, value in found.items():
             each = made[name]
@@ -107,9 +107,27 @@ class BaseModel:
                 each.value = float(np.clip(value, each.min, each.max))
         return made
 
-    def fit(self, x: ArrayLike, y: ArrayLike, params: Parameters | None = None, **options: Any) -> NamedFit:
-        """Return `curve_fit(model, x, y, p0=params, **options)`, from `guess(x, y)` where params is left out."""
-        return curve_fit(self, x, y, p0=self.guess(x, y) if params is None else params, **options)
+    def fit(self, *data: Any, **options: Any) -> NamedFit:
+        """Return `curve_fit(model, x, y, p0=params, **options)`.
+
+        Args:
+            *data: x, y and `Parameters`: `fit(x, y, params)`, or in lmfit's order `fit(y, params, x=x)`. Without the
+                parameters it starts from `guess(x, y)`, and a model that cannot guess from its defaults.
+            **options: of `curve_fit`, such as `sigma`, the deviations of the data; lmfit's `weights`, which are
+                1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
+        """
+        known = self.parameters()
+        refuse_doubtful(known, options, self.variable)
+        x, y, params = GivenData.of("fit", data, options, self.variable)
+        values = take_values(known if params is None else params, options)
+        take_lmfits(options)
+        if params is None:
+            params = self.guess(x, y, **values) if self.can_guess or not values else self.parameters(**values)
+        elif values:
+            params = params.copy()
+            for name, value in values.items():
+                params[name].value = value
+        return curve_fit(self, x, y, p0=params, **options)
 
     def components(self, x: ArrayLike, values: Mapping[str, float]) -> dict[str, Array]:
         """Return the curve of each part at x, NumPy, by its prefix, or by its name where it has none.
@@ -118,12 +136,22 @@ class BaseModel:
             x: array.
             values: the parameters by name, others among them.
         """
-        values, x = NamedValues(values), _as_tensor(x)
+        values, x = NamedValues(values), as_tensor(x)
         parts = self.parts()
         titles = [part.prefix or part.name for part in parts]
         titles = [f"{title}{k}" if titles.count(title) > 1 else title for k, title in enumerate(titles)]
         curves = [part.function(x, **{name: as_float64(values[name]) for name in part.names}) for part in parts]
         return {title: np.asarray(curve) for title, curve in zip(titles, curves)}
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether `guess` reads values off data."""
+        raise NotImplementedError
+
+    @property
+    def variable(self) -> str:
+        """What the function of the first part calls the data."""
+        return self.parts()[0]._variable
 
     def parts(self) -> list["Model"]:
         """Return the models that it is made of."""
@@ -189,9 +217,15 @@ class Model(BaseModel):
         self._arguments = arguments_of(f) if arguments is None else dict(arguments)
         self.prefix, self.name = prefix, name or getattr(f, "__name__", type(f).__name__)
         self.names = tuple(prefix + each for each in self._arguments)
-        self.function = _prefixed(f, tuple(self._arguments), self.names)
+        self.function = prefixed(f, tuple(self._arguments), self.names)
+        self._variable = next(iter(inspect.signature(f).parameters))
         self._hints, self._derived = dict(hints or {}), dict(derived or {})
         self._guess, self.is_background = guess, is_background
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it was given a guess."""
+        return self._guess is not None
 
     def parts(self) -> list["Model"]:
         """Return a list of itself."""
@@ -244,7 +278,12 @@ class CompositeModel(BaseModel):
         self.made_by = (CompositeModel, (left, operation, right))
         self.left, self.operation, self.right = left, operation, right
         self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
-        self.function = _joined(_OPERATIONS[operation], left.function, left.names, right.function, right.names)
+        self.function = joined(OPERATIONS[operation], left.function, left.names, right.function, right.names)
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it is a sum of models that can."""
+        return self._is_sum() and all(part.can_guess for part in self.parts())
 
     def parts(self) -> list[Model]:
         """Return the models that it is made of."""
@@ -278,82 +317,10 @@ class CompositeModel(BaseModel):
             is_peak = not part.is_background and not np.iscomplexobj(y)
             y = np.clip(left, y.min(), y.max()) if is_peak else left  # too high a peak leaves no dip
             guesses[part] = {name.removeprefix(part.prefix): value for name, value in guessed.items()}
-        return _by_position(self.parts(), guesses)
+        return by_position(self.parts(), guesses)
 
     def __repr__(self):
         left, right = (
             f"({each!r})" if isinstance(each, CompositeModel) else repr(each) for each in (self.left, self.right)
         )
         return f"{left} {self.operation} {right}"
-
-
-def ready(factory: Callable[_Arguments, Model]) -> Callable[_Arguments, Model]:
-    """Decorate a function that makes models, so that they can be pickled: as its name and its arguments."""
-
-    @functools.wraps(factory)
-    def made(*args: _Arguments.args, **options: _Arguments.kwargs) -> Model:
-        model = factory(*args, **options)
-        model.made_by = (functools.partial(made, *args, **options), ())
-        return model
-
-    return made
-
-
-_OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
-
-
-def _by_position(parts, guesses):
-    """Return guesses by the names of parameters, peaks of one shape from left to right.
-
-    Args:
-        parts: list of `Model`.
-        guesses: dict from them to dicts of numbers by the arguments of their functions.
-    """
-    found = {}
-    for shape in dict.fromkeys(part.name for part in parts):
-        alike = [part for part in parts if part.name == shape]
-        ordered = [guesses[part] for part in alike]
-        if all("center" in each for each in ordered):
-            ordered = sorted(ordered, key=lambda each: each["center"])
-        for part, guessed in zip(alike, ordered):
-            found |= {part.prefix + name: value for name, value in guessed.items()}
-    return found
-
-
-def _numbers_of(x, y):
-    """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
-    several = list(x) if isinstance(x, tuple) else [x]
-    masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
-    kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
-    *several, y = (
-        as_numbers(name, each, masked_too=True, complex_too=name == "y").ravel()[kept]
-        for name, each in (*(("x", each) for each in several), ("y", y))
-    )
-    if not y.size or any(each.size != y.size for each in several):
-        raise ValueError(f"x and y have one length. Received: {several[0].size} and {y.size} values")
-    if not all(np.isfinite(each).all() for each in (*several, y)):
-        raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
-    return tuple(several) if isinstance(x, tuple) else several[0], y
-
-
-def _as_tensor(x):
-    if isinstance(x, tuple):
-        return tuple(map(_as_tensor, x))
-    return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
-
-
-def _prefixed(f, arguments, names):
-    """Return f as a function of x and of parameters by their full names; a plain closure."""
-
-    def function(x, **values):
-        return call_converted(f, x, **{argument: values[name] for argument, name in zip(arguments, names)})
-
-    return function
-
-
-def _joined(operation, left, left_names, right, right_names):
-    def function(x, **values):
-        one = left(x, **{name: values[name] for name in left_names})
-        return operation(one, right(x, **{name: values[name] for name in right_names}))
-
-    return function

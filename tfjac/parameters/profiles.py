@@ -67,7 +67,7 @@ def profiled(fit, refits, names, sigmas, max_steps):
             "Profiles are of sums of squares: use bootstrap for robust losses. Received: a fit with a robust loss"
         )
     names = _checked(fit, names)
-    levels = np.array(sorted(_probability(sigma) for sigma in np.atleast_1d(sigmas)))
+    levels = np.array(sorted(probability_of(sigma) for sigma in np.atleast_1d(sigmas)))
     ends = _Ends(fit, refits, names, fit.fit.statistics.quantile(levels))
     with shown("conf_interval") as progress:
         for _ in range(positive_integer("max_steps", max_steps)):
@@ -101,7 +101,8 @@ def _checked(fit, names):
     return names
 
 
-def _probability(sigma):
+def probability_of(sigma):
+    """Return the level of so many standard deviations, or sigma itself below 1."""
     if not sigma > 0:
         raise ValueError(f"sigmas are positive numbers. Received: {sigma!r}")
     return float(sigma) if sigma < 1 else math.erf(sigma / math.sqrt(2))
