@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import choice, described_value, positive_integer
 from tfjac.graph import KeptVariables
 from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import curve_of, residuals_of
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.many import fit_many
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits
 from tfjac.parameters.searches import SEARCHES, searched
@@ -24,7 +25,8 @@ _INSTEAD = {
     "prior": "give each parameter its prior=(mean, standard deviation)",
     "equality": "tie one parameter to the others by expr=",
     "manifolds": "pass variables instead of Parameters",
-    "batch_dims": "many fits of one curve are tfjac.parameters.fit_many, other ones are for variables [fits, p]; "
+    "batch_dims": "many fits of one curve are curve_fit(f, x, rows, p0=params, batch_dims=1), other ones are for "
+    "variables [fits, p]; "
     "several data sets with shared parameters are for tfjac.parameters.fit_together",
     "chunk_size": "it is for batch_dims=1",
     "devices": "it is for batch_dims=1",
@@ -51,12 +53,32 @@ class Problem(NamedTuple):
 
 def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any):
     """Return the `NamedFit` of f(xdata, **parameters) to ydata; the arguments are those of `curve_fit`."""
+    if options.get("batch_dims"):
+        return fit_many(f, xdata, ydata, parameters, **_of_many(options, n_starts))
     _refuse(options)
     method = _search_of(options)
     found = _best(parameters, (of_curve, (f, xdata, ydata, options)), n_starts, seed, method)
     if found.fit.success and not found.success:
         warnings.warn(f"tfjac.curve_fit: {found.message} Received: {found.values}", stacklevel=4)
     return found
+
+
+_SCIPYS = {"check_finite": True, "bounds": None, "method": None, "jac": None, "full_output": False, "nan_policy": None}
+"""Options of `curve_fit` that many fits do not have, and what they are by default."""
+
+
+def _of_many(options, n_starts):
+    """Return options of `curve_fit` as those of `fit_many`.
+
+    Raises:
+        TypeError: for those that it does not have.
+    """
+    given = {name: each for name, each in options.items() if each is not None and name != "batch_dims"}
+    choice("batch_dims", options["batch_dims"], (0, 1))
+    for name, value in {"n_starts": n_starts, **{name: given.pop(name, _SCIPYS[name]) for name in _SCIPYS}}.items():
+        if value is not None and value != _SCIPYS.get(name):
+            raise TypeError(f"With batch_dims=1 there is no {name}: leave it out. Received: {described_value(value)}")
+    return given
 
 
 def of_curve(parameters, f, xdata, ydata, options):

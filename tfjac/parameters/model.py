@@ -11,11 +11,11 @@ from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
 from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, prefixed
-from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
+from tfjac.progress import shown
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
 
 
@@ -107,8 +107,11 @@ class BaseModel:
                 each.value = float(np.clip(value, each.min, each.max))
         return made
 
-    def fit(self, *data: Any, **options: Any) -> NamedFit:
-        """Return `curve_fit(model, x, y, p0=params, **options)`.
+    def fit(self, *data: Any, **options: Any) -> Any:
+        """Return `curve_fit(model, x, y, p0=params, **options)`, a `NamedFit`.
+
+        With `batch_dims=1`, y `[B, n]` has a row for each fit, each of which starts from its own guess where there are
+        no parameters; it returns the `NamedFits` of `tfjac.parameters.fit_many`.
 
         Args:
             *data: x, y and `Parameters`: `fit(x, y, params)`, or in lmfit's order `fit(y, params, x=x)`. Without the
@@ -121,13 +124,28 @@ class BaseModel:
         x, y, params = GivenData.of("fit", data, options, self.variable)
         values = take_values(known if params is None else params, options)
         take_lmfits(options)
-        if params is None:
+        if params is None and options.get("batch_dims") and self.can_guess:
+            params, starts = self._guesses(x, np.ma.asarray(y), values)
+            options["starts"] = starts | options.get("starts", {})
+        elif params is None:
             params = self.guess(x, y, **values) if self.can_guess or not values else self.parameters(**values)
         elif values:
             params = params.copy()
             for name, value in values.items():
                 params[name].value = value
         return curve_fit(self, x, y, p0=params, **options)
+
+    def _guesses(self, x, rows, given):
+        """Return the `Parameters` of many fits, and a dict with the guess of each `[B]`, by name."""
+        each_has_x = np.shape(x) == rows.shape
+        found = []
+        with shown("guess") as progress:
+            for k, row in enumerate(rows):
+                found.append(self._guessed(*numbers_of(x[k] if each_has_x else x, row)))
+                progress.at(k + 1, len(rows), of="fits")
+        params = self.guess(x[0] if each_has_x else x, rows[0], **given)
+        free = [name for name in params if name in found[0] and name not in given and params[name].expr is None]
+        return params, {name: np.array([each[name] for each in found]) for name in free}
 
     def components(self, x: ArrayLike, values: Mapping[str, float]) -> dict[str, Array]:
         """Return the curve of each part at x, NumPy, by its prefix, or by its name where it has none.
@@ -251,6 +269,14 @@ class Model(BaseModel):
             )
         return {self.prefix + name: value for name, value in self._guess(x, y).items()}
 
+    def at_guess(self, x: Any, guessed: Mapping[str, float]) -> Array:
+        """Return the curve, NumPy, at what `guess` found by name; parameters that it leaves out are tied."""
+        values = {name: tf.constant(value, tf.float64) for name, value in guessed.items()}
+        of = dict(zip(self._arguments, self.names))
+        tied = {name: self._hints[each]["expr"].format(**of) for each, name in of.items() if name not in values}
+        values |= {name: parsed(text).function(values) for name, text in tied.items()}
+        return self.function(as_tensor(x), **values).numpy()
+
     def __repr__(self):
         return f"{self.name}({f'prefix={self.prefix!r}' if self.prefix else ''})"
 
@@ -313,7 +339,7 @@ class CompositeModel(BaseModel):
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
             from_ends = part.is_background and isinstance(x, np.ndarray)
             guessed = part._guessed(x[ends], y[ends]) if from_ends else part._guessed(x, y)
-            left = y - part(x, **guessed).numpy()
+            left = y - part.at_guess(x, guessed)
             is_peak = not part.is_background and not np.iscomplexobj(y)
             y = np.clip(left, y.min(), y.max()) if is_peak else left  # too high a peak leaves no dip
             guesses[part] = {name.removeprefix(part.prefix): value for name, value in guessed.items()}

@@ -1,5 +1,6 @@
 """What a fit of named parameters found."""
 
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from tfjac.arguments import positive
 from tfjac.optimizers import Status, correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
+from tfjac.parameters.frames import frame_of_parameters
 from tfjac.parameters.layout import Layout
 from tfjac.parameters.pictures import drawn_fit
 from tfjac.parameters.profiles import ConfidenceIntervals, probability_of, profiled
@@ -55,6 +57,16 @@ class NamedFit:
         told = ("x", "cost", "gradient_norm", "status", "steps", "evaluations", "jacobians", "damping", "history")
         return restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
 
+    def __copy__(self) -> "NamedFit":
+        made = object.__new__(type(self))
+        made.__dict__ = dict(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> "NamedFit":
+        made = object.__new__(type(self))
+        made.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return made
+
     # -------------------------------------------------------------- how it ended
 
     @property
@@ -91,6 +103,10 @@ class NamedFit:
     def cost(self) -> float:
         """F = ½‖r‖² at the values found, and the priors' part."""
         return self.fit.cost
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame`, a row for each parameter; standard errors that are not known are NaN."""
+        return frame_of_parameters(self.params)
 
     def summary(self, min_correlation: float = 0.1) -> str:
         """Return a report for people: statistics of the fit, a table of the parameters, and correlations.
