@@ -271,7 +271,7 @@ class Model(BaseModel):
 
     def at_guess(self, x: Any, guessed: Mapping[str, float]) -> Array:
         """Return the curve, NumPy, at what `guess` found by name; parameters that it leaves out are tied."""
-        values = {name: tf.constant(value, tf.float64) for name, value in guessed.items()}
+        values = {name: as_float64(value) for name, value in guessed.items()}
         of = dict(zip(self._arguments, self.names))
         tied = {name: self._hints[each]["expr"].format(**of) for each, name in of.items() if name not in values}
         values |= {name: parsed(text).function(values) for name, text in tied.items()}
