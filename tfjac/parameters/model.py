@@ -270,10 +270,12 @@ class Model(BaseModel):
         return {self.prefix + name: value for name, value in self._guess(x, y).items()}
 
     def at_guess(self, x: Any, guessed: Mapping[str, float]) -> Array:
-        """Return the curve, NumPy, at what `guess` found by name; parameters that it leaves out are tied."""
-        values = {name: as_float64(value) for name, value in guessed.items()}
+        """Return the curve, NumPy, at what `guess` found by name; all else is tied, or at its default."""
         of = dict(zip(self._arguments, self.names))
-        tied = {name: self._hints[each]["expr"].format(**of) for each, name in of.items() if name not in values}
+        ties = {of[each]: hints["expr"].format(**of) for each, hints in self._hints.items() if "expr" in hints}
+        known = {of[each]: value for each, value in self._arguments.items() if value is not None} | dict(guessed)
+        tied = {name: text for name, text in ties.items() if name not in guessed}
+        values = {name: as_float64(value) for name, value in known.items() if name not in tied}
         values |= {name: parsed(text).function(values) for name, text in tied.items()}
         return self.function(as_tensor(x), **values).numpy()
 
