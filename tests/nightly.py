@@ -323,6 +323,7 @@ NIGHTLY = {
     "test_packaging": {"test_source_distribution_has_all_that_is_tracked": none},
     "parameters/test_lmfit": {"test_several_data_sets": one_in(2), "test_confidence_intervals_by_profiles": one_in(2)},
     "parameters/test_models": {"test_fits_from_guesses": one_in(4)},
+    "parameters/test_shapes": {"test_fits_from_guesses_reach_the_truth": one_in(3)},
     "parameters/test_refits": {
         "test_bootstrap_is_a_loop_of_fits_of_data_drawn_again": one_in(2),
         "test_bootstrap_with_a_covariance_matrix": none, "test_many_starts_find_the_basin_that_one_misses": one_in(2),

@@ -1,5 +1,7 @@
 """Many fits by name: each as curve_fit of that row alone finds it, errors as by SciPy's Jacobian."""
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -112,3 +114,48 @@ def test_what_is_refused():
         fit_many(decay, X, Y, params(), starts={"half": 1.0})
     with pytest.raises(ValueError, match=r"ydata must be finite"):
         fit_many(decay, X, np.where(Y > 3, np.nan, Y), params())
+
+
+def test_curve_fit_and_models_take_rows():
+    expected = fit_many(decay, X, Y, params(), SIGMA)
+    found = tfjac.curve_fit(decay, X, Y, params(), SIGMA, batch_dims=1)
+    np.testing.assert_array_equal(found.values["half"], expected.values["half"])
+    with pytest.raises(TypeError, match=r"With batch_dims=1 there is no n_starts: leave it out. Received: 3"):
+        tfjac.curve_fit(decay, X, Y, params(), batch_dims=1, n_starts=3)
+
+
+def test_each_row_of_a_model_has_its_guess_and_a_loss():
+    """Peaks far from one another: one start would not reach all; each is as by itself."""
+    x = np.linspace(0.0, 20.0, 101)
+    centres = np.linspace(3.0, 17.0, 6)
+    rows = (
+        3 * scipy.stats.norm.pdf(x, centres[:, None], 0.5) + 0.2 + 0.01 * np.random.default_rng(1).normal(size=(6, 101))
+    )
+    rows[:, 50] += 5.0
+    model = tfjac.models.gaussian() + tfjac.models.constant()
+    options = {"loss": "cauchy", "loss_scale": 0.02}
+    fits = model.fit(rows, x=x, batch_dims=1, **options)
+    np.testing.assert_allclose(fits.values["center"], centres, atol=0.02)
+    start = model.parameters(amplitude=3.0, center=centres[2], sigma=0.5, c=0.2)
+    one = model.fit(x, rows[2], start, ftol=1e-12, **options)
+    np.testing.assert_allclose(fits.values["center"][2], one.values["center"], rtol=1e-5)
+    np.testing.assert_allclose(fits.standard_errors()["center"][2], one.standard_errors()["center"], rtol=1e-2)
+
+
+def test_tables():
+    pandas = pytest.importorskip("pandas", reason="tables are for those who have pandas")
+    fits = fit_many(decay, X, Y, params(), SIGMA)
+    table = fits.to_dataframe()
+    assert isinstance(table, pandas.DataFrame) and len(table) == 5
+    np.testing.assert_array_equal(table["half_stderr"], fits.standard_errors()["half"])
+    assert set(table["status"]) <= {status.name for status in tfjac.Status}
+    fit = tfjac.curve_fit(decay, X, Y[0], params())
+    table = fit.to_dataframe()
+    assert list(table.index) == ["height", "rate", "half"] and table.loc["half", "expr"] == "log(2)/rate"
+    np.testing.assert_allclose(table["stderr"], list(fit.standard_errors().values()))
+
+
+def test_tables_need_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pip install pandas"):
+        tfjac.curve_fit(decay, X, Y[0], params()).to_dataframe()

@@ -8,6 +8,7 @@ from tfjac.optimizers.fitting.least_squares import LeastSquaresProblem, least_sq
 from tfjac.optimizers.fitting.named import NamedParameters
 from tfjac.optimizers.fitting.normal_equations import DampedStep, NormalEquations, normal_equations
 from tfjac.optimizers.fitting.supervision import LeastSquaresState
+from tfjac.optimizers.keras import names  # noqa: F401  so that compile finds the optimizer
 from tfjac.optimizers.keras.callbacks import Convergence, StepMonitor
 from tfjac.optimizers.keras.fit import fit
 from tfjac.optimizers.keras.full_batch import full_batch

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers import Status
+from tfjac.progress import shown
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
@@ -86,7 +87,9 @@ def bootstrapped(fit, refits, count, kind, seed):
         wider = residuals * np.sqrt(rows / fit.degrees_of_freedom)
         changes = {"offsets": _drawn(wider, refits.losses(), count, rng) - residuals}
     best = np.asarray(fit.fit.x, np.float64)
-    found = refits.run(np.tile(best, [count, 1]), **changes)
+    with shown("bootstrap") as progress:
+        progress.at(count, of="fits")
+        found = refits.run(np.tile(best, [count, 1]), **changes)
     converged = np.isin(found.status, [int(each) for each in Status if each.converged])
     if converged.sum() < 2:
         raise ValueError(f"Hardly any of the fits converged. Received: {converged.sum()} of {count}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfjac.arguments import suggestion
+from tfjac.parameters.special import erfcx, log_gamma_ratio
 
 LONGEST = 2000
 """So many characters may an expression have."""
@@ -29,7 +30,7 @@ FUNCTIONS = {
     "log1p": tf.math.log1p, "sin": tf.sin, "cos": tf.cos, "tan": tf.tan, "arcsin": tf.asin, "arccos": tf.acos,
     "arctan": tf.atan, "asin": tf.asin, "acos": tf.acos, "atan": tf.atan, "sinh": tf.sinh, "cosh": tf.cosh,
     "tanh": tf.tanh, "arcsinh": tf.asinh, "arccosh": tf.acosh, "arctanh": tf.atanh, "erf": tf.math.erf,
-    "erfc": tf.math.erfc, "gamma": _gamma, "lgamma": tf.math.lgamma, "sign": tf.sign,
+    "erfc": tf.math.erfc, "erfcx": erfcx, "gamma": _gamma, "lgamma": tf.math.lgamma, "sign": tf.sign,
     "square": tf.square,
 }  # fmt: skip
 """Functions of one number."""
@@ -39,6 +40,7 @@ PAIRS = {
     "max": tf.maximum,
     "atan2": tf.atan2,
     "arctan2": tf.atan2,
+    "log_gamma_ratio": log_gamma_ratio,
     "hypot": lambda x, y: tf.sqrt(x * x + y * y),
 }
 """Functions of two numbers; `min` and `max` take more."""

@@ -2,17 +2,21 @@
 
 import dataclasses
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import positive_integer
+from tfjac.arguments import choice, described_value, positive_integer
 from tfjac.graph import KeptVariables
 from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import curve_of, residuals_of
+from tfjac.parameters.layout import Layout
+from tfjac.parameters.many import fit_many
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits
+from tfjac.parameters.searches import SEARCHES, searched
 from tfjac.parameters.starts import MultiStart
 
 _INSTEAD = {
@@ -21,7 +25,8 @@ _INSTEAD = {
     "prior": "give each parameter its prior=(mean, standard deviation)",
     "equality": "tie one parameter to the others by expr=",
     "manifolds": "pass variables instead of Parameters",
-    "batch_dims": "many fits of one curve are tfjac.parameters.fit_many, other ones are for variables [fits, p]; "
+    "batch_dims": "many fits of one curve are curve_fit(f, x, rows, p0=params, batch_dims=1), other ones are for "
+    "variables [fits, p]; "
     "several data sets with shared parameters are for tfjac.parameters.fit_together",
     "chunk_size": "it is for batch_dims=1",
     "devices": "it is for batch_dims=1",
@@ -30,15 +35,60 @@ _INSTEAD = {
 """Options that have no meaning where parameters have names."""
 
 
+class Problem(NamedTuple):
+    """A fit, as functions.
+
+    Attributes:
+        layout: `Layout`.
+        fitted: function of values `[k]` and of further options to a result.
+        refits: function of a result to its `Refits`.
+        f: of a curve.
+    """
+
+    layout: Layout
+    fitted: Callable[..., Any]
+    refits: Callable[[Any], Refits]
+    f: Any = None
+
+
 def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any):
     """Return the `NamedFit` of f(xdata, **parameters) to ydata; the arguments are those of `curve_fit`."""
+    if options.get("batch_dims"):
+        return fit_many(f, xdata, ydata, parameters, **_of_many(options, n_starts))
     _refuse(options)
+    method = _search_of(options)
+    found = _best(parameters, (of_curve, (f, xdata, ydata, options)), n_starts, seed, method)
+    if found.fit.success and not found.success:
+        warnings.warn(f"tfjac.curve_fit: {found.message} Received: {found.values}", stacklevel=4)
+    return found
+
+
+_SCIPYS = {"check_finite": True, "bounds": None, "method": None, "jac": None, "full_output": False, "nan_policy": None}
+"""Options of `curve_fit` that many fits do not have, and what they are by default."""
+
+
+def _of_many(options, n_starts):
+    """Return options of `curve_fit` as those of `fit_many`.
+
+    Raises:
+        TypeError: for those that it does not have.
+    """
+    given = {name: each for name, each in options.items() if each is not None and name != "batch_dims"}
+    choice("batch_dims", options["batch_dims"], (0, 1))
+    for name, value in {"n_starts": n_starts, **{name: given.pop(name, _SCIPYS[name]) for name in _SCIPYS}}.items():
+        if value is not None and value != _SCIPYS.get(name):
+            raise TypeError(f"With batch_dims=1 there is no {name}: leave it out. Received: {described_value(value)}")
+    return given
+
+
+def of_curve(parameters, f, xdata, ydata, options):
+    """Return the `Problem` of a curve."""
     layout = parameters.layout()
     curve = curve_of(f, layout)
     given = _conditions(layout) | options
 
-    def fitted(start):
-        found = curve_fit(curve, xdata, ydata, p0=start, **given)
+    def fitted(start, **more):
+        found = curve_fit(curve, xdata, ydata, p0=start, **{**given, **more})
         return dataclasses.replace(found, names=layout.independent)
 
     def refits(found):
@@ -49,10 +99,7 @@ def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any
 
         return Refits(layout, residuals, curve.data(), options, curve.measurements)
 
-    found = _best(parameters, layout, fitted, refits, n_starts, seed, f)
-    if found.fit.success and not found.success:
-        warnings.warn(f"tfjac.curve_fit: {found.message} Received: {found.values}", stacklevel=4)
-    return found
+    return Problem(layout, fitted, refits, f)
 
 
 def fit_residuals(
@@ -71,20 +118,54 @@ def fit_residuals(
         raise ValueError(
             "Parameters are for calls outside of a tf.function: use variables there. Received: a call in a graph"
         )
+    method = _search_of(options)
+    source = of_residuals, (residuals, tuple(args), bool(absolute_sigma), measurements, options)
+    return _best(parameters, source, n_starts, seed, method)
+
+
+def of_residuals(parameters, residuals, args, absolute_sigma, measurements, options):
+    """Return the `Problem` of residuals."""
     layout = parameters.layout()
     function = residuals_of(residuals, layout)
     given = _conditions(layout) | options
 
-    def fitted(start):
+    def fitted(start, **more):
         variable = _variables.of_size(layout.size)
         variable.assign(start)
-        found = least_squares(function, variable, args=(tuple(args),), **given)
-        return dataclasses.replace(found, names=tuple(layout.independent), absolute_sigma=bool(absolute_sigma))
+        found = least_squares(function, variable, args=(args,), **{**given, **more})
+        return dataclasses.replace(found, names=tuple(layout.independent), absolute_sigma=absolute_sigma)
 
     def refits(found):
-        return Refits(layout, function, tuple(args), options | {"absolute_sigma": absolute_sigma}, measurements)
+        return Refits(layout, function, args, options | {"absolute_sigma": absolute_sigma}, measurements)
 
-    return _best(parameters, layout, fitted, refits, n_starts, seed)
+    return Problem(layout, fitted, refits)
+
+
+def restored(parameters, source, found, starts):
+    """Return a `NamedFit` again, of the point where it ended.
+
+    Args:
+        parameters: as they were given.
+        source: a function that returns the `Problem` of parameters, and its arguments after these.
+        found: dict of what its result said.
+        starts: its `MultiStart`, or None.
+    """
+    make, arguments = source
+    problem = make(parameters, *arguments)
+    with warnings.catch_warnings():  # it takes no steps
+        warnings.simplefilter("ignore")
+        fit = dataclasses.replace(problem.fitted(found["x"], max_steps=0), **found)
+    return NamedFit(parameters, problem.layout, fit, problem.refits(fit), problem.f, starts, source)
+
+
+def _search_of(options):
+    """Take lmfit's name of a method out of the options, where it is no name of SciPy's; return it, or None."""
+    method = options.get("method")
+    if method in SEARCHES:
+        return options.pop("method")
+    if method in ("leastsq", "least_squares"):
+        del options["method"]
+    return None
 
 
 def _conditions(layout):
@@ -93,25 +174,34 @@ def _conditions(layout):
     return {name: each for name, each in given.items() if each is not None}
 
 
-def _best(parameters, layout, fitted, refits, n_starts, seed, f=None):
-    """Return the fit from the values given, or the best of those from `n_starts` starts, drawn within bounds.
+def _best(parameters, source, n_starts, seed, method):
+    """Return the fit from the values given, or the best of those from `n_starts` starts and from what a search finds.
 
     Args:
-        fitted: function from values `[k]` to a result.
-        refits: function from a result to its `Refits`.
+        source: as of `restored`.
+        method: one of `SEARCHES`, or None.
     """
-    if n_starts is None:
-        found = fitted(layout.start)
-        return NamedFit(parameters, layout, found, refits(found), f)
-    count = positive_integer("n_starts", n_starts)
+    make, arguments = source
+    problem = make(parameters, *arguments)
+    layout, several = problem.layout, None
+    if n_starts is None and method is None:
+        found = problem.fitted(layout.start)
+        return NamedFit(parameters, layout, found, problem.refits(found), problem.f, several, source)
+    count = None if n_starts is None else positive_integer("n_starts", n_starts)
     with warnings.catch_warnings():  # it is not the last word
         warnings.simplefilter("ignore")
-        first = fitted(layout.start)
-    several = MultiStart.of(refits(first), count, seed)
-    found = first if several.best is None else fitted(np.clip(several.best, layout.lower, layout.upper))
-    if not found.cost <= first.cost:
-        found = first
-    return NamedFit(parameters, layout, found, refits(found), f, several)
+        first = problem.fitted(layout.start)
+    refits, places = problem.refits(first), []
+    if count is not None:
+        several = MultiStart.of(refits, count, seed)
+        places += [] if several.best is None else [np.clip(several.best, layout.lower, layout.upper)]
+    if method is not None:
+        places.append(searched(method, refits, seed))
+    found = first
+    for place in places:
+        other = problem.fitted(place)
+        found = other if other.cost <= found.cost or not np.isfinite(found.cost) else found
+    return NamedFit(parameters, layout, found, problem.refits(found), problem.f, several, source)
 
 
 def _refuse(options):

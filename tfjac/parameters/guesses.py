@@ -1,10 +1,12 @@
 """Values to start from, read off data: functions of x and y, NumPy, to a dict of numbers by the names of a shape."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 
 def peak(area, width):
-    """Return a guess of a peak.
+    """Return a guess of a peak whose amplitude is an area.
 
     Args:
         area: amplitude over height times half the width at half maximum.
@@ -12,17 +14,43 @@ def peak(area, width):
     """
 
     def guess(x, y):
-        x, y = _smoothed(x, y)
+        found = Peak.of(x, y)
+        return {"amplitude": area * found.height * found.half, "center": found.center, "sigma": width * found.half}
+
+    return guess
+
+
+class Peak(NamedTuple):
+    """What can be read off a peak, or a dip: its height is negative.
+
+    Attributes:
+        center: where its top is.
+        height: of the top above the floor.
+        half: half of its width at half of its height.
+        left, right: the same to each side.
+        top: y there.
+    """
+
+    center: float
+    height: float
+    half: float
+    left: float
+    right: float
+    top: float
+
+    @classmethod
+    def of(cls, x, y):
+        """Read it off data."""
+        x, y = smoothed(x, y)
         sign = -1.0 if _is_dip(y) else 1.0
         y = sign * y
         top, floor = int(np.argmax(y)), np.quantile(y, 0.1)
-        below = np.flatnonzero(y <= (y[top] + floor) / 2)
-        reach = np.abs(x[below] - x[top])
-        half = reach.min() if reach.size else np.ptp(x) / 2  # to the nearer side: another peak may be on the other
-        height = y[top] - floor
-        return {"amplitude": sign * area * height * half, "center": x[top], "sigma": width * half}
-
-    return guess
+        below = x[y <= (y[top] + floor) / 2] - x[top]
+        left, right = np.min(-below[below < 0], initial=np.inf), np.min(below[below > 0], initial=np.inf)
+        half = min(left, right)  # of the nearer side: another peak may be on the other
+        half = half if np.isfinite(half) else np.ptp(x) / 2
+        left, right = (side if np.isfinite(side) else half for side in (left, right))
+        return cls(x[top], sign * (y[top] - floor), half, left, right, sign * y[top])
 
 
 def _is_dip(y):
@@ -32,13 +60,17 @@ def _is_dip(y):
     return level - y.min() > 1.5 * (y.max() - level)
 
 
-def _smoothed(x, y):
+def smoothed(x, y):
     """Return the data in the order of x, y a running mean over about a fiftieth of them."""
     order = np.argsort(x)
     x, y = x[order], y[order]
     size = max(1, x.size // 50) | 1
     padded = np.pad(y, size // 2, mode="edge")
     return x, np.convolve(padded, np.ones(size) / size, mode="valid")
+
+
+def complex_constant(x, y):
+    return {"re": y.real.mean(), "im": y.imag.mean()}
 
 
 def constant(x, y):
@@ -96,3 +128,22 @@ def sine(x, y):
     waves = np.stack([np.sin(frequency * x), np.cos(frequency * x)], axis=1)
     along, across = np.linalg.lstsq(waves, y, rcond=None)[0]
     return {"amplitude": np.hypot(along, across), "frequency": frequency, "shift": np.arctan2(across, along)}
+
+
+def expsine(x, y):
+    """As a sine; the decay from the sizes of both halves."""
+    order = np.argsort(x)
+    first, second = np.array_split(np.abs(y[order] - y.mean()), 2)
+    decay = 2 * np.log(max(first.mean(), 1e-300) / max(second.mean(), 1e-300)) / np.ptp(x)
+    found = sine(x, y * np.exp(np.clip(decay * (x - x.min()), -50, 50)))
+    return {**found, "amplitude": found["amplitude"] * np.exp(np.clip(decay * x.min(), -50, 50)), "decay": decay}
+
+
+def rectangle(x, y):
+    """Where y is above half of its height."""
+    found = Peak.of(x, y)
+    sign = np.sign(found.height)
+    inside = x[sign * y >= sign * (found.top - found.height / 2)]
+    width = np.ptp(x) / 20
+    ends = {"center1": inside.min(), "sigma1": width, "center2": inside.max(), "sigma2": width}
+    return {"amplitude": found.height, **ends}

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfjac.arguments import as_numbers, positive
 from tfjac.optimizers import BatchedLeastSquaresResult, Curve, Model, curve_data, least_squares
 from tfjac.parameters.calling import curve_of
+from tfjac.parameters.frames import frame_of_fits
 from tfjac.parameters.layout import Layout
 from tfjac.types import Array, ArrayLike, Function, Nest, TensorLike
 
@@ -71,6 +72,10 @@ class NamedFits:
             name: np.stack([value - reach * errors[name], value + reach * errors[name]], axis=1)
             for name, value in self.values.items()
         }
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame`, a row for each fit: values, `NAME_stderr` beside them, and how it ended."""
+        return frame_of_fits(self)
 
     def __repr__(self):
         return self.fit.summary()

@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import as_numbers, check_eager
-from tfjac.graph import call_converted
+from tfjac.arguments import check_eager
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
-from tfjac.parameters.named_fit import NamedFit
+from tfjac.parameters.expressions import parsed
+from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, prefixed
+from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
 from tfjac.parameters.ties import as_float64
+from tfjac.progress import shown
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
 
 
@@ -36,26 +37,31 @@ class BaseModel:
         names: tuple of the names of its parameters.
         function: callable of x and of the parameters by name; a plain function, so that fits know it again.
         widths: the names of parameters at whose zero a peak lies between the data.
+        made_by: a function and its arguments, which make the model again.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     widths: tuple[str, ...] = ()
+    made_by: tuple[Callable[..., "BaseModel"], tuple[Any, ...]]
 
     __signature__ = _SignatureOfCalls()
 
     def __call__(self, x: TensorLike, **values: Any) -> Tensor:
         """Return the curve at x, a tensor; parameters that are left out are at their defaults."""
+        made = self.parameters()
         given = {**self.defaults(), **values}
-        missing = [name for name in self.names if given.get(name) is None]
-        unknown = [name for name in values if name not in self.names and name not in self.parameters()]
+        tied = {name: made[name].expr for name in self.names if given.get(name) is None and made[name].expr}
+        missing = [name for name in self.names if given.get(name) is None and name not in tied]
+        unknown = [name for name in values if name not in self.names and name not in made]
         if missing or unknown:
             raise TypeError(
                 f"{self!r} has the parameters {', '.join(self.names)}, each a number. "
                 f"Received: {', '.join(f'{name}={values[name]!r}' for name in unknown) or f'no {missing[0]}'}"
             )
-        scalars = {name: as_float64(given[name]) for name in self.names}
-        return self.function(_as_tensor(x), **scalars)
+        scalars = {name: as_float64(given[name]) for name in self.names if name not in tied}
+        scalars |= {name: parsed(text).function(scalars) for name, text in tied.items()}
+        return self.function(as_tensor(x), **scalars)
 
     def defaults(self) -> dict[str, float | None]:
         """Return a dict from the names of parameters to values to start from, None where there are none."""
@@ -74,28 +80,26 @@ class BaseModel:
             if isinstance(each, str) or callable(each):
                 made[name].set(expr=each, min=None, max=None)
             elif isinstance(each, Mapping):
-                made[name].set(**each)
+                is_freed = name in self.names and "value" in each and "expr" not in each
+                made[name].set(**each, **({"expr": None} if is_freed else {}))
             else:
-                made[name].set(value=each)
+                made[name].set(value=each, **({"expr": None} if name in self.names else {}))
         return made
 
-    def guess(self, x: ArrayLike, y: ArrayLike, **given: Any) -> Parameters:
+    def guess(self, *data: Any, **given: Any) -> Parameters:
         """Return `parameters(**given)` with values read off the data for all others.
 
         Args:
-            x, y: arrays `[n]`; what a masked array masks is left out.
+            *data: x and y, arrays `[n]`, or as x a tuple of arrays; or in lmfit's order y, with `x=x`. What a masked
+                array masks is left out.
+            **given: as of `parameters`.
 
         Raises:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        kept = ~(np.ma.getmaskarray(x).ravel() | np.ma.getmaskarray(y).ravel()) if np.size(x) == np.size(y) else ...
-        x, y = (as_numbers(name, each, masked_too=True).ravel()[kept] for name, each in (("x", x), ("y", y)))
-        if x.size != y.size or not x.size:
-            raise ValueError(f"x and y have one length. Received: {x.size} and {y.size} values")
-        if not np.all(np.isfinite(x) & np.isfinite(y)):
-            raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
-        found = self._guessed(x, y)
+        x, y, _ = GivenData.of("guess", data, given, self.variable)
+        found = self._guessed(*numbers_of(x, y))
         made = self.parameters(**given)
         for name, value in found.items():
             each = made[name]
@@ -103,9 +107,45 @@ class BaseModel:
                 each.value = float(np.clip(value, each.min, each.max))
         return made
 
-    def fit(self, x: ArrayLike, y: ArrayLike, params: Parameters | None = None, **options: Any) -> NamedFit:
-        """Return `curve_fit(model, x, y, p0=params, **options)`, from `guess(x, y)` where params is left out."""
-        return curve_fit(self, x, y, p0=self.guess(x, y) if params is None else params, **options)
+    def fit(self, *data: Any, **options: Any) -> Any:
+        """Return `curve_fit(model, x, y, p0=params, **options)`, a `NamedFit`.
+
+        With `batch_dims=1`, y `[B, n]` has a row for each fit, each of which starts from its own guess where there are
+        no parameters; it returns the `NamedFits` of `tfjac.parameters.fit_many`.
+
+        Args:
+            *data: x, y and `Parameters`: `fit(x, y, params)`, or in lmfit's order `fit(y, params, x=x)`. Without the
+                parameters it starts from `guess(x, y)`, and a model that cannot guess from its defaults.
+            **options: of `curve_fit`, such as `sigma`, the deviations of the data; lmfit's `weights`, which are
+                1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
+        """
+        known = self.parameters()
+        refuse_doubtful(known, options, self.variable)
+        x, y, params = GivenData.of("fit", data, options, self.variable)
+        values = take_values(known if params is None else params, options)
+        take_lmfits(options)
+        if params is None and options.get("batch_dims") and self.can_guess:
+            params, starts = self._guesses(x, np.ma.asarray(y), values)
+            options["starts"] = starts | options.get("starts", {})
+        elif params is None:
+            params = self.guess(x, y, **values) if self.can_guess or not values else self.parameters(**values)
+        elif values:
+            params = params.copy()
+            for name, value in values.items():
+                params[name].value = value
+        return curve_fit(self, x, y, p0=params, **options)
+
+    def _guesses(self, x, rows, given):
+        """Return the `Parameters` of many fits, and a dict with the guess of each `[B]`, by name."""
+        each_has_x = np.shape(x) == rows.shape
+        found = []
+        with shown("guess") as progress:
+            for k, row in enumerate(rows):
+                found.append(self._guessed(*numbers_of(x[k] if each_has_x else x, row)))
+                progress.at(k + 1, len(rows), of="fits")
+        params = self.guess(x[0] if each_has_x else x, rows[0], **given)
+        free = [name for name in params if name in found[0] and name not in given and params[name].expr is None]
+        return params, {name: np.array([each[name] for each in found]) for name in free}
 
     def components(self, x: ArrayLike, values: Mapping[str, float]) -> dict[str, Array]:
         """Return the curve of each part at x, NumPy, by its prefix, or by its name where it has none.
@@ -114,12 +154,22 @@ class BaseModel:
             x: array.
             values: the parameters by name, others among them.
         """
-        values, x = NamedValues(values), _as_tensor(x)
+        values, x = NamedValues(values), as_tensor(x)
         parts = self.parts()
         titles = [part.prefix or part.name for part in parts]
         titles = [f"{title}{k}" if titles.count(title) > 1 else title for k, title in enumerate(titles)]
         curves = [part.function(x, **{name: as_float64(values[name]) for name in part.names}) for part in parts]
         return {title: np.asarray(curve) for title, curve in zip(titles, curves)}
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether `guess` reads values off data."""
+        raise NotImplementedError
+
+    @property
+    def variable(self) -> str:
+        """What the function of the first part calls the data."""
+        return self.parts()[0]._variable
 
     def parts(self) -> list["Model"]:
         """Return the models that it is made of."""
@@ -130,6 +180,9 @@ class BaseModel:
 
     def _guessed(self, x, y) -> dict[str, float]:
         raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Callable[..., "BaseModel"], tuple[Any, ...]]:
+        return self.made_by
 
     def __add__(self, other: "BaseModel") -> "CompositeModel":
         return CompositeModel(self, "+", other)
@@ -154,7 +207,8 @@ class Model(BaseModel):
         f: callable of TensorFlow's functions.
         prefix: what the names of the parameters begin with.
         name: of the model; that of f where left out.
-        hints: dict from an argument to what `Parameters.add` is told of it, such as `{"sigma": {"min": 0.0}}`.
+        hints: dict from an argument to what `Parameters.add` is told of it, such as `{"sigma": {"min": 0.0}}`; names in
+            an `expr` stand in braces.
         derived: dict from the name of a quantity to its expression, in which names of arguments stand in braces:
             `{"fwhm": "2.3548*{sigma}"}`.
         guess: function of x and y, NumPy, that returns a dict from arguments to numbers.
@@ -177,12 +231,19 @@ class Model(BaseModel):
         is_background: bool = False,
         arguments: Mapping[str, float | None] | None = None,
     ) -> None:
+        self.made_by = (Model, (f, prefix, name, hints, derived, guess, is_background, arguments))
         self._arguments = arguments_of(f) if arguments is None else dict(arguments)
         self.prefix, self.name = prefix, name or getattr(f, "__name__", type(f).__name__)
         self.names = tuple(prefix + each for each in self._arguments)
-        self.function = _prefixed(f, tuple(self._arguments), self.names)
+        self.function = prefixed(f, tuple(self._arguments), self.names)
+        self._variable = next(iter(inspect.signature(f).parameters))
         self._hints, self._derived = dict(hints or {}), dict(derived or {})
         self._guess, self.is_background = guess, is_background
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it was given a guess."""
+        return self._guess is not None
 
     def parts(self) -> list["Model"]:
         """Return a list of itself."""
@@ -190,9 +251,12 @@ class Model(BaseModel):
 
     def _parameters(self):
         made = Parameters()
-        for argument, value in self._arguments.items():
-            made.add(self.prefix + argument, **{"value": value, **self._hints.get(argument, {})})
         named = dict(zip(self._arguments, self.names))
+        for argument, value in self._arguments.items():
+            hints = {"value": value, **self._hints.get(argument, {})}
+            if "expr" in hints:
+                hints = {"expr": hints["expr"].format(**named)}
+            made.add(self.prefix + argument, **hints)
         for quantity, text in self._derived.items():
             made.add(self.prefix + quantity, expr=text.format(**named))
         return made
@@ -204,6 +268,16 @@ class Model(BaseModel):
                 f"Received: {self!r}"
             )
         return {self.prefix + name: value for name, value in self._guess(x, y).items()}
+
+    def at_guess(self, x: Any, guessed: Mapping[str, float]) -> Array:
+        """Return the curve, NumPy, at what `guess` found by name; all else is tied, or at its default."""
+        of = dict(zip(self._arguments, self.names))
+        ties = {of[each]: hints["expr"].format(**of) for each, hints in self._hints.items() if "expr" in hints}
+        known = {of[each]: value for each, value in self._arguments.items() if value is not None} | dict(guessed)
+        tied = {name: text for name, text in ties.items() if name not in guessed}
+        values = {name: as_float64(value) for name, value in known.items() if name not in tied}
+        values |= {name: parsed(text).function(values) for name, text in tied.items()}
+        return self.function(as_tensor(x), **values).numpy()
 
     def __repr__(self):
         return f"{self.name}({f'prefix={self.prefix!r}' if self.prefix else ''})"
@@ -229,9 +303,15 @@ class CompositeModel(BaseModel):
                 "Two parts of a model have parameters of the same name: give one a prefix, as in "
                 f"models.gaussian(prefix='g1_'). Received: {', '.join(shared)} in {left!r} and in {right!r}"
             )
+        self.made_by = (CompositeModel, (left, operation, right))
         self.left, self.operation, self.right = left, operation, right
         self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
-        self.function = _joined(_OPERATIONS[operation], left.function, left.names, right.function, right.names)
+        self.function = joined(OPERATIONS[operation], left.function, left.names, right.function, right.names)
+
+    @property
+    def can_guess(self) -> bool:
+        """Whether it is a sum of models that can."""
+        return self._is_sum() and all(part.can_guess for part in self.parts())
 
     def parts(self) -> list[Model]:
         """Return the models that it is made of."""
@@ -252,45 +332,23 @@ class CompositeModel(BaseModel):
                 "Only sums of models can be guessed: set the values by parameters(a=…), or guess the parts. "
                 f"Received: {self!r}"
             )
-        order = np.argsort(x)
-        x, y = x[order], y[order]
-        margin = max(2, x.size // 10)
-        ends = np.r_[0 : min(margin, x.size), max(0, x.size - margin) : x.size]
-        found: dict[str, float] = {}
+        if isinstance(x, np.ndarray):
+            order = np.argsort(x)
+            x, y = x[order], y[order]
+        margin = max(2, y.size // 10)
+        ends = np.r_[0 : min(margin, y.size), max(0, y.size - margin) : y.size]
+        guesses = {}
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
-            where = ends if part.is_background else slice(None)
-            guessed = part._guessed(x[where], y[where])
-            found |= guessed
-            left = y - part(x, **guessed).numpy()
-            y = left if part.is_background else np.clip(left, y.min(), y.max())  # too high a peak leaves no dip
-        return found
+            from_ends = part.is_background and isinstance(x, np.ndarray)
+            guessed = part._guessed(x[ends], y[ends]) if from_ends else part._guessed(x, y)
+            left = y - part.at_guess(x, guessed)
+            is_peak = not part.is_background and not np.iscomplexobj(y)
+            y = np.clip(left, y.min(), y.max()) if is_peak else left  # too high a peak leaves no dip
+            guesses[part] = {name.removeprefix(part.prefix): value for name, value in guessed.items()}
+        return by_position(self.parts(), guesses)
 
     def __repr__(self):
         left, right = (
             f"({each!r})" if isinstance(each, CompositeModel) else repr(each) for each in (self.left, self.right)
         )
         return f"{left} {self.operation} {right}"
-
-
-_OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
-
-
-def _as_tensor(x):
-    return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
-
-
-def _prefixed(f, arguments, names):
-    """Return f as a function of x and of parameters by their full names; a plain closure."""
-
-    def function(x, **values):
-        return call_converted(f, x, **{argument: values[name] for argument, name in zip(arguments, names)})
-
-    return function
-
-
-def _joined(operation, left, left_names, right, right_names):
-    def function(x, **values):
-        one = left(x, **{name: values[name] for name in left_names})
-        return operation(one, right(x, **{name: values[name] for name in right_names}))
-
-    return function

@@ -1,5 +1,6 @@
 """What a fit of named parameters found."""
 
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from tfjac.arguments import positive
-from tfjac.optimizers import Status, correlation_of, plot_fit
+from tfjac.optimizers import Status, correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
+from tfjac.parameters.frames import frame_of_parameters
 from tfjac.parameters.layout import Layout
-from tfjac.parameters.profiles import ConfidenceIntervals, profiled
+from tfjac.parameters.pictures import drawn_fit
+from tfjac.parameters.profiles import ConfidenceIntervals, probability_of, profiled
 from tfjac.parameters.refits import Refits
 from tfjac.parameters.report import summary_of
 from tfjac.parameters.starts import MultiStart
@@ -40,10 +43,29 @@ class NamedFit:
         refits: Refits,
         f: Any = None,
         starts: MultiStart | None = None,
+        source: Any = None,
     ) -> None:
         self.fit, self.names, self.starts = fit, layout.names, starts
         self.values = layout.values(fit.x)
         self._given, self._layout, self._refits, self._f = parameters.copy(), layout, refits, f
+        self._source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what was fitted, and where it ended: the graph is traced again when it is loaded."""
+        from tfjac.parameters.fitting import restored
+
+        told = ("x", "cost", "gradient_norm", "status", "steps", "evaluations", "jacobians", "damping", "history")
+        return restored, (self._given, self._source, {name: getattr(self.fit, name) for name in told}, self.starts)
+
+    def __copy__(self) -> "NamedFit":
+        made = object.__new__(type(self))
+        made.__dict__ = dict(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: Any) -> "NamedFit":
+        made = object.__new__(type(self))
+        made.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return made
 
     # -------------------------------------------------------------- how it ended
 
@@ -81,6 +103,10 @@ class NamedFit:
     def cost(self) -> float:
         """F = ½‖r‖² at the values found, and the priors' part."""
         return self.fit.cost
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame`, a row for each parameter; standard errors that are not known are NaN."""
+        return frame_of_parameters(self.params)
 
     def summary(self, min_correlation: float = 0.1) -> str:
         """Return a report for people: statistics of the fit, a table of the parameters, and correlations.
@@ -251,6 +277,16 @@ class NamedFit:
         """Return the ends of the band that holds another measurement, as `CurveFitResult.prediction_band`."""
         return self._curve().prediction_band(x, level)
 
+    def eval_uncertainty(self, x: Nest[TensorLike] | None = None, sigma: float = 1.0) -> Array:
+        """Return half the width of `confidence_band` at `x`, as lmfit's function of this name.
+
+        Args:
+            x: where; at the data where left out.
+            sigma: the level, as so many standard deviations of a normal distribution, or below 1, the probability.
+        """
+        low, high = self.confidence_band(x, probability_of(sigma))
+        return (high - low) / 2
+
     def components(self, x: ArrayLike | None = None) -> dict[str, Array]:
         """Return the parts of a composite model at `x`, by their names; at the data where left out."""
         curve = self._curve()
@@ -260,9 +296,26 @@ class NamedFit:
             )
         return self._f.components(curve.xdata if x is None else x, self.values)
 
-    def plot(self, axes: Axes = None, level: float = 0.95, points: int = 200) -> Axes:
-        """Draw data, curve and bands, as `plot_fit`; needs Matplotlib."""
-        return plot_fit(self._curve(), axes, level, points)
+    def plot(
+        self,
+        axes: Axes = None,
+        level: float = 0.95,
+        points: int = 200,
+        residuals: bool | None = None,
+        components: bool = True,
+    ) -> Axes:
+        """Draw data, curve and bands, as `plot_fit`, with the residuals below them; needs Matplotlib.
+
+        Args:
+            axes, level, points: as of `plot_fit`.
+            residuals: whether to draw (f(x) − y)/sigma in a panel of the same figure; by default, where `axes` is left
+                out.
+            components: whether to draw the parts of a composite model.
+
+        Returns:
+            The axes of the curve; `axes.figure.axes[1]` are those of the residuals.
+        """
+        return drawn_fit(self, self._curve(), axes, level, points, residuals, components)
 
     def _curve(self):
         if self._f is None:

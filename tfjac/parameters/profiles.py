@@ -13,6 +13,7 @@ import numpy as np
 
 from tfjac._warn import warn
 from tfjac.arguments import positive_integer, suggestion
+from tfjac.progress import shown
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Array
 
@@ -66,11 +67,13 @@ def profiled(fit, refits, names, sigmas, max_steps):
             "Profiles are of sums of squares: use bootstrap for robust losses. Received: a fit with a robust loss"
         )
     names = _checked(fit, names)
-    levels = np.array(sorted(_probability(sigma) for sigma in np.atleast_1d(sigmas)))
+    levels = np.array(sorted(probability_of(sigma) for sigma in np.atleast_1d(sigmas)))
     ends = _Ends(fit, refits, names, fit.fit.statistics.quantile(levels))
-    for _ in range(positive_integer("max_steps", max_steps)):
-        if ends.step():
-            break
+    with shown("conf_interval") as progress:
+        for _ in range(positive_integer("max_steps", max_steps)):
+            if ends.step():
+                break
+            progress.at(ends.num_found, ends.num_ends, of="ends")
     if ends.lowest < -1e-6 * 2 * fit.cost:
         warn(
             "tfjac.conf_interval: with a parameter held elsewhere the others fit better, so that this is not the best "
@@ -98,7 +101,8 @@ def _checked(fit, names):
     return names
 
 
-def _probability(sigma):
+def probability_of(sigma):
+    """Return the level of so many standard deviations, or sigma itself below 1."""
     if not sigma > 0:
         raise ValueError(f"sigmas are positive numbers. Received: {sigma!r}")
     return float(sigma) if sigma < 1 else math.erf(sigma / math.sqrt(2))
@@ -180,6 +184,16 @@ class _Ends:
         if not self._refits.absolute:
             more = more / self._least * self._dof
         return np.where(np.isfinite(more), np.sqrt(np.maximum(more, 0)), np.inf)
+
+    @property
+    def num_ends(self):
+        """How many ends are sought."""
+        return self._done.size
+
+    @property
+    def num_found(self):
+        """How many of them are found."""
+        return int(self._done.sum())
 
     def found(self):
         """Return the ends; infinite past a bound, NaN where the search did not end."""

@@ -1,5 +1,6 @@
 """A fit done again many times at once: from other starts, with parameters held, with other data."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,18 @@ class Refits:
         given = {"bounds": layout.bounds, "fixed": np.asarray(fixed) if np.any(fixed) else None} | options
         given = {name: each for name, each in given.items() if each is not None}
         return least_squares(self._batched, variable, args=(changes, self._data), batch_dims=1, **given)
+
+    def cost(self, values):
+        """Return F = ½‖r‖² at values `[k]`, with the priors, without losses; a number."""
+        return float(self._cost(tf.constant(values, tf.float64), self._data))
+
+    @functools.cached_property
+    def _cost(self):
+        def cost(values, data):
+            parts = [*tf.nest.flatten(self._residuals(values, data)), *self._of_prior(values)]
+            return tf.add_n([tf.reduce_sum(tf.square(part)) for part in parts]) / 2
+
+        return tf.function(cost, autograph=False)
 
     def measurements(self):
         """Return to which measurement each residual belongs, `[rows]`; None where a covariance matrix mixes them."""

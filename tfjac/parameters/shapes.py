@@ -8,19 +8,20 @@ _TINY = 1e-15
 """Widths below this count as this, so that a width at its bound of zero is no division by zero."""
 
 
-def _width(sigma):
+def positive_width(sigma):
+    """Return the width, at least 1e-15."""
     return tf.maximum(sigma, tf.constant(_TINY, tf.float64))
 
 
 def gaussian(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A/(σ√2π) exp(−(x − μ)²/2σ²)."""
-    sigma = _width(sigma)
+    sigma = positive_width(sigma)
     return amplitude / (math.sqrt(2 * math.pi) * sigma) * tf.exp(-tf.square((x - center) / sigma) / 2)
 
 
 def lorentzian(x, amplitude=1.0, center=0.0, sigma=1.0):
     """A/(πσ) / (1 + (x − μ)²/σ²)."""
-    sigma = _width(sigma)
+    sigma = positive_width(sigma)
     return amplitude / (math.pi * sigma) / (1 + tf.square((x - center) / sigma))
 
 
@@ -88,4 +89,49 @@ def arctan_step(x, amplitude=1.0, center=0.0, sigma=1.0):
     return amplitude * (0.5 + tf.atan((x - center) / sigma) / math.pi)
 
 
-STEPS = {"linear": linear_step, "erf": erf_step, "logistic": logistic_step, "arctan": arctan_step}
+def linear_rectangle(x, amplitude=1.0, center1=0.0, sigma1=1.0, center2=1.0, sigma2=1.0):
+    """A/2 (z₁ + z₂), each cut off at ±1, with z₁ = (x − μ₁)/σ₁ and z₂ = (μ₂ − x)/σ₂. So are the next three."""
+    up, down = _sides(x, center1, sigma1, center2, sigma2)
+    one = tf.ones_like(x)
+    return amplitude / 2 * (tf.clip_by_value(up, -one, one) + tf.clip_by_value(down, -one, one))
+
+
+def erf_rectangle(x, amplitude=1.0, center1=0.0, sigma1=1.0, center2=1.0, sigma2=1.0):
+    """A (erf z₁ + erf z₂)/2."""
+    up, down = _sides(x, center1, sigma1, center2, sigma2)
+    return amplitude / 2 * (tf.math.erf(up) + tf.math.erf(down))
+
+
+def logistic_rectangle(x, amplitude=1.0, center1=0.0, sigma1=1.0, center2=1.0, sigma2=1.0):
+    """A (1/(1 + exp(−z₁)) + 1/(1 + exp(−z₂)) − 1)."""
+    up, down = _sides(x, center1, sigma1, center2, sigma2)
+    return amplitude * (tf.sigmoid(up) + tf.sigmoid(down) - 1)
+
+
+def arctan_rectangle(x, amplitude=1.0, center1=0.0, sigma1=1.0, center2=1.0, sigma2=1.0):
+    """A (arctan z₁ + arctan z₂)/π."""
+    up, down = _sides(x, center1, sigma1, center2, sigma2)
+    return amplitude / math.pi * (tf.atan(up) + tf.atan(down))
+
+
+def _sides(x, center1, sigma1, center2, sigma2):
+    return (x - center1) / positive_width(sigma1), (center2 - x) / positive_width(sigma2)
+
+
+def expsine(x, amplitude=1.0, frequency=1.0, shift=0.0, decay=0.0):
+    """A sin(ωx + φ) exp(−δx)."""
+    return sine(x, amplitude, frequency, shift) * tf.exp(-decay * x)
+
+
+def complex_constant(x, re=0.0, im=0.0):
+    """re + i·im."""
+    return tf.complex(constant(x, re), constant(x, im))
+
+
+STEPS = {
+    "linear": linear_step, "erf": erf_step, "logistic": logistic_step, "arctan": arctan_step, "atan": arctan_step,
+}  # fmt: skip
+RECTANGLES = {
+    "linear": linear_rectangle, "erf": erf_rectangle, "logistic": logistic_rectangle, "arctan": arctan_rectangle,
+    "atan": arctan_rectangle,
+}  # fmt: skip

@@ -14,6 +14,7 @@ from tfjac._warn import warn
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.privacy.optimizer import DPOptimizer
 from tfjac.privacy.sample_sizes import SampleSizes
+from tfjac.progress import shown
 from tfjac.types import Logs
 
 Accountant: TypeAlias = Literal["pld", "rdp"]
@@ -75,13 +76,15 @@ def noise_for(epsilon: float, delta: float, sampling_rate: float, steps: int, ac
         return spent(noise, float(sampling_rate), int(steps), float(delta)) <= epsilon
 
     low, high = 0.5, 1.0
-    while not enough(high):
-        low, high = high, 2 * high
-    while enough(low):
-        low, high = low / 2, low
-    while high - low > 1e-3 * low:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+    with shown("tfjac.privacy.noise_for") as progress:
+        while not enough(high):
+            low, high = high, 2 * high
+        while enough(low):
+            low, high = low / 2, low
+        while high - low > 1e-3 * low:
+            progress.at(above=low, below=high)
+            middle = (low + high) / 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 

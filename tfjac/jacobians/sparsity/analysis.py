@@ -13,6 +13,7 @@ from tfjac.jacobians.sparsity.index_sets import each_its_own, empty
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
 from tfjac.jacobians.sparsity.propagation import Propagation
+from tfjac.progress import shown
 from tfjac.types import Sources, Tensors
 
 
@@ -48,7 +49,8 @@ def sparsity(ys: Tensors, xs: Sources) -> SparsityPattern:
         found.append(Ends.of(ys, xs).pattern())
         return tf.constant(0)
 
-    in_graph(compute, ys, xs=xs)
+    with shown("tfjac.sparsity"):
+        in_graph(compute, ys, xs=xs)
     return found[0]
 
 

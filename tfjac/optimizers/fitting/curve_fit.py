@@ -19,6 +19,7 @@ from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
 from tfjac.optimizers.tracing.constants import Constants
 from tfjac.optimizers.tracing.readings import taking
+from tfjac.progress import shown
 from tfjac.types import Function, Nest, Pair, TensorLike
 
 
@@ -118,7 +119,8 @@ def curve_fit(
     if y.size == 1:
         y = np.broadcast_to(y, np.broadcast_shapes(y.shape, _shape_of(f, x, y, start)))
     parameters.assign(start)
-    found, curve = _minimised(Curve.of(Model(f), x, y, sigma), parameters, options)
+    with shown("tfjac.curve_fit", is_quiet=bool(options.get("verbose") or options.get("callback"))):
+        found, curve = _minimised(Curve.of(Model(f), x, y, sigma), parameters, options)
     result = CurveFitResult.of_fit(found, names, curve, y, absolute_sigma, full_output)
     if not result.success:
         warn(f"tfjac.curve_fit: {result.message} Received: status {result.status.name}")

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
+import tensorflow as tf
+
 from tfjac.arguments import choice
 from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.fitting.many_fits import BatchedProblem, batched_least_squares
@@ -15,6 +17,7 @@ from tfjac.optimizers.objective.robust import LossLike
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
+from tfjac.progress import shown
 from tfjac.types import (
     Data,
     Function,
@@ -212,9 +215,10 @@ def least_squares(
     if isinstance(variables, NamedParameters):
         return variables.fit_residuals(residuals, args, **Options.of(locals(), {}).given(), **unknown)
     options = Options.of(locals(), unknown)
-    if choice("batch_dims", options.batch_dims, (0, 1)):
-        return batched_least_squares(residuals, variables, args, options)
-    return SingleProblem(residuals, variables, options).prepare(args).solve(args)
+    with shown("tfjac.least_squares", is_quiet=bool(verbose or callback) or not tf.executing_eagerly()):
+        if choice("batch_dims", options.batch_dims, (0, 1)):
+            return batched_least_squares(residuals, variables, args, options)
+        return SingleProblem(residuals, variables, options).prepare(args).solve(args)
 
 
 _Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)

@@ -20,6 +20,7 @@ from tfjac.optimizers.keras.linear_start import start_near
 from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.statuses import Status
+from tfjac.progress import shown
 from tfjac.types import MemoryBudget, Nest, TensorLike
 
 STEPS_PER_CALL = 10
@@ -47,7 +48,7 @@ def fit(
     batch_size: int | None = None,
     memory_budget: MemoryBudget = "auto",
     callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] | None = None,
-    verbose: Any = 0,
+    verbose: Any = "auto",
     **others: Any,
 ) -> keras.callbacks.History:
     """Train a Keras model by the Levenberg-Marquardt method until the validation loss or a tolerance says to stop.
@@ -88,7 +89,9 @@ def fit(
             model, and that a step may plan to take, see `LevenbergMarquardt`. `"auto"`: half of the memory that is
             free, and no more than 1 GiB of it for the Jacobian; None: no limit.
         callbacks: further callbacks for `model.fit`, one or several.
-        verbose: as in `model.fit`.
+        verbose: `"auto"` for a line that says how far it is, after two seconds: on a terminal it is rewritten, and goes
+            at the end; in logs there is one each ten seconds. 0 for silence; 1 and 2 for the lines of `model.fit`, some
+            for each epoch.
         **others: none; other arguments of `model.fit` are refused, each with the one to take instead.
 
     Returns:
@@ -130,23 +133,26 @@ def fit(
         model,
         convergence,
         best,
+        verbose,
         x=data.whole() if batches is None else batches,
         epochs=math.ceil(positive_integer("max_steps", max_steps) / optimizer.steps_per_batch),
         validation_data=None if validation is None else validation_dataset(validation),
         callbacks=[*watching, *([] if best is None else [best]), *statistics],  # theirs are the weights restored
         class_weight=class_weight,
         shuffle=False,
-        verbose=verbose,
     )
     history.plan = data.in_words(batches, batch_size)
     return history
 
 
-def _run(model, convergence, best, callbacks, **options):
+def _run(model, convergence, best, verbose, callbacks, **options):
     """Call `model.fit`; return its history with a status. Ctrl-C and errors leave the best weights, too."""
     with Interrupts() as interrupts:
         try:
-            history = model.fit(callbacks=[*callbacks, StopOnInterrupt(interrupts)], **options)
+            by_line = isinstance(verbose, str) and verbose == "auto"
+            with shown("tfjac.fit", is_quiet=not by_line, in_logs=True) as progress:
+                watching = [*callbacks, StopOnInterrupt(interrupts), _ToldProgress(progress, options["epochs"])]
+                history = model.fit(callbacks=watching, verbose=0 if by_line else verbose, **options)
         except BaseException:
             if best is not None:
                 best.restore()
@@ -238,3 +244,21 @@ class _LossAfterSteps(keras.callbacks.Callback):
         report = self.model.optimizer.last_report
         if report is not None and np.isfinite(report.cost):
             logs["loss"] = float(report.cost)
+
+
+class _ToldProgress(keras.callbacks.Callback):
+    """Tells a `Progress` of each epoch.
+
+    Args:
+        progress: the `Progress`.
+        epochs: how many there are at most.
+    """
+
+    def __init__(self, progress, epochs):
+        super().__init__()
+        self._progress, self._epochs = progress, epochs
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Tell it."""
+        losses = {name: float(value) for name, value in (logs or {}).items() if name in ("loss", "val_loss")}
+        self._progress.at(epoch + 1, self._epochs, of="epochs", **losses)

@@ -1,0 +1,89 @@
+"""What models are made with: their functions as plain closures, and the data that they are guessed from."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from tfjac.arguments import as_numbers
+from tfjac.graph import call_converted
+
+_Arguments = ParamSpec("_Arguments")
+_Model = TypeVar("_Model", bound=Any)
+
+
+def ready(factory: Callable[_Arguments, _Model]) -> Callable[_Arguments, _Model]:
+    """Decorate a function that makes models, so that they can be pickled: as its name and its arguments."""
+
+    @functools.wraps(factory)
+    def made(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Model:
+        model = factory(*args, **options)
+        model.made_by = (functools.partial(made, *args, **options), ())
+        return model
+
+    return made
+
+
+OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
+
+
+def by_position(parts, guesses):
+    """Return guesses by the names of parameters, peaks of one shape from left to right.
+
+    Args:
+        parts: list of `Model`.
+        guesses: dict from them to dicts of numbers by the arguments of their functions.
+    """
+    found = {}
+    for shape in dict.fromkeys(part.name for part in parts):
+        alike = [part for part in parts if part.name == shape]
+        ordered = [guesses[part] for part in alike]
+        if all("center" in each for each in ordered):
+            ordered = sorted(ordered, key=lambda each: each["center"])
+        for part, guessed in zip(alike, ordered):
+            found |= {part.prefix + name: value for name, value in guessed.items()}
+    return found
+
+
+def numbers_of(x, y):
+    """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
+    several = list(x) if isinstance(x, tuple) else [x]
+    masks = [np.ma.getmaskarray(each).ravel() for each in (*several, y) if np.size(each) == np.size(y)]
+    kept = ~np.logical_or.reduce(masks) if len(masks) == len(several) + 1 else ...
+    *several, y = (
+        as_numbers(name, each, masked_too=True, complex_too=name == "y").ravel()[kept]
+        for name, each in (*(("x", each) for each in several), ("y", y))
+    )
+    if not y.size or any(each.size != y.size for each in several):
+        raise ValueError(f"x and y have one length. Received: {several[0].size} and {y.size} values")
+    if not all(np.isfinite(each).all() for each in (*several, y)):
+        raise ValueError("x and y must be finite: leave the missing values out. Received: NaN or infinite values")
+    return tuple(several) if isinstance(x, tuple) else several[0], y
+
+
+def as_tensor(x):
+    """Return numbers, or a tuple of them, as tensors of float64; all else as it is."""
+    if isinstance(x, tuple):
+        return tuple(map(as_tensor, x))
+    return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
+
+
+def prefixed(f, arguments, names):
+    """Return f as a function of x and of parameters by their full names; a plain closure."""
+
+    def function(x, **values):
+        return call_converted(f, x, **{argument: values[name] for argument, name in zip(arguments, names)})
+
+    return function
+
+
+def joined(operation, left, left_names, right, right_names):
+    """Return an operation of two functions of x and of parameters by their full names; a plain closure."""
+
+    def function(x, **values):
+        one = left(x, **{name: values[name] for name in left_names})
+        return operation(one, right(x, **{name: values[name] for name in right_names}))
+
+    return function
