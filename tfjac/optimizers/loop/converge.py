@@ -22,6 +22,9 @@ FREE = 0.1
 LONG = 20
 """So many steps without progress are convergence, although damping holds them back."""
 
+LITTLE = 1e-6
+"""Progress by less than this part of F is none, however small the tolerances are: each step is held to these alone."""
+
 FALLEN = 16
 """A cost that was more than rounding at the start has fallen to a part of one in so many if it is rounding now."""
 
@@ -71,7 +74,7 @@ class Stretch(NamedTuple):
     def after(self, report: Report, limits: Tolerances, steps: Tensor | int = 1) -> "Stretch":
         """Return that after a `Report`; `steps`: how many steps there were since the one before."""
         cost = tf.where(self.steps > 0, self.cost, report.cost_before)
-        fallen = cost - report.cost > max(limits.cost, limits.step) * tf.abs(cost)
+        fallen = cost - report.cost > max(limits.cost, limits.step, LITTLE) * tf.abs(cost)
         return Stretch(tf.where(fallen, report.cost, cost), tf.where(fallen, 0, self.steps + steps))
 
 

@@ -96,7 +96,20 @@ class Fits(NamedTuple):
         state = State(tuple(none for _ in state_names), tf.zeros_like(values))
         outcome = Outcome((), none, none, status, count, count, count, none)
         last = Attempt.none_yet(none, state.damping)
-        return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, last, outcome, none, Stretch.begun(none))
+        return cls(
+            index,
+            tf.ones_like(exist),
+            values,
+            data,
+            box,
+            none + 1,
+            here,
+            state,
+            last,
+            outcome,
+            none,
+            Stretch.begun(none),
+        )
 
     @property
     def gradient_norm(self) -> Tensor:
