@@ -227,6 +227,7 @@ NIGHTLY = {
         "test_covariance_and_effective_parameters": none, "test_in_a_graph_with_derivatives_and_resumed": none,
         "test_what_only_the_prior_determines": none, "test_with_bounds_fixed_and_robust_losses": none,
     },
+    "optimizers/test_progress_of_held_steps": {"test_many_fits": none, "test_sums_by_hand": none},
     "optimizers/test_randomness": {"test_the_trial_sees_the_same_draw": one_in(2)},
     "optimizers/test_robust": {
         "test_derivatives_of_a_robust_minimum": none, "test_errors_are_those_of_repeated_experiments": none,

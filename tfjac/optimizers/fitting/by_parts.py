@@ -12,7 +12,7 @@ from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
 from tfjac.optimizers.fitting.parts_conditions import PartsConditions
 from tfjac.optimizers.interrupts import Interrupts
-from tfjac.optimizers.loop.converge import first_cost_of, status_after, tolerances
+from tfjac.optimizers.loop.converge import Stretch, first_cost_of, status_after, tolerances
 from tfjac.optimizers.loop.method import DampingLike, Method, ScalingLike
 from tfjac.optimizers.loop.records import Outcome, State
 from tfjac.optimizers.statuses import Status
@@ -89,6 +89,7 @@ class _Descent:
         state = State((tf.zeros([], position.dtype),) * len(self._method.damping.state_names), tf.zeros_like(position))
         first_cost, status = None, Status.RUNNING
         rejected = promised = tf.zeros([], position.dtype)
+        stretch = Stretch.begun(promised)
         while status is Status.RUNNING:
             free = self._conditions.free(here, position)
             start = _start(free, position)
@@ -108,7 +109,8 @@ class _Descent:
             cost, gain = (tf.constant(each, position.dtype) for each in (there.cost, gain))
             state, report, promised = judged(start, awaited, state, self._method, cost, gain)
             first_cost = first_cost_of(report) if first_cost is None else first_cost
-            status = Status(int(status_after(report, limits, first_cost)))
+            stretch = stretch.after(report, limits)
+            status = Status(int(status_after(report, limits, first_cost, stretch.is_long)))
             if status is Status.STALLED:
                 status = Status.STALLED if int(report.status) == Status.STALLED else Status.RUNNING
             if report.accepted:

@@ -4,11 +4,12 @@ from typing import Literal
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loop.converge import first_cost_of, standing_of, status_after, tolerances
+from tfjac.optimizers.loop.converge import Stretch, first_cost_of, standing_of, status_after, tolerances
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -111,6 +112,7 @@ class Convergence(StepMonitor):
         super().on_train_begin(logs)
         dtype = as_tf_variable(self.model.trainable_variables[0]).dtype
         self._limits, self._first_cost = tolerances(*self._given, dtype), np.nan
+        self._stretch = Stretch.begun(tf.zeros([], dtype))
         self.status, self._steps = Status.RUNNING, self.model.optimizer.num_steps
         self._met: list[Status] = []
         self._stands: list[Status] = []
@@ -121,11 +123,12 @@ class Convergence(StepMonitor):
         report, steps = self.model.optimizer.last_report, self.model.optimizer.num_steps
         if steps == self._steps:
             return
+        self._stretch = self._stretch.after(report, self._limits, steps - self._steps)
         self._steps = steps
         if not np.isfinite(self._first_cost) and np.isfinite(report.cost_before):
             self._first_cost = float(first_cost_of(report))
         known = report, self._limits, float(np.nan_to_num(self._first_cost))
-        self._met.append(_reason(*known))
+        self._met.append(_reason(*known, self._stretch.is_long))
         self._stands.append(Status(int(standing_of(*known))))
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
@@ -154,7 +157,7 @@ class Convergence(StepMonitor):
             print(self.message)
 
 
-def _reason(report, limits, first_cost):
+def _reason(report, limits, first_cost, is_long):
     """Return what a step gives rise to: a `Status`. Attempts that were rejected so far say nothing of the next step."""
-    status = Status(int(status_after(report, limits, first_cost)))
+    status = Status(int(status_after(report, limits, first_cost, is_long)))
     return Status(int(report.status)) if status is Status.STALLED else status

@@ -16,6 +16,15 @@ ROUNDINGS = 16
 AS_PROMISED = 0.25
 """A step whose ρ is this close to 1 did as it promised."""
 
+FREE = 0.1
+"""A step of whose promise damping makes no more than this part is nearly the one that the model would take."""
+
+LONG = 20
+"""So many steps without progress are convergence, although damping holds them back."""
+
+LITTLE = 1e-6
+"""Progress by less than this part of F is none, however small the tolerances are: each step is held to these alone."""
+
 FALLEN = 16
 """A cost that was more than rounding at the start has fallen to a part of one in so many if it is rounding now."""
 
@@ -38,6 +47,37 @@ class Tolerances(NamedTuple):
     gradient: float
 
 
+class Stretch(NamedTuple):
+    """The last steps, in which F has not fallen by a tolerance; elementwise for many fits.
+
+    Where residuals stay large, the model is wrong, and damping holds steps back for long. Each then gains little, and
+    tens of them gain per cents. So progress is looked at over several steps.
+
+    Attributes:
+        cost: F where it began.
+        steps: int32, how many steps it has.
+    """
+
+    cost: tf.Tensor
+    steps: tf.Tensor
+
+    @classmethod
+    def begun(cls, cost: Tensor) -> "Stretch":
+        """Return that before the first step, of scalars like `cost`."""
+        return cls(tf.zeros_like(cost), tf.zeros_like(cost, tf.int32))
+
+    @property
+    def is_long(self) -> Tensor:
+        """Whether F has not fallen by a tolerance for `LONG` steps."""
+        return self.steps >= LONG
+
+    def after(self, report: Report, limits: Tolerances, steps: Tensor | int = 1) -> "Stretch":
+        """Return that after a `Report`; `steps`: how many steps there were since the one before."""
+        cost = tf.where(self.steps > 0, self.cost, report.cost_before)
+        fallen = cost - report.cost > max(limits.cost, limits.step, LITTLE) * tf.abs(cost)
+        return Stretch(tf.where(fallen, report.cost, cost), tf.where(fallen, 0, self.steps + steps))
+
+
 def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype: tf.DType) -> Tolerances:
     """Check the tolerances and fill in √ε of the dtype, MINPACK's recommendation, for those that are None."""
     default = float(np.sqrt(np.finfo(dtype.as_numpy_dtype).eps))
@@ -48,7 +88,7 @@ def tolerances(ftol: float | None, xtol: float | None, gtol: float | None, dtype
     return Tolerances(*(default if value is None else float(value) for value in given.values()))
 
 
-def status_after(report: Report, limits: Tolerances, first_cost: Tensor) -> Tensor:
+def status_after(report: Report, limits: Tolerances, first_cost: Tensor, is_long: Tensor | bool = True) -> Tensor:
     """Return the `Status` (int32) that a step gives rise to; RUNNING where there is no reason to stop.
 
     A short step is convergence only where it does not promise much either. A parameter of which the residuals are
@@ -56,7 +96,8 @@ def status_after(report: Report, limits: Tolerances, first_cost: Tensor) -> Tens
     short; measured by the first residuals, too, as the last ones may be zero but for rounding. Lengths are measured by
     J as it is: by Moré's D, all steps would be short for ever after a start where a parameter had far more influence.
     And where the damping holds steps back that do as they promise, they will be longer soon: no sign of a minimum
-    either.
+    either. If they do not, they stay short, and may gain per cents together: so F must not have fallen by a tolerance
+    for many steps.
 
     A rejected step can be convergence as well: near a minimum the reduction drowns in the rounding of the cost. But
     that a step made tiny by damping gains nothing is no sign of a minimum, so it is the first attempt that counts
@@ -69,9 +110,16 @@ def status_after(report: Report, limits: Tolerances, first_cost: Tensor) -> Tens
 
     Where F is zero but for rounding, so are all reductions of it, and neither of these says anything. There a step that
     is short or was rejected is convergence; see `_is_rounding`.
+
+    Args:
+        report: a `Report`.
+        limits: `Tolerances`.
+        first_cost: scalar, `first_cost_of` the first step.
+        is_long: scalar bool, see `Stretch`.
     """
     small, alone = limits.cost * report.cost_before, tf.square(report.cosine) * tf.abs(report.cost_before)
     settled = (report.held <= report.predicted / 2) | (tf.abs(report.ratio - 1) > AS_PROMISED)
+    settled &= (report.held <= FREE * report.predicted) | is_long
     flat = settled & (tf.abs(report.reduction) <= small) & (report.predicted <= small) & (report.ratio <= 2)
     flat = tf.where(report.accepted, flat, (report.promised <= small) & (report.promised >= 0) & (report.attempts > 0))
     flat &= alone <= 2 * small

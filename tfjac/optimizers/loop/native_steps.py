@@ -1,7 +1,8 @@
 """Steps of a small problem, all in one op: what the `Driver` does, without its hundreds of ops a step.
 
 That op and that loop take the same steps to rounding. The op knows the default method for few parameters alone, in
-float64, and with bounds at most; the loop knows all others.
+float64, and with bounds at most; the loop knows all others. The op judges each step alone and the loop the last ones,
+too (`converge.Stretch`): so tolerances of which tens of steps might gain much are for the loop.
 """
 
 from typing import cast
@@ -14,6 +15,7 @@ from tfjac.ops import StepProgress, StepRules, has_native_steps, least_squares_s
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.damping import TrustRegionDamping
 from tfjac.optimizers.damping.scaling import MoreScaling
+from tfjac.optimizers.loop.converge import LITTLE
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
 from tfjac.optimizers.loop.progress import Allowance, Invariants, Progress
@@ -53,10 +55,12 @@ def suits(residuals: TracedResiduals, variables: list[Variable], settings: Setti
         and not settings.jit_compile
     )
     is_plain = not (conditions.prior or conditions.equality or any(settings.manifolds) or verification_wanted(None))
+    is_tight = max(settings.limits.cost, settings.limits.step) <= LITTLE
     is_small = 0 < columns <= PARAMETERS and columns <= residuals.num_rows <= ELEMENTS / columns
     return (
         is_default
         and is_plain
+        and is_tight
         and is_small
         and residuals.num_numbers <= NUMBERS
         and all(as_tf_variable(variable).dtype == tf.float64 for variable in variables)

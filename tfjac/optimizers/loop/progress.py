@@ -6,7 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.optimizers.conditions.conditions import Conditions
-from tfjac.optimizers.loop.converge import Tolerances, first_cost_of, outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.converge import (
+    Stretch,
+    Tolerances,
+    first_cost_of,
+    outcome_after,
+    standing_of,
+    status_after,
+)
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.records import Outcome, Report, State, has_converged
 from tfjac.optimizers.loop.step import Step
@@ -75,6 +82,7 @@ class Progress(NamedTuple):
         outcome: an `Outcome` without `x`.
         state: a `State`.
         first_cost: scalar, `first_cost_of` the first step.
+        stretch: a `Stretch`.
         moved: scalar bool, whether the gradient in `outcome` is that of another point than that where it would end now.
         window: a `Window`; an empty tuple where the cost never rises.
         back: a `Back`; an empty tuple where one op takes the steps.
@@ -83,6 +91,7 @@ class Progress(NamedTuple):
     outcome: Outcome
     state: State
     first_cost: tf.Tensor
+    stretch: Stretch
     moved: tf.Tensor
     window: Window | tuple[()] = ()
     back: Back | tuple[()] = ()
@@ -108,7 +117,7 @@ class Progress(NamedTuple):
         zero, none = tf.zeros([], state.scaling.dtype), tf.constant(0)
         outcome = Outcome((), zero, zero, status, none, none, none, zero)
         back = Back(tf.constant(False), zero, values, state, window) if goes_back else ()
-        return cls(outcome, state, zero, tf.equal(status, int(Status.RUNNING)), window, back)
+        return cls(outcome, state, zero, Stretch.begun(zero), tf.equal(status, int(Status.RUNNING)), window, back)
 
 
 class Tried(NamedTuple):
@@ -135,7 +144,8 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     step, running, window = tried.step, progress.running, progress.window
     report, moved = step.report, step.report.accepted
     first_cost = tf.where(tf.equal(progress.outcome.steps, 0), first_cost_of(report), progress.first_cost)
-    status = status_after(report, limits, first_cost)
+    stretch = progress.stretch.after(report, limits, tf.cast(~step.looked, tf.int32))
+    status = status_after(report, limits, first_cost, stretch.is_long)
     status = tf.where(step.looked, standing_of(report, limits, first_cost), status)
     if window:
         left = running & window.is_left(report) & tf.not_equal(status, int(Status.RUNNING))
@@ -148,7 +158,7 @@ def gone_on(progress: Progress, tried: Tried, limits: Tolerances, max_steps: Ten
     if window:
         window = window.after(report, tried.position, left)
         moved |= running & (window.lowest < report.cost)  # at its best point, it differs by rounding at most
-    return Progress(outcome, step.state, first_cost, moved, window, back), doubtful
+    return Progress(outcome, step.state, first_cost, stretch, moved, window, back), doubtful
 
 
 def taken_back(progress: Progress, back: Back, report: Report, max_steps: Tensor) -> tuple[Progress, Report]:
@@ -163,4 +173,4 @@ def taken_back(progress: Progress, back: Back, report: Report, max_steps: Tensor
     )
     outcome = outcome_after(progress.outcome, progress.running, report, tf.constant(int(Status.RUNNING)), max_steps)
     back, moved = back._replace(known=tf.constant(False)), tf.constant(False)
-    return Progress(outcome, back.state, progress.first_cost, moved, back.window, back), report
+    return Progress(outcome, back.state, progress.first_cost, progress.stretch, moved, back.window, back), report

@@ -24,7 +24,14 @@ from tfjac.optimizers.loop.attempt import (
     report_of,
     within,
 )
-from tfjac.optimizers.loop.converge import Tolerances, first_cost_of, outcome_after, standing_of, status_after
+from tfjac.optimizers.loop.converge import (
+    Stretch,
+    Tolerances,
+    first_cost_of,
+    outcome_after,
+    standing_of,
+    status_after,
+)
 from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Attempt, Outcome, Point, Report, State, chosen, has_converged
 from tfjac.optimizers.statuses import Status
@@ -46,6 +53,7 @@ class Fits(NamedTuple):
         last: the last `Attempt` in the step that it is at.
         outcome: an `Outcome` without `x`, so far.
         first_cost: `[n]`, `first_cost_of` the first step.
+        stretch: a `Stretch`, of each fit.
     """
 
     index: tf.Tensor
@@ -59,6 +67,7 @@ class Fits(NamedTuple):
     last: Attempt
     outcome: Outcome
     first_cost: tf.Tensor
+    stretch: Stretch
 
     @property
     def running(self) -> Tensor:
@@ -87,7 +96,20 @@ class Fits(NamedTuple):
         state = State(tuple(none for _ in state_names), tf.zeros_like(values))
         outcome = Outcome((), none, none, status, count, count, count, none)
         last = Attempt.none_yet(none, state.damping)
-        return cls(index, tf.ones_like(exist), values, data, box, none + 1, here, state, last, outcome, none)
+        return cls(
+            index,
+            tf.ones_like(exist),
+            values,
+            data,
+            box,
+            none + 1,
+            here,
+            state,
+            last,
+            outcome,
+            none,
+            Stretch.begun(none),
+        )
 
     @property
     def gradient_norm(self) -> Tensor:
@@ -118,7 +140,8 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
     last = chosen(tried, made, fits.last)
     report = report_of(last, point, here.cost, fits.values, here.gradient)
     first_cost = tf.where(tf.equal(fits.outcome.steps, 0), first_cost_of(report), fits.first_cost)
-    status = status_after(report, limits, first_cost)
+    stretch = fits.stretch.after(report, limits)
+    status = status_after(report, limits, first_cost, stretch.is_long)
     ended = going & (is_decided(last, point, method) | _is_settled(report, status, limits))
     kept = tried & last.accepted
     scaling = point.scaling if free is None else tf.where(free, point.scaling, fits.state.scaling)
@@ -133,6 +156,7 @@ def attempt(fits: Fits, linearise: Function, method: Method, limits: Tolerances,
         state=state,
         last=chosen(ended | fits.fresh, Attempt.none_yet(now.cost, state.damping), last),
         first_cost=first_cost,
+        stretch=chosen(ended, stretch, fits.stretch),
     )
     doubtful = ended & kept & has_converged(status)
     status = tf.where(doubtful, _standing(after, doubtful, method, limits), status)
