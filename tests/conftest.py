@@ -13,6 +13,8 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1") if not os.environ.get("TFJAC_TEST_GPU") else None
 # What XLA compiles runs once or twice here: LLVM's optimisations would take a quarter of the time, and save nothing.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# NumPy and SciPy judge small matrices here. Threads of theirs wait for work in a loop, ten times as long as they work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser):

@@ -60,6 +60,7 @@ def test_the_op_that_keeps_j_from_being_sparse_is_named():
     table, index = tf.Variable(rng.normal(size=(1000, 3))), rng.integers(0, 1000, 1200)
     plan = LeastSquaresProblem(lambda: tf.gather(tf.math.cumsum(table), index) - 1.0, table).plan()
     (hint,) = plan.hints
-    assert "of type Cumsum lets an example touch 3,000 columns of J" in hint and "tf.gather(table, index)" in hint
+    assert "of type Cumsum lets an example touch 3,000 columns of J" in hint
+    assert "make the running sums the variable" in hint
     assert hint in str(plan)
     assert plan_of(states(900, True)).hints == ()

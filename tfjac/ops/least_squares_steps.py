@@ -1,5 +1,6 @@
 """Steps of the Levenberg-Marquardt method for a small problem, in one op rather than hundreds."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -59,6 +60,7 @@ def least_squares_steps(
     max_steps: Tensor,
     finish: Tensor,
     record: int,
+    given: Sequence[Tensor] = (),
 ) -> tuple[StepProgress, Tensor]:
     """Take steps until there is a reason to stop, by damping "trust_region", scaling "more" and solver "qr".
 
@@ -67,13 +69,14 @@ def least_squares_steps(
 
     Args:
         evaluate: function from x, `[p]` float64, to the cost `[]`, residuals `[m]` and their Jacobian `[m, p]`, m ≥ p.
-            It may use tensors of the graph around it.
+            It may use tensors of the graph around it. Or a `tf.ConcreteFunction`, from x and then `given`.
         progress: a `StepProgress`, float64 but for the counts.
         rules: `StepRules`.
         bounds: lower and upper bounds, `[p]` each, or None. Equal ones fix a parameter.
         until, max_steps: scalar int32: after how many steps to return, and to stop for good.
         finish: scalar bool, whether to evaluate once more where steps ended, for the gradient there.
         record: of how many steps to write down what happened, an integer.
+        given: tensors that a `tf.ConcreteFunction` takes after x.
 
     Returns:
         The progress, and `[record, 7]`: for each step cost, reduction, gain ratio, λ, gradient norm, attempts, and
@@ -84,9 +87,10 @@ def least_squares_steps(
 
     Cost: an evaluation and 4p³ flops for each attempt, 2mp² for each step, by one thread.
     """
-    size = progress.position.shape
-    traced = tf.function(evaluate, input_signature=[tf.TensorSpec(size, tf.float64)], autograph=False)
-    concrete = traced.get_concrete_function()
+    concrete = evaluate
+    if not isinstance(evaluate, tf.types.experimental.ConcreteFunction):
+        traced = tf.function(evaluate, autograph=False)
+        concrete = traced.get_concrete_function(tf.TensorSpec(progress.position.shape, tf.float64))
     lower, upper = bounds or (tf.zeros([0], tf.float64),) * 2
     *after, rows = _library.native_op("least_squares_steps")(
         **progress._asdict(),
@@ -96,7 +100,7 @@ def least_squares_steps(
         until=until,
         max_steps=max_steps,
         finish=finish,
-        captured=concrete.captured_inputs,
+        captured=[*given, *concrete.captured_inputs],
         evaluate=concrete,
         record=record,
     )

@@ -50,6 +50,8 @@ class TracedMinimisation:
         with unrecorded():
             self._start = start.get_concrete_function(residuals.specs, settings.conditions)
             self._advance, self._sizes = self._traced_advance(minimisation)
+        if minimisation.evaluation is not None:
+            self._frozen.reuse(minimisation.evaluation.function)
 
     def _traced_advance(self, minimisation: Minimisation) -> tuple[Any, ProblemSizes]:
         """Return the traced function of `advance`, and the `ProblemSizes`."""

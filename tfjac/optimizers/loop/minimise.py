@@ -7,7 +7,7 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.conditions import Conditions
 from tfjac.optimizers.conditions.equality import Equality
 from tfjac.optimizers.loop.driver import Driver
-from tfjac.optimizers.loop.native_steps import suits, take_native_steps
+from tfjac.optimizers.loop.native_steps import Evaluation, suits, take_native_steps
 from tfjac.optimizers.loop.nonmonotone import Window
 from tfjac.optimizers.loop.options import Settings
 from tfjac.optimizers.loop.problem import Problem
@@ -29,6 +29,9 @@ class Minimisation:
         variables: list of variables.
         settings: `Settings`.
         alone: whether the graphs that they are traced in hold nothing else.
+
+    Attributes:
+        evaluation: the `Evaluation` that steps call, once they are traced; None where they call none.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Minimisation:
     ) -> None:
         self._residuals, self._settings = residuals, settings
         self._problem = Problem(residuals, variables, settings)
+        self.evaluation: Evaluation | None = None
         self._takes_native_steps = alone and suits(residuals, variables, settings)
         numbers = _num_numbers(Columns(variables).total, residuals)
         self._is_small = alone and not settings.jit_compile and numbers <= SMALL
@@ -95,7 +99,9 @@ class Minimisation:
             The `Progress`, what was written down, `[LONGEST_RECORD, 7]`, and the `ProblemSizes` of a step.
         """
         if self._takes_native_steps:
-            return take_native_steps(self._problem, data, invariants, progress, allowance, LONGEST_RECORD * record)
+            self.evaluation = self.evaluation or Evaluation(self._problem, data, invariants)
+            given = self._problem, data, invariants, progress, allowance, LONGEST_RECORD * record
+            return take_native_steps(self.evaluation, *given)
         return Driver(self._problem, data, invariants, allowance).run(progress, record, self._is_small)
 
     def whole(self, data: list[Tensor], conditions: Conditions, max_steps: Tensor) -> tuple[Outcome, Invariants]:

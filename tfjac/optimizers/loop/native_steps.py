@@ -71,7 +71,43 @@ def suits(residuals: TracedResiduals, variables: list[Variable], settings: Setti
     )
 
 
+class Evaluation:
+    """Cost, residuals and J of a small problem as one function, traced once: steps call it, and so may their result.
+
+    Args:
+        problem: a `Problem`.
+        data: list of tensors like `residuals.specs`.
+        invariants: the `Invariants`.
+
+    Attributes:
+        function: `tf.ConcreteFunction` of x `[p]` and of what `given` returns: the cost, r `[m]` and J `[m, p]`, in the
+            unit that is given.
+        sizes: the `ProblemSizes`.
+    """
+
+    def __init__(self, problem: Problem, data: list[Tensor], invariants: Invariants) -> None:
+        sizes: list[ProblemSizes] = []
+
+        def evaluate(position: Tensor, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            own, drawn, unit = given[: len(data)], list(given[len(data) : -1]), given[-1]
+            cost, model = problem.linearised_at(position, list(own), invariants._replace(drawn=drawn, unit=unit))
+            sizes.append(ProblemSizes.of(model, one_scale=False))
+            return cost, model.residual, model.jacobian.to_dense()
+
+        specs = [tf.TensorSpec(each.shape, each.dtype) for each in self.given(data, invariants.drawn, invariants.unit)]
+        with tf.init_scope():  # nothing of the graph around it
+            traced = tf.function(evaluate, autograph=False)
+            self.function = traced.get_concrete_function(tf.TensorSpec([problem.columns.total], tf.float64), *specs)
+        self.sizes = sizes[-1]
+
+    @staticmethod
+    def given(data: list[Tensor], drawn: list[Tensor], unit: Tensor) -> list[Tensor]:
+        """Return what the function takes after x, a list of tensors."""
+        return [*data, *drawn, unit]
+
+
 def take_native_steps(
+    evaluation: Evaluation,
     problem: Problem,
     data: list[Tensor],
     invariants: Invariants,
@@ -82,6 +118,7 @@ def take_native_steps(
     """Take steps from where the variables are, and leave them where these lead.
 
     Args:
+        evaluation: the `Evaluation` of the problem.
         problem: a `Problem` with settings that the op knows.
         data, invariants, progress, allowance: as of `Minimisation.advance`.
         record: so many steps are written down.
@@ -89,18 +126,12 @@ def take_native_steps(
     Returns:
         The `Progress`, the record of each step, `[record, 7]`, and the `ProblemSizes`.
     """
-    sizes = []
-
-    def evaluate(position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        cost, model = problem.linearised_at(position, data, invariants)
-        sizes.append(ProblemSizes.of(model, one_scale=False))
-        return cost, model.residual, model.jacobian.to_dense()
-
     rules, box = _rules(problem.settings), invariants.conditions.box or None
     given = _given(progress, problem.position())
-    after, rows = least_squares_steps(evaluate, given, rules, box, *allowance, record)
+    about = evaluation.given(data, invariants.drawn, invariants.unit)
+    after, rows = least_squares_steps(evaluation.function, given, rules, box, *allowance, record, about)
     problem.go_to(after.position)
-    return _progress_after(progress, after), rows, sizes[-1]
+    return _progress_after(progress, after), rows, evaluation.sizes
 
 
 def _given(progress: Progress, position: Tensor) -> StepProgress:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import eager_creation
+from tfjac.graph import call_flat, eager_creation
 from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
 from tfjac.optimizers.objective.residuals import objective_of_residuals
@@ -33,7 +33,21 @@ class FrozenModel:
         self.positions = residuals.positions if moved is None else moved
         self._residuals, self._lock = residuals, threading.Lock()
         self._losses = losses_of(losses, residuals.num_tensors)
-        self._variables, self._traces = None, {}
+        self._variables, self._traces, self._evaluation = None, {}, None
+
+    def reuse(self, evaluation):
+        """Take J and r from what steps called, where that says the same, so that J is not traced once more.
+
+        That is so where the residuals are one tensor, whose rows are in order; where they read no other variables, of
+        which steps take what these hold now; and where J is that of squares.
+
+        Args:
+            evaluation: `tf.ConcreteFunction`, as of `Evaluation`.
+        """
+        read = range(len(self._residuals.handles))
+        is_all = len(self.positions) == len(read) and set(self.positions) == set(read)
+        if is_all and self._residuals.num_tensors == 1 and not any(self._losses):
+            self._evaluation = evaluation
 
     def __call__(self, data, drawn, values):
         """Return J `[rows, p]`, r `[rows]`, tensor by tensor, and Σψ², Σψ′ and ρ′ `[rows]`, or None for squares; NumPy.
@@ -43,8 +57,17 @@ class FrozenModel:
             drawn: list of tensors, what `residuals.draw` returned.
             values: list of tensors, what the variables in `residuals.handles` held.
         """
+        if self._evaluation is not None:
+            return self._evaluated(data, drawn, values)
         jacobian, residual, influence = self.run(self.dense, data, drawn, values)
         return jacobian.numpy(), residual.numpy(), tuple(each.numpy() for each in influence) or None
+
+    def _evaluated(self, data, drawn, values):
+        with tf.init_scope():
+            position = tf.concat([tf.reshape(values[place], [-1]) for place in self.positions], axis=0)
+            unit = tf.ones([], position.dtype)
+            _, residual, jacobian = call_flat(self._evaluation, [position, *data, *drawn, unit])
+        return jacobian.numpy(), residual.numpy(), None
 
     def row_grams(self, data, drawn, values):
         """Return JᵀJ of each row of the variables that are read by index, `[rows, o, o]`, NumPy; None for others.

@@ -1,6 +1,6 @@
 """What keeps a large J from being sparse, in words: the op, and what to write instead."""
 
-from tfjac.jacobians.factors.dense_uses import dense_uses
+from tfjac.jacobians.sparsity.dense_uses import dense_uses
 
 WIDEST = 64
 """Columns that an example may touch without a word: a few rows of tables."""
@@ -8,21 +8,28 @@ WIDEST = 64
 _ROWS = "read what an example needs by tf.gather(table, index) along axis 0, with one residual row for each example"
 
 _INSTEAD = {
-    ("GatherV2", "ResourceGather", "GatherNd", "ResourceGatherNd"): (
-        "hold the variable as a table with a row for each point, [points, numbers], and gather along axis 0"
+    (
+        "GatherV2", "ResourceGather", "GatherNd", "ResourceGatherNd",
+        "ScatterNd", "TensorScatterAdd", "TensorScatterUpdate", "UnsortedSegmentSum",
+    ): (
+        "give indices that are known before the fit, as constants or in args=, and not computed on the way"
     ),
-    ("Pad", "PadV2", "MirrorPad"): (
-        "read the neighbours of each point by tf.gather along axis 0, and what lies beyond the edge as constants"
+    ("Cumsum", "CumulativeLogsumexp"): (
+        "make the running sums the variable, a row for each point, and read their differences where a term is asked for"
     ),
-    ("ConcatV2", "Pack"): (
-        "gather from each part by itself; what is to stay as it is can be part of the variable, with fixed="
+    (
+        "Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm", "L2Loss", "Softmax", "LogSoftmax", "TopKV2",
+        "FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D", "RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D",
+        "MatrixInverse", "MatrixSolve", "MatrixTriangularSolve", "Cholesky",
+    ): (
+        'what it computes depends on all that it is given, in whatever order that is read; solver="lsmr" or "cg" needs '
+        "products with J alone"
     ),
-    ("Roll", "ReverseV2", "Transpose"): "gather rows along axis 0 by an index that is rolled, reversed or permuted",
-    ("StridedSlice", "Slice", "Split", "SplitV"): (
-        "hold each table in a variable by itself, a row for each point, and read it by tf.gather along axis 0; of a "
-        "grid, gather from the flat table of its points"
+    ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"): (
+        "if most elements of the matrix are zero, have it as a constant in the function and not in args=, so that they "
+        "are seen"
     ),
-}
+}  # fmt: skip
 """By types of ops."""
 
 

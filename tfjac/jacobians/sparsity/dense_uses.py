@@ -12,6 +12,7 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.uses import find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.jacobians.sparsity.widening import first_op_that_widens
 
 
 class DenseUse(NamedTuple):
@@ -50,7 +51,7 @@ def _of_one(ys, sources, widest):
         analysis = analyse_examples(dependence, ys, takes_rows_of_weights=True)
         uses = find_uses(analysis, sources, axes(ys[0])[0], takes_own_rows=True)
     except ExamplesMix as mix:
-        return [DenseUse(mix.op, None)]
+        return [DenseUse(first_op_that_widens(ys, sources, widest) or mix.op, None)]
     outputs = list({use.output.ref(): use.output for use in uses}.values())
     cotangents = dict(zip((output.ref() for output in outputs), stacked_cotangents(ys, outputs)))
     found = []
@@ -59,8 +60,9 @@ def _of_one(ys, sources, widest):
         factor = factor_by_rule(use)
         touched = max(map(_touched, _on_sources(use, factor, dependence)), default=0)
         if touched > widest:
-            found.append(DenseUse(_culprit(use, analysis.path, dependence), touched))
-    return found
+            found.append((use, touched))
+    op = first_op_that_widens(ys, sources, widest) if found else None
+    return [DenseUse(op or _culprit(use, analysis.path, dependence), touched) for use, touched in found]
 
 
 def _on_sources(use, factor, dependence):
@@ -78,7 +80,10 @@ def _touched(factor):
 
 
 def _culprit(use, path, dependence):
-    """Return the first op that rearranges a variable before a use, else the use's own, or what takes what it reads."""
+    """Return the op to name where no element depends on much, but an example of many elements does.
+
+    That is the first that rearranges a variable before a use, else the use's own, or what takes what it reads.
+    """
     before = [op for op in dependence.path([use.weight]) if not _is_passing(op)]
     takers = [op for op in path if not _is_passing(op) and any(each is use.output for each in op.inputs)]
     return next(iter([*before, *([] if _is_passing(use.op) else [use.op]), *takers]), use.op)
