@@ -7,7 +7,11 @@ two terms examples are apart, as s is shared like a weight. The third takes a ba
 import tensorflow as tf
 
 from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
+from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.shared_factor import SharedFactor
+from tfjac.jacobians.factors.strategies.problem import Problem, first_of
+from tfjac.jacobians.factors.strategies.rules import by_rules
+from tfjac.jacobians.factors.strategies.sweep import by_sweep
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.passes.nests import like
@@ -15,6 +19,20 @@ from tfjac.jacobians.shapes import wide_dtype
 
 MEMORY = 2**28
 """Bytes that backward passes may take at once."""
+
+APART = (by_rules, by_sweep)
+"""The strategies for examples that do not depend on one another."""
+
+
+def by_shared_values(problem: Problem) -> list[Factor] | None:
+    """The `Strategy` of examples that depend on one another through fewer values than there are rows."""
+    try:
+        shared = SharedValues(problem.ys, problem.dependence)
+        if shared.size is None or (problem.num_rows is not None and shared.size >= problem.num_rows):
+            return None
+        return shared.factors(problem.variables, problem.chunk_size)
+    except ValueError:
+        return None
 
 
 class SharedValues:
@@ -36,12 +54,11 @@ class SharedValues:
         sizes = [value.shape.num_elements() for value in self._values]
         self.size = None if None in sizes else sum(sizes)
 
-    def factors(self, variables, by_rules, chunk_size=None):
+    def factors(self, variables, chunk_size=None):
         """Return the factor of each variable.
 
         Args:
             variables: list of variables, one for each source of the dependence.
-            by_rules: function `(ys, variables, dependence, chunk_size)` that gives the factors of examples apart.
             chunk_size: as for `factorize`.
 
         Raises:
@@ -53,12 +70,9 @@ class SharedValues:
         around = Dependence([*self._dependence.sources, *given])
         connected = sorted(around.sources_of_any(ys))
         all_variables = [*variables, *given]
-        apart = by_rules(
-            ys,
-            [all_variables[index] for index in connected],
-            Dependence([around.sources[index] for index in connected]),
-            chunk_size,
-        )
+        inner = Dependence([around.sources[index] for index in connected])
+        given_shared = Problem(ys, [all_variables[index] for index in connected], inner, chunk_size=chunk_size)
+        apart = first_of(APART, given_shared)
         count = len(variables)
         factors = dict(zip(connected, apart))
         shared = [index for index in connected if index >= count]
