@@ -21,6 +21,7 @@ LAYERS = {
     "flops": "flops",
     "interception": "interception",
     "explaining": "explaining",
+    "explanations": "explanations",
     "black_box": "black_box",
 }
 """Folders, and the layers that they are: the innermost folder of a file says which.

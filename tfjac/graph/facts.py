@@ -38,6 +38,11 @@ class OpFacts:
             "permuted" has each of them once; "copied" has elements of the inputs and no others.
         linear: "in the first" input, the others (axes, shapes, indices, divisors) fixed; "in all" floating-point inputs
             at once; "in each", the others fixed.
+        affine: inputs in which it is affine together, the others (weights, statistics, sizes) fixed; or a function from
+            the op to them. Of those that are not `linear`, as nothing below explanations needs to know it.
+        activation: it acts between layers, and is zero "at zero", or "elsewhere", if anywhere.
+        maps: of images: "made" of others by weights, as convolutions do; "kept" if it returns images for images, whose
+            places are those of the first input, or close to them.
         vanishes: where the output is zero: "never" for certain, whatever the inputs; "where all do" of the inputs in
             floating point; "each for itself", output by output; "always"; or a function from the value of another
             input (or None) to whether it lets zeros pass. Else it is zero where one of the inputs is, as products are.
@@ -47,7 +52,7 @@ class OpFacts:
         columns: where it makes weights of variables, those of a Jacobian with respect to its output are to its input
             "the same", "conjugated", "transposed", "transposed conjugates", or "of one part" of complex numbers.
         joins: it puts tensors one behind the other: "all inputs", or "all but the last", which is the axis.
-        list: what it does with a list of tensors: "made of a tensor", "item read", "item written".
+        list: what it does with a list of tensors: "made of a tensor", "item read", "items read", "item written".
         grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
 
         labels: rule `(op, shape, value_of) -> (operands, output)`, the axes by labels, see `index_maps`.
@@ -77,6 +82,9 @@ class OpFacts:
     looks_at: str | None = None
     elements: str | None = None
     linear: str | None = None
+    affine: tuple | Callable = ()
+    activation: str | None = None
+    maps: str | None = None
     vanishes: str | Callable | None = None
     meets_weights: bool = False
     multiplies: bool = False
@@ -109,11 +117,13 @@ _VALUES = {
     "looks_at": {"differences", "shapes"},
     "elements": {"in order", "permuted", "copied"},
     "linear": {"in the first", "in all", "in each"},
+    "activation": {"at zero", "elsewhere"},
+    "maps": {"made", "kept"},
     "vanishes": {"never", "where all do", "each for itself", "always"},
     "takes": {"rows by index", "a slice", "a strided slice"},
     "columns": {"the same", "conjugated", "transposed", "transposed conjugates", "of one part"},
     "joins": {"all inputs", "all but the last"},
-    "list": {"made of a tensor", "item read", "item written"},
+    "list": {"made of a tensor", "item read", "items read", "item written"},
     "grouped": {"run", "taken apart"},
 }
 """What may be said in words."""
