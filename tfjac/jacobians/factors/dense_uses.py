@@ -1,17 +1,19 @@
 """Which ops keep a Jacobian from being sparse: where examples depend on far more of a variable than they could."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, axes, inline_calls, source_in
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules import factor_by_rule
-from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.uses import Use, find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.types import Tensor
 
 
 class DenseUse(NamedTuple):
@@ -26,7 +28,7 @@ class DenseUse(NamedTuple):
     columns: int | None
 
 
-def dense_uses(ys, variables, widest):
+def dense_uses(ys: Sequence[Tensor], variables: Sequence, widest: float) -> "list[DenseUse]":
     """List the `DenseUse` of tensors, one for each op type, where an example touches more columns than `widest`.
 
     Args:
@@ -42,7 +44,7 @@ def dense_uses(ys, variables, widest):
     return list(found.values())
 
 
-def _of_one(ys, sources, widest):
+def _of_one(ys: Sequence[Tensor], sources: Sequence[Tensor], widest: float) -> "list[DenseUse]":
     dependence = Dependence(sources)
     if not dependence.sources_of_any(ys):
         return []
@@ -63,13 +65,13 @@ def _of_one(ys, sources, widest):
     return found
 
 
-def _on_sources(use, factor, dependence):
+def _on_sources(use: Use, factor: Factor, dependence: Dependence) -> list[Factor]:
     """Return the factors, one for each source, that follow from that of a use."""
     parts = columns_of_sources([(use.weight, factor)], dependence)
     return [each for own in parts for each in own]
 
 
-def _touched(factor):
+def _touched(factor: Factor) -> Any:
     """Return how many columns an example touches; zero for layers, whose factors are small, and where it is open."""
     if isinstance(factor, GatherFactor):
         _, _, t, o = factor.d.shape
@@ -77,14 +79,14 @@ def _touched(factor):
     return factor.num_columns if isinstance(factor, DenseFactor) and isinstance(factor.num_columns, int) else 0
 
 
-def _culprit(use, path, dependence):
+def _culprit(use: Use, path: Iterable[tf.Operation], dependence: Dependence) -> tf.Operation:
     """Return the first op that rearranges a variable before a use, else the use's own, or what takes what it reads."""
     before = [op for op in dependence.path([use.weight]) if not _is_passing(op)]
     takers = [op for op in path if not _is_passing(op) and any(each is use.output for each in op.inputs)]
     return next(iter([*before, *([] if _is_passing(use.op) else [use.op]), *takers]), use.op)
 
 
-def _is_passing(op):
+def _is_passing(op: tf.Operation) -> bool:
     """Whether an op reads a variable, or leaves its elements in their order: it rearranges nothing."""
     facts = facts_of(op)
     return facts.kind in ("read", "cast") or facts.elements == "in order"

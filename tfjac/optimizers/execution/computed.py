@@ -19,7 +19,7 @@ class OneDevice(NamedTuple):
         tensors: a nest of tensors.
     """
 
-    variables: list
+    variables: Sequence
     tensors: Any
 
     def mapped(self, change: Callable) -> "OneDevice":
@@ -39,7 +39,7 @@ class AllReplicas(NamedTuple):
         replicas: list of `Replica`.
     """
 
-    variables: list
+    variables: Sequence
     replicas: list
 
     def mapped(self, change: Callable) -> "AllReplicas":

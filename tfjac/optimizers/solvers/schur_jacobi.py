@@ -73,7 +73,9 @@ class _ReducedRows:
 
     def __init__(self, present: list[tuple[int, Any]]) -> None:
         places, factors = zip(*present)
-        self._pairs = list(zip(places, of_one_width(factors)))
+        same = of_one_width(factors)
+        assert same is not None  # others are no `_ReducedRows`
+        self._pairs = list(zip(places, same))
         self._grams = row_grams([factor for _, factor in self._pairs])
 
     def less(self, owns: Tensor) -> Rows:

@@ -40,6 +40,7 @@ class ListCotangent:
         return tf.add_n(parts) if len(parts) > 1 else parts[0]
 
     def _masked(self):
+        assert self.dense is not None
         mask = tf.reshape(self.overwritten, [1, -1] + [1] * (self.dense.shape.rank - 2))
         return tf.where(mask, tf.zeros([], self.dense.dtype), self.dense)
 

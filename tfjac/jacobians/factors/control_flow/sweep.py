@@ -1,6 +1,8 @@
 """One walk backwards through part of a graph, stacked over the outputs m, that stops at ops which need more than
 their registered gradient: loops, conditionals, lists of tensors."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from tfjac.graph import axes, registering
@@ -11,7 +13,7 @@ from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import after, check_when_run, product
 
-_HANDLERS = {}
+_HANDLERS: dict[str, Callable] = {}
 
 
 handler = registering(_HANDLERS)
@@ -129,7 +131,8 @@ class Sweep:
 
     def _first_dependent(self, specials):
         """For each tensor on the path, the index of the first special op that depends on it."""
-        index, first = {op.name: k for k, op in enumerate(specials)}, {}
+        first: dict = {}
+        index = {op.name: k for k, op in enumerate(specials)}
         for op in reversed(self.analysis.path):
             earliest = min((first.get(output.ref(), len(specials)) for output in op.outputs), default=len(specials))
             earliest = index.get(op.name, earliest)

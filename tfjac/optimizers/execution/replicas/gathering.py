@@ -36,7 +36,7 @@ class Replica(NamedTuple):
         return tf.device(self.device)
 
 
-def on_all_replicas(step: Callable, variables: list[Variable], tensors: Any) -> Any:
+def on_all_replicas(step: Callable, variables: Sequence[Variable], tensors: Any) -> Any:
     """Return `step(replicas)`, called once, in one graph, with a list of `Replica`; each replica calls this.
 
     Args:

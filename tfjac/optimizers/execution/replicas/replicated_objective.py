@@ -1,6 +1,6 @@
 """The function that a step on the examples of all replicas lowers: the sum of what each has of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -14,7 +14,7 @@ from tfjac.optimizers.prior import total
 from tfjac.types import Tensor, Variable
 
 
-def joined(replicas: list[Replica], make: Callable, variables: list[Variable]) -> Objective:
+def joined(replicas: list[Replica], make: Callable, variables: Sequence[Variable]) -> Objective:
     """Return the `Objective` that the problems of a list of `Replica` add up to.
 
     Args:
@@ -59,7 +59,7 @@ class ReplicatedObjective(LocalObjective):
         variables: list of the variables of which the replicas have copies.
     """
 
-    def __init__(self, objectives: list, replicas: list[Replica], variables: list[Variable]) -> None:
+    def __init__(self, objectives: list, replicas: list[Replica], variables: Sequence[Variable]) -> None:
         rows = [row for objective in objectives for row in objective.rows]
         terms = [term for objective in objectives for term in objective.terms]
         cost, prior = (

@@ -3,6 +3,7 @@
 What workers decide by are sums, of which all have the same bits, so that their loops end together.
 """
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 import tensorflow as tf
@@ -28,7 +29,7 @@ class WorkersObjective(LocalObjective):
 
     is_shared = True
 
-    def __init__(self, own: LocalObjective, variables: list[Variable]) -> None:
+    def __init__(self, own: LocalObjective, variables: Sequence[Variable]) -> None:
         super().__init__(_total(own.cost), [], own.prior, variables)
         self._own, self.sums_squares = own, own.sums_squares
 
