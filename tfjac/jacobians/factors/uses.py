@@ -33,7 +33,7 @@ class Use:
     """
 
     op: tf.Operation
-    weight_index: int | None
+    weight_index: int
     output_index: int
     axis: ExampleAxis
     input_axes: list
@@ -43,7 +43,7 @@ class Use:
     @property
     def kind(self) -> str:
         """What its rule is found by: the type of the op, or that each example takes a row of the weight."""
-        rows = self.weight_index is not None and self.input_axes[self.weight_index] == ExampleAxis(0)
+        rows = self.input_axes[self.weight_index] == ExampleAxis(0)
         return ROWS_OF_WEIGHT if rows else self.op.type
 
     @property
@@ -71,7 +71,7 @@ class OwnRows(Use):
     kind = READ
 
     def __init__(self, source: Tensor, n: Size) -> None:
-        super().__init__(source.op, None, source.value_index, ExampleAxis(0), [], n)
+        super().__init__(source.op, -1, source.value_index, ExampleAxis(0), [], n)
 
     @property
     def weight(self) -> Tensor:
