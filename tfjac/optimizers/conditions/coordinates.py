@@ -1,5 +1,6 @@
 """What steps are taken in: the elements of variables, and tangents of those that are on a manifold."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +111,7 @@ class Standing(NamedTuple):
         return self.value
 
 
-def sources_of(variables: list, charts: list) -> list:
+def sources_of(variables: Sequence, charts: list) -> list:
     """Return what J is taken with respect to: variables, and tangents of those that have a chart."""
     return [variable if chart is None else chart.tangent for variable, chart in zip(variables, charts)]
 

@@ -47,7 +47,7 @@ class _Part(NamedTuple):
     divisor: tf.Tensor | None
 
 
-def weight_of_batch(loss: Tensor, variables: list[Variable]) -> "BatchWeight":
+def weight_of_batch(loss: Tensor, variables: Sequence[Variable]) -> "BatchWeight":
     """Return the `BatchWeight` of a batch.
 
     Args:
@@ -60,7 +60,7 @@ def weight_of_batch(loss: Tensor, variables: list[Variable]) -> "BatchWeight":
     return _Reading(loss, variables).share()
 
 
-def weight_among_batches(loss: Tensor, variables: list[Variable]) -> Tensor:
+def weight_among_batches(loss: Tensor, variables: Sequence[Variable]) -> Tensor:
     """Return d, a float64 scalar: what the loss of a batch counts for beside others; one if that cannot be known.
 
     Args:
@@ -92,7 +92,7 @@ class _Reading:
         loss, variables: as for `weight_of_batch`.
     """
 
-    def __init__(self, loss: Tensor, variables: list[Variable]) -> None:
+    def __init__(self, loss: Tensor, variables: Sequence[Variable]) -> None:
         handles = [handle_in(loss.graph, variable) for variable in variables]
         captured = [inner for outer, inner in captures_of(loss.graph) if hasattr(outer, "numpy")]
         constant = {inner.ref() for inner in captured if inner.dtype not in _HANDLES}

@@ -12,7 +12,7 @@ step is zero, only linearises. A step is judged on other examples than those it 
 but always by the costs of both points on the same ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -88,7 +88,7 @@ class Windows:
         with tf.init_scope():
             self.sums.clear()
 
-    def take(self, loss: Tensor, variables: list[Variable], verify: bool | None) -> tuple:
+    def take(self, loss: Tensor, variables: Sequence[Variable], verify: bool | None) -> tuple:
         """Add a batch to the window, in the graph being traced, and take a step where that is full.
 
         Args:
