@@ -249,7 +249,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         steps, self._sizes = summing.take(loss, computed.variables, self._verify)
         self._iterations.value.assign_add(steps)
 
-    def _advance_repeatedly(self, computed: Any) -> Any:
+    def _advance_repeatedly(self, computed: Any) -> None:
         """Take steps on the same loss, each on its graph with the variables as they are by then."""
         computed = computed.mapped(lambda tensors, variables: inlined(tensors[0], variables)[0])
 
@@ -257,8 +257,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
         def objective(loss: Any, variables: Sequence[Variable]) -> LocalObjective:
-            (here,) = replay([loss], reread=variables)
-            return objective_of_loss(here, variables, verify=self._verify)
+            return objective_of_loss(replay([loss], reread=variables)[0], variables, verify=self._verify)
 
         def step(count: Any, _: Any) -> Any:
             return count + 1, self._advance(computed.objective(objective)).status

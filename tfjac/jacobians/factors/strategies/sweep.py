@@ -5,7 +5,6 @@ import tensorflow as tf
 from tfjac.graph import axes
 from tfjac.jacobians.factors.control_flow import swept_factors
 from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
-from tfjac.jacobians.factors.rules import factor_by_rule
 from tfjac.jacobians.factors.strategies.problem import Problem
 from tfjac.jacobians.passes.chunks import in_chunks
 from tfjac.jacobians.passes.nests import like
@@ -20,7 +19,7 @@ def by_sweep(problem: Problem) -> list[Factor] | None:
     analysis, n, m = problem.reading[0], axes(problem.ys[0])[0], problem.num_outputs
 
     def factors(outputs: Tensor | None = None) -> list[Factor]:
-        parts = swept_factors(problem.ys, analysis, n, factor_by_rule, outputs)
+        parts = swept_factors(problem.ys, analysis, n, outputs)
         rows = m if outputs is None else axes(outputs)[0]
         return [
             joined(each) if each or analysis.axis(source) is not None else _zeros(n, rows, like(variable))
