@@ -21,6 +21,7 @@ LAYERS = {
     "flops": "flops",
     "interception": "interception",
     "explaining": "explaining",
+    "explanations": "explanations",
     "black_box": "black_box",
 }
 """Folders, and the layers that they are: the innermost folder of a file says which.
@@ -37,10 +38,12 @@ def is_op_type(word):
 
 
 def op_types_named(path):
-    """The op types that strings of a file name, several to a string or one, docstrings aside."""
+    """The op types that strings of a file name, several to a string or one, docstrings and annotations aside."""
     known, named = set(facts_by_type()) - {CUSTOM}, set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    annotations = {getattr(node, name, None) for node in nodes for name in ("returns", "annotation")}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in annotations:
             words = set(node.value.split())
             named |= words & known if all(map(is_op_type, words)) else set()
     return named

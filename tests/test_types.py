@@ -33,6 +33,7 @@ from tfjac.ops import OpsInfo
 from tfjac.optimizers.damping import DAMPINGS
 from tfjac.optimizers.damping.scaling import SCALINGS
 from tfjac.optimizers.fitting import least_squares as module_of_least_squares
+from tfjac.optimizers.loop import options as module_of_options
 from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.robust import LOSSES
 from tfjac.optimizers.results.curve_fit_result import Deviations
@@ -119,37 +120,45 @@ def test_every_type_can_be_resolved():
         assert isinstance(typing.get_type_hints(inspect.unwrap(function)), dict), name
 
 
-def test_least_squares_takes_what_options_holds():
+def test_least_squares_shows_what_options_holds():
     parameters = dict(inspect.signature(tfjac.least_squares).parameters)
-    for name in ("residuals", "variables", "args", "unknown"):
+    for name in ("residuals", "variables", "args"):
         del parameters[name]
     fields = {field.name: field for field in dataclasses.fields(Options)}
-    assert {name: each.default for name, each in parameters.items()} == {
-        name: field.default for name, field in fields.items()
-    }
-    del parameters["callback"], fields["callback"]  # the floor of the options does not know of `LeastSquaresState`
-    assert {name: each.annotation for name, each in parameters.items()} == {
-        name: field.type for name, field in fields.items()
+    assert {name: (each.default, each.annotation) for name, each in parameters.items()} == {
+        name: (field.default, field.type) for name, field in fields.items()
     }
 
 
-def test_both_signatures_of_least_squares_are_one():
-    """What a checker sees for one problem is what there is at run time, but for `batch_dims` and unknown options."""
-    tree = ast.parse(pathlib.Path(module_of_least_squares.__file__).read_text())
-    one, many, real = [node for node in tree.body if getattr(node, "name", "") == "least_squares"]
-    assert [len(each.decorator_list) for each in (one, many, real)] == [1, 1, 0]
+def test_a_checker_sees_what_options_holds():
+    """The overload for one problem lists names, types and defaults of the options, but for the type of a callback."""
+    one, many, _ = listed_in(module_of_least_squares, "least_squares")
+    (fields,) = listed_in(module_of_options, "Options")
+    for name in ("residuals", "variables", "args"):
+        del one[name]
+    assert list(one) == list(fields)
+    assert [name for name in one if one[name] != fields[name]] == ["callback", "batch_dims"]
+    assert [name for name in many if name not in ("residuals", "variables") and many[name] != one[name]] == [
+        "batch_dims"
+    ]
 
-    def listed(function):
-        args = function.args
-        defaults = [*map(ast.dump, args.defaults), *(ast.dump(each) for each in args.kw_defaults if each)]
-        named = {each.arg: ast.dump(each.annotation) for each in (*args.args, *args.kwonlyargs)}
-        return named, defaults
 
-    (seen, seen_defaults), (there, defaults) = listed(one), listed(real)
-    assert list(seen) == list(there) and seen_defaults == defaults
-    assert [name for name in seen if seen[name] != there[name]] == ["batch_dims"]
-    few, _ = listed(many)
-    assert [name for name in few if few[name] != there[name]] == ["batch_dims"]
+def listed_in(module, name):
+    """For each function or class of a name in a module, a dict of its arguments or fields: annotation and default."""
+    found = [node for node in ast.parse(inspect.getsource(module)).body if getattr(node, "name", "") == name]
+    return [dict(_fields_of(node) if isinstance(node, ast.ClassDef) else _arguments_of(node.args)) for node in found]
+
+
+def _fields_of(node):
+    for each in node.body:
+        if isinstance(each, ast.AnnAssign):
+            yield each.target.id, (ast.dump(each.annotation), ast.dump(each.value))
+
+
+def _arguments_of(args):
+    without = [None] * (len(args.args) - len(args.defaults))
+    for each, default in zip([*args.args, *args.kwonlyargs], [*without, *args.defaults, *args.kw_defaults]):
+        yield each.arg, (ast.dump(each.annotation), default and ast.dump(default))
 
 
 def test_names_of_options_are_those_that_are_known():

@@ -7,13 +7,16 @@ import datetime
 import difflib
 import math
 import numbers
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfjac.types import Array
 
-def described_value(x):
+
+def described_value(x: Any) -> str:
     """Return what to call any object after "Received:": arrays by shape and dtype, others shortly, with their type."""
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     if hasattr(x, "__array__") and shape is not None and dtype is not None:
@@ -27,7 +30,7 @@ _LONGEST = 200
 """So many characters of an object are shown."""
 
 
-def resolve(argument, value, choices):
+def resolve(argument: str, value: Any, choices: dict[str, Any]) -> Any:
     """Return the object that `value` names, or `value` itself where it already is one.
 
     Args:
@@ -55,7 +58,7 @@ def resolve(argument, value, choices):
     return value
 
 
-def choice(argument, value, names):
+def choice(argument: str, value: Any, names: Any) -> Any:
     """Return `value`; raise ValueError unless it is one of `names`."""
     if value not in names:
         listed = ", ".join(repr(name) for name in names)
@@ -64,13 +67,13 @@ def choice(argument, value, names):
     return value
 
 
-def suggestion(name, names):
+def suggestion(name: str, names: Any) -> str:
     """Return " Did you mean …?" with the one of `names` that `name` is nearest to; nothing where none is near."""
     near = difflib.get_close_matches(name.lower(), [each for each in names if each is not None], n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def pair(argument, value, meaning):
+def pair(argument: str, value: Any, meaning: str) -> Any:
     """Return `value`; raise ValueError unless it is a tuple or list of two nests, whose `meaning` the error tells."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise ValueError(
@@ -80,7 +83,7 @@ def pair(argument, value, meaning):
     return value
 
 
-def positive(argument, value, *, below=None, or_zero=False):
+def positive(argument: str, value: Any, *, below: float | None = None, or_zero: bool = False) -> float:
     """Return `value` as a float; raise ValueError unless it is a number in `(0, below)`, or zero if that is allowed."""
     valid = isinstance(value, numbers.Real) and not isinstance(value, bool)
     valid = valid and (float(value) > 0 or (or_zero and value == 0))
@@ -91,7 +94,7 @@ def positive(argument, value, *, below=None, or_zero=False):
     return float(value)
 
 
-def not_negative(argument, value):
+def not_negative(argument: str, value: Any) -> Any:
     """Return `value`; raise ValueError where it is a negative number, or an array or tensor that holds one.
 
     Variables, and tensors that only a run gives a value, are not looked at.
@@ -102,7 +105,7 @@ def not_negative(argument, value):
     return value
 
 
-def positive_integer(argument, value, *, or_zero=False):
+def positive_integer(argument: str, value: Any, *, or_zero: bool = False) -> int:
     """Return `value` as an int; raise ValueError unless it is an integer of at least one, or of at least zero."""
     least = 0 if or_zero else 1
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
@@ -110,7 +113,7 @@ def positive_integer(argument, value, *, or_zero=False):
     return int(value)
 
 
-def as_numbers(argument, value, *, complex_too=False, masked_too=False):
+def as_numbers(argument: str, value: Any, *, complex_too: bool = False, masked_too: bool = False) -> Array:
     """Return `value` as an array of float64, or of complex128.
 
     Args:
@@ -141,13 +144,13 @@ def as_numbers(argument, value, *, complex_too=False, masked_too=False):
     return values.astype(np.float64)
 
 
-def holds_dates(values):
+def holds_dates(values: Any) -> bool:
     """Return whether an array of objects is one of Python's dates or durations."""
     first = next(iter(values.flat), None) if values.dtype.kind == "O" else None
     return isinstance(first, (datetime.date, datetime.timedelta))
 
 
-def check_eager(what):
+def check_eager(what: str) -> None:
     """Raise ValueError while a graph is traced, for what returns arrays of NumPy."""
     if not tf.executing_eagerly():
         raise ValueError(
@@ -156,7 +159,7 @@ def check_eager(what):
         )
 
 
-def serialized(options):
+def serialized(options: dict[str, Any]) -> dict:
     """Return a dict of names, or of objects serialised, from one of names and objects."""
     return {
         key: value if isinstance(value, str) else keras.saving.serialize_keras_object(value)
@@ -164,7 +167,7 @@ def serialized(options):
     }
 
 
-def deserialized(config, custom_objects=None):
+def deserialized(config: dict, custom_objects: Any = None) -> dict:
     """Return a configuration with the objects that `serialized` made dicts of."""
     objects = {
         key: keras.saving.deserialize_keras_object(value, custom_objects=custom_objects)

@@ -1,4 +1,7 @@
-"""What XLA compiles for a GPU reaches variables on that GPU alone; TensorFlow keeps some dtypes on the CPU. No GPU is needed."""
+"""What XLA compiles for a GPU reaches variables on that GPU alone; TensorFlow keeps some dtypes on the CPU.
+
+No GPU is needed.
+"""
 
 import keras
 import numpy as np

@@ -6,13 +6,10 @@ scales, and products that mix the heads. What enters the product with the values
 
 import tensorflow as tf
 
+from tfjac.explanations.program import SOFTMAX, passes_on
 from tfjac.graph import Dependence, axis_labels, op_types_inside
-from tfjac.graph.op_types import CONTRACTIONS
-
-_KEPT = {"Identity", "Cast", "EnsureShape", "StopGradient"}
-_SCALED = {"SelectV2", "Select", "Mul", "RealDiv", "Div", "DivNoNan", "Maximum", "Minimum", "AddV2", "Sub"}
-_MOVED = {"Reshape", "Transpose", "ExpandDims", "Squeeze"}
-"""Ops between a softmax and the product with the values: those that keep values and layout, the layout, the values."""
+from tfjac.graph.facts import facts_of
+from tfjac.graph.op_types import CONTRACTIONS, PERMUTING
 
 
 class AttentionWeights:
@@ -33,7 +30,7 @@ class AttentionWeights:
         self.found = list({end.ref(): end for _, end in ends if end is not None}.values())
         sizes = {size for end in self.found for size in end.shape[-2:]}
         self.others = [each for each, end in ends if end is None and _may_be_over(each, sizes)]
-        self.hidden = [op for op in path if "Softmax" in op_types_inside(op)]
+        self.hidden = [op for op in path if SOFTMAX in op_types_inside(op)]
 
     def _end(self, softmax):
         """What of a softmax, masked and scaled, is multiplied with values; None where nothing is known to be."""
@@ -43,10 +40,9 @@ class AttentionWeights:
             for op in self._next(here, seen):
                 if op.type in CONTRACTIONS and (here is not weights or self._mixes_steps(op, here)):
                     return weights
-                keeps = _mixes_heads(op, here) or (op.type in _SCALED and _same(op.outputs[0], here))
-                if here is weights and (keeps or op.type in _KEPT):
+                if here is weights and (_keeps_layout(op) or _mixes_heads(op, here) or _scales(op, here)):
                     waiting.append((op.outputs[0], op.outputs[0]))
-                elif op.type in _MOVED or op.type in _KEPT:
+                elif op.type in PERMUTING or _keeps_layout(op):
                     waiting.append((op.outputs[0], weights))
         return None
 
@@ -66,7 +62,7 @@ class AttentionWeights:
 
 def _is_softmax(op):
     """Whether an op is a softmax along the last axis: TensorFlow's, or an exponential over its sum."""
-    if op.type == "Softmax":
+    if op.type == SOFTMAX:
         return True
     if op.type not in ("RealDiv", "DivNoNan") or op.inputs[1].op.type != "Sum":
         return False
@@ -78,9 +74,19 @@ def _is_softmax(op):
 
 def _is_exponential(tensor):
     """Whether a tensor is an exponential, or one times a mask."""
-    if tensor.op.type in ("Mul", "SelectV2", "Identity", "Cast"):
+    if passes_on(tensor.op) or tensor.op.type in ("Mul", "SelectV2"):
         return any(_is_exponential(each) for each in tensor.op.inputs if each.dtype.is_floating)
     return tensor.op.type == "Exp"
+
+
+def _keeps_layout(op):
+    """Whether an op keeps values and layout."""
+    return passes_on(op) or facts_of(op).kind == "stop"
+
+
+def _scales(op, weights):
+    """Whether an op masks, scales or bounds the weights, element by element, and keeps their layout."""
+    return facts_of(op).elementwise in ("several inputs", "as it is") and _same(op.outputs[0], weights)
 
 
 def _same(one, other):

@@ -9,6 +9,7 @@ from tfjac.arguments import choice, positive_integer
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import repeated_parts
 from tfjac.explanations.scores import Explained
+from tfjac.graph.facts import facts_of, is_loop
 from tfjac.interception import rules
 from tfjac.types import Function, Nest, NestLike, Selector, TensorLike
 
@@ -158,7 +159,7 @@ def _guided_rules(program):
     path = program.path()
     found = {op.name: _GUIDED[op.type] for op in path if op.type in _GUIDED}
     if not found:
-        activations = sorted({op.type for op in path if op.type in _ACTIVATIONS})
+        activations = sorted({op.type for op in path if facts_of(op).activation or is_loop(op)})
         raise ValueError(
             "Guided backpropagation needs ReLU, and there is none between the inputs and the scores: use "
             "tfjac.explanations.smooth_grad or integrated_gradients. "
@@ -172,7 +173,6 @@ def _guided_relu6(op, gradient):
 
 
 _GUIDED = {"Relu": rules.guided, "Relu6": _guided_relu6}
-_ACTIVATIONS = {"Elu", "Erf", "Erfc", "LeakyRelu", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh", "While"}
 
 
 def _sums_of_gradients(explained, points, repeats, moved, parts):

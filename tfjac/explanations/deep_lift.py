@@ -9,19 +9,17 @@ from tfjac._warn import warn
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.inputs import specs_of
 from tfjac.explanations.linearity import Path
-from tfjac.explanations.program import chosen
+from tfjac.explanations.program import SOFTMAX, chosen
 from tfjac.explanations.scores import Explained
 from tfjac.graph import ancestors, bodies_of, has_custom_gradient, holds_bodies
 from tfjac.graph.facts import facts_of
 from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
-from tfjac.interception.deep_lift import beyond_rounding, of_elementwise
+from tfjac.interception.deep_lift import LARGEST, PRODUCTS, beyond_rounding, of_elementwise
 from tfjac.interception.rules import rescale
 from tfjac.types import Function, Nest, NestLike, Selector, TensorLike
 
-_SMOOTH = UNARY | {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsign"}
-_RESCALED = _SMOOTH | {"Mul", "BatchMatMulV2", "Einsum", "SquaredDifference", "Max", "MaxPool", "MaxPool3D"}
-_SOFTMAXES = {"Softmax", "LogSoftmax"}
-_INSIDE = {"Sigmoid", "Tanh", "Relu", "Mul", "Elu", "Softplus", "Softsign", "Selu", "LeakyRelu"}
+_RESCALED = {*UNARY, *PRODUCTS, *LARGEST}
+_SOFTMAXES = {SOFTMAX, "LogSoftmax"}
 
 
 def deep_lift(
@@ -85,7 +83,7 @@ def _rules(program):
         if path.is_linear(op):
             continue
         if holds_bodies(op):
-            rules |= {("inside", kind): rescale for kind in _types_inside(op) & _INSIDE}
+            rules |= {("inside", kind): rescale for kind in _rescaled_inside(op)}
         elif op.type in _SOFTMAXES:
             rules[op.name] = _softmax
         elif op.type in _RESCALED and all(op.inputs[k].dtype.is_floating for k in path.alive(op)):
@@ -144,9 +142,11 @@ def _slope_of_log(x, reference):
     return tf.where(same, 1 / x, tf.math.log(x / reference) / divisor)
 
 
-def _types_inside(op):
+def _rescaled_inside(op):
+    """The types of the activations and products in the bodies of a loop or branch."""
     bodies = [body for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)]
-    return {each.type for body in bodies for each in ancestors(body.outputs)}
+    inside = [each for body in bodies for each in ancestors(body.outputs)]
+    return {each.type for each in inside if facts_of(each).activation or each.type in SEVERAL_INPUTS & {*PRODUCTS}}
 
 
 def _warn_of_gap(explanation, contributions):

@@ -7,17 +7,12 @@ from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.program import chosen, key_of
 from tfjac.explanations.scores import Explained
 from tfjac.graph import Dependence, flat_layers
-from tfjac.graph.op_types import UNARY
+from tfjac.graph.facts import facts_of
 from tfjac.interception import node_gradients
 from tfjac.types import Function, NestLike, Selector, TensorLike
 
-CONVOLUTIONS = {"Conv2D", "DepthwiseConv2dNative", "Conv2DBackpropInput"}
-_ALONG = UNARY | {
-    *("Add", "AddV2", "AddN", "Sub", "Mul", "BiasAdd", "FusedBatchNormV3", "ConcatV2", "Pad", "MirrorPad"),
-    *("MaxPool", "AvgPool", "Identity", "Relu", "Relu6", "LeakyRelu", "ResizeBilinear", "ResizeNearestNeighbor"),
-    *("Maximum", "Minimum", "SelectV2", "SpaceToBatchND", "BatchToSpaceND"),
-}
-"""Ops whose results are images if their inputs are."""
+_PASSED_ON = {"Pad", "MirrorPad", "Identity"}
+"""Ops whose results are not shown: what they are given is, without the margin."""
 
 
 def grad_cam(
@@ -94,10 +89,10 @@ def _last_image(program):
     """The last tensor `[n, height, width, channels]` that comes from a convolution, with more than one place."""
     images, last = set(), None
     for op in program.path_of_inputs():
-        if op.type in CONVOLUTIONS or (op.type in _ALONG and any(x.ref() in images for x in op.inputs)):
+        if facts_of(op).maps == "made" or (_keeps_images(op) and any(x.ref() in images for x in op.inputs)):
             images |= {y.ref() for y in op.outputs if y.shape.rank == 4}
             spread = [y for y in op.outputs[:1] if y.shape.rank == 4 and 1 not in y.shape[1:3]]
-            last = spread[0] if spread and op.type not in ("Pad", "MirrorPad", "Identity") else last
+            last = spread[0] if spread and op.type not in _PASSED_ON else last
     if last is None and images:
         raise ValueError(
             "The maps of all convolutions have a height or a width of 1, so that there are no places to tell apart: "
@@ -111,9 +106,16 @@ def _last_image(program):
             "tfjac.explanations.integrated_gradients, or attention_rollout for transformers. "
             f"Received: a model with scores of shape {program.scores.shape}"
         )
-    if any(op.type in CONVOLUTIONS and op.get_attr("data_format") == b"NCHW" for op in program.path_of_inputs()):
+    made = [op for op in program.path_of_inputs() if facts_of(op).maps == "made"]
+    if any(op.get_attr("data_format") in (b"NCHW", b"NCDHW") for op in made):
         raise _channels_first("convolutions with data_format NCHW")
     return last
+
+
+def _keeps_images(op):
+    """Whether the results of an op are images if its inputs are: places stay, element by element or nearly so."""
+    facts = facts_of(op)
+    return facts.maps == "kept" or facts.elementwise in ("unary", "several inputs", "as it is")
 
 
 def _check_images(gradient, value, layer):

@@ -1,22 +1,8 @@
 """Which ops between points and scores are linear there, so that their own gradient says what each input contributes."""
 
 from tfjac.graph import Dependence, as_computed, has_custom_gradient
+from tfjac.graph.facts import facts_of
 from tfjac.graph.op_types import linear_inputs
-
-_DATA_INPUT = {
-    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative", "BiasAdd", "StopGradient"), 0),
-    **dict.fromkeys(("FusedBatchNormV3", "ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"), 0),
-    **dict.fromkeys(("SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace", "Roll", "ReverseV2"), 0),
-    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), 2),
-}
-"""The input in which ops without that fact are linear, or affine, if the others are fixed."""
-
-WEIGHTED = {**dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), 1), "Conv2DBackpropInput": 1}
-"""Convolutions, and which input the weights are."""
-
-
-_OF_LISTS = {"TensorListStack", "TensorListConcatV2", "TensorListGather", "TensorListGetItem"}
-"""Ops that read what loops wrote."""
 
 
 class Path:
@@ -53,15 +39,14 @@ class Path:
 
     def is_linear(self, op):
         """Return whether the results are linear, or affine, in the inputs that depend on the points together."""
-        alive = self.alive(op)
-        if op.type in _OF_LISTS:
+        alive, facts = self.alive(op), facts_of(op)
+        if facts.list in ("item read", "items read"):  # that loops wrote
             return True
         if has_custom_gradient(op) or not all(op.inputs[index].dtype.is_floating for index in alive):
             return False
-        if op.type == "FusedBatchNormV3" and op.get_attr("is_training"):
-            return False
-        if op.type in _DATA_INPUT:
-            return alive == [_DATA_INPUT[op.type]] or op.type == "BiasAdd"
+        affine = facts.affine(op) if callable(facts.affine) else facts.affine
+        if set(alive) <= set(affine):
+            return True
         outputs = [y for y in op.outputs if y.dtype.is_floating]
         found = [linear_inputs(y, self.reaches) for y in outputs]
         return all(each is not None for each in found) and set(alive) <= {k for each in found for k in each}

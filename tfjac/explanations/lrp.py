@@ -8,19 +8,13 @@ import tensorflow as tf
 
 from tfjac.arguments import choice
 from tfjac.explanations.explanation import Explanation
-from tfjac.explanations.linearity import WEIGHTED, Path
+from tfjac.explanations.linearity import Path
 from tfjac.explanations.scores import Explained
 from tfjac.graph import static_value
-from tfjac.graph.op_types import CONTRACTIONS
-from tfjac.interception.deep_lift import op_like, own_gradients
+from tfjac.graph.facts import facts_of
+from tfjac.graph.op_types import CONTRACTIONS, SAME_ORDER
+from tfjac.interception.deep_lift import LARGEST, op_like, own_gradients
 from tfjac.types import Function, NestLike, Selector, TensorLike
-
-_ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Tanh", "Softsign", "Expm1"}
-"""Activations that are zero at zero, so that no relevance is made or lost."""
-
-_LARGEST = {"MaxPool", "MaxPool3D", "Max"}
-_BIASED = {"BiasAdd", "Add", "AddV2"}
-_SHAPES = {"Reshape", "Squeeze", "ExpandDims", "Identity"}
 
 
 def lrp(
@@ -82,18 +76,18 @@ def _rules(program, epsilon, gamma):
     for op in path.ops:
         alive = path.alive(op)
         if path.is_linear(op):
-            weighted = _weighted_before(op, path) if op.type in _BIASED else None
+            weighted = _weighted_before(op, path) if facts_of(op).arithmetic == "sum" else None
             if weighted is not None:
                 (data,) = path.alive(weighted)
                 rules[op.name] = _biased(alive[0], data, epsilon, gamma)
                 rules[weighted.name] = _weighted(data, None, gamma)
             elif _is_weighted(op):
                 rules.setdefault(op.name, None)
-        elif op.type in _ACTIVATIONS:
+        elif facts_of(op).activation == "at zero":
             rules[op.name] = _activation
         elif _is_bounded_beyond_zero(op, alive):
             rules[op.name] = _bounded(*alive)
-        elif op.type not in _LARGEST or alive != [0]:
+        elif op.type not in LARGEST or alive != [0]:
             raise ValueError(
                 "LRP has no rule for an op that is not linear, but for activations that are zero at zero and pooling: "
                 "use tfjac.explanations.deep_lift or integrated_gradients, or attention_rollout for transformers. "
@@ -104,7 +98,7 @@ def _rules(program, epsilon, gamma):
 
 
 def _is_weighted(op):
-    return op.type in WEIGHTED or op.type in CONTRACTIONS
+    return facts_of(op).maps == "made" or op.type in CONTRACTIONS
 
 
 def _weighted_before(op, path):
@@ -113,7 +107,7 @@ def _weighted_before(op, path):
     if len(alive) != 1 or len(op.inputs) != 2:
         return None
     before = op.inputs[alive[0]].op
-    while before.type in _SHAPES and len(before.outputs[0].consumers()) == 1:
+    while before.type in SAME_ORDER and len(before.outputs[0].consumers()) == 1:
         before = before.inputs[0].op
     ours = _is_weighted(before) and path.is_linear(before) and len(before.outputs[0].consumers()) == 1
     return before if ours and path.alive(before) else None
@@ -147,7 +141,7 @@ def _biased(product, data, epsilon, gamma):
 
     def rule(op, gradient):
         before = op.inputs[product].op
-        while before.type in _SHAPES:
+        while before.type in SAME_ORDER:
             before = before.inputs[0].op
         shared = gradient * _share(op.outputs[0], _positive_part(before, data, gamma), epsilon)
         return [shared if index == product else None for index in range(len(op.inputs))]

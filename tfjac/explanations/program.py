@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from tfjac.arguments import described_value
 from tfjac.graph import Dependence, between, call_converted, flat_layers, inline_calls, quiet_function, shape_only
+from tfjac.graph.facts import facts_of, is_identity
 from tfjac.graph.nodes import LayerCall, OpType
 from tfjac.interception import Edit, intercept, values_at
 from tfjac.interception.hooks import times_changed
 
-LOOKUPS = ("GatherV2", "ResourceGather")
-SATURATING = ("Softmax", "Sigmoid")
+SOFTMAX = "Softmax"
+SATURATING = (SOFTMAX, "Sigmoid")
 
 
 class Program:
@@ -174,7 +175,7 @@ def key_of(selector):
 
 def _looks_up(op, index, dependence):
     return (
-        op.type in LOOKUPS
+        facts_of(op).takes == "rows by index"
         and op.outputs[0].dtype.is_floating
         and index in dependence.sources_of(op.inputs[1])
         and (op.inputs[0].dtype == tf.resource or not dependence.reaches(op.inputs[0]))
@@ -183,19 +184,25 @@ def _looks_up(op, index, dependence):
 
 def _makes_floating(op, x):
     """Return whether an op makes the integers x floating-point."""
-    if op.type != "Cast" or not op.outputs[0].dtype.is_floating or not op.inputs[0].dtype.is_integer:
+    if facts_of(op).kind != "cast" or not op.outputs[0].dtype.is_floating or not op.inputs[0].dtype.is_integer:
         return False
     given = op.inputs[0]
-    while given is not x and given.op.type == "Identity":
+    while given is not x and is_identity(given.op):
         given = given.op.inputs[0]
     return given is x
+
+
+def passes_on(op):
+    """Return whether an op passes values on as they are, though of another dtype."""
+    facts = facts_of(op)
+    return facts.elementwise is not None and facts.columns == "the same"
 
 
 def _before_saturation(scores):
     """The logits where the scores are a softmax or sigmoid of these, whose gradients saturate, and what they are."""
     (scores,) = inline_calls([scores], draw_again=True)
     tensor = scores
-    while tensor.op.type in ("Identity", "Cast", "EnsureShape"):
+    while passes_on(tensor.op):
         tensor = tensor.op.inputs[0]
     if tensor.op.type in SATURATING:
         return tensor.op.inputs[0], f"logits, before {tensor.op.type}"

@@ -6,6 +6,9 @@ to all alike.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
 
 KINDS = {
     "assertion", "call", "case", "cast", "conditional", "constant", "gather from a variable", "handle", "identities",
@@ -38,6 +41,11 @@ class OpFacts:
             "permuted" has each of them once; "copied" has elements of the inputs and no others.
         linear: "in the first" input, the others (axes, shapes, indices, divisors) fixed; "in all" floating-point inputs
             at once; "in each", the others fixed.
+        affine: inputs in which it is affine together, the others (weights, statistics, sizes) fixed; or a function from
+            the op to them. Of those that are not `linear`, as nothing below explanations needs to know it.
+        activation: it acts between layers, and is zero "at zero", or "elsewhere", if anywhere.
+        maps: of images: "made" of others by weights, as convolutions do; "kept" if it returns images for images, whose
+            places are those of the first input, or close to them.
         vanishes: where the output is zero: "never" for certain, whatever the inputs; "where all do" of the inputs in
             floating point; "each for itself", output by output; "always"; or a function from the value of another
             input (or None) to whether it lets zeros pass. Else it is zero where one of the inputs is, as products are.
@@ -47,7 +55,7 @@ class OpFacts:
         columns: where it makes weights of variables, those of a Jacobian with respect to its output are to its input
             "the same", "conjugated", "transposed", "transposed conjugates", or "of one part" of complex numbers.
         joins: it puts tensors one behind the other: "all inputs", or "all but the last", which is the axis.
-        list: what it does with a list of tensors: "made of a tensor", "item read", "item written".
+        list: what it does with a list of tensors: "made of a tensor", "item read", "items read", "item written".
         grouped: convolutions that may be of groups of channels: "run" where TensorFlow has such, else "taken apart".
 
         labels: rule `(op, shape, value_of) -> (operands, output)`, the axes by labels, see `index_maps`.
@@ -77,6 +85,9 @@ class OpFacts:
     looks_at: str | None = None
     elements: str | None = None
     linear: str | None = None
+    affine: tuple | Callable = ()
+    activation: str | None = None
+    maps: str | None = None
     vanishes: str | Callable | None = None
     meets_weights: bool = False
     multiplies: bool = False
@@ -100,7 +111,8 @@ class OpFacts:
     shortcut: Callable | None = None
 
 
-_FACTS, _NOTHING = {}, OpFacts()
+_FACTS: dict[str, OpFacts] = {}
+_NOTHING = OpFacts()
 _VALUES = {
     "kind": KINDS,
     "elementwise": {"unary", "several inputs", "decision", "gradient", "as it is"},
@@ -109,17 +121,19 @@ _VALUES = {
     "looks_at": {"differences", "shapes"},
     "elements": {"in order", "permuted", "copied"},
     "linear": {"in the first", "in all", "in each"},
+    "activation": {"at zero", "elsewhere"},
+    "maps": {"made", "kept"},
     "vanishes": {"never", "where all do", "each for itself", "always"},
     "takes": {"rows by index", "a slice", "a strided slice"},
     "columns": {"the same", "conjugated", "transposed", "transposed conjugates", "of one part"},
     "joins": {"all inputs", "all but the last"},
-    "list": {"made of a tensor", "item read", "item written"},
+    "list": {"made of a tensor", "item read", "items read", "item written"},
     "grouped": {"run", "taken apart"},
 }
 """What may be said in words."""
 
 
-def declare(*op_types, **facts):
+def declare(*op_types: str, **facts: Any) -> None:
     """Say what is known of ops of some types. Several calls may say different facts of one type.
 
     Args:
@@ -140,29 +154,29 @@ def declare(*op_types, **facts):
             setattr(record, name, value)
 
 
-def facts_of(op):
+def facts_of(op: tf.Operation) -> "OpFacts":
     """Return the `OpFacts` of the type of `op`, in which nothing is known where it has none."""
     return _FACTS.get(op.type, _NOTHING)
 
 
-def facts_by_type():
+def facts_by_type() -> "dict[str, OpFacts]":
     """Return the records that there are, a dict from op type to `OpFacts`."""
     return _FACTS
 
 
-def types_where(holds):
+def types_where(holds: Callable) -> frozenset[str]:
     """Return the set of op types for whose facts the function `holds` returns true."""
     return frozenset(op_type for op_type, facts in _FACTS.items() if holds(facts))
 
 
-def registering(table):
+def registering(table: dict) -> Callable:
     """Return a decorator `@rule(*op_types)` that enters the function it decorates into `table` under each op type.
 
     Layers above keep tables by the same names.
     """
 
-    def rule(*op_types):
-        def register(function):
+    def rule(*op_types: str) -> Callable:
+        def register(function: Callable) -> Callable:
             table.update(dict.fromkeys(op_types, function))
             return function
 
@@ -174,52 +188,52 @@ def registering(table):
 # ------------------------------------------------------------------------------------------------- what an op is
 
 
-def is_call(op):
+def is_call(op: tf.Operation) -> bool:
     """Return whether `op` calls one function, whose outputs are its own."""
     return facts_of(op).kind == "call"
 
 
-def is_loop(op):
+def is_loop(op: tf.Operation) -> bool:
     """Return whether `op` is a while loop."""
     return facts_of(op).kind == "loop"
 
 
-def is_conditional(op):
+def is_conditional(op: tf.Operation) -> bool:
     """Return whether `op` runs one of two branches."""
     return facts_of(op).kind == "conditional"
 
 
-def is_branching(op):
+def is_branching(op: tf.Operation) -> bool:
     """Return whether `op` runs one of several branches."""
     return facts_of(op).kind in ("conditional", "case")
 
 
-def functions_of_stateful(op):
+def functions_of_stateful(op: tf.Operation) -> tuple:
     """Return the attributes that name the functions that `op` runs, where it is stateful; none for other ops."""
     functions = facts_of(op).functions
     return functions if functions and op.op_def.is_stateful else ()
 
 
-def is_constant(op):
+def is_constant(op: tf.Operation) -> bool:
     """Return whether `op` is a constant."""
     return facts_of(op).kind == "constant"
 
 
-def is_parameter(op):
+def is_parameter(op: tf.Operation) -> bool:
     """Return whether `op` stands for a parameter of the function that its graph is, or for what it captured."""
     return facts_of(op).kind == "parameter"
 
 
-def is_identity(op):
+def is_identity(op: tf.Operation) -> bool:
     """Return whether `op` passes one tensor on."""
     return facts_of(op).kind == "identity"
 
 
-def is_identities(op):
+def is_identities(op: tf.Operation) -> bool:
     """Return whether `op` passes several tensors on, each for itself; many with a custom gradient are such ops."""
     return facts_of(op).kind == "identities"
 
 
-def reads_variable(op):
+def reads_variable(op: tf.Operation) -> bool:
     """Return whether `op` reads a variable, or rows of it."""
     return facts_of(op).kind in ("read", "gather from a variable")

@@ -1,9 +1,12 @@
 """Sets of op types that have a fact in common, for the layers above; the facts stand in `op_facts`."""
 
+from collections.abc import Callable
+
 import tfjac.graph.op_facts  # noqa: F401 (it fills the records)
 from tfjac.graph import _private
 from tfjac.graph.facts import is_identities, types_where
 from tfjac.graph.gradients import custom_gradients
+from tfjac.types import Tensor
 
 CALLS = types_where(lambda facts: facts.kind == "call")
 LOOPS = types_where(lambda facts: facts.kind == "loop")
@@ -46,7 +49,7 @@ CONTRACTIONS = types_where(lambda facts: facts.linear == "in each" and facts.ele
 """Sums of products of elements of their inputs."""
 
 
-def linear_inputs(tensor, reaches):
+def linear_inputs(tensor: Tensor, reaches: Callable[[Tensor], bool]) -> list[int] | None:
     """Return the indices of the inputs that `tensor` is linear in together; None where it is not, or may not be.
 
     Args:

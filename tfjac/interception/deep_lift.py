@@ -8,8 +8,8 @@ import tensorflow as tf
 from tfjac.graph import resolution_of
 from tfjac.types import Tensor
 
-_PRODUCTS = ("Mul", "BatchMatMulV2", "Einsum", "SquaredDifference")
-_LARGEST = ("Max", "MaxPool", "MaxPool3D")
+PRODUCTS = ("Mul", "BatchMatMulV2", "Einsum", "SquaredDifference")
+LARGEST = ("Max", "MaxPool", "MaxPool3D")
 
 
 def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
@@ -40,15 +40,15 @@ def rescale(op: tf.Operation, *gradients: Tensor) -> Any:
             "The rescale rule needs a batch of examples with a reference for each behind them, tf.concat([x, "
             f"reference], 0). Received: op {op.name!r} of type {op.type} with an output of shape {output.shape}"
         )
-    if op.type in _PRODUCTS:
+    if op.type in PRODUCTS:
         return own_gradients(op, [_halfway(x) if _of_examples(x, output) else x for x in op.inputs], gradient)
-    if op.type in _LARGEST:
+    if op.type in LARGEST:
         return [_of_largest(op, gradient), *(None for _ in others)]
     if not others and source.shape.is_compatible_with(output.shape):
         return of_elementwise(op, gradient)
     raise ValueError(
         "The rescale rule is for ops of one input and an output like it, and for "
-        f"{', '.join(_PRODUCTS + _LARGEST)}; linear ops need none. Received: op {op.name!r} of type {op.type}"
+        f"{', '.join(PRODUCTS + LARGEST)}; linear ops need none. Received: op {op.name!r} of type {op.type}"
     )
 
 

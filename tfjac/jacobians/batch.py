@@ -193,7 +193,7 @@ def _swept_passes(y, sources, analysis):
     """The same through loops and conditionals, which are walked backwards for all outputs at once."""
 
     def cotangents(outputs):
-        sweep = Sweep(analysis, axes(y)[0], factor_of_use=None)  # no weight is looked at, so there are no uses
+        sweep = Sweep(analysis, axes(y)[0])  # no weight is looked at, so there are no uses
         sweep.add(y, asking_for(y, outputs))
         sweep.run(carried=sources)
         return [sweep.cotangent(source) for source in sources]

@@ -1,10 +1,15 @@
 """Sizes of tensors that may be open while tracing, and the example axis brought to the front."""
 
 import math
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from tfjac.graph import axes, compiled_by_xla
+from tfjac.types import Tensor
+
+Size: TypeAlias = int | Tensor
+"""A size: an integer, or a scalar tensor where it is open while tracing."""
 
 
 def product(sizes):

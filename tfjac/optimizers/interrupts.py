@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from typing import Any
 
 
 class Interrupts:
@@ -13,23 +14,23 @@ class Interrupts:
         pending: whether it was pressed.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.pending, self._ours = False, False
 
-    def __enter__(self):
+    def __enter__(self) -> "Interrupts":
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._note)
             self._ours = True
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         if self._ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self.pending and error == (None, None, None):
             raise KeyboardInterrupt
 
-    def _note(self, *_):
+    def _note(self, *_: Any) -> None:
         if self.pending:
             raise KeyboardInterrupt
         self.pending = True

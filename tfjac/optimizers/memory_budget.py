@@ -4,9 +4,10 @@ import math
 import numbers
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tfjac._warn import warn
+from tfjac.types import MemoryBudget
 
 AUTO: Literal["auto"] = "auto"
 
@@ -24,7 +25,7 @@ class MemoryBudgetExceeded(MemoryError):
     """No plan for the steps fits the memory budget. Nothing was allocated."""
 
 
-def checked_memory_budget(value):
+def checked_memory_budget(value: Any) -> MemoryBudget:
     """Return a `memory_budget`: "auto", None for no limit, or a number of bytes.
 
     Raises:
@@ -39,14 +40,14 @@ def checked_memory_budget(value):
     )
 
 
-def bytes_of(memory_budget):
+def bytes_of(memory_budget: MemoryBudget) -> float:
     """Return how many bytes a `memory_budget` is now, infinity for no limit."""
     if memory_budget is None:
         return math.inf
     return max(LEAST, SHARE * free_memory()) if memory_budget == AUTO else float(memory_budget)
 
 
-def free_memory(root: str = "/"):
+def free_memory(root: str = "/") -> float:
     """Return how many bytes this process may still take: by the system, its control groups, and its own limits.
 
     Args:
@@ -58,14 +59,14 @@ def free_memory(root: str = "/"):
     return max(0, min(known)) if known else UNKNOWN
 
 
-def bytes_in_words(size):
+def bytes_in_words(size: float) -> str:
     """Return a number of bytes in words."""
     if size < 2**20 / 10:
         return f"{size:,.0f} bytes"
     return f"{size / 2**30:,.1f} GB" if size >= 2**30 / 10 else f"{size / 2**20:,.1f} MB"
 
 
-def tell_of_left_out(left_out, budget, instead):
+def tell_of_left_out(left_out: Any, budget: float, instead: str) -> None:
     """Warn of a solver that is left out, as it takes more than the budget, and name the one that is taken instead.
 
     Args:
@@ -81,7 +82,7 @@ def tell_of_left_out(left_out, budget, instead):
         )
 
 
-def exceeded(what, taken, budget, received):
+def exceeded(what: str, taken: float, budget: float, received: str) -> "MemoryBudgetExceeded":
     """Return the `MemoryBudgetExceeded` for what is over the budget."""
     return MemoryBudgetExceeded(
         f"{what} would take {bytes_in_words(taken)}, more than the memory budget of {bytes_in_words(budget)}, and "
@@ -91,7 +92,7 @@ def exceeded(what, taken, budget, received):
     )
 
 
-def _available(root):
+def _available(root: Path) -> float | None:
     """What the system can give without swapping."""
     table = _table(root / "proc/meminfo")
     if "MemAvailable" in table:
@@ -102,9 +103,9 @@ def _available(root):
         return None
 
 
-def _of_groups(root):
+def _of_groups(root: Path) -> list[float | None]:
     """What is left within the limit of each control group that the process is in, of version 2 and of version 1."""
-    left = []
+    left: list[float | None] = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):
@@ -117,7 +118,7 @@ def _of_groups(root):
     return left
 
 
-def _left_in(group, limit, used, cached):
+def _left_in(group: Path, limit: str, used: str, cached: str) -> float | None:
     """What is left in one group; files that are cached make place."""
     limit, used = _text(group / limit).strip(), _text(group / used).strip()
     if not (limit.isdigit() and used.isdigit()):
@@ -125,26 +126,27 @@ def _left_in(group, limit, used, cached):
     return int(limit) - int(used) + _table(group / "memory.stat").get(cached, 0)
 
 
-def _of_limits(root):
+def _of_limits(root: Path) -> list[float | None]:
     """What is left within the limits that the process itself has."""
     try:
         import resource
     except ImportError:  # not on Windows
         return []
-    status, left = _table(root / "proc/self/status"), []
+    left: list[float | None] = []
+    status = _table(root / "proc/self/status")
     for kind, used in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit = resource.getrlimit(kind)[0]
         left.append(None if limit == resource.RLIM_INFINITY or used not in status else limit - 1024 * status[used])
     return left
 
 
-def _table(path):
+def _table(path: Path) -> dict[str, int]:
     """Return the whole numbers that follow names in a file, as a dict."""
     words = (line.replace(":", " ").split() for line in _text(path).splitlines())
     return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}
 
 
-def _text(path):
+def _text(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:

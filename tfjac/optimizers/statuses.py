@@ -67,10 +67,10 @@ class Status(enum.IntEnum):
     REMEASURED = 13
     """No attempt of the last step lowered the cost; the next one is tried with another D. `least_squares` goes on."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name
 
-    def __format__(self, spec):
+    def __format__(self, spec: str) -> str:
         """Format the name, or by a numeric format, such as `"d"`, the integer."""
         return format(int(self) if spec[-1:] in _NUMERIC else self.name, spec)
 

@@ -1,11 +1,14 @@
 """The checks that variables pass before anything is built on them."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable
+from tfjac.types import Variable
 
 
-def checked_variables(variables, open_rows=False):
+def checked_variables(variables: Any, open_rows: bool = False) -> list[Variable]:
     """Return `variables` as a list, checked.
 
     Args:
@@ -49,7 +52,7 @@ def checked_variables(variables, open_rows=False):
     return variables
 
 
-def check_within_reach(variables):
+def check_within_reach(variables: Any) -> None:
     """Refuse variables of which a strategy has copies where none of these can be meant.
 
     Raises:
@@ -66,12 +69,12 @@ def check_within_reach(variables):
             ) from error
 
 
-def variable_name(variable):
+def variable_name(variable: Variable) -> str:
     """Return the path of a Keras variable, or the name of a `tf.Variable`."""
     return getattr(variable, "path", None) or variable.name
 
 
-def nested_names(variables):
+def nested_names(variables: Any) -> list[str]:
     """Return what to call each variable of a nest, in the order of `tf.nest.flatten`.
 
     That is the key of a dictionary that leads to it, or its own name where no other has the same; else its number.

@@ -66,4 +66,6 @@ declare(
     shortcut=folded_into_the_batch,
 )
 declare("Conv2DBackpropFilter", conversion=_filter_gradient)
+declare("Conv2D Conv3D DepthwiseConv2dNative", affine=(0,), maps="made")
+declare("Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput", affine=(2,), maps="made")
 declare("Dilation2D", example_axis=first_axis(0))

@@ -96,6 +96,7 @@ declare(
     "ConcatV2",
     joins="all but the last",
     elements="copied",
+    maps="kept",
     linear="in all",
     vanishes="where all do",
     example_axis=_concat,
@@ -131,5 +132,6 @@ declare(
     gradient=Gradient(_gradient_of_pad),
 )
 declare("MirrorPad", linear="in the first", example_axis=_pad)
+declare("Pad PadV2 MirrorPad", maps="kept")
 declare("SparseConcat", gradient=refused("it is declared to have none, so that nothing depends on the values"))
 declare(PACK, "ConcatV2", first_column=_first_beside_others)

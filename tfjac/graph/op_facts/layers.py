@@ -16,6 +16,10 @@ def _batch_norm(op, axis, wanted):
     return first_axis(0)(op, axis, wanted)
 
 
+def _first_at_inference(op):
+    return () if op.get_attr("is_training") else (0,)
+
+
 def _softmax(op, shape, value_of):
     """All along the last axis depends on all of it."""
     batch = in_order(len(shape(0)) - 1)
@@ -39,6 +43,7 @@ def _softmax_cross_entropy(op, logits, labels):
 
 
 declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", example_axis=_batch_norm)
+declare("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3", affine=_first_at_inference, maps="kept")
 declare("FusedBatchNormV3", sizes=same_rows)
 declare("Softmax LogSoftmax", vanishes="never", labels=_softmax, example_axis=example_axes, sizes=of_first)
 declare("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits", example_axis=_cross_entropy)

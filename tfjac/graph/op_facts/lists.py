@@ -34,8 +34,8 @@ def _list_gather(op, cotangent):
 
 
 declare("TensorListFromTensor", list="made of a tensor", example_axis=_list_from_tensor)
-declare("TensorListStack", example_axis=_list_stack)
+declare("TensorListStack", list="items read", example_axis=_list_stack)
 declare("TensorListGetItem", list="item read", example_axis=_list_get)
 declare("TensorListSetItem", list="item written", example_axis=_list_set)
-declare("TensorListGather", gradient=Gradient(_list_gather))
+declare("TensorListGather", list="items read", gradient=Gradient(_list_gather))
 declare("TensorListElementShape TensorListLength", looks_at="shapes")

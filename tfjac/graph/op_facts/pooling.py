@@ -49,8 +49,9 @@ def _explicit_paddings(op, sizes, strides):
 
 declare("AvgPool AvgPool3D", linear="in the first", example_axis=first_axis(0))
 declare("MaxPool MaxPool3D MaxPoolWithArgmax FractionalMaxPool", example_axis=first_axis(0))
-declare("AvgPool MaxPool", sizes=same_rows)
+declare("AvgPool MaxPool", sizes=same_rows, maps="kept")
 declare("AvgPoolGrad AvgPool3DGrad", example_axis=first_axis(1), shortcut=folded_into_the_batch)
 declare("MaxPoolGrad MaxPool3DGrad MaxPoolGradGrad MaxPool3DGradGrad", example_axis=first_axis(0, 1, 2))
 declare(*_MAXIMA, gradient=Gradient(_max_pool))
 declare("ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth", example_axis=first_axis(0))
+declare("DepthToSpace SpaceToDepth", affine=(0,), maps="kept")

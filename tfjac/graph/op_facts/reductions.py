@@ -175,4 +175,4 @@ declare("EuclideanNorm", **by_labels(_reduced), gradient=Gradient(_euclidean_nor
 declare("Cumsum ReverseV2", linear="in the first", example_axis=_along_constant_axes)
 declare("Cumprod", example_axis=_along_constant_axes, gradient=differentiated_as(_cumprod))
 declare("CumulativeLogsumexp", example_axis=_along_constant_axes, gradient=differentiated_as(_cumulative_logsumexp))
-declare("Roll", example_axis=_along_constant_axes, conversion=_roll)
+declare("Roll", affine=(0,), example_axis=_along_constant_axes, conversion=_roll)

@@ -277,4 +277,5 @@ declare(
 )
 declare("SpaceToBatchND", example_axis=_space_to_batch)
 declare("BatchToSpaceND", example_axis=_batch_to_space)
+declare("SpaceToBatchND BatchToSpaceND", affine=(0,), maps="kept")
 declare(RESHAPE, "ExpandDims", first_column=_made_a_column)

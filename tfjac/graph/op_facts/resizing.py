@@ -96,6 +96,7 @@ def _transform(op, axis, wanted):
 
 
 declare("ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate", example_axis=first_axis(0))
+declare("ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor", affine=(0,), maps="kept")
 declare("ResizeBicubicGrad ResizeBilinearGrad", example_axis=first_axis(0, 1))
 declare("ResizeNearestNeighborGrad", example_axis=first_axis(0))
 declare("ResizeArea", example_axis=first_axis(0), gradient=Gradient(_gradient_of_area))

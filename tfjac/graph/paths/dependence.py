@@ -1,9 +1,15 @@
 """What depends on what, by paths that a gradient follows or by value: one walk over a graph for all sources at once."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_identities
 from tfjac.graph.gradients import custom_gradients
 from tfjac.graph.reading.traversal import Inherited, carries_gradient, references, shape_only
+from tfjac.types import Tensor
 
 
 class Dependence:
@@ -17,18 +23,19 @@ class Dependence:
         by_value: whether every path counts by which a value depends on another, not only those of gradients.
     """
 
-    def __init__(self, sources, by_value=False):
+    def __init__(self, sources: Any, by_value: bool = False) -> None:
         """Start from `sources`, tensors or handles of variables; None for one that the graph never uses.
 
         A source may be computed from another one: what depends on the one then depends on the other too.
         """
-        self.sources, self.by_value, self._own = list(sources), by_value, {}
+        self.sources, self.by_value = list(sources), by_value
+        self._own: dict[Any, int] = {}
         for bit, source in enumerate(self.sources):
             if source is not None:
                 self._own[source.ref()] = self._own.get(source.ref(), 0) | 1 << bit
         self._found = Inherited(self._of_outputs)
 
-    def _of_outputs(self, op, found):
+    def _of_outputs(self, op: tf.Operation, found: Sequence[int]) -> list[int]:
         inherited = [0] * len(op.outputs)
         if any(found):
             passing = self._passing_inputs(op)
@@ -38,23 +45,23 @@ class Dependence:
                         inherited[index] |= found[given]
         return [self._own.get(output.ref(), 0) | bits for output, bits in zip(op.outputs, inherited)]
 
-    def _passing_inputs(self, op):
+    def _passing_inputs(self, op: tf.Operation) -> Any:
         return valued_inputs(op) if self.by_value else differentiable_inputs(op)
 
-    def reaches(self, tensor):
+    def reaches(self, tensor: Tensor) -> bool:
         """Return whether `tensor` depends on any source, or is one."""
         return self._found(tensor) != 0
 
-    def sources_of(self, tensor):
+    def sources_of(self, tensor: Tensor) -> list[int]:
         """Return the indices of the sources that `tensor` depends on, or is, in ascending order."""
         found = self._found(tensor)
         return [bit for bit in range(found.bit_length()) if found >> bit & 1]
 
-    def sources_of_any(self, tensors):
+    def sources_of_any(self, tensors: Iterable[Tensor]) -> set[int]:
         """Return the set of the indices of the sources that one of `tensors` depends on."""
         return {index for tensor in tensors for index in self.sources_of(tensor)}
 
-    def path(self, targets):
+    def path(self, targets: Sequence[Tensor]) -> list[tf.Operation]:
         """List the ops on the paths from the sources to `targets`, inputs before consumers."""
         needed, path = references(target for target in targets if self.reaches(target)), []
         for op in reversed(self._found.ops):
@@ -62,15 +69,15 @@ class Dependence:
                 indices = self._passing_inputs(op)
                 if each_for_itself(op):
                     indices = [index for index in indices if op.outputs[index].ref() in needed]
-                inputs = [op.inputs[index] for index in indices]
-                inputs = references(tensor for tensor in inputs if self.reaches(tensor))
+                given = (op.inputs[index] for index in indices)
+                inputs = references(tensor for tensor in given if self.reaches(tensor))
                 if inputs:
                     needed |= inputs
                     path.append(op)
         return path[::-1]
 
 
-def each_for_itself(op):
+def each_for_itself(op: tf.Operation) -> bool:
     """Return whether each output of `op` depends on the input of the same index alone: a plain IdentityN.
 
     The backward of a custom gradient may pass what flows back from one output to all inputs.
@@ -78,12 +85,12 @@ def each_for_itself(op):
     return is_identities(op) and not custom_gradients.is_custom(op)
 
 
-def differentiable_inputs(op):
+def differentiable_inputs(op: tf.Operation) -> Any:
     """Return the indices of the inputs of `op` to which a gradient passes."""
     return custom_gradients.receivers(op) if _private.is_differentiable(op) else ()
 
 
-def valued_inputs(op):
+def valued_inputs(op: tf.Operation) -> Any:
     """Return the indices of the inputs of `op` whose values, and not their shapes alone, its outputs depend on.
 
     `tf.recompute_grad` compares an integer with itself.

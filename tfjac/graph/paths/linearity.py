@@ -4,6 +4,9 @@ One that is not, as one that clips, has rows all the same: a row is what flows b
 not add up then, and where the backward adds something of its own, each row has it for every example.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import _private
@@ -15,24 +18,25 @@ from tfjac.graph.gradients import custom_gradients, mending
 from tfjac.graph.paths.value_paths import depend_by_value, gradient_stops_at
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.traversal import Inherited, ancestors, between, references
+from tfjac.types import Tensor
 
 
-def custom_ops(ops):
+def custom_ops(ops: Iterable[tf.Operation]) -> list[tf.Operation]:
     """List the ops with a custom gradient that was traced, in the bodies of loops, branches and calls too."""
     return [op for op in _custom(ops) if custom_gradients.reason_untraced(op) is None]
 
 
-def _custom(ops):
+def _custom(ops: Iterable[tf.Operation]) -> list[tf.Operation]:
     """All ops with a custom gradient, whether it can be traced or not."""
     return [op for op in ops if custom_gradients.is_custom(op)] + _custom_inside(ops)
 
 
-def _custom_inside(ops):
+def _custom_inside(ops: Iterable[tf.Operation]) -> list[tf.Operation]:
     bodies = [body for op in ops for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)]
     return [op for body in bodies for op in _custom(ancestors(body.outputs))]
 
 
-def as_computed(targets, sources):
+def as_computed(targets: Sequence[Tensor], sources: Any) -> Sequence[Tensor]:
     """Return tensors equal to `targets` whose derivative by `sources` is that of what is computed.
 
     A custom gradient states another one, which may be wrong: on the way from the sources ops have that of their type.
@@ -47,7 +51,8 @@ def as_computed(targets, sources):
     if not _custom(between(sources, targets)):
         return targets
     targets = inline_calls(targets, depends_on=sources)
-    path, copies = between(sources, targets), {}
+    copies: dict[Any, Tensor] = {}
+    path = between(sources, targets)
     inside = _custom_inside(path)
     if inside:
         raise LookupError(
@@ -58,7 +63,7 @@ def as_computed(targets, sources):
     return [copies.get(target.ref(), target) for target in targets]
 
 
-def _without_custom_gradient(op, inputs, copied):
+def _without_custom_gradient(op: tf.Operation, inputs: Any, copied: Callable) -> Any:
     if not custom_gradients.is_custom(op):
         return copied()
     if is_identities(op):
@@ -69,7 +74,7 @@ def _without_custom_gradient(op, inputs, copied):
     return copy.outputs
 
 
-def adds_its_own(gradient, cotangents):
+def adds_its_own(gradient: Any, cotangents: Any) -> bool:
     """Return whether a gradient may be other than zero where all cotangents are: it adds what does not flow back.
 
     Args:
@@ -78,7 +83,7 @@ def adds_its_own(gradient, cotangents):
     """
     flowing = references(cotangents)
 
-    def vanishing(op, inputs_vanish):
+    def vanishing(op: tf.Operation, inputs_vanish: Sequence[bool]) -> list[bool]:
         zero_where = facts_of(op).vanishes
         if zero_where == "each for itself":
             return [zero or output.ref() in flowing for zero, output in zip(inputs_vanish, op.outputs)]
@@ -88,7 +93,7 @@ def adds_its_own(gradient, cotangents):
     return not Inherited(vanishing)(gradient)
 
 
-def _vanishes(op, zero_where, inputs_vanish):
+def _vanishes(op: tf.Operation, zero_where: Any, inputs_vanish: Sequence[bool]) -> Any:
     """Whether the outputs of `op` are zero where the inputs are of which that is said."""
     if zero_where in ("never", "always"):
         return zero_where == "always"
@@ -101,25 +106,25 @@ def _vanishes(op, zero_where, inputs_vanish):
     return any(inputs_vanish) or _is_zero(op)
 
 
-def _is_zero(op):
+def _is_zero(op: tf.Operation) -> bool:
     if not is_constant(op) or not (op.outputs[0].dtype.is_floating or op.outputs[0].dtype.is_complex):
         return False
     value = static_value(op.outputs[0])
     return value is not None and not value.any()
 
 
-def is_affine(op):
+def is_affine(op: tf.Operation) -> bool:
     """Return whether the backward of an op with a custom gradient adds something of its own to what flows back."""
     cotangents, targets = _readable(custom_gradients.backward_of(op))
     return any(adds_its_own(target, cotangents) for target in targets)
 
 
-def first_not_linear(ops):
+def first_not_linear(ops: Iterable[tf.Operation]) -> tf.Operation | None:
     """Return the first custom gradient among ops that is not proved to be linear in what flows back, or None."""
     return next((op for op in custom_ops(ops) if not is_linear(op)), None)
 
 
-def is_linear(op):
+def is_linear(op: tf.Operation) -> bool:
     """Return whether the backward of an op with a custom gradient is proved to be linear in what flows back.
 
     It is where it has a derivative that does not depend on the cotangents, and is zero where they are. The derivative
@@ -140,7 +145,7 @@ def is_linear(op):
     return not depend_by_value([slope for slope in slopes if slope is not None], cotangents)
 
 
-def _readable(backward):
+def _readable(backward: Any) -> tuple:
     """The cotangents and the gradients that there are, calls inlined."""
     with backward.graph.as_default():
         targets = inline_calls(backward.targets, draw_again=True)

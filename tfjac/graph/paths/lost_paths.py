@@ -7,6 +7,8 @@ is a number that the result is computed with.
 
 import dataclasses
 import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,6 +20,7 @@ from tfjac.graph.paths.dependence import Dependence, differentiable_inputs, valu
 from tfjac.graph.reading.origins import source_line
 from tfjac.graph.reading.python_functions import leaves_tensorflow
 from tfjac.graph.reading.traversal import Inherited, ancestors, carries_gradient, references
+from tfjac.types import Tensor
 
 _ON_PURPOSE = {"places", "stop"}
 """Kinds of ops that end a path on purpose, or give the places of what is true."""
@@ -38,26 +41,26 @@ class LostPath:
     whole: bool
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """What stops gradients there: a key of `STOPS`."""
         return _kind(self.op)
 
     @property
-    def reason(self):
+    def reason(self) -> str:
         """Why the gradient stops there, a clause about the op."""
         return STOPS[self.kind][0]
 
     @property
-    def remedy(self):
+    def remedy(self) -> str:
         """What to do about it, an imperative."""
         return STOPS[self.kind][1]
 
-    def __str__(self):
+    def __str__(self) -> str:
         line = source_line(self.op)
         return f"op {self.op.name!r} of type {self.op.type}, {self.reason}" + (f" ({line})" if line else "")
 
 
-def lost_paths(targets, sources):
+def lost_paths(targets: Sequence[Tensor], sources: Any) -> "list[LostPath]":
     """List where gradients stop on the way of values from `sources` to `targets`.
 
     Args:
@@ -81,7 +84,7 @@ def lost_paths(targets, sources):
     return found
 
 
-def stops_of(source, targets, dependence):
+def stops_of(source: Tensor, targets: Sequence[Tensor], dependence: Dependence) -> "list[LostPath]":
     """List the ops at which the gradient of `targets` with respect to one source stops, where it has none.
 
     Args:
@@ -96,7 +99,7 @@ def stops_of(source, targets, dependence):
     return [path for path in lost_paths(targets, alone) if path.whole]
 
 
-def assignments_between(value, targets):
+def assignments_between(value: Any, targets: Sequence[Tensor]) -> "list[LostPath]":
     """List, as `LostPath`, where what depends on sources gets into a variable that `targets` are computed from.
 
     Args:
@@ -108,13 +111,13 @@ def assignments_between(value, targets):
     return [LostPath(op, 0, True) for op in users if value.reaches(op.inputs[1])]
 
 
-def unregistered(targets, dependence):
+def unregistered(targets: Sequence[Tensor], dependence: Dependence) -> "list[LostPath]":
     """List, as `LostPath`, the ops on paths of gradients whose gradient is not registered: taking it raises."""
     ops = [op for op in dependence.path(targets) if not facts_of(op).bodies and not _private.has_gradient(op)]
     return [LostPath(op, 0, True) for op in ops]
 
 
-def _stops(target, gradient, value):
+def _stops(target: Tensor, gradient: Dependence, value: Dependence) -> list[tf.Operation]:
     """The ops on the way of values from the sources to `target` that gradients reach and do not pass."""
     path = value.path([target])
     used = references([target, *(tensor for op in path for tensor in op.inputs)])
@@ -135,7 +138,7 @@ class _Carried(typing.NamedTuple):
 class _LostValues:
     """The lost numbers that each tensor of a graph is computed with."""
 
-    def __init__(self, gradient, given=()):
+    def __init__(self, gradient: Dependence, given: Any = ()) -> None:
         """Start a walk.
 
         Args:
@@ -145,11 +148,11 @@ class _LostValues:
         self._gradient, self._given = gradient, {tensor.ref(): _Carried(lost) for tensor, lost in given}
         self._carried = Inherited(self._of_outputs)
 
-    def reaching(self, tensor):
+    def reaching(self, tensor: Tensor) -> list[tf.Operation]:
         """Return the ops at which a gradient stops whose numbers `tensor` is computed with, by name."""
         return sorted(self._carried(tensor).lost, key=lambda op: op.name)
 
-    def _of_outputs(self, op, carried):
+    def _of_outputs(self, op: tf.Operation, carried: Any) -> "list[_Carried]":
         if facts_of(op).bodies:
             return [_Carried(lost) for lost in self._behind_bodies(op, [each.lost for each in carried])]
         if not op.inputs:
@@ -159,7 +162,7 @@ class _LostValues:
         cleared = self._cleared(op, carried)
         return [self._of_output(op, output, carried, cleared) for output in op.outputs]
 
-    def _of_output(self, op, output, carried, cleared):
+    def _of_output(self, op: tf.Operation, output: Tensor, carried: Any, cleared: Any) -> "_Carried":
         if output.dtype in (tf.bool, tf.string):
             return _Carried()
         inputs = [index for index in self._numbers_read(op) if _passes_numbers(op, op.inputs[index], output)]
@@ -169,23 +172,23 @@ class _LostValues:
         plain = own.union(*(carried[index].plain for index in inputs)) - cleared if keeps else own
         return _Carried(lost, plain)
 
-    def _numbers_read(self, op):
+    def _numbers_read(self, op: tf.Operation) -> Any:
         """The inputs that count; for a custom gradient, whose forward pass is its own affair, the arguments alone."""
         return custom_gradients.receivers(op) if custom_gradients.is_custom(op) else valued_inputs(op)
 
-    def _stops_at(self, op, output):
+    def _stops_at(self, op: tf.Operation, output: Tensor) -> bool:
         """Whether a gradient that reaches `op` stops at this output, by no choice of the user."""
         if custom_gradients.is_custom(op) or not any(self._gradient.reaches(op.inputs[k]) for k in valued_inputs(op)):
             return False
         passes = carries_gradient(output.dtype) and len(differentiable_inputs(op)) > 0
         return not passes or leaves_tensorflow(op)
 
-    def _cleared(self, op, carried):
+    def _cleared(self, op: tf.Operation, carried: Any) -> Any:
         """The lost ops that `op` makes good: a fraction x - floor(x), and sign(x) times what has a gradient.
 
         The derivative of what they give is right wherever there is one, and they are written to be differentiated.
         """
-        cleared = frozenset()
+        cleared: frozenset[tf.Operation] = frozenset()
         if facts_of(op).arithmetic == "difference":
             for lost, other in ((carried[0], op.inputs[1]), (carried[1], op.inputs[0])):
                 beside = {tensor.ref() for tensor in self._upwards(other, _moves_or_shifts)}
@@ -196,12 +199,12 @@ class _LostValues:
                     cleared |= _those(_is_sign, lost)
         return cleared
 
-    def _is_of(self, stop, tensors):
+    def _is_of(self, stop: tf.Operation, tensors: Iterable[Tensor]) -> bool:
         """Whether what `stop` rounds was computed element by element from one of `tensors`, given by `ref()`."""
         above = self._upwards(stop.inputs[0], _keeps_numbers_apart)
         return any(tensor.ref() in tensors for tensor in above)
 
-    def _upwards(self, tensor, passes):
+    def _upwards(self, tensor: Tensor, passes: Callable) -> list:
         """List `tensor` and what ops for which `passes` holds made it of, while one input alone has a gradient."""
         found = [tensor]
         while passes(tensor.op):
@@ -212,9 +215,9 @@ class _LostValues:
             found.append(tensor)
         return found
 
-    def _behind_bodies(self, op, lost):
+    def _behind_bodies(self, op: tf.Operation, lost: Any) -> Any:
         """What the outputs of a loop, branch or call carry, given what the inputs do."""
-        outputs = [frozenset() for _ in op.outputs]
+        outputs: list[frozenset] = [frozenset() for _ in op.outputs]
         for body in (body for attribute in facts_of(op).bodies for body in bodies_of(op, attribute)):
             first = len(op.inputs) - len(body.inputs)
             live = [self._gradient.reaches(tensor) for tensor in op.inputs[first:]]
@@ -231,33 +234,33 @@ class _LostValues:
         return outputs
 
 
-def _those(holds, carried):
+def _those(holds: Callable, carried: Any) -> frozenset:
     return frozenset(op for op in carried.lost if holds(op))
 
 
-def _keeps_numbers_apart(op):
+def _keeps_numbers_apart(op: tf.Operation) -> bool:
     """Whether `op` acts on elements, or moves them."""
     return facts_of(op).elementwise is not None or facts_of(op).elements is not None
 
 
-def _moves_or_shifts(op):
+def _moves_or_shifts(op: tf.Operation) -> bool:
     return facts_of(op).shifts or facts_of(op).elements is not None
 
 
-def _rounds(op):
+def _rounds(op: tf.Operation) -> bool:
     return facts_of(op).steps == "rounding" or facts_of(op).kind == "cast"
 
 
-def _is_sign(op):
+def _is_sign(op: tf.Operation) -> bool:
     return facts_of(op).steps == "sign"
 
 
-def _passes_numbers(op, tensor, output):
+def _passes_numbers(op: tf.Operation, tensor: Tensor, output: Tensor) -> bool:
     """Whether numbers of an input enter an output: integers choose floats, as by index; only a cast makes them one."""
     return facts_of(op).kind == "cast" or not tensor.dtype.is_integer or output.dtype.is_integer
 
 
-def _kind(op):
+def _kind(op: tf.Operation) -> str:
     """Say what stops gradients at `op`."""
     if facts_of(op).kind == "python":
         return "python"

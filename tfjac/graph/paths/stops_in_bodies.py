@@ -1,13 +1,16 @@
 """Where gradients stop inside of loops and branches, which from outside look as if they passed."""
 
+from collections.abc import Sequence
+
 from tfjac.graph.copying.bodies import bodies_of
 from tfjac.graph.facts import facts_of
 from tfjac.graph.paths.dependence import Dependence
-from tfjac.graph.paths.lost_paths import lost_paths
+from tfjac.graph.paths.lost_paths import LostPath, lost_paths
 from tfjac.graph.reading.traversal import carries_gradient
+from tfjac.types import Tensor
 
 
-def stops_in_bodies(targets, dependence):
+def stops_in_bodies(targets: Sequence[Tensor], dependence: Dependence) -> list[LostPath]:
     """List, as `LostPath`, where results of a body on the way from the sources to `targets` lose all of their gradient.
 
     Args:

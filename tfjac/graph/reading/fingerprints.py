@@ -2,12 +2,13 @@
 
 import copy
 import hashlib
+from typing import Any
 
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_call
 
 
-def fingerprint(concrete):
+def fingerprint(concrete: Any) -> bytes:
     """Return a hash (bytes) of a `tf.ConcreteFunction`: of its ops with their attributes, constants and shapes.
 
     What it captures is not part of it. Functions that it calls are known by their names, which no two in a process
@@ -18,7 +19,7 @@ def fingerprint(concrete):
     return _digest(_private.traced_function(concrete))
 
 
-def _digest(function):
+def _digest(function: Any) -> bytes:
     ops = function.graph.get_operations()
     rebuilt = [op for op in ops if not is_call(op)]  # their functions get a new name each time that they are traced
     pairs = [(op, attribute) for op in rebuilt for attribute in facts_of(op).functions]
@@ -29,7 +30,7 @@ def _digest(function):
     return hashlib.blake2b(written, digest_size=32).digest()
 
 
-def _without_names(definition, digests):
+def _without_names(definition: Any, digests: Any) -> Any:
     """Return a copy of a function's definition without the names that differ from one trace to the next.
 
     Args:

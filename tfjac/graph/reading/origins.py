@@ -13,6 +13,8 @@ import re
 import sysconfig
 import traceback
 import typing
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -41,11 +43,11 @@ class SourceLine(typing.NamedTuple):
     function: str
     text: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
-def layer_path(op):
+def layer_path(op: tf.Operation) -> str:
     """Return the path of the layer that made `op`, such as "functional/dense"; "" where there is none.
 
     The scopes of `tf.name_scope` around a layer are part of it, and stand for it where there is no layer; those of
@@ -55,25 +57,25 @@ def layer_path(op):
     return "/".join([re.sub(r"_\d+$", "", scope) for scope in scopes[:count]] + scopes[count:])
 
 
-def layer_scope(op):
+def layer_scope(op: tf.Operation) -> str:
     """Return `layer_path` with the numbers that tell the calls of one layer apart, such as "functional_1/dense_3"."""
     return "/".join(_scopes(op)[0])
 
 
-def layer_calls(ops):
+def layer_calls(ops: Iterable[tf.Operation]) -> dict[str, int]:
     """Return a dict from each `layer_scope` among `ops` to the number of that call of the layer, from 0."""
-    calls = {}
+    calls: dict[str, set[str]] = {}
     for op in ops:
         calls.setdefault(layer_path(op), set()).add(layer_scope(op))
     return {scope: number for scopes in calls.values() for number, scope in enumerate(sorted(scopes, key=_numbers))}
 
 
-def _numbers(scope):
+def _numbers(scope: str) -> list[int]:
     """The numbers at the ends of the names in a scope, which grow from call to call."""
     return [int(number) for number in re.findall(r"_(\d+)(?=/|$)", scope)]
 
 
-def source_line(op):
+def source_line(op: tf.Operation) -> "SourceLine | None":
     """Return the `SourceLine` of the user's program that made `op`: the innermost outside TensorFlow, Keras and tfjac.
 
     That of an op of a gradient is the line of the op that was differentiated. None where it is not known, as in a
@@ -90,7 +92,7 @@ def source_line(op):
     return None
 
 
-def line_of_failure(failure):
+def line_of_failure(failure: BaseException) -> "SourceLine | None":
     """Return the `SourceLine` of the user's program at which an exception was raised, the innermost; None if unknown.
 
     Where AutoGraph has converted the function, that is the line which the user wrote.
@@ -106,17 +108,17 @@ def line_of_failure(failure):
     return None
 
 
-def _generated(frame):
+def _generated(frame: Any) -> bool:
     """Whether a frame is of a file that AutoGraph wrote: the line of the user's that it stands for is another frame."""
     return os.path.basename(frame.filename).startswith("__autograph_generated_file")
 
 
-def is_of_gradient(op):
+def is_of_gradient(op: tf.Operation) -> bool:
     """Return whether `op` was made by a gradient that was taken: of a tape, or of `tf.gradients`."""
     return _private.differentiated_op(op) is not None or any(map(_GRADIENTS.fullmatch, op.name.split("/")))
 
 
-def _scopes(op):
+def _scopes(op: tf.Operation) -> tuple:
     """The names of the scopes that the layer path of `op` is made of, and how many lead to the innermost layer."""
     op = _private.differentiated_op(op) or _private.mapped_op(op)
     scopes = [scope for scope in op.name.split("/")[:-1] if not _CONTROL_FLOW.fullmatch(scope)]
@@ -129,7 +131,7 @@ def _scopes(op):
     return (scopes if layers == 0 else scopes[:count]), count
 
 
-def _layers_called(op):
+def _layers_called(op: tf.Operation) -> int | None:
     """How many calls of layers were under way when `op` was made, None where not known.
 
     In a loop, branch, or copy, that is how many layers its name tells of; in a function of its own, it may be fewer.

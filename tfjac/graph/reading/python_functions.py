@@ -4,14 +4,16 @@ import dis
 import inspect
 import itertools
 import types
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.reading.statefulness import is_pure_python
 
 
-def leaves_tensorflow(op):
+def leaves_tensorflow(op: tf.Operation) -> bool:
     """Return whether `op` is a `tf.py_function` whose code turns tensors into arrays, as far as its code shows.
 
     Its gradient is then zero, without a word. (`tf.numpy_function` has none, and is an op of another type.)
@@ -23,7 +25,7 @@ def leaves_tensorflow(op):
     return isinstance(function, np.ufunc) or (isinstance(function, types.FunctionType) and _uses_arrays(function))
 
 
-def _uses_arrays(function):
+def _uses_arrays(function: Any) -> bool:
     """Whether a function calls `.numpy()` on something, or a function of NumPy's."""
     names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     instructions = list(dis.get_instructions(function))
@@ -36,5 +38,5 @@ def _uses_arrays(function):
     return False
 
 
-def _is_function(attribute):
+def _is_function(attribute: Any) -> bool:
     return callable(attribute) and not isinstance(attribute, type)

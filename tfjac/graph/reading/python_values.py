@@ -4,6 +4,7 @@ import contextlib
 import dis
 import os
 import re
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -14,7 +15,7 @@ _SYMBOLIC = re.compile(r"symbolic tf\.Tensor \(([^)]+)\)")
 
 
 @contextlib.contextmanager
-def refusing_values(what, way_out):
+def refusing_values(what: str, way_out: str) -> Iterator[None]:
     """Say of a function that asks for the values of tensors, while it is called, that there are none yet.
 
     An operator between a tensor and an array that do not fit asks for them, too: TensorFlow leaves it to NumPy then.
@@ -44,14 +45,14 @@ def refusing_values(what, way_out):
         ) from error
 
 
-def asks_for_values(error):
+def asks_for_values(error: BaseException | None) -> bool:
     """Return whether an exception is that of code which asks for the value of a tensor of a graph."""
     if isinstance(error, TypeError):
         return "SymbolicTensor" in str(error) and "numpy" not in str(error).lower().split("symbolictensor")[0]
     return isinstance(error, (AttributeError, NotImplementedError)) and "numpy" in str(error)
 
 
-def _is_of_operator(error):
+def _is_of_operator(error: BaseException) -> bool:
     """Return whether an operator of Python, such as `-`, let NumPy ask for the value of a tensor."""
     if not isinstance(error, NotImplementedError):
         return False
@@ -65,7 +66,7 @@ def _is_of_operator(error):
     return name.startswith(("BINARY_", "INPLACE_")) and name != "BINARY_SUBSCR"
 
 
-def _steps_of(error):
+def _steps_of(error: BaseException) -> list:
     """List the frames that an exception went through, the outermost first, and the instruction that each was at."""
     found, tail = [], error.__traceback__
     while tail is not None:
@@ -74,16 +75,16 @@ def _steps_of(error):
     return found
 
 
-def _tensor_in(error):
+def _tensor_in(error: BaseException) -> str:
     """Return what an error says of a tensor, with its shape and dtype where it is in the graph being traced."""
     found = _SYMBOLIC.search(str(error))
     try:
-        tensor = tf.compat.v1.get_default_graph().get_tensor_by_name(found[1])
+        tensor = tf.compat.v1.get_default_graph().get_tensor_by_name(found[1] if found else None)
     except (KeyError, ValueError, TypeError):
         return "a tensor"
     return f"a tensor of shape {tensor.shape} and {tensor.dtype.name}"
 
 
-def _place_of(error):
+def _place_of(error: BaseException) -> str:
     line = line_of_failure(error)
     return "" if line is None else f", at {line} ({line.text})"

@@ -3,41 +3,44 @@
 Reading a variable is no such thing: where it may be assigned in between is looked at by itself.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, functions_of_stateful, is_branching, is_call, reads_variable
 from tfjac.graph.reading.traversal import ancestors, stands_before
+from tfjac.types import Tensor
 
 
-def draws(op):
+def draws(op: tf.Operation) -> bool:
     """Return whether `op` by itself gives other values when it runs again, or acts twice."""
     return op.op_def.is_stateful and not functions_of_stateful(op) and not facts_of(op).repeatable
 
 
-def stays(op):
+def stays(op: tf.Operation) -> bool:
     """Return whether what `op` gives counts as a constant: it is drawn from a state, or no gradient is to pass it."""
     return draws(op) or facts_of(op).kind == "stop"
 
 
-def is_pure_python(op):
+def is_pure_python(op: tf.Operation) -> bool:
     """Return whether `op` calls a Python function that is taken to be a pure one: a `tf.py_function`."""
     return facts_of(op).kind == "python" and facts_of(op).repeatable
 
 
-def culprit_in(graph):
+def culprit_in(graph: Any) -> tf.Operation | None:
     """Return an op of a function's graph that draws or acts, in the functions that it calls too; None where none is."""
     return next((found for found in map(_culprit, graph.get_operations()) if found is not None), None)
 
 
-def _culprit(op):
+def _culprit(op: tf.Operation) -> tf.Operation | None:
     if not functions_of_stateful(op):
         return op if draws(op) or is_pure_python(op) else None
     inside = (culprit_in(body) for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return next((found for found in inside if found is not None), None)
 
 
-def check_runs_again(op):
+def check_runs_again(op: tf.Operation) -> None:
     """Check that a loop or branch gives the same when it runs again.
 
     Raises:
@@ -59,7 +62,7 @@ def check_runs_again(op):
         )
 
 
-def check_gives_the_same(call, draw_again=False):
+def check_gives_the_same(call: tf.Operation, draw_again: bool = False) -> None:
     """Check that a copy of the body of `call` computes what the call itself did.
 
     Args:
@@ -86,7 +89,7 @@ def check_gives_the_same(call, draw_again=False):
         )
 
 
-def _drawn_on_the_way(call, draw_again):
+def _drawn_on_the_way(call: tf.Operation, draw_again: bool) -> tf.Operation | None:
     (body,) = _private.function_bodies(call, "f")
     for op in ancestors(body.outputs):
         if is_call(op):
@@ -100,14 +103,14 @@ def _drawn_on_the_way(call, draw_again):
     return None
 
 
-def _reads_what_is_assigned(op, draw_again):
+def _reads_what_is_assigned(op: tf.Operation, draw_again: bool) -> bool:
     """Whether `op` reads a variable that the function around it assigns: the state of a random generator, or worse."""
     if facts_of(op).kind != "read" or (draw_again and op.outputs[0].dtype.is_integer):
         return False
     return any(_assigns(user, op.inputs[0]) for user in op.inputs[0].consumers())
 
 
-def _assigns(op, handle):
+def _assigns(op: tf.Operation, handle: Tensor) -> bool:
     if not functions_of_stateful(op):
         return op.type.startswith(("Assign", "Rng", "ResourceScatter", "ResourceApply"))
     position = next(k for k, tensor in enumerate(op.inputs) if tensor is handle)
@@ -116,7 +119,7 @@ def _assigns(op, handle):
     return any(_assigns(user, body.inputs[position]) for body in bodies for user in body.inputs[position].consumers())
 
 
-def check_not_assigned_since(op):
+def check_not_assigned_since(op: tf.Operation) -> None:
     """Check that what `op` reads by itself, a loop or a call of a function, is still what it was.
 
     Its body runs again, at the place in the program where the graph is being added to.

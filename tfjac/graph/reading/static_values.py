@@ -4,12 +4,16 @@ What an op computes of them stands among its facts, in `op_facts`: `value(output
 `value_of` gives the values of tensors that it reads.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
+from tfjac.types import Tensor
 
 
-def static_value(tensor, depth=10, given=None):
+def static_value(tensor: Tensor, depth: int = 10, given: Any = None) -> Any:
     """Return the value of `tensor` as an array where the graph fixes it, else None.
 
     Args:
@@ -26,10 +30,10 @@ def static_value(tensor, depth=10, given=None):
     return rule(tensor, lambda part: static_value(part, depth - 1, given))
 
 
-def of_inputs(function):
+def of_inputs(function: Callable) -> Callable:
     """Return a rule for the value of ops that are `function` of their inputs, where all of these are fixed."""
 
-    def value(output, value_of):
+    def value(output: Tensor, value_of: Callable) -> Any:
         inputs = [value_of(part) for part in output.op.inputs]
         return None if any(part is None for part in inputs) else function(*inputs)
 

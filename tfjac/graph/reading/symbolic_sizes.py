@@ -11,11 +11,13 @@ sizes of its inputs, and `entries(known, output, given) -> list` what vectors of
 import collections
 import dataclasses
 import math
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
 from tfjac.graph.reading.traversal import Inherited
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,15 +28,15 @@ class Size:
     open: frozenset = frozenset()
 
     @classmethod
-    def of(cls, tensor, axis):
+    def of(cls, tensor: Tensor, axis: int) -> "Size":
         """Return the size of an axis by its number, else by its name."""
         size = tensor.shape[axis]
         return cls(size) if size is not None else cls(open=frozenset([((tensor.ref(), axis), 1)]))
 
-    def __mul__(self, other):
+    def __mul__(self, other: "Size") -> "Size":
         return Size(self.number * other.number, _added(self.open, other.open, 1))
 
-    def over(self, other):
+    def over(self, other: "Size") -> "Size | None":
         """Return the quotient where it is whole whatever the open sizes, else None."""
         if other.number == 0 or self.number % other.number:
             return None
@@ -42,14 +44,14 @@ class Size:
         return None if any(power < 0 for _, power in powers) else Size(self.number // other.number, powers)
 
 
-def _added(powers, others, sign):
+def _added(powers: Any, others: Any, sign: int) -> frozenset:
     total = collections.Counter(dict(powers))
     for name, power in others:
         total[name] += sign * power
     return frozenset(pair for pair in total.items() if pair[1])
 
 
-def product(sizes):
+def product(sizes: Any) -> "Size":
     """Return the product of a list of `Size`."""
     return math.prod(sizes, start=Size())
 
@@ -64,13 +66,13 @@ class SymbolicSizes:
             they are unknown.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.sizes, self.entries = Inherited(self._sizes_of_outputs), Inherited(self._entries_of_outputs)
 
-    def _sizes_of_outputs(self, op, given):
+    def _sizes_of_outputs(self, op: tf.Operation, given: Any) -> list:
         return [self._sizes_of(output, given) for output in op.outputs]
 
-    def _sizes_of(self, output, given):
+    def _sizes_of(self, output: Tensor, given: Any) -> "list[Size] | None":
         if output.shape.rank is None:
             return None
         own = [Size.of(output, axis) for axis in range(output.shape.rank)]
@@ -82,10 +84,10 @@ class SymbolicSizes:
             return own
         return [followed if size.open and followed else size for size, followed in zip(own, found)]
 
-    def _entries_of_outputs(self, op, given):
+    def _entries_of_outputs(self, op: tf.Operation, given: Any) -> list:
         return [self._entries_of(output, given) for output in op.outputs]
 
-    def _entries_of(self, output, given):
+    def _entries_of(self, output: Tensor, given: Any) -> Any:
         if not output.dtype.is_integer or output.shape.rank not in (0, 1):
             return None
         value = tf.get_static_value(output)
@@ -95,12 +97,12 @@ class SymbolicSizes:
         return rule and rule(self, output, given)
 
 
-def of_first(known, output, given):
+def of_first(known: Any, output: Tensor, given: Any) -> Any:
     """The sizes, or entries, of ops whose output has those of the first input: a fact for `sizes` and `entries`."""
     return given[0]
 
 
-def axes(tensor):
+def axes(tensor: Tensor) -> list:
     """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
     if tensor.shape.is_fully_defined():
         return tensor.shape.as_list()

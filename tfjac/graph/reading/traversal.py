@@ -3,21 +3,25 @@
 A set of tensors is a set of `tensor.ref()`: tensors compare by value, references by identity.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph.facts import facts_of
+from tfjac.types import Tensor
 
 
-def references(tensors):
+def references(tensors: Iterable[Tensor]) -> set:
     """Return the set of `ref()` of `tensors`."""
     return {tensor.ref() for tensor in tensors}
 
 
-def _inputs(op):
+def _inputs(op: tf.Operation) -> Any:
     return op.inputs
 
 
-def ancestors(targets, stop=(), reads=_inputs):
+def ancestors(targets: Sequence[Tensor], stop: Iterable[Tensor] = (), reads: Callable = _inputs) -> list[tf.Operation]:
     """List the ops that `targets` are computed from, inputs before consumers.
 
     Args:
@@ -31,7 +35,7 @@ def ancestors(targets, stop=(), reads=_inputs):
     return _upwards(targets, references(stop), reads)
 
 
-def _upwards(targets, ends, reads=_inputs):
+def _upwards(targets: Sequence[Tensor], ends: Any, reads: Callable = _inputs) -> list[tf.Operation]:
     """`ancestors` up to the tensors whose `ref()` is in the container `ends`."""
     ordered, opened, listed = [], set(), set()
     stack = [target.op for target in targets if target.ref() not in ends]
@@ -48,7 +52,9 @@ def _upwards(targets, ends, reads=_inputs):
     return ordered
 
 
-def between(sources, targets, reads=_inputs, constant=lambda op: False):
+def between(
+    sources: Any, targets: Sequence[Tensor], reads: Callable = _inputs, constant: Callable = lambda op: False
+) -> list[tf.Operation]:
     """List the ops on the paths from `sources` to `targets`, inputs before consumers.
 
     Args:
@@ -73,12 +79,12 @@ def between(sources, targets, reads=_inputs, constant=lambda op: False):
     return path[::-1]
 
 
-def shape_only(op):
+def shape_only(op: tf.Operation) -> bool:
     """Return whether `op` looks at the shapes of its inputs alone."""
     return facts_of(op).looks_at == "shapes"
 
 
-def carries_gradient(dtype):
+def carries_gradient(dtype: tf.DType) -> bool:
     """Return whether tensors of this dtype pass gradients on, or hold what does."""
     return dtype.is_floating or dtype.is_complex or dtype in (tf.resource, tf.variant)
 
@@ -90,15 +96,16 @@ class Inherited:
         ops: the ops that were walked so far, inputs before consumers.
     """
 
-    def __init__(self, rule):
+    def __init__(self, rule: Callable) -> None:
         """Start with an empty table.
 
         Args:
             rule: function of an op and the list of what its inputs have, which returns what its outputs have.
         """
-        self.ops, self._rule, self._known = [], rule, {}
+        self.ops: list[tf.Operation] = []
+        self._rule, self._known = rule, dict[Any, Any]()
 
-    def __call__(self, tensor):
+    def __call__(self, tensor: Tensor) -> Any:
         """Return what `tensor` has. Costs a walk over those of its ancestors that were not met before."""
         if tensor.ref() not in self._known:
             for op in _upwards([tensor], self._known):
@@ -108,7 +115,7 @@ class Inherited:
         return self._known[tensor.ref()]
 
 
-def stands_before(op, other):
+def stands_before(op: tf.Operation, other: tf.Operation) -> bool:
     """Return whether `op` was added to their graph before `other`."""
     names = (each.name for each in op.graph.get_operations())
     return next(name for name in names if name in (op.name, other.name)) == op.name

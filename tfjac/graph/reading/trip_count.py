@@ -1,11 +1,15 @@
 """How many steps a loop runs, where the graph fixes that."""
 
+from typing import Any
+
+import tensorflow as tf
+
 from tfjac.graph.reading.static_values import static_value
 
 MAX_STEPS = 10_000
 
 
-def static_trip_count(op, body, condition, known=None):
+def static_trip_count(op: tf.Operation, body: Any, condition: Any, known: Any = None) -> int | None:
     """Return the number of steps of a loop that counts to a constant, else None.
 
     Args:
@@ -33,5 +37,5 @@ def static_trip_count(op, body, condition, known=None):
     return None
 
 
-def _named(function, counters):
+def _named(function: Any, counters: Any) -> dict:
     return {function.inputs[k].ref(): value for k, value in counters.items()}

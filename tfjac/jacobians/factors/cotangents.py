@@ -1,5 +1,7 @@
 """One backward pass per output of an example, all at once: ∂y[n,m]/∂z for every z that is asked for."""
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
 from tfjac.graph import axes
@@ -7,9 +9,10 @@ from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.passes.chunks import in_chunks, unless_empty
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import product
+from tfjac.types import Tensor
 
 
-def stacked_cotangents(ys, tensors):
+def stacked_cotangents(ys: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
     """Compute ∂(Σ_n y[n,m])/∂z for each output m of `ys` and each tensor z of `tensors`.
 
     Where examples do not mix below z, slice n of the result is ∂y[n,m]/∂z[n].
@@ -27,7 +30,7 @@ def stacked_cotangents(ys, tensors):
     return passes[0] if len(passes) == 1 else [tf.concat(parts, 0) for parts in zip(*passes)]
 
 
-def _passes_of(y, tensors):
+def _passes_of(y: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     m = product(axes(y)[1:])
     if isinstance(m, int) and m == 1:
         return [tensor[None] for tensor in gradients_or_zeros(y, tensors, tf.ones_like(y))]
@@ -36,7 +39,7 @@ def _passes_of(y, tensors):
     return unless_empty(y, lambda: backward.on_stacks(asking_for(y, tf.range(m))), shapes, dtypes)
 
 
-def asking_for(y, outputs):
+def asking_for(y: Tensor, outputs: Tensor) -> Tensor:
     """Return the cotangents of y `[c, *y.shape]` that ask for these outputs `[c]` of every example at once.
 
     Examples do not meet on the way back. For an output that y does not have they are zero.
@@ -47,7 +50,9 @@ def asking_for(y, outputs):
     return tf.broadcast_to(tf.reshape(chosen, [c, 1, *rest]), [c, n, *rest])
 
 
-def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
+def cotangents_in_chunks(
+    y: Tensor, tensors: Sequence[Tensor], rows: Callable, specs: Sequence[tf.TensorSpec], chunk_size: int | Tensor
+) -> list[Tensor]:
     """Compute rows from the cotangents of some of the m outputs of `y` at a time, so that only these are live.
 
     Args:
@@ -65,7 +70,7 @@ def cotangents_in_chunks(y, tensors, rows, specs, chunk_size):
     m = product(axes(y)[1:])
     backward = pull_back([y], tensors).with_zeros(tensors)
 
-    def chunk(outputs):
+    def chunk(outputs: Tensor) -> list[Tensor]:
         return rows(backward.on_stacks(asking_for(y, outputs)))
 
     shapes = [[axes(y)[0], m, spec.shape[2]] for spec in specs]

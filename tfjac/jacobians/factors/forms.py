@@ -6,12 +6,15 @@ a matrix that is multiplied.
 """
 
 import abc
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac import ops
 from tfjac.graph import axes
-from tfjac.jacobians.shapes import product, widened
+from tfjac.jacobians.shapes import Size, product, widened
+from tfjac.types import Tensor
 
 
 class Factor(tf.experimental.ExtensionType):
@@ -26,112 +29,112 @@ class Factor(tf.experimental.ExtensionType):
 
     @property
     @abc.abstractmethod
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         """The dtype of the columns."""
 
     @property
     @abc.abstractmethod
-    def num_columns(self):
+    def num_columns(self) -> Size:
         """Number q of columns: an integer, or a scalar tensor where it is open while tracing."""
 
     @property
-    def has_outer_form(self):
+    def has_outer_form(self) -> bool:
         """Whether there is an `outer_form`."""
         return True
 
     @property
-    def mixes_examples(self):
+    def mixes_examples(self) -> bool:
         """Whether some of its tensors are made of all examples, and are other ones for other examples."""
         return False
 
-    def outer_form(self):
+    def outer_form(self) -> tuple[Tensor, Tensor, str]:
         """Return `(a[n,t,g,i], d[n,m,t,g,o], layout)` as the native ops take them."""
         raise NotImplementedError
 
     @abc.abstractmethod
-    def matmul(self, x):
+    def matmul(self, x: Tensor) -> Tensor:
         """Multiply with `x[q,r]`: `[n,m,r]`."""
 
     @abc.abstractmethod
-    def adjoint_matmul(self, u):
+    def adjoint_matmul(self, u: Tensor) -> Tensor:
         """Multiply the transpose with `u[n,m,r]`: `[q,r]`."""
 
-    def tensors(self):
+    def tensors(self) -> list[Tensor]:
         """Return a list of the tensors that the factor is made of."""
         return tf.nest.flatten(self, expand_composites=True)
 
-    def with_tensors(self, tensors):
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Any:
         """Return a factor of the same kind made of a list of other tensors."""
         return tf.nest.pack_sequence_as(self, [widened(tensor) for tensor in tensors], expand_composites=True)
 
     @abc.abstractmethod
-    def axes_of_tensors(self):
+    def axes_of_tensors(self) -> tuple[str, ...]:
         """Return the names of the axes of each of `tensors()`, strings in a tuple."""
 
-    def sizes_of_tensors(self):
+    def sizes_of_tensors(self) -> list[dict]:
         """Return for each of `tensors()` its sizes by the names of its axes, None where the graph leaves one open."""
         return [dict(zip(names, tensor.shape)) for names, tensor in zip(self.axes_of_tensors(), self.tensors())]
 
-    def of_examples(self, kept):
+    def of_examples(self, kept: Tensor) -> "Factor":
         """Return the same factor with rows of zeros for the examples of which `kept[n]` is false."""
 
-        def masked(tensor, axes):
+        def masked(tensor: Tensor, axes: str) -> Tensor:
             if axes[:1] != "n" or tensor.dtype.is_integer:
                 return tensor
             return tf.where(tf.reshape(kept, [-1] + [1] * (len(axes) - 1)), tensor, tf.zeros_like(tensor))
 
         return self.with_tensors(list(map(masked, self.tensors(), self.axes_of_tensors())))
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "Factor":
         """Return the same factor in another floating-point dtype, but in no less than single precision."""
         return self._mapped(lambda x: tf.cast(x, dtype))
 
-    def real(self):
+    def real(self) -> "Factor":
         """Return the real part of the columns as a factor."""
         return self._mapped(tf.math.real)
 
-    def imag(self):
+    def imag(self) -> "Factor":
         """Return the imaginary part of the columns as a factor."""
         return self._mapped(tf.math.imag) if self.dtype.is_complex else self.scaled(0)
 
-    def conjugated(self):
+    def conjugated(self) -> "Factor":
         """Return the complex conjugate of the columns as a factor."""
         return self._mapped(tf.math.conj)
 
-    def _mapped(self, function):
+    def _mapped(self, function: Callable) -> "Factor":
         """The factor with `function` of each of its tensors but integers."""
         return self.with_tensors([x if x.dtype.is_integer else function(x) for x in self.tensors()])
 
     @abc.abstractmethod
-    def scaled(self, scale):
+    def scaled(self, scale: Any) -> "Factor":
         """Return the factor times a scalar."""
 
     @abc.abstractmethod
-    def joined(self, other):
+    def joined(self, other: Any) -> "Factor | None":
         """Return the sum of this factor and `other` as one factor of this kind, or None where none can be."""
 
-    def dense(self):
+    def dense(self) -> Tensor:
         """Form the columns: `[n,m,q]`. One write of the result."""
         if self.dtype.is_complex:
             return tf.complex(self.real().dense(), self.imag().dense())
         return ops.jacobian_rows(*listed(self))
 
-    def kernel(self):
+    def kernel(self) -> Tensor:
         """Multiply the columns with their own transpose: `[n·m, n·m]`."""
         a, d, _ = listed(self)
         return ops.jacobian_kernel(a, d)
 
-    def squared_row_norms(self):
+    def squared_row_norms(self) -> Tensor:
         """Return `[n,m]`, the squared norm of each row."""
         a, d, _ = listed(self)
         return ops.jacobian_row_norms(a, d)
 
-    def squared_column_norms(self):
+    def squared_column_norms(self) -> Tensor:
         """Return `[q]`, the squared norm of each column."""
         return tf.reduce_sum(tf.square(self.dense()), axis=[0, 1])
 
 
-def listed(*factors):
+def listed(*factors: "Factor") -> tuple[list[Tensor], list[Tensor], list[str]]:
     """Return the outer forms of `factors` as three lists, the way the ops take them."""
     a, d, layouts = zip(*(factor.outer_form() for factor in factors))
     return list(a), list(d), list(layouts)
@@ -150,29 +153,29 @@ class OuterFactor(Factor):
     d: tf.Tensor
     layout: str
 
-    def __init__(self, a, d, layout="gio"):
+    def __init__(self, a: Tensor, d: Tensor, layout: str = "gio") -> None:
         self.a, self.d, self.layout = widened(a), widened(d), layout
 
     @property
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         return self.d.dtype
 
     @property
-    def num_columns(self):
+    def num_columns(self) -> Size:
         return product(axes(self.a)[2:] + axes(self.d)[4:])
 
-    def axes_of_tensors(self):
+    def axes_of_tensors(self) -> tuple[str, ...]:
         return "ntgi", "nmtgo"
 
-    def outer_form(self):
+    def outer_form(self) -> tuple[Tensor, Tensor, str]:
         return self.a, self.d, self.layout
 
-    def _sizes(self):
+    def _sizes(self) -> list:
         """The sizes of g, i, o in the order of the layout."""
         by_name = dict(zip("gio", axes(self.a)[2:] + axes(self.d)[4:]))
         return [by_name[name] for name in self.layout]
 
-    def matmul(self, x):
+    def matmul(self, x: Tensor) -> Tensor:
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(x)[-1]
         weights = tf.einsum(f"{self.layout}r->gior", tf.reshape(x, [*self._sizes(), r]))
         moved = tf.matmul(inputs_by_group(self.a), tf.reshape(weights, [g, i, o * r]))
@@ -182,7 +185,7 @@ class OuterFactor(Factor):
             return tf.reduce_sum(self._only_cotangent() * moved, axis=1, keepdims=True)
         return tf.matmul(self._cotangents(), moved)
 
-    def adjoint_matmul(self, u):
+    def adjoint_matmul(self, u: Tensor) -> Tensor:
         (n, t, g, i), o, r = axes(self.a), axes(self.d)[4], axes(u)[-1]
         one_output = self.d.shape[1] == 1
         pulled = self._only_cotangent() * u if one_output else tf.matmul(self._cotangents(), u, transpose_a=True)
@@ -191,17 +194,17 @@ class OuterFactor(Factor):
         result = tf.einsum(f"gior->{self.layout}r", tf.reshape(result, [g, i, o, r]))
         return tf.reshape(result, [self.num_columns, r])
 
-    def _cotangents(self):
+    def _cotangents(self) -> Tensor:
         """d as matrices `[n, m, t·g·o]`."""
         n, m, t, g, o = axes(self.d)
         return tf.reshape(self.d, [n, m, t * g * o])
 
-    def _only_cotangent(self):
+    def _only_cotangent(self) -> Tensor:
         """d of one output as columns `[n, t·g·o, 1]`."""
         n, _, t, g, o = axes(self.d)
         return tf.reshape(self.d, [n, t * g * o, 1])
 
-    def squared_column_norms(self):
+    def squared_column_norms(self) -> Tensor:
         if self.a.shape[1] != 1:
             return super().squared_column_norms()
         inputs, outputs = tf.square(self.a[:, 0]), tf.reduce_sum(tf.square(self.d[:, :, 0]), axis=1)
@@ -210,7 +213,7 @@ class OuterFactor(Factor):
         first, second = sorted(((inputs, "i"), (outputs, "o")), key=lambda each: self.layout.index(each[1]))
         return tf.reshape(tf.matmul(first[0][:, 0], second[0][:, 0], transpose_a=True), [-1])
 
-    def real(self):
+    def real(self) -> "Factor":
         """Re(a·d) = Re a · Re d - Im a · Im d: twice the positions."""
         if not self.dtype.is_complex:
             return self
@@ -218,22 +221,22 @@ class OuterFactor(Factor):
         both = tf.concat([tf.math.real(a), -tf.math.imag(a)], 1), tf.concat([tf.math.real(d), tf.math.imag(d)], 2)
         return self.with_tensors(both)
 
-    def imag(self):
+    def imag(self) -> "Factor":
         """Im(a·d) = Re(a · (-i·d))."""
         if not self.dtype.is_complex:
             return self.scaled(0)
         return self.with_tensors([self.a, self.d * tf.constant(-1j, self.dtype)]).real()
 
-    def scaled(self, scale):
+    def scaled(self, scale: Any) -> "OuterFactor":
         return OuterFactor(self.a * scale, self.d, self.layout)
 
-    def joined(self, other):
+    def joined(self, other: "OuterFactor") -> "OuterFactor | None":
         same_axes = self.layout == other.layout and self.a.shape[2:] == other.a.shape[2:]
         if not same_axes or self.d.shape[4] != other.d.shape[4]:
             return None
         return OuterFactor(tf.concat([self.a, other.a], 1), tf.concat([self.d, other.d], 2), self.layout)
 
-    def transposed(self, shape):
+    def transposed(self, shape: tf.TensorShape) -> "OuterFactor | None":
         """Return the factor of the transpose of a weight of this shape, or None where that is no matrix of i and o."""
         if self.a.shape[2] != 1 or shape.rank != 2:
             return None
@@ -244,7 +247,7 @@ class OuterFactor(Factor):
         return OuterFactor(self.a, self.d, "g" + order[::-1])
 
 
-def inputs_by_group(a):
+def inputs_by_group(a: Tensor) -> Tensor:
     """Return `a[n,t,g,i]` as matrices `[g, n·t, i]`: einsums of five axes take the slow way round."""
     n, t, g, i = axes(a)
     return tf.reshape(tf.transpose(a, [2, 0, 1, 3]), [g, n * t, i])
@@ -255,41 +258,41 @@ class DenseFactor(Factor):
 
     j: tf.Tensor
 
-    def __init__(self, j):
+    def __init__(self, j: Tensor) -> None:
         self.j = widened(j)
 
     @property
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         return self.j.dtype
 
     @property
-    def num_columns(self):
+    def num_columns(self) -> Size:
         return axes(self.j)[2]
 
-    def axes_of_tensors(self):
+    def axes_of_tensors(self) -> tuple[str, ...]:
         return ("nmq",)
 
-    def outer_form(self):
+    def outer_form(self) -> tuple[Tensor, Tensor, str]:
         n, m, q = axes(self.j)
         return tf.ones([n, 1, 1, 1], self.j.dtype), tf.reshape(self.j, [n, m, 1, 1, q]), "gio"
 
-    def dense(self):
+    def dense(self) -> Tensor:
         return self.j
 
-    def matmul(self, x):
+    def matmul(self, x: Tensor) -> Tensor:
         return tf.einsum("nmq,qr->nmr", self.j, x)
 
-    def adjoint_matmul(self, u):
+    def adjoint_matmul(self, u: Tensor) -> Tensor:
         return tf.einsum("nmq,nmr->qr", self.j, u)
 
-    def scaled(self, scale):
+    def scaled(self, scale: Any) -> "DenseFactor":
         return DenseFactor(self.j * scale)
 
-    def joined(self, other):
+    def joined(self, other: "DenseFactor") -> "DenseFactor":
         return DenseFactor(self.j + other.j)
 
 
-def joined(factors):
+def joined(factors: "Sequence[Factor]") -> "Factor":
     """Return the sum of `factors` of the same variable as one factor, formed only where their kinds differ.
 
     A tied weight stays exact: its uses stand side by side along t.
@@ -301,7 +304,7 @@ def joined(factors):
     return total
 
 
-def concatenated(factors):
+def concatenated(factors: "Sequence[Factor]") -> "Factor":
     """Return factors of one kind, of the same variable and other examples each, as one: example after example."""
     factors = [DenseFactor(factor.dense()) if factor.mixes_examples else factor for factor in factors]
     first, tensors = factors[0], zip(*(factor.tensors() for factor in factors))
@@ -309,24 +312,24 @@ def concatenated(factors):
     return first.with_tensors([_after_one_another(each) if axes[:1] == "n" else each[0] for each, axes in pairs])
 
 
-def _after_one_another(tensors):
+def _after_one_another(tensors: Sequence[Tensor]) -> Tensor:
     """Concatenate along the first axis tensors whose others are equal, whatever they seem to be where there is none."""
     shape = tf.reduce_max([tf.shape(tensor) for tensor in tensors], axis=0)
     aligned = [tf.reshape(tensor, tf.concat([tf.shape(tensor)[:1], shape[1:]], 0)) for tensor in tensors]
     return tf.ensure_shape(tf.concat(aligned, 0), [None, *tensors[0].shape[1:]])
 
 
-def squared_row_norms(factors):
+def squared_row_norms(factors: "Sequence[Factor]") -> Tensor:
     """Return `[n,m]`, the squared norm of each row of factors of one dtype that stand side by side."""
     return _summed(factors, ops.jacobian_row_norms, lambda factor: factor.squared_row_norms())
 
 
-def kernel(factors):
+def kernel(factors: "Sequence[Factor]") -> Tensor:
     """Return `[n·m, n·m]`, the product with their own transpose of factors of one dtype that stand side by side."""
     return _summed(factors, ops.jacobian_kernel, lambda factor: factor.kernel())
 
 
-def _summed(factors, op, of_one):
+def _summed(factors: "Sequence[Factor]", op: Callable, of_one: Callable) -> Tensor:
     """Add up what one call of `op` gives for all factors with an outer form, and `of_one` for each of the others."""
     parts = [of_one(factor) for factor in factors if not factor.has_outer_form]
     outer = [factor for factor in factors if factor.has_outer_form]

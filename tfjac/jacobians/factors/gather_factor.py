@@ -1,22 +1,26 @@
 """The factor of a table whose rows are read by index: made of what is read, however large the table is."""
 
 import typing
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.forms import Factor
-from tfjac.jacobians.shapes import product, widened
+from tfjac.jacobians.shapes import Size, product, widened
+from tfjac.types import Tensor
 
 
-def row_grams(factors):
+def row_grams(factors: "Sequence[GatherFactor]") -> Tensor:
     """Return JᵀJ of each row of a table, `[rows, o, o]`, of its `GatherFactor`s: n·m·t·o·(t + o) multiply-adds."""
-    factors = of_one_width(factors)
-    blocks = [tf.math.unsorted_segment_sum(_products(each), each.ids, each.rows) for each in factors]
+    same = of_one_width(factors)
+    assert same is not None  # those of others are no blocks of rows
+    blocks = [tf.math.unsorted_segment_sum(_products(each), each.ids, each.rows) for each in same]
     return tf.add_n(blocks)
 
 
-def _products(factor):
+def _products(factor: "GatherFactor") -> Tensor:
     """d·dᵀ for each position `[n,t,o,o]`, with those of other positions that read the same row."""
     if factor.d.shape[2] == 1:
         return tf.einsum("nmto,nmtp->ntop", factor.d, factor.d)
@@ -37,28 +41,28 @@ class GatherFactor(Factor):
     d: tf.Tensor
     rows: typing.Union[int, tf.Tensor]  # noqa: UP007 (TensorFlow reads the annotation, and knows no other form)
 
-    def __init__(self, ids, d, rows):
+    def __init__(self, ids: Tensor, d: Tensor, rows: Size) -> None:
         self.ids, self.d, self.rows = ids, widened(d), rows
 
     @property
-    def dtype(self):
+    def dtype(self) -> tf.DType:
         return self.d.dtype
 
     @property
-    def num_columns(self):
+    def num_columns(self) -> Size:
         return self.rows * axes(self.d)[3]
 
-    def axes_of_tensors(self):
+    def axes_of_tensors(self) -> tuple[str, ...]:
         return ("nt", "nmto", "") if tf.is_tensor(self.rows) else ("nt", "nmto")
 
     @property
-    def has_outer_form(self):
+    def has_outer_form(self) -> bool:
         return False
 
-    def dense(self):
+    def dense(self) -> Tensor:
         return self._summed_by_row(self.ids, self.rows)
 
-    def _summed_by_row(self, ids, rows):
+    def _summed_by_row(self, ids: Tensor, rows: Size) -> Tensor:
         """Add up d over the positions with the same id: `[n,m,rows·o]`."""
         n, m, _, o = axes(self.d)
         segments = ids + rows * tf.range(n, dtype=ids.dtype)[:, None]
@@ -66,14 +70,14 @@ class GatherFactor(Factor):
         summed = tf.math.unsorted_segment_sum(d, segments, n * rows)
         return tf.reshape(tf.transpose(tf.reshape(summed, [n, rows, m, o]), [0, 2, 1, 3]), [n, m, rows * o])
 
-    def matmul(self, x):
+    def matmul(self, x: Tensor) -> Tensor:
         table = tf.reshape(x, [self.rows, axes(self.d)[3], axes(x)[-1]])
         rows = tf.gather(table, self.ids)
         if rows.shape[3] == 1:
             return tf.reduce_sum(self.d * rows[:, None, :, :, 0], axis=[2, 3])[:, :, None]
         return tf.einsum("nmto,ntor->nmr", self.d, rows)
 
-    def adjoint_matmul(self, u):
+    def adjoint_matmul(self, u: Tensor) -> Tensor:
         if u.shape[2] == 1:  # a sum of products, rather than so many products of small matrices
             pulled = tf.reduce_sum(self.d * u[:, :, :, None], axis=1)[..., None]
         else:
@@ -81,18 +85,18 @@ class GatherFactor(Factor):
         summed = tf.math.unsorted_segment_sum(pulled, self.ids, self.rows)
         return tf.reshape(summed, [self.num_columns, axes(u)[-1]])
 
-    def kernel(self):
+    def kernel(self) -> Tensor:
         """Through the rows that occur in the batch: n²·m²·min(rows, n·t)·o multiply-adds."""
         n, m, *_ = axes(self.d)
         block = tf.reshape(of_rows_that_occur([self])[0].dense(), [n * m, -1])
         return tf.matmul(block, block, transpose_b=True)
 
-    def squared_row_norms(self):
+    def squared_row_norms(self) -> Tensor:
         """Σ over pairs of positions with the same id of their products: n·m·t²·o multiply-adds."""
         same = tf.cast(self.ids[:, :, None] == self.ids[:, None, :], self.d.dtype)
         return tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=[2, 3])
 
-    def squared_column_norms(self):
+    def squared_column_norms(self) -> Tensor:
         """Σ over n, m of (Σ_t [ids = v] d)²: pairs of positions with the same id, summed into the row they share."""
         if self.ids.shape[1] == 1:
             products = tf.reduce_sum(tf.square(self.d), axis=1)
@@ -101,17 +105,17 @@ class GatherFactor(Factor):
             products = tf.reduce_sum(tf.einsum("nts,nmso->nmto", same, self.d) * self.d, axis=1)
         return tf.reshape(tf.math.unsorted_segment_sum(products, self.ids, self.rows), [-1])
 
-    def scaled(self, scale):
+    def scaled(self, scale: Any) -> "GatherFactor":
         return GatherFactor(self.ids, self.d * scale, self.rows)
 
-    def joined(self, other):
+    def joined(self, other: "GatherFactor") -> "GatherFactor | None":
         alike = of_one_width([self, other])
         if alike is None:
             return None
         ids, d = zip(*((factor.ids, factor.d) for factor in alike))
         return GatherFactor(tf.concat(ids, 1), tf.concat(d, 2), alike[0].rows)
 
-    def in_rows_of(self, width):
+    def in_rows_of(self, width: int) -> "GatherFactor":
         """Return the same factor of the table cut into rows of `width` columns, a multiple of what it has now."""
         _, _, _, o = axes(self.d)
         if width == o:
@@ -122,7 +126,7 @@ class GatherFactor(Factor):
         return GatherFactor(self.ids // (width // o), d, self.rows * o // width)
 
 
-def of_one_width(factors):
+def of_one_width(factors: "Sequence[GatherFactor]") -> "Sequence[GatherFactor] | None":
     """Return the factors of one table with rows of the same width, the largest of theirs; None where none fits all.
 
     A variable that is read as it is, and reshaped as well, is one table in two layouts.
@@ -137,7 +141,7 @@ def of_one_width(factors):
     return [factor.in_rows_of(max(widths)) for factor in factors]
 
 
-def of_rows_that_occur(factors):
+def of_rows_that_occur(factors: "Sequence[GatherFactor]") -> "Sequence[GatherFactor]":
     """Return factors of one table as those of one with fewer rows, the ones that any of them reads.
 
     Their products with one another are the same. Where so many may be read as the table has, they stay as they are.
@@ -151,7 +155,7 @@ def of_rows_that_occur(factors):
     return [GatherFactor(tf.reshape(ids, size), factor.d, sum(numbers)) for factor, ids, size in parts]
 
 
-def _ranks(ids):
+def _ranks(ids: Tensor) -> Tensor:
     """Renumber `ids` `[number]` to the rank of each among the different ids that occur (tf.unique, for XLA too)."""
     order = tf.argsort(ids)
     ordered = tf.gather(ids, order)

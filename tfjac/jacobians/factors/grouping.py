@@ -1,11 +1,14 @@
 """From factors with one example per row to factors with one example per segment."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
-from tfjac.jacobians.shapes import product
+from tfjac.jacobians.shapes import Size, product
+from tfjac.types import Tensor
 
 
 class Grouping:
@@ -18,7 +21,9 @@ class Grouping:
         wanted: a boolean scalar tensor; where it is false, nothing is sorted, and no row belongs to a segment.
     """
 
-    def __init__(self, rows, num_segments, max_rows=None, wanted=True):
+    def __init__(
+        self, rows: Any, num_segments: Size, max_rows: int | None = None, wanted: Tensor | bool = True
+    ) -> None:
         self.ids = rows.ids if wanted is True else tf.where(wanted, rows.ids, -1)
         self.num_segments = num_segments
         counts = tf.math.unsorted_segment_sum(tf.ones_like(self.ids), self.ids, num_segments)
@@ -32,7 +37,7 @@ class Grouping:
             with tf.control_dependencies([fits]):
                 self.slots = tf.identity(self.slots)
 
-    def _slots(self, counts):
+    def _slots(self, counts: Tensor) -> Tensor:
         """The place of each row among `[segments · length]`, negative for rows of no segment."""
         order = tf.argsort(self.ids, stable=True)
         before = tf.concat([[0], tf.cumsum(counts)], 0)  # rows of earlier segments
@@ -42,24 +47,24 @@ class Grouping:
         slot = tf.where(ordered < 0, -1, ordered * self.length + place)
         return tf.math.unsorted_segment_sum(slot, order, axes(self.ids)[0])
 
-    def padded(self, tensor):
+    def padded(self, tensor: Tensor) -> Tensor:
         """Bring the rows of a segment side by side: `[rows, t, ...]` to `[segments, length · t, ...]`, with zeros."""
         _, t, *rest = axes(tensor)
         side_by_side = tf.math.unsorted_segment_sum(tensor, self.slots, self.num_segments * self.length)
         return tf.reshape(side_by_side, [self.num_segments, self.length * t, *rest])
 
-    def padded_cotangents(self, d):
+    def padded_cotangents(self, d: Tensor) -> Tensor:
         """The same for `[rows, m, t, ...]`: `[segments, m, length · t, ...]`."""
         rank = d.shape.rank
         swapped = self.padded(tf.transpose(d, [0, 2, 1, *range(3, rank)]))
         return tf.transpose(swapped, [0, 2, 1, *range(3, rank)])
 
-    def added(self, tensor):
+    def added(self, tensor: Tensor) -> Tensor:
         """Add up the rows of each segment."""
         return tf.math.unsorted_segment_sum(tensor, self.ids, self.num_segments)
 
 
-def in_segments(factor, grouping):
+def in_segments(factor: Factor, grouping: "Grouping") -> Factor:
     """Return the factor of segments, `J[s,m,q] = Σ_{rows e of s} J[e,m,q]`, given that of rows.
 
     Rows are further positions of use: those of a segment stand side by side along t, the short ones padded with

@@ -3,10 +3,11 @@
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import inputs_by_group
+from tfjac.jacobians.factors.forms import Factor, inputs_by_group
+from tfjac.types import Tensor
 
 
-def kronecker_product(factor):
+def kronecker_product(factor: Factor) -> tuple[Tensor, Tensor]:
     """Return A `[g,i,i]` and G `[g,o,o]` of a factor with an outer form, with JᵀJ ≈ A ⊗ G in each group g.
 
         A = Σ_nt a aᵀ / (n·t),    G = Σ_nmt d dᵀ

@@ -7,6 +7,8 @@ import tensorflow as tf
 from tfjac.graph import axes, replay
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.shapes import Size
+from tfjac.types import Tensor
 
 _HOLDS = {tf.float64: 2**53, tf.float32: 2**24}
 """Integers that a dtype holds exactly."""
@@ -27,14 +29,14 @@ class Sliced(typing.NamedTuple):
     shape: tuple
     is_one_row: bool = False
 
-    def factor_of_parts(self, d):
+    def factor_of_parts(self, d: Tensor) -> GatherFactor:
         """Return the `GatherFactor` of the table where the row is cut into examples, given `d[n,m,1,k]` of theirs."""
         n, _, _, k = axes(d)
         places = tf.one_hot(tf.reshape(self.columns, [n, k]), self.shape[1], dtype=d.dtype)
         ids = tf.tile(self.rows[:1, None], [n, 1])
         return GatherFactor(ids, tf.einsum("nmtk,nko->nmto", d, places), self.shape[0])
 
-    def factor(self, factor):
+    def factor(self, factor: GatherFactor) -> GatherFactor:
         """Return the `GatherFactor` of the table, given that of the slice."""
         d = factor.d
         if self.columns is not None:
@@ -42,7 +44,7 @@ class Sliced(typing.NamedTuple):
         return GatherFactor(tf.gather(self.rows, factor.ids), d, self.shape[0])
 
 
-def sliced(op):
+def sliced(op: tf.Operation) -> "Sliced | None":
     """Return what a slice, strided or not, takes of its input, `Sliced`; None where that has other rows, or is open.
 
     Row numbers and column numbers, sliced alike, say it, also where the places are known only when the graph runs.
@@ -65,7 +67,7 @@ def sliced(op):
     return Sliced(rows, _sliced_alike(op, tf.broadcast_to(tf.range(shape[1]), shape), count)[0], shape)
 
 
-def _sliced_alike(op, numbers, count):
+def _sliced_alike(op: tf.Operation, numbers: Tensor, count: Size) -> Tensor:
     """What the slice, of so many rows, makes of integers `[rows, width]`."""
     numbers = tf.reshape(tf.cast(numbers, op.inputs[0].dtype), op.inputs[0].shape)
     (taken,) = replay([op.outputs[0]], [(op.inputs[0], numbers)])

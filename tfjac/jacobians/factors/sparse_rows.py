@@ -1,10 +1,13 @@
 """Rows of J with the columns that each example touches, where that is few of all: what index-wise gathers leave."""
 
 import typing
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import axes
+from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 
 
@@ -20,7 +23,7 @@ class SparseRows(typing.NamedTuple):
     values: tf.Tensor
 
 
-def sparse_rows(factor, first=0):
+def sparse_rows(factor: Factor, first: Any = 0) -> "SparseRows":
     """Return the `SparseRows` of a `Factor` whose columns begin with number `first`."""
     if isinstance(factor, GatherFactor):
         n, m, t, o = axes(factor.d)
@@ -31,7 +34,7 @@ def sparse_rows(factor, first=0):
     return SparseRows(tf.tile(first + tf.range(q)[None], [n, 1]), values)
 
 
-def side_by_side(parts):
+def side_by_side(parts: Sequence) -> "SparseRows":
     """Return the `SparseRows` of the same examples one beside the other."""
     columns, values = zip(*parts)
     return SparseRows(tf.concat(columns, axis=1), tf.concat(values, axis=2))

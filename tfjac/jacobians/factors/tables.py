@@ -4,17 +4,20 @@ Quaternions that are normalised, positions and rotations put side by side, scale
 read from such a table is that of the table, times the Jacobian of each row, of those rows that are read.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
-from tfjac.graph import ExampleAxis, ExamplesMix, analyse_examples, axes
+from tfjac.graph import Dependence, ExampleAnalysis, ExampleAxis, ExamplesMix, analyse_examples, axes
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import asking_for
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.shapes import after, check_when_run, product
+from tfjac.types import Tensor
 
 
-def factors_before_rows(factor, weight, dependence):
+def factors_before_rows(factor: GatherFactor, weight: Tensor, dependence: Dependence) -> list | None:
     """Return pairs of the index of a source and its factor, given that of a table; None where rows are not made so.
 
     Args:
@@ -32,15 +35,16 @@ def factors_before_rows(factor, weight, dependence):
         return None
     if analysis.insides or any(analysis.axis(table) != ExampleAxis(0) for _, table in tables):
         return None
-    blocks, found = _blocks_of_rows(weight, [table for _, table in tables], analysis), {}
+    found: dict[int, Tensor] = {}
+    blocks = _blocks_of_rows(weight, [table for _, table in tables], analysis)
     for (index, _), block in zip(tables, blocks):
         found[index] = found[index] + block if index in found else block
     return [(index, _through(factor, block)) for index, block in found.items()]
 
 
-def _tables(weight, dependence):
+def _tables(weight: Tensor, dependence: Dependence) -> list | None:
     """List the values of the sources on the way to `weight`, with their indices; None where one is used otherwise."""
-    tables = []
+    tables: list[tuple[int, Tensor]] = []
     for op in dependence.path([weight]):
         for tensor in op.inputs:
             index = next((k for k, source in enumerate(dependence.sources) if source is tensor), None)
@@ -54,7 +58,7 @@ def _tables(weight, dependence):
     return tables
 
 
-def _blocks_of_rows(weight, tables, analysis):
+def _blocks_of_rows(weight: Tensor, tables: Sequence[Tensor], analysis: ExampleAnalysis) -> list[Tensor]:
     """The Jacobians `[rows, outputs, inputs]` of the rows of `weight` with respect to those of each table."""
     rows, *outputs = axes(weight)
     stacks = pull_back([weight], tables).on_stacks(asking_for(weight, tf.range(product(outputs))))
@@ -62,7 +66,7 @@ def _blocks_of_rows(weight, tables, analysis):
     return [tf.transpose(tf.reshape(stack, [product(outputs), rows, -1]), [1, 0, 2]) for stack in stacks]
 
 
-def _through(factor, blocks):
+def _through(factor: GatherFactor, blocks: Tensor) -> GatherFactor:
     """The factor of what the rows of a table are made of, row by row with the Jacobians `blocks[rows, p, o]`."""
     d = tf.einsum("nmtp,ntpo->nmto", factor.d, tf.cast(tf.gather(blocks, factor.ids), factor.d.dtype))
     return GatherFactor(factor.ids, d, factor.rows)

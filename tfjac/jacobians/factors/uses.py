@@ -1,11 +1,14 @@
 """Where a weight meets the data: the ops at which a Jacobian is cut into factors."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import SHARED, ExampleAxis, differentiable_inputs, examples_mix_at
-from tfjac.jacobians.shapes import split_examples
+from tfjac.graph import SHARED, ExampleAnalysis, ExampleAxis, differentiable_inputs, examples_mix_at
+from tfjac.jacobians.shapes import Size, split_examples
+from tfjac.types import Tensor
 
 READ = "ReadVariableOp"
 """The type of the op by which a variable is read."""
@@ -25,7 +28,8 @@ class Use:
         axis: the `ExampleAxis` of that output.
         input_axes: for each input its `ExampleAxis` or `SHARED`.
         n: number of examples, an integer or a scalar tensor.
-        d: `[m, *output.shape]`, the cotangents of the output, one for each output of the result; set by `factorize`.
+        d: `[m, *output.shape]`, the cotangents of the output, one for each output of the result; set before its rule
+            is asked.
     """
 
     op: tf.Operation
@@ -34,29 +38,29 @@ class Use:
     axis: ExampleAxis
     input_axes: list
     n: int | tf.Tensor
-    d: tf.Tensor | None = None
+    d: Any = None
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """What its rule is found by: the type of the op, or that each example takes a row of the weight."""
-        rows = self.weight_index is not None and self.input_axes[self.weight_index] == ExampleAxis(0)
+        rows = self.input_axes[self.weight_index] == ExampleAxis(0)
         return ROWS_OF_WEIGHT if rows else self.op.type
 
     @property
-    def weight(self):
+    def weight(self) -> Tensor:
         """The shared input."""
         return self.op.inputs[self.weight_index]
 
     @property
-    def output(self):
+    def output(self) -> Tensor:
         """The output that carries the examples."""
         return self.op.outputs[self.output_index]
 
-    def split(self, tensor, axis):
+    def split(self, tensor: Tensor, axis: ExampleAxis) -> Tensor:
         """Bring the examples of an input or output to the front."""
         return split_examples(tensor, axis, self.n)
 
-    def split_cotangent(self, d=None):
+    def split_cotangent(self, d: Tensor | None = None) -> Tensor:
         """The cotangents (or others in their place) with the examples first: `[n, m, ...]`."""
         return split_examples(self.d if d is None else d, self.axis, self.n, lead=1)
 
@@ -66,16 +70,18 @@ class OwnRows(Use):
 
     kind = READ
 
-    def __init__(self, source, n):
-        super().__init__(source.op, None, source.value_index, ExampleAxis(0), [], n)
+    def __init__(self, source: Tensor, n: Size) -> None:
+        super().__init__(source.op, -1, source.value_index, ExampleAxis(0), [], n)
 
     @property
-    def weight(self):
+    def weight(self) -> Tensor:
         """The source."""
         return self.output
 
 
-def find_uses(analysis, sources, n, takes_own_rows=False):
+def find_uses(
+    analysis: ExampleAnalysis, sources: Sequence[Tensor], n: Size, takes_own_rows: bool = False
+) -> "list[Use]":
     """List the uses of `sources`, which cover every path from them to the results.
 
     Args:
@@ -102,7 +108,7 @@ def find_uses(analysis, sources, n, takes_own_rows=False):
     return own + [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 
-def _uses_of(op, analysis, n):
+def _uses_of(op: tf.Operation, analysis: ExampleAnalysis, n: Size) -> "list[Use]":
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
     if not outputs:
         return []

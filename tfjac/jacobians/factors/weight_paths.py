@@ -1,20 +1,23 @@
 """From the tensors that meet the data back to the variables they were computed from."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from tfjac.graph import axes, handle_shape, references
+from tfjac.graph import Dependence, axes, handle_shape, references
 from tfjac.graph.facts import facts_of, reads_variable
-from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.slices import sliced
 from tfjac.jacobians.factors.tables import factors_before_rows
 from tfjac.jacobians.passes.linearise import pull_back
-from tfjac.jacobians.shapes import wide_dtype
+from tfjac.jacobians.shapes import Size, wide_dtype
+from tfjac.types import Tensor
 
 
-def columns_of_sources(parts, dependence):
+def columns_of_sources(parts: Sequence, dependence: Dependence) -> list[list[Factor]]:
     """Turn factors with respect to weights into factors with respect to the sources that these are computed from.
 
     Args:
@@ -27,7 +30,8 @@ def columns_of_sources(parts, dependence):
         elements, and what reads rows by index reads them of tables that are computed row by row; all others are pulled
         back together, by n·m products with the transposed Jacobian of their paths.
     """
-    found, computed, pending = [[] for _ in dependence.sources], [], list(parts)
+    found: list[list[Factor]] = [[] for _ in dependence.sources]
+    computed, pending = [], list(parts)
     while pending:
         computed = _follow(pending, found, dependence)
         tables = _parts_of_tables([weight for weight, _ in computed], dependence)
@@ -39,7 +43,7 @@ def columns_of_sources(parts, dependence):
     return found
 
 
-def _follow(pending, found, dependence):
+def _follow(pending: list, found: list, dependence: Dependence) -> list:
     """Follow weights back to the sources, by their ops; return those, with factors, that must be pulled back.
 
     The last weights first, so that dense factors of one that several others are computed from add up: paths that fork
@@ -76,7 +80,7 @@ def _follow(pending, found, dependence):
     return computed
 
 
-def _taken_together(pending):
+def _taken_together(pending: list) -> tuple:
     """Take the last weight and its factor out of `pending`; others of its factors that it can be joined with, too.
 
     Dense ones add up; what reads rows of one table by index does so at several positions.
@@ -93,14 +97,14 @@ def _taken_together(pending):
     return weight, factor
 
 
-def _factors_before(op, factor, weight, dependence):
+def _factors_before(op: tf.Operation, factor: Any, weight: Tensor, dependence: Dependence) -> list | None:
     """Pairs of each input of `op` that the sources reach, and the factor for it; None where one must be computed."""
     live = [index for index, tensor in enumerate(op.inputs) if dependence.reaches(tensor)]
     factors = [_factor_before(op, index, factor, weight, dependence) for index in live]
     return None if any(each is None for each in factors) else [(op.inputs[k], each) for k, each in zip(live, factors)]
 
 
-def _factor_before(op, index, factor, weight, dependence):
+def _factor_before(op: tf.Operation, index: int, factor: Any, weight: Tensor, dependence: Dependence) -> Any:
     """Return the factor with respect to input `index`, of which `op` made `weight`; None where it must be computed."""
     before, facts = op.inputs[index], facts_of(op)
     if facts.columns == "the same":  # the real part of a complex weight has real columns of its own
@@ -122,7 +126,7 @@ def _factor_before(op, index, factor, weight, dependence):
     return None
 
 
-def _before_arithmetic(op, index, factor, weight):
+def _before_arithmetic(op: tf.Operation, index: int, factor: Any, weight: Tensor) -> Factor | None:
     """The factor before sums and products, as in the scale of a batch normalisation."""
     if not weight.shape.is_fully_defined() or op.inputs[index].shape != weight.shape:
         return None
@@ -140,7 +144,7 @@ def _before_arithmetic(op, index, factor, weight):
     return DenseFactor(factor.j * slope if kind == "product" else factor.j / slope)
 
 
-def _before_slice(op, factor, weight):
+def _before_slice(op: tf.Operation, factor: Any, weight: Tensor) -> Factor | None:
     """The factor of a table of which some rows and columns are used; None where dense ones are of most of the table."""
     found = sliced(op) if _keeps_to_rows(factor, weight) or isinstance(factor, GatherFactor) else None
     if found is None:
@@ -150,7 +154,7 @@ def _before_slice(op, factor, weight):
     return found.factor(factor) if factor.rows == rows else None
 
 
-def _before_gather(op, index, factor, weight):
+def _before_gather(op: tf.Operation, index: int, factor: Any, weight: Tensor) -> Factor | None:
     """The factor of a table of which rows are read by index, and then rows of these, or all of few."""
     ids, table = op.inputs[1], op.inputs[0]
     along = 0 if reads_variable(op) else tf.get_static_value(op.inputs[2])
@@ -166,12 +170,12 @@ def _before_gather(op, index, factor, weight):
     return GatherFactor(tf.gather(tf.cast(ids, factor.ids.dtype), factor.ids), factor.d, shape[0])
 
 
-def _keeps_to_rows(factor, weight):
+def _keeps_to_rows(factor: Any, weight: Tensor) -> bool:
     """Whether a part of a table has a factor of columns that are best kept to its rows."""
     return _is_part(weight) and (factor.sizes_of_tensors()[0]["n"] == 1 or isinstance(factor, DenseFactor))
 
 
-def _by_rows(factor, rows):
+def _by_rows(factor: Any, rows: Any) -> GatherFactor:
     """The `GatherFactor` of so many rows, all of which each example reads, that is equal to a factor."""
     if isinstance(factor, GatherFactor):
         return factor
@@ -181,35 +185,39 @@ def _by_rows(factor, rows):
     return GatherFactor(every, tf.reshape(columns, [n, m, rows, q // rows]), rows)
 
 
-def _before_transpose(op, factor, weight):
+def _before_transpose(op: tf.Operation, factor: Any, weight: Tensor) -> Factor | None:
     order = tf.get_static_value(op.inputs[1])
     if order is None or list(order) == sorted(order):
         return None if order is None else factor
     return factor.transposed(weight.shape) if isinstance(factor, OuterFactor) else None
 
 
-def _parts_of_tables(weights, dependence):
+def _parts_of_tables(weights: Sequence[Tensor], dependence: Dependence) -> list[Tensor]:
     """List the parts of tables that `weights` are computed from, where they are from nothing else of the sources.
 
     Those nearest to the sources; none of them is computed from another.
     """
     ends, path = references(weights), dependence.path(weights)
-    cuts = {source.ref(): None for source in dependence.sources if source is not None}
+    cuts: dict[Any, dict | None] = {source.ref(): None for source in dependence.sources if source is not None}
     for op in path:
         before = [cuts.get(tensor.ref(), {}) for tensor in op.inputs if dependence.reaches(tensor)]
         for output in op.outputs:
             alone = {output.ref(): output} if _is_part(output) and output.ref() not in ends else None
-            cuts.setdefault(output.ref(), alone if None in before else {k: v for cut in before for k, v in cut.items()})
+            cuts.setdefault(output.ref(), alone if None in before else _merged(before))
     found = [cuts.get(weight.ref()) for weight in weights]
     if None in found:
         return []
-    parts = {ref: part for cut in found for ref, part in cut.items()}
-    before = dependence.path([tensor for part in parts.values() for tensor in part.op.inputs])
-    apart = not any(output.ref() in parts for op in before for output in op.outputs)
+    parts = _merged(found)
+    way = dependence.path([tensor for part in parts.values() for tensor in part.op.inputs])
+    apart = not any(output.ref() in parts for op in way for output in op.outputs)
     return list(parts.values()) if apart else []
 
 
-def _is_part(tensor):
+def _merged(cuts: Sequence[dict | None]) -> dict:
+    return {ref: part for cut in cuts for ref, part in (cut or {}).items()}
+
+
+def _is_part(tensor: Tensor) -> bool:
     """Whether a tensor is half of a table, or less."""
     op = tensor.op
     if facts_of(op).takes is None:
@@ -217,11 +225,11 @@ def _is_part(tensor):
     return 0 < 2 * (tensor.shape.num_elements() or 0) <= (_table_shape(op.inputs[0]).num_elements() or 0)
 
 
-def _table_shape(table):
+def _table_shape(table: Tensor) -> tf.TensorShape:
     return handle_shape(table) if table.dtype == tf.resource else table.shape
 
 
-def _pulled_back(computed, sources):
+def _pulled_back(computed: list, sources: Sequence[Tensor]) -> list:
     """Pairs of each of `sources`, tensors, and the sum of the factors for all `computed` weights, taken back to it."""
     weights = [weight for weight, _ in computed]
     rows = [factor.dense() for _, factor in computed]
@@ -231,14 +239,14 @@ def _pulled_back(computed, sources):
     return [(source, DenseFactor(_as_columns(result, n, m))) for source, result in zip(sources, results)]
 
 
-def _as_stack(rows, count, weight):
+def _as_stack(rows: Any, count: Size, weight: Tensor) -> Tensor:
     """`[n,m,q]` as `[count, *weight.shape]`."""
     if weight.shape.rank is None:
         return tf.reshape(rows, tf.concat([[count], tf.shape(weight)], 0))
     return tf.reshape(rows, [count, *axes(weight)])
 
 
-def _as_columns(pulled, n, m):
+def _as_columns(pulled: Tensor, n: Size, m: Size) -> Tensor:
     sizes = pulled.shape[1:]
     q = math.prod(sizes) if sizes.is_fully_defined() else tf.size(pulled) // (n * m)
     return tf.reshape(pulled, [n, m, q])

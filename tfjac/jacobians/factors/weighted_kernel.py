@@ -1,17 +1,21 @@
 """The kernel J W Jᵀ with a weight for each column of J, such as 1/D for a scaling D of the parameters."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.factors.blocks import kernel_of_blocks
-from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.types import Tensor
 
 SLICE = 16
 """Output features at a time, at least: products of fewer columns than that are slow."""
 
 
-def weighted_kernel(blocks, sizes, weights, dtype):
+def weighted_kernel(blocks: Sequence, sizes: Sequence, weights: Tensor, dtype: tf.DType) -> Tensor:
     """Return J W Jᵀ `[rows, rows]` of blocks of rows of J that stand one below the other.
 
     Columns that are kept as they are, or in the rows of a table, take √W. For a matrix of weights used at one position,
@@ -45,12 +49,12 @@ def weighted_kernel(blocks, sizes, weights, dtype):
     return total + kernel_of_blocks(scaled, sizes, dtype)
 
 
-def is_weighed_as_factors(t, g, is_table):
+def is_weighed_as_factors(t: Any, g: Any, is_table: bool) -> bool:
     """Whether J of a variable with such factors is not formed where its columns are weighed."""
     return is_table or (t == 1 and g == 1)
 
 
-def scaled_columns(factor, scales):
+def scaled_columns(factor: Any, scales: Tensor) -> Factor:
     """Return a factor with its columns times `scales` `[q]`."""
     if isinstance(factor, GatherFactor):
         table = tf.reshape(scales, [-1, axes(factor.d)[3]])
@@ -58,7 +62,7 @@ def scaled_columns(factor, scales):
     return DenseFactor(factor.dense() * scales)
 
 
-def _is_matrix(factors):
+def _is_matrix(factors: Sequence) -> bool:
     """Whether all are outer factors of one matrix of known size, used at one position."""
     if not all(isinstance(factor, OuterFactor) for factor in factors):
         return False
@@ -66,7 +70,7 @@ def _is_matrix(factors):
     return len(known) == 1 and None not in (shape := known.pop()) and shape[1:3] == (1, 1)
 
 
-def _of_matrix(factors, sizes, weight):
+def _of_matrix(factors: Sequence, sizes: Sequence, weight: Tensor) -> Tensor:
     """Return J W Jᵀ of one variable, `[rows, rows]`; zeros where a block does not depend on it."""
     rows = []
     for left, (n, m) in zip(factors, sizes):
@@ -78,7 +82,7 @@ def _of_matrix(factors, sizes, weight):
     return tf.concat(rows, axis=0)
 
 
-def _product(left, right, weight):
+def _product(left: OuterFactor, right: OuterFactor, weight: Tensor) -> Tensor:
     """Return J_left W J_rightᵀ of one matrix, `[rows of left, rows of right]`, some output features at a time."""
     layout = left.layout.replace("g", "")
     i, o = left.a.shape[3], left.d.shape[4]
@@ -87,7 +91,7 @@ def _product(left, right, weight):
     width = min(o, max(SLICE, m if isinstance(m, int) else SLICE))
     count = -(-o // width)
 
-    def sliced(tensor):
+    def sliced(tensor: Tensor) -> Tensor:
         padded = tf.pad(tensor, [[0, count * width - o], *[[0, 0]] * (tensor.shape.rank - 1)])
         return tf.reshape(padded, [count, width, *axes(tensor)[1:]])
 
@@ -95,7 +99,7 @@ def _product(left, right, weight):
     d_left, d_right = (sliced(tf.transpose(each.d[:, :, 0, 0], [2, 0, 1])) for each in (left, right))
     a_left, a_right = left.a[:, 0, 0], right.a[:, 0, 0]
 
-    def add(index, total):
+    def add(index: int, total: Tensor) -> tuple:
         inputs = tf.matmul(a_left * table[index][:, None], a_right[None], transpose_b=True)
         pulled = tf.reshape(inputs[..., None] * d_right[index][:, None], [width, n, k * l])
         outputs = tf.transpose(d_left[index], [1, 2, 0])

@@ -1,18 +1,20 @@
 """Which ops keep a Jacobian from being sparse: where examples depend on far more of a variable than they could."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfjac.graph import Dependence, ExamplesMix, analyse_examples, axes, inline_calls, source_in
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.factors.cotangents import stacked_cotangents
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.rules import factor_by_rule
-from tfjac.jacobians.factors.uses import find_uses
+from tfjac.jacobians.factors.uses import Use, find_uses
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
 from tfjac.jacobians.sparsity.widening import first_op_that_widens
+from tfjac.types import Tensor
 
 
 class DenseUse(NamedTuple):
@@ -27,7 +29,7 @@ class DenseUse(NamedTuple):
     columns: int | None
 
 
-def dense_uses(ys, variables, widest):
+def dense_uses(ys: Sequence[Tensor], variables: Sequence, widest: float) -> "list[DenseUse]":
     """List the `DenseUse` of tensors, one for each op type, where an example touches more columns than `widest`.
 
     Args:
@@ -43,7 +45,7 @@ def dense_uses(ys, variables, widest):
     return list(found.values())
 
 
-def _of_one(ys, sources, widest):
+def _of_one(ys: Sequence[Tensor], sources: Sequence[Tensor], widest: float) -> "list[DenseUse]":
     dependence = Dependence(sources)
     if not dependence.sources_of_any(ys):
         return []
@@ -65,13 +67,13 @@ def _of_one(ys, sources, widest):
     return [DenseUse(op or _culprit(use, analysis.path, dependence), touched) for use, touched in found]
 
 
-def _on_sources(use, factor, dependence):
+def _on_sources(use: Use, factor: Factor, dependence: Dependence) -> list[Factor]:
     """Return the factors, one for each source, that follow from that of a use."""
     parts = columns_of_sources([(use.weight, factor)], dependence)
     return [each for own in parts for each in own]
 
 
-def _touched(factor):
+def _touched(factor: Factor) -> Any:
     """Return how many columns an example touches; zero for layers, whose factors are small, and where it is open."""
     if isinstance(factor, GatherFactor):
         _, _, t, o = factor.d.shape
@@ -79,7 +81,7 @@ def _touched(factor):
     return factor.num_columns if isinstance(factor, DenseFactor) and isinstance(factor.num_columns, int) else 0
 
 
-def _culprit(use, path, dependence):
+def _culprit(use: Use, path: Iterable[tf.Operation], dependence: Dependence) -> tf.Operation:
     """Return the op to name where no element depends on much, but an example of many elements does.
 
     That is the first that rearranges a variable before a use, else the use's own, or what takes what it reads.
@@ -89,7 +91,7 @@ def _culprit(use, path, dependence):
     return next(iter([*before, *([] if _is_passing(use.op) else [use.op]), *takers]), use.op)
 
 
-def _is_passing(op):
+def _is_passing(op: tf.Operation) -> bool:
     """Whether an op reads a variable, or leaves its elements in their order: it rearranges nothing."""
     facts = facts_of(op)
     return facts.kind in ("read", "cast") or facts.elements == "in order"

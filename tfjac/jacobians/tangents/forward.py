@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import Dependence, has_custom_gradient, inline_calls, mend_gradients
-from tfjac.jacobians.factors.factorize import in_dtype_of, real_source_in
+from tfjac.jacobians.factors.factorize import real_source_in
 from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.strategies import in_dtype_of
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
 from tfjac.jacobians.tangents.rules import NoTangents, Step, rule_of, spread

@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfjac.arguments import pair
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
+from tfjac.types import Array, Nest, Numbers, Pair, Tensor, Variable
 
 
 class Bounds:
@@ -34,7 +35,9 @@ class Bounds:
         ValueError, TypeError: for other structures or shapes, NaN, or a lower bound above the upper one.
     """
 
-    def __init__(self, variables, bounds=None, fixed=None):
+    def __init__(
+        self, variables: Nest[Variable], bounds: Pair | Any | None = None, fixed: Numbers | None = None
+    ) -> None:
         flat = tf.nest.flatten(variables)
         self.are_given = bounds is not None or fixed is not None
         lower, upper = _limits(bounds)
@@ -43,7 +46,7 @@ class Bounds:
         self.fixed = vector_of("fixed", fixed, variables, False).astype(bool)
         _check_order(self.lower, self.upper, flat)
 
-    def box(self, values):
+    def box(self, values: list[Tensor]) -> Any:
         """Return the `Box` for a minimisation from where the variables are; an empty tuple where all are free.
 
         Args:
@@ -55,7 +58,7 @@ class Bounds:
         lower, upper = tf.cast(self.lower, start.dtype), tf.cast(self.upper, start.dtype)
         return Box(tf.where(self.fixed, start, lower), tf.where(self.fixed, start, upper))
 
-    def check_start(self, box, variables):
+    def check_start(self, box: "Box", variables: Nest[Variable]) -> None:
         """Raise ValueError where the variables, eager, are not within their bounds."""
         values = np.concatenate([np.ravel(as_tf_variable(variable).numpy()) for variable in variables])
         outside = (values < box.lower.numpy()) | (values > box.upper.numpy())
@@ -77,21 +80,21 @@ class Box(NamedTuple):
     lower: Any
     upper: Any
 
-    def contains(self, position):
+    def contains(self, position: Tensor) -> Tensor:
         """Return whether all of `position` `[p]` is within the bounds, a scalar."""
         return tf.reduce_all((position >= self.lower) & (position <= self.upper), axis=-1)
 
-    def free(self, position, gradient):
+    def free(self, position: Tensor, gradient: Tensor) -> Tensor:
         """Return `[p]`, bool: the parameters that are not held by a bound, the gradient of the cost being as given."""
         held_below = (position <= self.lower) & (gradient >= 0)
         held_above = (position >= self.upper) & (gradient <= 0)
         return ~(held_below | held_above | (self.lower >= self.upper))
 
-    def project(self, position):
+    def project(self, position: Tensor) -> Tensor:
         """Return the nearest point within the bounds."""
         return tf.clip_by_value(position, self.lower, self.upper)
 
-    def truncate(self, position, step):
+    def truncate(self, position: Tensor, step: Tensor) -> Tensor:
         """Return where `position` + `step` leads, or where the first element meets its bound, which it is at then."""
         bound = tf.where(step > 0, self.upper, self.lower)
         room = tf.where(
@@ -101,7 +104,7 @@ class Box(NamedTuple):
         return self.project(tf.where(room <= first, bound, position + first * step))
 
 
-def _limits(bounds):
+def _limits(bounds: Any) -> tuple:
     """Return the lower and the upper part of the argument `bounds`."""
     if bounds is None:
         return None, None
@@ -110,7 +113,7 @@ def _limits(bounds):
     return pair("bounds", bounds, "(lower, upper)")
 
 
-def _check_order(lower, upper, variables):
+def _check_order(lower: Array, upper: Array, variables: Nest[Variable]) -> None:
     if (lower > upper).any():
         index = int(np.argmax(lower > upper))
         raise ValueError(

@@ -12,6 +12,7 @@ from tfjac.optimizers.conditions.equality import Equality, GivenEquality
 from tfjac.optimizers.conditions.manifolds import checked_manifolds
 from tfjac.optimizers.conditions.prior import GaussianPrior, GivenPrior
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Array, Nest, Numbers, Pair, Variable
 
 
 class Conditions(NamedTuple):
@@ -43,7 +44,15 @@ class GivenConditions:
         ValueError: for bounds together with equations, and for conditions on elements of variables on manifolds.
     """
 
-    def __init__(self, variables, bounds=None, fixed=None, prior=None, equality=None, manifolds=None):
+    def __init__(
+        self,
+        variables: Nest[Variable],
+        bounds: Pair | Any | None = None,
+        fixed: Numbers | None = None,
+        prior: Pair | None = None,
+        equality: Any = None,
+        manifolds: Any = None,
+    ) -> None:
         self._flat = tf.nest.flatten(variables)
         self._bounds, self._prior = Bounds(variables, bounds, fixed), GivenPrior(variables, prior)
         if bounds is not None and equality is not None:
@@ -58,11 +67,11 @@ class GivenConditions:
         self._check_manifolds()
 
     @property
-    def equations(self):
+    def equations(self) -> list[Array]:
         """List of the arrays of the equations as they were asked for; empty where there are none."""
         return self._equality.equations
 
-    def _check_manifolds(self):
+    def _check_manifolds(self) -> None:
         bounds, split = self._bounds, np.cumsum(Columns(self._flat).sizes)[:-1]
         bounded = np.isfinite(bounds.lower) | np.isfinite(bounds.upper)
         parts = [np.split(each, split) for each in (bounded, self._prior.is_known, bounds.fixed)]
@@ -79,7 +88,7 @@ class GivenConditions:
             if tf.executing_eagerly():
                 manifold.check(variable_name(variable), as_tf_variable(variable).read_value())
 
-    def tensors(self):
+    def tensors(self) -> "Conditions":
         """Return the `Conditions` of a minimisation from where the variables are.
 
         Raises:
@@ -90,7 +99,7 @@ class GivenConditions:
             self._bounds.check_start(box, self._flat)
         return Conditions(box, self._prior.tensors(self._dtype), self._equality.tensors())
 
-    def specs(self):
+    def specs(self) -> "Conditions":
         """Return `Conditions` of `tf.TensorSpec`, what they are like."""
         size, count = Columns(self._flat).total, self._equality.count
         vector = tf.TensorSpec([size], self._dtype)

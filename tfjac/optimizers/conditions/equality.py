@@ -5,6 +5,7 @@ right-hand side. A step p has N p = 0; what rounding leaves of N w − c is take
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.tracing.callables import function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Array, Nest, Tensor, Variable
 
 
 class GivenEquality:
@@ -35,7 +37,7 @@ class GivenEquality:
             equations that contradict one another, or variables with constraints of Keras.
     """
 
-    def __init__(self, variables, equality, fixed):
+    def __init__(self, variables: Nest[Variable], equality: Any, fixed: Array) -> None:
         self.are_given, self.count = equality is not None, 0
         self._flat, self._fixed = tf.nest.flatten(variables), fixed
         if not self.are_given:
@@ -59,7 +61,7 @@ class GivenEquality:
         if not fixed.any():
             self._check_agreement(self._target)
 
-    def tensors(self):
+    def tensors(self) -> Any:
         """Return the `Equality` of a minimisation from where the variables are; an empty tuple without equations.
 
         Raises:
@@ -77,15 +79,15 @@ class GivenEquality:
         return Equality(tf.constant(self._normals, start.dtype), tf.cast(offsets, start.dtype), has_solution)
 
     @property
-    def equations(self):
+    def equations(self) -> list[Array]:
         """A and b as they were asked for, rows of A of length one: a list of two arrays, empty without equations."""
         return [self._matrix, self._target] if self.are_given else []
 
-    def _disagreement(self, target):
+    def _disagreement(self, target: Tensor) -> Tensor:
         gap = tf.linalg.matvec(tf.constant(self._rest), target, transpose_a=True)
         return tf.norm(gap) / (1 + tf.norm(target))
 
-    def _check_agreement(self, target):
+    def _check_agreement(self, target: Tensor) -> None:
         with tf.init_scope():  # known while a function is being traced, too
             gap = float(self._disagreement(tf.constant(target)))
         if gap > _ROUNDING:
@@ -102,7 +104,7 @@ class Equality(NamedTuple):
     offsets: Any
     has_solution: Any
 
-    def project(self, position):
+    def project(self, position: Tensor) -> Tensor:
         """Return the nearest point `[p]` that fulfils the equations."""
         gap = tf.linalg.matvec(self.normals, position) - self.offsets
         return position - tf.linalg.matvec(self.normals, gap, transpose_a=True)
@@ -112,7 +114,7 @@ _ROUNDING = 1e-6
 """Relative to the equations, scaled to length one: data may be in single precision."""
 
 
-def _of_matrix(equality, size):
+def _of_matrix(equality: Any, size: int) -> tuple[Array, Array]:
     """Return A `[k, p]` and b `[k]` as given, checked."""
     if not isinstance(equality, (tuple, list)) or len(equality) != 2:
         raise TypeError(
@@ -131,7 +133,7 @@ def _of_matrix(equality, size):
     return matrix, np.broadcast_to(target, len(matrix))
 
 
-def _of_function(function, variables):
+def _of_function(function: Callable, variables: Nest[Variable]) -> tuple[Array, Array]:
     """Return A and b with A w − b what a function of the variables returns, as its Jacobian and its value say."""
     flat = tf.nest.flatten(variables)
     with tf.init_scope():
@@ -139,25 +141,25 @@ def _of_function(function, variables):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that it returns a single number
             traced = TracedResiduals(traceable(function, flat).get_concrete_function(), flat)
-        read = [k for k, position in enumerate(traced.positions) if position is not None]
+        read = {k: position for k, position in enumerate(traced.positions) if position is not None}
         values, rng = traced.read(), np.random.default_rng(0)
         data, drawn = traced.data(()), traced.draw(traced.data(()))
 
         @tf.function(autograph=False)
-        def linearised(*given):
+        def linearised(*given: Tensor) -> tuple[Tensor, Tensor]:
             moved = [tf.identity(value) for value in given]
             tensors = inline_calls(traced.place_at(data, drawn, moved), moved)
             flattened = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
-            blocks = jacobian(flattened, [moved[traced.positions[k]] for k in read], unconnected_gradients="zero")
+            blocks = jacobian(flattened, [moved[place] for place in read.values()], unconnected_gradients="zero")
             return tf.concat([tf.reshape(block, [tf.size(flattened), -1]) for block in blocks], axis=1), flattened
 
-        def at(size, around=1):
+        def at(size: float, around: float = 1) -> tuple[Array, Array]:
             moved = list(values)
-            for place in (traced.positions[k] for k in read):
+            for place in read.values():
                 shift = tf.constant(size * rng.standard_normal(values[place].shape), values[place].dtype)
                 moved[place] = tf.math.multiply_no_nan(values[place], tf.cast(around, shift.dtype)) + shift
             matrix, returned = (each.numpy().astype(np.float64) for each in linearised(*moved))
-            position = np.concatenate([np.ravel(moved[traced.positions[k]]) for k in read]).astype(np.float64)
+            position = np.concatenate([np.ravel(moved[place]) for place in read.values()]).astype(np.float64)
             return matrix, returned - matrix @ position
 
         # The same bits wherever the variables are, so that a checkpoint knows the equations again.
@@ -172,7 +174,7 @@ def _of_function(function, variables):
     return wide, -constant
 
 
-def _check_linear(matrix, constant, others, dtype):
+def _check_linear(matrix: Array, constant: Array, others: Any, dtype: Any) -> None:
     tolerance = np.sqrt(np.finfo(dtype.as_numpy_dtype).eps)
     for other, shift in others:
         change = np.abs(other - matrix).max(axis=1) / (np.abs(matrix).max(axis=1) + tolerance)

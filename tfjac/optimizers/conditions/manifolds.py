@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfjac.arguments import positive_integer
 from tfjac.graph import call_converted
 from tfjac.optimizers.variables import variable_name
-from tfjac.types import Tensor
+from tfjac.types import Array, Nest, Tensor, Variable
 
 _SMALL_SQUARE = 1e-4
 """Squares of angles below which series replace quotients: their next terms are below rounding."""
@@ -81,7 +81,7 @@ class Manifold:
         self._check_apart(name, rows)
         self._check_directions(name, rows)
 
-    def _check_at_rest(self, name, rows):
+    def _check_at_rest(self, name: str, rows: Tensor) -> None:
         gap = np.abs((self.move(rows, self._delta(rows, 0.0)) - rows).numpy())
         if not _is_rounding(gap, rows):
             raise ValueError(
@@ -89,7 +89,7 @@ class Manifold:
                 f"Received: {name}, which plus moves by {gap.max():.3g}"
             )
 
-    def _check_apart(self, name, rows):
+    def _check_apart(self, name: str, rows: Tensor) -> None:
         moves = np.arange(rows.shape[0])[:, None] % 2
         gap = np.abs((self.move(rows, self._delta(rows, 0.125 * moves)) - rows).numpy()) * (1 - moves)
         if not _is_rounding(gap, rows):
@@ -98,7 +98,7 @@ class Manifold:
                 f"Received: {name}, of which plus moves rows whose δ is zero by {gap.max():.3g}"
             )
 
-    def _check_directions(self, name, rows):
+    def _check_directions(self, name: str, rows: Tensor) -> None:
         found = [np.linalg.matrix_rank(along) for along in self.basis(rows[:1]).numpy()]
         if found and found[0] < self.tangent_size:
             raise ValueError(
@@ -106,7 +106,7 @@ class Manifold:
                 f"Received: {name}, with {found[0]} of {self.tangent_size}"
             )
 
-    def _delta(self, rows, values):
+    def _delta(self, rows: Tensor, values: Any) -> Tensor:
         return tf.constant(np.broadcast_to(values, [rows.shape[0], self.tangent_size]), rows.dtype)
 
     def basis(self, x: Tensor) -> Tensor:
@@ -239,25 +239,25 @@ class SE2(_Known):
             raise ValueError(f"Poses must start from finite numbers. Received: {name} with NaN or infinity")
 
 
-def _turned(angle, vector):
+def _turned(angle: Tensor, vector: Tensor) -> Tensor:
     """Return vectors `[..., 2]` of the plane turned by angles `[..., 1]`."""
     cosine, sine = tf.cos(angle), tf.sin(angle)
     x, y = vector[..., :1], vector[..., 1:]
     return tf.concat([cosine * x - sine * y, sine * x + cosine * y], axis=-1)
 
 
-def _is_rounding(gap, rows):
+def _is_rounding(gap: Array, rows: Tensor) -> bool:
     """Whether all of a difference to rows, NumPy, may be rounding."""
     return bool(np.all(gap <= np.sqrt(np.finfo(gap.dtype).eps) * (1 + np.abs(rows.numpy()))))
 
 
-def _quaternion_of(vector):
+def _quaternion_of(vector: Tensor) -> Tensor:
     """Return exp(v/2), `[..., 4]`."""
     square = tf.reduce_sum(tf.square(vector), axis=-1, keepdims=True) / 4
     return tf.concat([_sine_quotient(square) * vector / 2, _cosine(square)], axis=-1)
 
 
-def _vector_of(quaternion):
+def _vector_of(quaternion: Tensor) -> Tensor:
     """Return the rotation vector `[..., 3]`, of an angle of at most π."""
     quaternion = tf.where(quaternion[..., 3:] < 0, -quaternion, quaternion)
     axis, cosine = quaternion[..., :3], quaternion[..., 3:]
@@ -268,7 +268,7 @@ def _vector_of(quaternion):
     return 2 * tf.where(small, series, tf.atan2(sine, cosine) / sine) * axis
 
 
-def _multiplied(p, q):
+def _multiplied(p: Tensor, q: Tensor) -> Tensor:
     """Return the product of quaternions `[..., 4]`, the scalar part last."""
     one, other = p[..., :3], q[..., :3]
     a, b = p[..., 3:], q[..., 3:]
@@ -276,26 +276,26 @@ def _multiplied(p, q):
     return tf.concat([vector, a * b - tf.reduce_sum(one * other, axis=-1, keepdims=True)], axis=-1)
 
 
-def _sine_quotient(square):
+def _sine_quotient(square: Tensor) -> Tensor:
     """Return sin θ / θ of θ², with derivatives where θ is zero."""
     small, safe = _safe(square)
     angle = tf.sqrt(safe)
     return tf.where(small, 1 - square / 6 + square**2 / 120 - square**3 / 5040, tf.sin(angle) / angle)
 
 
-def _cosine(square):
+def _cosine(square: Tensor) -> Tensor:
     """Return cos θ of θ², with derivatives where θ is zero."""
     small, safe = _safe(square)
     return tf.where(small, 1 - square / 2 + square**2 / 24 - square**3 / 720, tf.cos(tf.sqrt(safe)))
 
 
-def _safe(square):
+def _safe(square: Tensor) -> tuple[Tensor, Tensor]:
     """Return where θ² is small, and θ² with one in these places."""
     small = square < _SMALL_SQUARE
     return small, tf.where(small, tf.ones_like(square), square)
 
 
-def checked_manifolds(variables, manifolds):
+def checked_manifolds(variables: Nest[Variable], manifolds: Any) -> list:
     """Return a list of a `Manifold`, or None, for each variable of a nest.
 
     Args:

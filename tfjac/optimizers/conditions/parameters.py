@@ -1,15 +1,17 @@
 """What users say of single parameters: numbers in a nest like that of the variables."""
 
 import collections.abc
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import as_numbers
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Array, Nest, Variable
 
 
-def vector_of(argument, given, variables, default):
+def vector_of(argument: str, given: Any, variables: Nest[Variable], default: Any) -> Array:
     """Return numbers in a nest like that of the variables as one vector `[p]` of float64, or of bool.
 
     Args:
@@ -25,7 +27,7 @@ def vector_of(argument, given, variables, default):
     return np.concatenate([_elements(argument, part, variable, default) for part, variable in pairs])
 
 
-def _aligned(argument, structure, given):
+def _aligned(argument: str, structure: Any, given: Any) -> list:
     """Return the parts of `given` that belong to each variable of a nest, in the order of `tf.nest.flatten`."""
     if given is None or np.isscalar(given):
         return [given] * len(tf.nest.flatten(structure))
@@ -40,14 +42,14 @@ def _aligned(argument, structure, given):
     return [part for key in keys for part in _aligned(argument, structure[key], given[key])]
 
 
-def _is_like(given, structure):
+def _is_like(given: Any, structure: Any) -> bool:
     """Return whether `given` has the keys, or the length, of a nest."""
     if isinstance(structure, collections.abc.Mapping):
         return isinstance(given, collections.abc.Mapping) and set(given) == set(structure)
     return isinstance(given, (list, tuple, np.ndarray)) and len(given) == len(structure)
 
 
-def _elements(argument, given, variable, default):
+def _elements(argument: str, given: Any, variable: Variable, default: Any) -> Array:
     shape = tf.TensorShape(variable.shape)
     try:
         values = _real(argument, default if given is None else given)
@@ -66,13 +68,13 @@ def _elements(argument, given, variable, default):
     return values.astype(bool if isinstance(default, bool) else np.float64)
 
 
-def _real(argument, given):
+def _real(argument: str, given: Any) -> Array:
     """Return an array, of objects too; raise TypeError for what has another meaning than real numbers."""
     values = np.asarray(given)
     return as_numbers(argument, given) if values.dtype.kind in "cmM" else values
 
 
-def parameter_name(variables, index):
+def parameter_name(variables: Nest[Variable], index: int) -> str:
     """Return what to call parameter number `index`."""
     for variable in variables:
         shape = tf.TensorShape(variable.shape)

@@ -9,6 +9,7 @@ from tfjac.arguments import pair
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.parameters import parameter_name, vector_of
 from tfjac.optimizers.prior import Prior
+from tfjac.types import Array, Nest, Pair, Tensor, Variable
 
 
 class GivenPrior:
@@ -26,7 +27,7 @@ class GivenPrior:
         ValueError: for other structures or shapes, NaN, or deviations that are not positive.
     """
 
-    def __init__(self, variables, prior=None):
+    def __init__(self, variables: Nest[Variable], prior: Pair | None = None) -> None:
         mean, deviation = pair("prior", prior, "(mean, standard deviation)") if prior is not None else (None, None)
         self._mean = vector_of("prior", mean, variables, np.inf)
         deviation = vector_of("prior", deviation, variables, np.inf)
@@ -38,7 +39,7 @@ class GivenPrior:
         parts = np.split(self._weight, np.cumsum(Columns(flat).sizes)[:-1])
         self.is_uniform = all((part == part[:1]).all() for part in parts)
 
-    def tensors(self, dtype):
+    def tensors(self, dtype: tf.DType) -> Any:
         """Return the `GaussianPrior`; an empty tuple where nothing is known beforehand."""
         if not self.are_given:
             return ()
@@ -54,26 +55,26 @@ class GaussianPrior(NamedTuple):
     mean: Any
     weight: Any
 
-    def in_units(self, unit):
+    def in_units(self, unit: Tensor) -> "GaussianPrior":
         """Return the prior of a cost that is measured in the square of `unit`."""
         return GaussianPrior(self.mean, self.weight / unit)
 
-    def residuals(self, position):
+    def residuals(self, position: Tensor) -> Tensor:
         """Return (w − mean)·weight `[p]` at w = `position`."""
         return self.weight * (position - self.mean)
 
-    def cost(self, position):
+    def cost(self, position: Tensor) -> Tensor:
         """Return what is added to the cost, a scalar."""
         return tf.reduce_sum(tf.square(self.residuals(position))) / 2
 
-    def linearised(self, position, columns, is_uniform):
+    def linearised(self, position: Tensor, columns: Columns, is_uniform: bool) -> Prior:
         """Return the `Prior` of the linear system."""
         precision = tf.square(self.weight)
         per_variable = columns.firsts(precision) if is_uniform else None
         return Prior(precision, self.weight * self.residuals(position), per_variable, is_zero=False, is_data=True)
 
 
-def _check_positive(deviation, variables):
+def _check_positive(deviation: Array, variables: Nest[Variable]) -> None:
     if (deviation <= 0).any():
         index = int(np.argmax(deviation <= 0))
         raise ValueError(

@@ -35,7 +35,7 @@ DAMPINGS = {
 }
 
 
-def get_damping(damping, initial=None):
+def get_damping(damping: object, initial: float | None = None) -> Damping:
     """Return the `Damping` of that name (`"radius"`, `"nielsen"`, …), or the object itself.
 
     Args:

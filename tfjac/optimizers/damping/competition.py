@@ -83,7 +83,7 @@ class Competition(Damping):
         """Return whether the metric is another one after a rejected attempt."""
         return tf.not_equal(before[2 * self._size], after[2 * self._size])
 
-    def _rejected(self, record, proposal, curvature):
+    def _rejected(self, record: tuple, proposal: Proposal, curvature: Tensor) -> tuple:
         """Return what is remembered after an attempt that was rejected; only one metric is given up in a row."""
         metric, favourite, gain, steps, lost, rejected, gave_up = record
         none = tf.zeros_like(gain)
@@ -93,7 +93,7 @@ class Competition(Damping):
         same = metric, favourite, gain, steps, lost, rejected + 1, gave_up
         return tuple(tf.where(ended, one, other) for one, other in zip(changed, same))
 
-    def _kept(self, record, verdict):
+    def _kept(self, record: tuple, verdict: Verdict) -> tuple:
         """Return what is remembered after a step that was kept."""
         metric, favourite, gain, steps, lost = record
         none, one = tf.zeros_like(gain), tf.ones_like(gain)

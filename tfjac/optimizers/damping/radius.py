@@ -62,7 +62,7 @@ class RadiusDamping(Damping):
         radius, damping, _ = state
         low, high = self.bounds(curvature)
 
-        def misfit(proposal):
+        def misfit(proposal: Proposal) -> tuple:
             """Whether a step is too long, and whether it is too short and the next λ is worth a solve."""
             long = ~proposal.solved | (proposal.length > self.slack * radius)
             short = proposal.solved & (proposal.length * self.slack < radius)
@@ -71,10 +71,10 @@ class RadiusDamping(Damping):
             worth = held * (1 / self._factor(radius, proposal) - 1) > self.worth * promise
             return long & (radius > 0) & (proposal.damping < high), short & worth & (proposal.damping > low)
 
-        def unfinished(count, lower, upper, proposal):
+        def unfinished(count: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
             return (count < self.max_solves) & tf.reduce_any(tf.logical_or(*misfit(proposal)))
 
-        def again(count, lower, upper, proposal):
+        def again(count: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> tuple:
             long, short = misfit(proposal)
             lower, upper = tf.where(long, proposal.damping, lower), tf.where(short, proposal.damping, upper)
             trial = solved_where(long | short, solve, self._next(radius, lower, upper, proposal), proposal)
@@ -85,12 +85,12 @@ class RadiusDamping(Damping):
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
     @staticmethod
-    def _factor(radius, proposal):
+    def _factor(radius: Tensor, proposal: Proposal) -> Tensor:
         """Return λ′/λ = (‖D^½ p‖/Δ)^1.5, from 10⁻³ to 10³."""
         ratio = tf.where(proposal.solved, proposal.length / radius, tf.constant(np.inf, radius.dtype))
         return tf.clip_by_value(ratio, 0.01, 100) ** 1.5
 
-    def _next(self, radius, lower, upper, proposal):
+    def _next(self, radius: Tensor, lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
         """Return λ′; the geometric mean of the bracket where that leaves it."""
         guess = proposal.damping * self._factor(radius, proposal)
         inside = (guess > lower) & (guess < upper)

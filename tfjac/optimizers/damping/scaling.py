@@ -13,7 +13,7 @@ from tfjac.arguments import resolve
 from tfjac.types import Config, Tensor
 
 
-def scaled_norm(vector, scaling):
+def scaled_norm(vector: Tensor, scaling: Tensor) -> Tensor:
     """Return ‖D^½ v‖, a scalar, for v and D `[p]`, or `[n]` for those of n fits, `[n, p]`."""
     return tf.sqrt(tf.reduce_sum(scaling * tf.square(vector), axis=-1))
 
@@ -78,7 +78,7 @@ class MoreScaling(Scaling):
         return _away_from_zero(tf.maximum(previous, diagonal))
 
 
-def _away_from_zero(diagonal):
+def _away_from_zero(diagonal: Tensor) -> Tensor:
     """Replace zeros by one, as MINPACK does: a parameter without influence has no scale of its own."""
     return tf.where(diagonal > 0, diagonal, tf.ones_like(diagonal))
 
@@ -102,6 +102,6 @@ class AutoScaling(MoreScaling):
 SCALINGS = {"auto": AutoScaling, "identity": IdentityScaling, "marquardt": MarquardtScaling, "more": MoreScaling}
 
 
-def get_scaling(scaling):
+def get_scaling(scaling: object) -> "Scaling":
     """Return the `Scaling` of that name (`"auto"`, `"identity"`, …), or the object itself."""
     return resolve("scaling", scaling, SCALINGS)

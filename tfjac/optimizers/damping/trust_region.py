@@ -56,19 +56,21 @@ class TrustRegionDamping(Damping):
         guess = self.clip(damping, curvature)
         return tf.cond(tf.reduce_all(fits), lambda: newton, lambda: self._fill(radius, guess, solve, curvature, newton))
 
-    def _fill(self, radius, guess, solve, curvature, newton):
+    def _fill(
+        self, radius: Tensor, guess: Tensor, solve: Callable[[Tensor], Proposal], curvature: Tensor, newton: Proposal
+    ) -> Proposal:
         """Find λ with ‖D^½ p(λ)‖ within a tenth of `radius`, where `newton` does not fit."""
         low, high = self.bounds(curvature)
         fits = newton.solved & (newton.length <= (1 + self.tolerance) * radius)
 
-        def outside(lower, upper, proposal):
+        def outside(lower: Tensor, upper: Tensor, proposal: Proposal) -> Tensor:
             off = tf.abs(proposal.length - radius) > self.tolerance * radius
             return (lower < upper) & (off | ~proposal.solved)
 
-        def unfinished(count, lower, upper, last, proposal):
+        def unfinished(count: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> Tensor:
             return (count < self.max_solves) & tf.reduce_any(outside(lower, upper, proposal))
 
-        def again(count, lower, upper, last, proposal):
+        def again(count: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> tuple:
             searching = outside(lower, upper, proposal)
             long = ~proposal.solved | (proposal.length > radius)
             lower = tf.where(searching & long, proposal.damping, lower)
@@ -82,7 +84,7 @@ class TrustRegionDamping(Damping):
         return Proposal(*while_loop(unfinished, again, start)[-1])
 
     @staticmethod
-    def _next(radius, lower, upper, last, proposal):
+    def _next(radius: Tensor, lower: Tensor, upper: Tensor, last: tuple, proposal: Proposal) -> Tensor:
         """Secant step on 1/‖D^½ p‖ through the last two λ; the geometric mean of the bracket where that leaves it."""
         old_damping, old_length = last
         inverse, old_inverse = 1 / proposal.length, tf.math.divide_no_nan(tf.ones_like(old_length), old_length)

@@ -3,9 +3,12 @@
 A step asks for the `Objective` of it, and does not know which of the two it is.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tfjac.optimizers.contracts import Objective
 from tfjac.optimizers.execution.replicas import check_strategy, has_replicas, joined, on_all_replicas
+from tfjac.types import Variable
 
 
 class OneDevice(NamedTuple):
@@ -16,14 +19,14 @@ class OneDevice(NamedTuple):
         tensors: a nest of tensors.
     """
 
-    variables: list
+    variables: Sequence
     tensors: Any
 
-    def mapped(self, change):
+    def mapped(self, change: Callable) -> "OneDevice":
         """Return the same with `change(tensors, variables)` in place of the tensors."""
         return OneDevice(self.variables, change(self.tensors, self.variables))
 
-    def objective(self, make):
+    def objective(self, make: Callable) -> Objective:
         """Return the `Objective` that `make(tensors, variables)` returns."""
         return make(self.tensors, self.variables)
 
@@ -36,21 +39,21 @@ class AllReplicas(NamedTuple):
         replicas: list of `Replica`.
     """
 
-    variables: list
+    variables: Sequence
     replicas: list
 
-    def mapped(self, change):
+    def mapped(self, change: Callable) -> "AllReplicas":
         """Return the same with `change(tensors, variables)` in place of the tensors of each replica."""
         return AllReplicas(
             self.variables, [each._replace(tensors=change(each.tensors, each.variables)) for each in self.replicas]
         )
 
-    def objective(self, make):
+    def objective(self, make: Callable) -> Objective:
         """Return the sum of the `Objective` that `make(tensors, variables)` returns for each replica."""
         return joined(self.replicas, make, self.variables)
 
 
-def on_what_is_computed(step, variables, tensors):
+def on_what_is_computed(step: Callable, variables: Sequence[Variable], tensors: Any) -> Any:
     """Return `step(computed)`, called where a step is to be traced; each replica calls this, and one of them steps.
 
     Args:

@@ -76,12 +76,14 @@ def least_squares_by_parts(
 
 
 class _Descent:
-    def __init__(self, total, method, asked, callback, conditions):
+    def __init__(
+        self, total: Callable, method: Method, asked: tuple, callback: Callable | None, conditions: PartsConditions
+    ) -> None:
         self._conditions = conditions
         self._total, self._method, self._asked, self._callback = total, method, asked, callback
         self.steps = self.accepted = 0
 
-    def run(self, position, max_steps, interrupts):
+    def run(self, position: Array, max_steps: int, interrupts: Interrupts) -> Outcome:
         """Take steps until a tolerance is met, or `Interrupts` are pending, and return the `Outcome`."""
         here = self._at(position)
         ftol, xtol, gtol = self._asked
@@ -127,7 +129,7 @@ class _Descent:
         calls = self.steps + 1
         return Outcome(position, here.cost, norm, status, self.steps, self.steps, calls, damping)
 
-    def _standing(self, here, position, state, judged_by):
+    def _standing(self, here: NormalEquations, position: Array, state: State, judged_by: tuple) -> Status:
         """Return the `Status` of a point that a step led to."""
         start = _start(here, position)
         _, point = start.system_and_point(state, self._method)
@@ -137,13 +139,13 @@ class _Descent:
             return Status.GRADIENT_TOLERANCE
         return Status(int(standing(start, state, self._method, *judged_by)))
 
-    def _stops(self, position, cost):
+    def _stops(self, position: Array, cost: float) -> Any:
         try:
             return self._callback is not None and self._callback(self.steps, position.copy(), cost)
         except StopIteration:
             return True
 
-    def _at(self, position):
+    def _at(self, position: Array) -> NormalEquations:
         found = self._total(position.copy())
         if not isinstance(found, NormalEquations):
             raise TypeError(
@@ -162,21 +164,21 @@ class _Descent:
             )
         return self._conditions.with_prior(found, position)
 
-    def _damping_at(self):
+    def _damping_at(self) -> int:
         return self._method.damping.state_names.index("damping")
 
 
-def _is_finite(equations):
+def _is_finite(equations: NormalEquations) -> bool:
     return bool(np.isfinite(equations.gram).all() and np.isfinite(equations.gradient).all())
 
 
-def _coarsest(*arrays):
+def _coarsest(*arrays: Array | None) -> tf.DType:
     """Return the dtype, TensorFlow's, of fewest digits among those of arrays, and of None."""
     dtypes = [array.dtype for array in arrays if array is not None]
     return tf.as_dtype(min(dtypes, key=lambda dtype: dtype.itemsize))
 
 
-def _start(here, position):
+def _start(here: NormalEquations, position: Array) -> Start:
     gram = tf.constant(here.gram)
     rows = tf.constant(here.num_residuals, tf.float64)
     equations = Equations(gram, tf.constant(here.gradient), tf.zeros_like(gram[0]), rows)

@@ -2,13 +2,15 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from tfjac.arguments import as_numbers, choice, suggestion
 from tfjac.optimizers.conditions.bounds import Bounds
 from tfjac.optimizers.loop.options import Options
+from tfjac.types import Array, Pair
 
 _RENAMED = {"f_scale": "loss_scale", "maxfev": "max_steps", "max_nfev": "max_steps"}
 """What SciPy calls options of `least_squares`."""
@@ -37,7 +39,7 @@ _OWN = ("p0", "sigma", "absolute_sigma", "check_finite", "bounds", "method", "ja
 # ------------------------------------------------------------------ options
 
 
-def options_of(options, bounds, method, jac):
+def options_of(options: dict[str, Any], bounds: Any, method: str | None, jac: Any) -> dict[str, Any]:
     """Return the options of `least_squares` that SciPy's options amount to.
 
     Args:
@@ -77,7 +79,7 @@ def options_of(options, bounds, method, jac):
     return options
 
 
-def _map_scales(options):
+def _map_scales(options: dict[str, Any]) -> None:
     """Turn SciPy's `x_scale` among the options into `scaling`."""
     if "x_scale" not in options:
         return
@@ -91,7 +93,7 @@ def _map_scales(options):
     options["scaling"] = "more" if by_jacobian else "identity"
 
 
-def _pair_of_bounds(bounds):
+def _pair_of_bounds(bounds: Any) -> Pair | None:
     """Return bounds as a pair; None where there are none."""
     if bounds is not None and hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         bounds = bounds.lb, bounds.ub
@@ -110,7 +112,7 @@ def _pair_of_bounds(bounds):
 # ------------------------------------------------------------------ parameters
 
 
-def parameter_names(f, p0):
+def parameter_names(f: Callable, p0: Any) -> tuple[str, ...]:
     """Return what to call the parameters of `f`: its arguments after the first, as many as there are in `p0`."""
     if not callable(f):
         raise TypeError(f"f must be a function f(x, a, b, …) of the data and the parameters. Received: f={f!r}")
@@ -134,7 +136,7 @@ def parameter_names(f, p0):
     return (*named, *(f"p{k}" for k in range(len(named), count)))
 
 
-def _check_called(f, signature, count):
+def _check_called(f: Callable, signature: Any, count: int) -> None:
     try:
         if signature is not None:
             signature.bind(None, *range(count))
@@ -145,7 +147,7 @@ def _check_called(f, signature, count):
         ) from None
 
 
-def start_within(bounds, p0, parameters):
+def start_within(bounds: Any, p0: Any, parameters: Any) -> Array:
     """Return where to start, `[p]`: p0, or where SciPy would, in the middle of bounds or one from a single bound.
 
     Args:
@@ -175,7 +177,7 @@ def start_within(bounds, p0, parameters):
     return start
 
 
-def check_enough(y, parameters, method, options):
+def check_enough(y: Array, parameters: Any, method: str | None, options: dict[str, Any]) -> None:
     """Raise TypeError, as SciPy does, where there are fewer data than parameters and nothing else is known of these.
 
     Args:

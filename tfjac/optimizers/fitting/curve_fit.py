@@ -2,6 +2,7 @@
 
 import collections
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,10 +18,11 @@ from tfjac.optimizers.loop.options import Options
 from tfjac.optimizers.objective.curve import Curve, Model, ModelFailed
 from tfjac.optimizers.objective.curve_data import curve_data
 from tfjac.optimizers.results.curve_fit_result import CurveFitResult
+from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.tracing.constants import Constants
 from tfjac.optimizers.tracing.readings import taking
 from tfjac.progress import shown
-from tfjac.types import Function, Nest, Pair, TensorLike
+from tfjac.types import Array, Function, Nest, Pair, Tensor, TensorLike, Variable
 
 
 @overload
@@ -129,7 +131,7 @@ def curve_fit(
     return result
 
 
-def _shape_of(f, x, y, start):
+def _shape_of(f: Callable, x: Any, y: Array, start: Array) -> tuple:
     """Return the shape of f(x, *start), computed eagerly; of the kind of numbers that `y` holds."""
     start, is_complex = tf.unstack(tf.constant(start)), y.dtype.kind == "c"
     model = Model(f, is_complex=is_complex)
@@ -140,7 +142,7 @@ def _shape_of(f, x, y, start):
     return shape[:-1] if is_complex else shape
 
 
-def _minimised(curve, parameters, options):
+def _minimised(curve: Curve, parameters: list[Variable], options: dict[str, Any]) -> tuple[LeastSquaresResult, Curve]:
     """Return the result of the minimisation, and the `Curve`: the one given, or one whose model takes arrays."""
     about = Constants(curve.model.f)
     try:
@@ -156,7 +158,7 @@ def _minimised(curve, parameters, options):
         raise
 
 
-def _run(curve, about, parameters, options):
+def _run(curve: Curve, about: Constants, parameters: list[Variable], options: dict[str, Any]) -> LeastSquaresResult:
     """Minimise over the parameters; return a `LeastSquaresResult`.
 
     Args:
@@ -167,10 +169,10 @@ def _run(curve, about, parameters, options):
     """
     data = curve.data()
     key = _key(curve, about, data, options)
-    prepared = _kept.prepared.get(key)
+    prepared = None if key is None else _kept.prepared.get(key)
     if prepared is None:
 
-        def residuals(*given):
+        def residuals(*given: Any) -> Any:
             return curve.residuals(tf.unstack(parameters), given)
 
         problem = SingleProblem(taking(residuals, len(data)), parameters, Options.of_one_fit({}, options))
@@ -180,7 +182,7 @@ def _run(curve, about, parameters, options):
     return prepared.solve(data)
 
 
-def _key(curve, about, data, options):
+def _key(curve: Curve, about: Constants, data: Sequence[Tensor], options: dict[str, Any]) -> tuple | None:
     """Return what is the same where the graph of the residuals is sure to be; None where that is not known."""
     plain = all(isinstance(each, _PLAIN) for each in tf.nest.flatten(list(options.values())))
     if about.form is None or not plain or not options.keys().isdisjoint(_WATCHED) or tf.distribute.has_strategy():
@@ -209,10 +211,11 @@ class _OfThread(threading.local):
 
     size = 16
 
-    def __init__(self):
-        self.prepared, self._held = collections.OrderedDict(), {}
+    def __init__(self) -> None:
+        self.prepared: collections.OrderedDict[tuple, SingleProblem] = collections.OrderedDict()
+        self._held: dict[tuple, Any] = {}
 
-    def keep(self, key, prepared, held):
+    def keep(self, key: tuple, prepared: SingleProblem, held: Any) -> None:
         """Keep a `SingleProblem`, and what its key knows by identity, for a while."""
         self.prepared[key], self._held[key] = prepared, held
         while len(self.prepared) > self.size:

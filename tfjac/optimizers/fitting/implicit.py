@@ -11,15 +11,28 @@ nothing there.
 Reference: M. Blondel et al., "Efficient and modular implicit differentiation", 2022, section 2.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.columns import Columns
+from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.records import Outcome
 from tfjac.optimizers.objective.residuals import cost_of
 from tfjac.optimizers.objective.robust import losses_of
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
+from tfjac.types import Tensor, Variable
 
 
-def differentiable(outcome, residuals, variables, data, invariants, settings):
+def differentiable(
+    outcome: Outcome,
+    residuals: TracedResiduals,
+    variables: list[Variable],
+    data: list[Tensor],
+    invariants: Any,
+    settings: Settings,
+) -> Outcome:
     """Return an `Outcome` whose `x` and `cost` have derivatives, of any order, in the graph being traced.
 
     They are NaN where H is not positive definite, as at no minimum, or one of many. Derivatives cost nothing unless
@@ -39,7 +52,7 @@ def differentiable(outcome, residuals, variables, data, invariants, settings):
     return found._replace(x=minimum.columns.split(minimum.point(point)), cost=minimum.cost(found.cost, point))
 
 
-def without_derivatives(outcome, how, given):
+def without_derivatives(outcome: Outcome, how: str, given: Any) -> Outcome:
     """Return an `Outcome` through which no gradient goes: where one is asked for, that is an error.
 
     Args:
@@ -50,8 +63,8 @@ def without_derivatives(outcome, how, given):
     given = [tensor for tensor in given if tensor.dtype.is_floating]
 
     @tf.custom_gradient
-    def opaque(tensor, *given):
-        def gradient(*_):
+    def opaque(tensor: Tensor, *given: Any) -> tuple:
+        def gradient(*_: Any) -> None:
             raise ValueError(
                 f"What least_squares finds {how} has no derivatives: stop them with tf.stop_gradient, or leave that "
                 "out. Received: a gradient through it"
@@ -65,7 +78,14 @@ def without_derivatives(outcome, how, given):
 class _Minimum:
     """A minimum x and its cost as functions of θ, all tensors that the residuals are computed from but x."""
 
-    def __init__(self, residuals, variables, data, invariants, settings):
+    def __init__(
+        self,
+        residuals: TracedResiduals,
+        variables: list[Variable],
+        data: list[Tensor],
+        invariants: Any,
+        settings: Settings,
+    ) -> None:
         self.columns, self.unit = Columns(variables), tf.stop_gradient(invariants.unit)
         self._residuals, self._drawn, self._box = residuals, invariants.drawn, invariants.conditions.box
         self._equality, prior = invariants.conditions.equality, invariants.conditions.prior
@@ -76,12 +96,12 @@ class _Minimum:
         self._traced_adjoint = tf.function(self._adjoint, autograph=False)
         self._traced_slope = tf.function(self._slope, autograph=False)
 
-    def point(self, value, parameters=None):
+    def point(self, value: Tensor, parameters: tuple | None = None) -> Tensor:
         """Return x, which is `value`, as a function of θ."""
 
         @tf.custom_gradient
-        def x_of(*parameters):
-            def backward(upstream):
+        def x_of(*parameters: Any) -> tuple:
+            def backward(upstream: Tensor) -> Any:
                 x = self.point(value, parameters)  # with derivatives of its own, for second ones
                 return self._traced_adjoint(x, upstream, *parameters)
 
@@ -89,19 +109,19 @@ class _Minimum:
 
         return x_of(*(self._parameters if parameters is None else parameters))
 
-    def cost(self, value, point):
+    def cost(self, value: Tensor, point: Tensor) -> Tensor:
         """Return F, which is `value`, as a function of θ."""
 
         @tf.custom_gradient
-        def cost_of(*parameters):
-            def backward(upstream):
+        def cost_of(*parameters: Any) -> tuple:
+            def backward(upstream: Tensor) -> Any:
                 return self._traced_slope(self.point(point, parameters), upstream, *parameters)
 
             return tf.identity(value), backward
 
         return cost_of(*self._parameters)
 
-    def _adjoint(self, x, upstream, *parameters):
+    def _adjoint(self, x: Tensor, upstream: Tensor, *parameters: Any) -> list[Tensor]:
         """Return −(∂g/∂θ)ᵀ H⁻¹ u for each θ."""
         gradient = tf.convert_to_tensor(tf.gradients(self._cost_at(x, parameters), x)[0])
         hessian = jacobian(gradient, x, mode="reverse")
@@ -118,19 +138,20 @@ class _Minimum:
         step = -tf.linalg.cholesky_solve(factor, upstream[:, None])[:, 0]
         return tf.gradients(gradient, parameters, grad_ys=step, unconnected_gradients="zero")
 
-    def _slope(self, x, upstream, *parameters):
+    def _slope(self, x: Tensor, upstream: Tensor, *parameters: Any) -> list[Tensor]:
         """Return u·∂F/∂θ for each θ."""
         cost, upstream = self._cost_at(x, parameters), upstream * self.unit**2
         return tf.gradients(cost, parameters, grad_ys=upstream, unconnected_gradients="zero")
 
-    def _cost_at(self, x, parameters):
+    def _cost_at(self, x: Tensor, parameters: Any) -> Tensor:
         """Return F at x `[p]` and θ, with r measured in the unit."""
         floating = iter(parameters)
         given = [next(floating) if tensor.dtype.is_floating else tensor for tensor in self._given]
         count = len(self._residuals.specs)
         data, values = given[:count], given[count:]
         for position, part in zip(self._residuals.positions, self.columns.split(x)):
-            values[position] = part
+            if position is not None:
+                values[position] = part
         tensors = self._residuals.place_at(data, self._drawn, values)
         tensors = [tf.cast(tensor, x.dtype) / self.unit for tensor in tensors]
         return cost_of(tensors, self._losses, self.unit, self._prior, x)

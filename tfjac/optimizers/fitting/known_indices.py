@@ -1,6 +1,11 @@
 """Minimisations for any data, or for the integers among them that say what the residuals read."""
 
+from collections.abc import Callable
+
+from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.linear_model import IndicesWanted, noting_structure
+from tfjac.optimizers.tracing.traced_residuals import TracedResiduals
+from tfjac.types import Tensor
 
 SIZE = 8
 """How many minimisations to keep, each for integers among the data."""
@@ -17,15 +22,17 @@ class OpenOrKnown:
         make: from `TracedResiduals` to a `TracedMinimisation`.
     """
 
-    def __init__(self, residuals, make):
-        self._known = {}
+    def __init__(self, residuals: TracedResiduals, make: Callable) -> None:
+        self._known: dict[bytes, TracedMinimisation] = {}
         try:
             with noting_structure(asks=True):
                 self._open = make(residuals)
         except IndicesWanted:
             self._open = None
 
-    def choose(self, residuals, data, make):
+    def choose(
+        self, residuals: TracedResiduals, data: list[Tensor], make: Callable
+    ) -> tuple[TracedResiduals, TracedMinimisation]:
         """Return the `TracedResiduals` and the `TracedMinimisation` for some data.
 
         Args:

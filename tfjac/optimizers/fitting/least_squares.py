@@ -81,6 +81,7 @@ def least_squares(
     batch_dims: Literal[1],
     **options: Any,
 ) -> BatchedLeastSquaresResult | Any: ...
+@Options.shown
 def least_squares(
     residuals: Residuals,
     variables: Nest[Variable],
@@ -90,32 +91,7 @@ def least_squares(
     gtol: float | None = None,
     *,
     args: Data = (),
-    bounds: Pair | None = None,
-    fixed: Numbers = None,
-    prior: Pair | None = None,
-    equality: Sequence[TensorLike] | Function | None = None,
-    manifolds: Nest[Manifold | None] = None,
-    callback: Callable[[LeastSquaresState], Any] | None = None,
-    verbose: Literal[0, 1, 2] = 0,
-    time_limit: float | None = None,
-    checkpoint: Path | None = None,
-    batch_dims: Literal[0, 1] = 0,
-    chunk_size: int | None = None,
-    devices: Sequence[str] | None = None,
-    loss: LossLike | Sequence[LossLike] = None,
-    loss_scale: float | Sequence[float | None] | None = None,
-    damping: DampingLike | None = None,
-    initial_damping: float | None = None,
-    scaling: ScalingLike | None = None,
-    solver: SolverLike = "auto",
-    max_attempts: int = 30,
-    min_gain: float = 1e-3,
-    gram_dtype: GramDType | None = None,
-    acceleration: AccelerationLike = "auto",
-    window: int | None = None,
-    memory_budget: MemoryBudget = "auto",
-    jit_compile: bool = False,
-    **unknown: Any,
+    **options: Any,
 ) -> LeastSquaresResult | BatchedLeastSquaresResult | Any:
     """Minimise ½‖residuals(*args)‖² over variables by the Levenberg-Marquardt method.
 
@@ -213,12 +189,13 @@ def least_squares(
     Reference: J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
     """
     if isinstance(variables, NamedParameters):
-        return variables.fit_residuals(residuals, args, **Options.of(locals(), {}).given(), **unknown)
-    options = Options.of(locals(), unknown)
-    with shown("tfjac.least_squares", is_quiet=bool(verbose or callback) or not tf.executing_eagerly()):
-        if choice("batch_dims", options.batch_dims, (0, 1)):
-            return batched_least_squares(residuals, variables, args, options)
-        return SingleProblem(residuals, variables, options).prepare(args).solve(args)
+        return variables.fit_residuals(residuals, args, **Options.of(locals(), {}).given() | options)
+    given = Options.of(locals(), options)
+    is_quiet = bool(given.verbose or given.callback) or not tf.executing_eagerly()
+    with shown("tfjac.least_squares", is_quiet=is_quiet):
+        if choice("batch_dims", given.batch_dims, (0, 1)):
+            return batched_least_squares(residuals, variables, args, given)
+        return SingleProblem(residuals, variables, given).prepare(args).solve(args)
 
 
 _Result = TypeVar("_Result", LeastSquaresResult, BatchedLeastSquaresResult)

@@ -1,6 +1,7 @@
 """`least_squares` of many independent fits: its options, checked, and what becomes of the variables."""
 
 import functools
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -16,12 +17,13 @@ from tfjac.optimizers.execution.many_fits.pool import FitData, Pool, at_most, nu
 from tfjac.optimizers.execution.many_fits.shards import Shards, checked_devices
 from tfjac.optimizers.execution.many_fits.vanished_fits import VanishedFits
 from tfjac.optimizers.fitting.implicit import without_derivatives
-from tfjac.optimizers.loop.options import Settings
+from tfjac.optimizers.loop.options import Options, Settings
 from tfjac.optimizers.objective.robust import losses_of
 from tfjac.optimizers.results.batched_result import BatchedLeastSquaresResult
 from tfjac.optimizers.tracing.callables import as_data
 from tfjac.optimizers.tracing.traces import TraceCache, as_one_call
 from tfjac.optimizers.variables import check_within_reach, checked_variables, nested_names, variable_name
+from tfjac.types import Array, Data, Nest, Tensor, Variable
 
 _BYTES = 2**23
 """Of the residuals and J of the fits that are under way at once, unless told otherwise."""
@@ -36,7 +38,7 @@ _TRACES = TraceCache()
 """Minimisations traced by eager calls."""
 
 
-def batched_least_squares(residuals, variables, args, options):
+def batched_least_squares(residuals: Any, variables: Nest[Variable], args: Data, options: Options) -> Any:
     """Minimise ½‖r‖² of each of B fits; the arguments are those of `least_squares`, of which it is a part.
 
     Args:
@@ -62,16 +64,17 @@ class BatchedProblem:
         options: `Options`.
     """
 
-    def __init__(self, residuals, variables, options):
-        self._residuals, self._fits, self._traced = residuals, ManyFits(variables, options), []
+    def __init__(self, residuals: Any, variables: Nest[Variable], options: Options) -> None:
+        self._residuals, self._fits = residuals, ManyFits(variables, options)
+        self._traced: list[tuple] = []
 
-    def solve(self, args):
+    def solve(self, args: Data) -> Any:
         """Minimise with `args`, as `batched_least_squares` does, but with what was traced for data like these."""
         args = as_data(args, self._fits.flat)
         minimiser, batch = self._traced_before(args) or self._trace(args)
         return self._fits.minimised(minimiser, batch, args)
 
-    def plan(self, args):
+    def plan(self, args: Data) -> NoReturn:
         """Refuse: there is nothing to choose.
 
         Raises:
@@ -82,7 +85,7 @@ class BatchedProblem:
             f"memory. Received: plan of a problem with batch_dims=1, args of {len(args)}"
         )
 
-    def _traced_before(self, args):
+    def _traced_before(self, args: Data) -> tuple | None:
         """Return what was traced outside of a graph and serves for `args`; None where nothing does."""
         if not tf.executing_eagerly():
             return None
@@ -90,7 +93,7 @@ class BatchedProblem:
         of_such = (traced for traced in self._traced if traced[1].are_like(args))
         return next((traced for traced in of_such if traced[0].serves(count, traced[1].data(args))), None)
 
-    def _trace(self, args):
+    def _trace(self, args: Data) -> tuple:
         batch = BatchedResiduals(self._residuals, self._fits.variables, args)
         traced = self._fits.minimiser(batch, args), batch
         if tf.executing_eagerly():
@@ -112,7 +115,7 @@ class ManyFits:
         ValueError, TypeError: for bad ones.
     """
 
-    def __init__(self, variables, options):
+    def __init__(self, variables: Nest[Variable], options: Options) -> None:
         _refuse(options)
         self.variables, self.flat = variables, checked_variables(tf.nest.flatten(variables), open_rows=True)
         check_within_reach(self.flat)
@@ -124,7 +127,7 @@ class ManyFits:
         self._chunk_size = None if size is None else positive_integer("chunk_size", size)
         self._devices = checked_devices(options.devices)
 
-    def minimiser(self, batch, args, traces=None):
+    def minimiser(self, batch: BatchedResiduals, args: Data, traces: TraceCache | None = None) -> "BatchedMinimiser":
         """Return the `BatchedMinimiser` of residuals, traced with `args`, or one of an earlier call.
 
         Args:
@@ -133,7 +136,7 @@ class ManyFits:
             traces: `TraceCache` of earlier calls; None for none.
         """
 
-        def minimiser():
+        def minimiser() -> "BatchedMinimiser":
             return BatchedMinimiser(batch, args, self._settings, self._chunk_size, self._devices)
 
         with what_was_said_first():
@@ -143,7 +146,7 @@ class ManyFits:
             recipe = recipe and (recipe, self._bounds.are_given, self._chunk_size, self._devices)
             return traces.get(batch, self.flat if batch.reads_variables else [], recipe, minimiser)
 
-    def minimised(self, minimiser, batch, args):
+    def minimised(self, minimiser: "BatchedMinimiser", batch: BatchedResiduals, args: Data) -> Any:
         """Minimise with a `BatchedMinimiser` from where the variables are; return what `batched_least_squares` does."""
         columns, data = FitColumns(self.flat), batch.data(args)
         values = [as_tf_variable(variable).read_value() for variable in self.flat]
@@ -158,16 +161,16 @@ class ManyFits:
             return without_derivatives(found.outcome._replace(x=x), "with batch_dims=1", [*values, *data])
         at_the_end = functools.partial(minimiser.at_the_end, found.values, data)
         names, of_squares = nested_names(self.variables), not any(losses_of(self._settings.losses, batch.num_tensors))
-        return BatchedLeastSquaresResult.of(found, x, box, names, batch.num_residuals, of_squares, at_the_end)
+        return BatchedLeastSquaresResult.of(found, x, box, tuple(names), batch.num_residuals, of_squares, at_the_end)
 
-    def _box(self, columns, values):
+    def _box(self, columns: Any, values: Tensor) -> Any:
         """Return the `Box` of `[B, p]` for fits from `values` on; an empty tuple where all are free."""
         if columns.count != self._bounded:
             self._bounds, self._bounded = self._bounds_of(columns), columns.count
         box = self._bounds.box(values)
         return box and Box(*map(columns.rows, box))
 
-    def _bounds_of(self, columns):
+    def _bounds_of(self, columns: Any) -> Bounds:
         """Return the `Bounds` of as many fits as there are now."""
         pairs = zip(columns.specs(columns.count), self.flat)
         specs = [tf.TensorSpec(spec.shape, spec.dtype, variable_name(variable)) for spec, variable in pairs]
@@ -188,7 +191,14 @@ class BatchedMinimiser:
         ValueError: for several devices and residuals that can be evaluated for all fits only.
     """
 
-    def __init__(self, residuals, args, settings, chunk_size, devices):
+    def __init__(
+        self,
+        residuals: BatchedResiduals,
+        args: Data,
+        settings: Settings,
+        chunk_size: int | None,
+        devices: tuple[str, ...] | None,
+    ) -> None:
         residuals.check()
         any_number = residuals.for_any(args)
         if settings.jit_compile:
@@ -199,7 +209,7 @@ class BatchedMinimiser:
         if self._shards.several and not in_turn:
             raise ValueError(
                 "These residuals can be evaluated for all fits only, so that devices cannot share them: "
-                f"{_HOW_FOR_SOME} Received: devices={list(devices)} for {size} fits"
+                f"{_HOW_FOR_SOME} Received: devices={list(devices or ())} for {size} fits"
             )
         if chunk_size is not None and chunk_size < size and not in_turn:
             warn(
@@ -210,15 +220,16 @@ class BatchedMinimiser:
         self._in_turn, self._shrinks = in_turn, in_turn and tf.executing_eagerly()
         self._count = None if self._shrinks and devices is None else size
         self._problem = FitObjective(self._placed, settings.losses, settings.jit_compile)
-        self._minimised, self._concrete = tf.function(self._minimise, autograph=False), None
+        self._minimised = tf.function(self._minimise, autograph=False)
+        self._concrete: Any = None
         self._ended = quiet_function(self._linearise, reduce_retracing=True)
 
     @staticmethod
-    def _default_size(residuals):
+    def _default_size(residuals: BatchedResiduals) -> int:
         numbers = residuals.num_residuals * (residuals.columns.total + 3)
         return max(1, _BYTES // (residuals.columns.dtype.size * numbers))
 
-    def __call__(self, values, data, box, max_steps):
+    def __call__(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Any:
         """Return what the fits `Found` from `values` `[B, p]` on."""
         if not tf.executing_eagerly():
             return self._minimised(values, data, box, max_steps)
@@ -226,28 +237,28 @@ class BatchedMinimiser:
             self._concrete = self._minimised.get_concrete_function(*self._specs(values, data, box, max_steps))
         return self._concrete(values, data, box, max_steps)
 
-    def serves(self, count, data):
+    def serves(self, count: int, data: list[Tensor]) -> bool:
         """Return whether it minimises `count` fits with `data`, a list of eager tensors."""
         return count == (self._count or count) and self._placed.take(data, count)
 
-    def _specs(self, values, data, box, max_steps):
+    def _specs(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> tuple:
         """Return `tf.TensorSpec` of what it is called with, of any number of fits where it serves for any."""
 
-        def of_fits(tensor):
+        def of_fits(tensor: Tensor) -> tf.TensorSpec:
             return tf.TensorSpec([self._count, *tensor.shape[1:]], tensor.dtype)
 
         specs = self._placed.data_specs[: len(data)]
         return of_fits(values), specs, tf.nest.map_structure(of_fits, box), max_steps
 
-    def at_the_end(self, values, data):
+    def at_the_end(self, values: Tensor, data: list[Tensor]) -> list[Array]:
         """Return what `FitObjective.at_the_end` does of all fits, NumPy, at `values` `[B, p]`."""
         with tf.init_scope():
             return [part.numpy() for part in self._ended(values, data)]
 
-    def _minimise(self, values, data, box, max_steps):
+    def _minimise(self, values: Tensor, data: list[Tensor], box: Any, max_steps: Any) -> Any:
         method, limits = self._settings.method, self._settings.limits
 
-        def minimised(values, data, box):
+        def minimised(values: Tensor, data: FitData, box: Any) -> Any:
             at_once = at_most(num_fits(values), self._at_once)
             found = Pool(self._problem, data, values, box, self._shrinks).minimise(at_once, method, limits, max_steps)
             ended = VanishedFits(self._problem, data, values, box, self._in_turn)
@@ -255,14 +266,14 @@ class BatchedMinimiser:
 
         return self._shards.mapped(minimised, values, self._data(data), box)
 
-    def _data(self, data):
+    def _data(self, data: list[Tensor]) -> FitData:
         return FitData([*data, *self._placed.fixed], self._placed.own)
 
-    def _linearise(self, values, data):
-        def linearised(values, data, box):
+    def _linearise(self, values: Tensor, data: list[Tensor]) -> Any:
+        def linearised(values: Tensor, data: FitData, box: Any) -> Any:
             size, p = num_fits(values), values.shape[1]
 
-            def some(index):
+            def some(index: Tensor) -> list[Tensor]:
                 return list(self._problem.at_the_end(tf.gather(values, index), data.of(index).tensors))
 
             sums = [tf.TensorSpec([None], dtype) for dtype in (tf.float64, tf.float64, tf.int32)]
@@ -278,7 +289,7 @@ _NOT_WITH_BATCHES = (
 )  # fmt: skip
 
 
-def _refuse(options):
+def _refuse(options: Options) -> None:
     """Raise ValueError for options that batches do not have."""
     for name in _NOT_WITH_BATCHES:
         if options.is_given(name):
@@ -293,7 +304,7 @@ def _refuse(options):
         )
 
 
-def refuse_without_batches(options):
+def refuse_without_batches(options: Options) -> None:
     """Raise ValueError for options that are for `batch_dims=1` alone."""
     if options.devices is not None:
         raise ValueError(

@@ -22,7 +22,7 @@ from tfjac.optimizers.tracing.callables import as_data, function_of_data
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
 from tfjac.optimizers.tracing.traces import TraceCache
 from tfjac.optimizers.variables import checked_variables
-from tfjac.types import ArrayLike, Data, GramDType, Nest, Residuals, Variable
+from tfjac.types import Array, ArrayLike, Data, GramDType, Nest, Residuals, Tensor, Variable
 
 
 class DampedStep(NamedTuple):
@@ -60,7 +60,7 @@ class NormalEquations:
     num_residuals: int
     position: np.ndarray | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if np.ndim(self.gradient) != 1 or np.shape(self.gram) != 2 * np.shape(self.gradient):
             raise ValueError(
                 "NormalEquations take a matrix [p, p] and a vector [p]. "
@@ -143,7 +143,7 @@ class NormalEquations:
         predicted = -float(self.gradient @ step + step @ self.gram @ step / 2)
         return DampedStep(step, predicted, bool(solved))
 
-    def _diagonal(self, scaling):
+    def _diagonal(self, scaling: Array | None) -> Array:
         columns = np.diag(self.gram)
         if isinstance(scaling, (str, *SCALINGS.values())):
             found = resolve("scaling", scaling, SCALINGS).update(tf.zeros_like(columns), tf.constant(columns))
@@ -241,13 +241,13 @@ def normal_equations(
 
     of_each = losses_of(losses, traced.num_tensors)
 
-    def sums(*data):
+    def sums(*data: Tensor) -> tuple:
         objective = objective_of_residuals(traced.place(data, traced.draw(data)), flat, verify, losses=of_each)
         linearisation = objective.linearise()
         linearisation = linearisation if linearisation.dtype == wide else linearisation.cast(tf.as_dtype(wide))
         return (*linearisation.gram_and_gradient(), objective.cost, linearisation.num_rows)
 
-    def trace():
+    def trace() -> Any:
         return tf.function(sums, autograph=False).get_concrete_function(*traced.specs)
 
     of_losses = recipe([each for each in of_each if each is not None], tuple(each is None for each in of_each))

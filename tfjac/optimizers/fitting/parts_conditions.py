@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfjac.optimizers.conditions.bounds import Bounds, Box
 from tfjac.optimizers.conditions.prior import GivenPrior
 from tfjac.optimizers.fitting.normal_equations import NormalEquations
+from tfjac.types import Array, Pair
 
 
 class PartsConditions:
@@ -21,7 +22,7 @@ class PartsConditions:
         ValueError, TypeError: for bad ones, and for a start outside of the bounds.
     """
 
-    def __init__(self, start, bounds, prior):
+    def __init__(self, start: Array, bounds: Pair | None, prior: Pair | None) -> None:
         variable = tf.Variable(start, name="start")
         limits, given = Bounds(variable, bounds), GivenPrior(variable, prior)
         box = limits.box([tf.constant(start)])
@@ -31,7 +32,7 @@ class PartsConditions:
         self._prior = given.tensors(tf.float64)
         self._known = int(given.is_known.sum())
 
-    def with_prior(self, found, position):
+    def with_prior(self, found: NormalEquations, position: Array) -> NormalEquations:
         """Return normal equations at `position` with those of the prior, each of which counts as a residual."""
         if not self._prior:
             return found
@@ -40,7 +41,7 @@ class PartsConditions:
         gram, gradient = np.diag(weight**2).astype(dtype), (weight * left).astype(dtype)
         return found + NormalEquations(gram, gradient, float(left @ left) / 2, self._known)
 
-    def free(self, found, position):
+    def free(self, found: NormalEquations, position: Array) -> NormalEquations:
         """Return normal equations in which the parameters that a bound holds do not move, and have no gradient."""
         if not self._box:
             return found
@@ -49,7 +50,7 @@ class PartsConditions:
         gram = np.where(free[:, None] & free, found.gram, np.diag(~free).astype(found.gram.dtype))
         return dataclasses.replace(found, gram=gram, gradient=np.where(free, found.gradient, 0))
 
-    def within(self, found, position, step):
+    def within(self, found: NormalEquations, position: Array, step: Array) -> Array:
         """Return the step, shortened to stay within the bounds: in the way that the model favours.
 
         Args:

@@ -11,7 +11,6 @@ from tfjac.optimizers.fitting.many_fits import refuse_without_batches
 from tfjac.optimizers.fitting.supervision import Supervisor
 from tfjac.optimizers.fitting.traced import TracedMinimisation
 from tfjac.optimizers.loop.options import Options, Settings
-from tfjac.optimizers.loop.records import Outcome
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.solvers.plan import Plan
 from tfjac.optimizers.tracing.callables import as_data, function_of_data
@@ -82,7 +81,7 @@ class SingleProblem:
         self._prepared = _FUNCTIONS.get_by_constants(self._residuals, flat, form, traced)
         return self
 
-    def solve(self, args: Data) -> LeastSquaresResult | Outcome:
+    def solve(self, args: Data) -> LeastSquaresResult | Any:
         """Minimise from where the variables are, with a tuple of data."""
         args = as_data(args, self._flat)
         residuals, minimisation = self._of(args)
@@ -119,8 +118,8 @@ class SingleProblem:
     def _traced_for(self, args: Data) -> tuple[TracedResiduals, TracedMinimisation]:
         """Return the residuals and their minimisation for data like `args`, traced where there is none yet."""
         if self._function is None:
-            residuals = function_of_data(self._residuals, self._variables, args)
-            self._function = traceable(residuals, self._flat, reduce_retracing=True)
+            function = function_of_data(self._residuals, self._variables, args)
+            self._function = traceable(function, self._flat, reduce_retracing=True)
         concrete = self._function.get_concrete_function(*args)
         make = partial(TracedMinimisation, variables=self._flat, settings=self._settings)
         if not tf.executing_eagerly():

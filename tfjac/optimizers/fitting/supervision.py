@@ -5,12 +5,15 @@ take about a fifth of a second. The steps are the same bits either way.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tfjac.arguments import positive
 from tfjac.optimizers.fitting.checkpoints import Checkpoint
+from tfjac.optimizers.fitting.traced import Run
 from tfjac.optimizers.interrupts import Interrupts
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Array, Function
 
 PATIENCE = 0.2
 """Seconds that a call of the graph may take, where it is not a single step."""
@@ -53,7 +56,14 @@ class Supervisor:
         equations: list of the arrays of equations between parameters, which a checkpoint belongs to.
     """
 
-    def __init__(self, callback=None, verbose=0, time_limit=None, checkpoint=None, equations=()):
+    def __init__(
+        self,
+        callback: Function | None = None,
+        verbose: int = 0,
+        time_limit: float | None = None,
+        checkpoint: Any = None,
+        equations: Sequence[Array] = (),
+    ) -> None:
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be a function of a LeastSquaresState. Received: callback={callback!r}")
         if verbose not in (0, 1, 2):
@@ -63,11 +73,11 @@ class Supervisor:
         self._checkpoint = None if checkpoint is None else Checkpoint(checkpoint, equations)
 
     @property
-    def is_needed(self):
+    def is_needed(self) -> bool:
         """Whether anything was asked for that a graph cannot do."""
         return bool(self._callback or self._verbose or self._time_limit or self._checkpoint)
 
-    def watch(self, run):
+    def watch(self, run: Run) -> None:
         """Take a `Run` to its end."""
         if self._checkpoint:
             self._checkpoint.restore(run)
@@ -95,7 +105,7 @@ class Supervisor:
             self._save(run, overdue=True)
             run.finish()
 
-    def tell(self, result):
+    def tell(self, result: Any) -> None:
         """Print how it ended, where that was asked for."""
         if self._verbose:
             print(
@@ -103,18 +113,18 @@ class Supervisor:
                 f"largest gradient {result.gradient_norm:.3g}."
             )
 
-    def _count(self, pace, began):
+    def _count(self, pace: float, began: float) -> int:
         """Return how many steps to take at once, where one takes `pace` seconds."""
         return int(max(1, min(PATIENCE, self._left(began)) / pace))
 
-    def _left(self, began):
+    def _left(self, began: float) -> float:
         return float("inf") if self._time_limit is None else self._time_limit - (time.monotonic() - began)
 
-    def _save(self, run, overdue):
+    def _save(self, run: Run, overdue: bool) -> None:
         if self._checkpoint:
             self._checkpoint.save(run, overdue)
 
-    def _look(self, run, began):
+    def _look(self, run: Run, began: float) -> Status | None:
         """Show the last step to whom it may concern; return why to stop, or None."""
         step = [column[-1].item() for column in run.history]
         evaluations = int(run.progress.outcome.evaluations)
@@ -135,7 +145,7 @@ class Supervisor:
 _WIDTHS = (5, 11, 14, 12, 9, 10, 12)
 
 
-def _line(state):
+def _line(state: LeastSquaresState) -> str:
     """Return a line of the table, after the first step with the head above it."""
     texts = (
         f"{state.steps}", f"{state.evaluations}", f"{state.cost:.6e}", f"{state.reduction:.2e}", f"{state.ratio:.3f}",

@@ -1,11 +1,15 @@
 """Arguments of the optimizer: which it refuses and why."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
 from tfjac.arguments import suggestion
 from tfjac.graph import SeenLoss
 from tfjac.optimizers.damping import INITIAL_DAMPING_ELSEWHERE
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Variable
 
 _NO_GRADIENT = "steps come from a linear solve, not from a gradient that could be clipped; use damping='trust_region'"
 
@@ -28,7 +32,7 @@ HARMLESS = {"ema_momentum": 0.99}
 """Defaults of Keras that mean "not used"."""
 
 
-def refuse_options(options, known):
+def refuse_options(options: dict[str, Any], known: Any) -> None:
     """Raise for every option that is set, with the reason; options that are off pass.
 
     Args:
@@ -48,7 +52,7 @@ def refuse_options(options, known):
             raise ValueError(f"LevenbergMarquardt does not take {name}: {REASONS[name]}. Received: {name}={value!r}")
 
 
-def refuse_learning_rate(value):
+def refuse_learning_rate(value: Any) -> None:
     """Raise ValueError: schedules and callbacks that set the learning rate have nothing to act on."""
     received = value if isinstance(value, keras.callbacks.Callback) else f"learning_rate={value!r}"
     raise ValueError(
@@ -57,12 +61,12 @@ def refuse_learning_rate(value):
     )
 
 
-def seen_loss():
+def seen_loss() -> SeenLoss:
     """Return where the loss of a step is kept between `scale_loss` and `apply`."""
     return SeenLoss("LevenbergMarquardt", "call optimizer.minimize(residuals, variables) with a callable")
 
 
-def check_trainable(variables):
+def check_trainable(variables: Sequence[Variable]) -> None:
     """Raise ValueError where nothing can be trained; Keras itself only warns, and trains nothing."""
     if not variables:
         raise ValueError(
@@ -77,7 +81,7 @@ BAYESIAN_WITHOUT_CONSTRAINTS = (
 REMEMBERED_WITHOUT_CONSTRAINTS = "memory takes steps that know no constraints on weights"
 
 
-def refuse_constraints(variables, why):
+def refuse_constraints(variables: Sequence[Variable], why: str) -> None:
     """Raise ValueError for a variable with a constraint, by its name, and `why`."""
     for variable in variables:
         if getattr(variable, "constraint", None) is not None:

@@ -1,17 +1,20 @@
 """Batches that come from elsewhere: a `tf.data.Dataset`, also of unknown length, or a `keras.utils.PyDataset`."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tfjac.optimizers.keras.full_batch import examples
 
 
-def is_source(data):
+def is_source(data: Any) -> bool:
     """Return whether data are batches, and no arrays."""
     return isinstance(data, (tf.data.Dataset, keras.utils.PyDataset))
 
 
-def batches_of(source):
+def batches_of(source: Any) -> tf.data.Dataset:
     """Return a `tf.data.Dataset` of tuples (x,), (x, y) or (x, y, sample_weight), of known length.
 
     A data set that does not know its length is run through once, to count its batches.
@@ -38,7 +41,7 @@ def batches_of(source):
     return data
 
 
-def _check_elements(spec):
+def _check_elements(spec: Any) -> None:
     if not 1 <= len(spec) <= 3:
         raise TypeError(f"A tf.data.Dataset must hold batches (x, y) or (x, y, sample_weight). Received: {spec}")
     shapes = [part.shape for part in tf.nest.flatten(spec) if isinstance(part, tf.TensorSpec)]
@@ -50,7 +53,7 @@ def _check_elements(spec):
         )
 
 
-def _of_py_dataset(source):
+def _of_py_dataset(source: Any) -> tf.data.Dataset:
     """Return the batches of a `keras.utils.PyDataset` as a `tf.data.Dataset`; they may differ in all sizes."""
     if source.num_batches is None:
         raise ValueError(
@@ -58,11 +61,11 @@ def _of_py_dataset(source):
             f"__len__. Received: a {type(source).__name__} of unknown length"
         )
 
-    def batch(index):
+    def batch(index: Any) -> tuple:
         given = source[index]
         return examples(*(given if isinstance(given, tuple) else (given,)))
 
-    def batches():
+    def batches() -> Iterator[tuple]:
         for index in range(source.num_batches):
             yield batch(index)
         source.on_epoch_end()
@@ -75,7 +78,7 @@ def _of_py_dataset(source):
     return data.apply(tf.data.experimental.assert_cardinality(number))
 
 
-def _common_spec(*tensors):
+def _common_spec(*tensors: Any) -> tf.TensorSpec:
     """Return the `TensorSpec` of the first and the last batch, with the number of examples left open."""
     shape = tensors[0].shape.most_specific_compatible_shape(tensors[-1].shape)
     return tf.TensorSpec([None, *shape[1:]], tensors[0].dtype)

@@ -1,9 +1,13 @@
 """Which weights a training with validation data hands back, and when it ends by them; Ctrl-C."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
 from tfjac._warn import warn
+from tfjac.optimizers.interrupts import Interrupts
+from tfjac.types import Logs
 
 
 class BestWeights(keras.callbacks.Callback):
@@ -15,17 +19,17 @@ class BestWeights(keras.callbacks.Callback):
         patience: end after so many epochs without a lower validation loss.
     """
 
-    def __init__(self, patience):
+    def __init__(self, patience: Any) -> None:
         super().__init__()
         self._patience = patience
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Forget an earlier training."""
         self._lowest, self._weights, self._waited, self._said = np.inf, None, 0, False
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Keep the weights if they are better, and end the training if none have been for long."""
-        loss = float(logs["val_loss"])
+        loss = float((logs or {})["val_loss"])
         if loss < self._lowest:
             self._lowest, self._weights, self._waited = loss, self.model.get_weights(), 0
             return
@@ -40,11 +44,11 @@ class BestWeights(keras.callbacks.Callback):
         if self._weights is not None and self._waited >= self._patience:
             self.model.stop_training = True
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Restore the best weights."""
         self.restore()
 
-    def restore(self):
+    def restore(self) -> None:
         """Restore the best weights, if there are any."""
         if self._weights is not None:
             self.model.set_weights(self._weights)
@@ -57,15 +61,15 @@ class StopOnInterrupt(keras.callbacks.Callback):
         interrupts: the `Interrupts` that notes it.
     """
 
-    def __init__(self, interrupts):
+    def __init__(self, interrupts: Interrupts) -> None:
         super().__init__()
         self._interrupts = interrupts
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """End the training if it was pressed."""
         if self._interrupts.pending:
             self.model.stop_training = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """End the training if it was pressed during the validation."""
         self.on_train_batch_end(epoch)

@@ -1,6 +1,6 @@
 """Keras callbacks that show how the steps of `LevenbergMarquardt` go, and stop where there is nothing left to gain."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -9,7 +9,8 @@ import tensorflow as tf
 from tfjac.arguments import positive_integer
 from tfjac.graph import as_tf_variable
 from tfjac.optimizers.keras.levenberg_marquardt import LevenbergMarquardt
-from tfjac.optimizers.loop.converge import Stretch, first_cost_of, standing_of, status_after, tolerances
+from tfjac.optimizers.loop.converge import Stretch, Tolerances, first_cost_of, standing_of, status_after, tolerances
+from tfjac.optimizers.loop.records import Report
 from tfjac.optimizers.statuses import Status
 from tfjac.types import Logs
 
@@ -58,7 +59,7 @@ class StepMonitor(keras.callbacks.Callback):
         if self._idle == self.patience or (self.patience and optimizer.status is Status.GRADIENT_TOLERANCE):
             self.model.stop_training = True
 
-    def _shown(self, optimizer):
+    def _shown(self, optimizer: Any) -> dict:
         report, precisions = optimizer.last_report, optimizer.precisions
         ratio, norm = (np.nan, np.nan) if report is None else (float(report.ratio), float(report.gradient_norm))
         shown = {"damping": optimizer.current_damping, "gain_ratio": ratio, "gradient_norm": norm}
@@ -157,7 +158,7 @@ class Convergence(StepMonitor):
             print(self.message)
 
 
-def _reason(report, limits, first_cost, is_long):
+def _reason(report: Report, limits: Tolerances, first_cost: Any, is_long: bool) -> Status:
     """Return what a step gives rise to: a `Status`. Attempts that were rejected so far say nothing of the next step."""
     status = Status(int(status_after(report, limits, first_cost, is_long)))
     return Status(int(report.status)) if status is Status.STALLED else status

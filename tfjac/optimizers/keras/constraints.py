@@ -1,5 +1,8 @@
 """Keras' constraints on weights: those that are bounds are kept as bounds, others projected upon after each step."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -9,9 +12,10 @@ from tfjac.graph import as_tf_variable
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.conditions.bounds import Box
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Variable
 
 
-def into_bounds(variables):
+def into_bounds(variables: Sequence[Variable]) -> None:
     """Move variables that start outside of their bounds to them, and warn of constraints that are no bounds.
 
     Args:
@@ -29,7 +33,7 @@ def into_bounds(variables):
             )
 
 
-def box_of_constraints(variables):
+def box_of_constraints(variables: Sequence[Variable]) -> Box | None:
     """Return the `Box` that the constraints of variables amount to; None where none is a bound."""
     bounded = [_is_bound(getattr(variable, "constraint", None)) for variable in variables]
     if not any(bounded):
@@ -39,5 +43,5 @@ def box_of_constraints(variables):
     return Box(tf.constant(lower, dtype), tf.fill([lower.size], tf.constant(np.inf, dtype)))
 
 
-def _is_bound(constraint):
+def _is_bound(constraint: Any) -> bool:
     return type(constraint) is keras.constraints.NonNeg

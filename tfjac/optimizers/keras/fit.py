@@ -21,7 +21,7 @@ from tfjac.optimizers.keras.moving_statistics import statistics_callbacks
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
 from tfjac.optimizers.statuses import Status
 from tfjac.progress import shown
-from tfjac.types import MemoryBudget, Nest, TensorLike
+from tfjac.types import Logs, MemoryBudget, Nest, TensorLike
 
 STEPS_PER_CALL = 10
 """So many steps are taken in one call of the training function where there are no validation data."""
@@ -145,7 +145,7 @@ def fit(
     return history
 
 
-def _run(model, convergence, best, verbose, callbacks, **options):
+def _run(model: Any, convergence: Any, best: Any, verbose: Any, callbacks: list, **options: Any) -> Any:
     """Call `model.fit`; return its history with a status. Ctrl-C and errors leave the best weights, too."""
     with Interrupts() as interrupts:
         try:
@@ -178,7 +178,7 @@ _ELSEWHERE = {
 """Arguments of `model.fit` and `model.compile` that are not taken, and what to do."""
 
 
-def _refuse_arguments(others):
+def _refuse_arguments(others: dict[str, Any]) -> None:
     """Raise TypeError for every argument that there is not, saying what to do."""
     known = [name for name in inspect.signature(fit).parameters if name != "others"]
     for name, value in others.items():
@@ -187,7 +187,7 @@ def _refuse_arguments(others):
         raise TypeError(f"tfjac.fit has no argument {name!r}{joint}{todo} Received: {name}, {described_value(value)}")
 
 
-def _check_model(model, loss):
+def _check_model(model: Any, loss: Any) -> None:
     if not isinstance(model, keras.Model):
         raise TypeError(
             "tfjac.fit trains a Keras model; for a function of variables there is tfjac.least_squares. "
@@ -207,7 +207,7 @@ def _check_model(model, loss):
         )
 
 
-def _check_own_loss(model, data, x):
+def _check_own_loss(model: Any, data: Any, x: Any) -> None:
     """Raise TypeError for data without targets, if the model adds no loss itself."""
     if type(model).compute_loss is not keras.Model.compute_loss:
         return
@@ -220,7 +220,9 @@ def _check_own_loss(model, data, x):
         )
 
 
-def _compile_or_check(model, loss, memory_budget, is_summed, is_validated, steps):
+def _compile_or_check(
+    model: Any, loss: Any, memory_budget: Any, is_summed: bool, is_validated: bool, steps: Any
+) -> None:
     """Compile a model that is not; else see that its optimizer takes the data as they are."""
     if not model.compiled:
         several = 1 if is_summed or is_validated else min(STEPS_PER_CALL, steps)
@@ -239,10 +241,10 @@ def _compile_or_check(model, loss, memory_budget, is_summed, is_validated, steps
 class _LossAfterSteps(keras.callbacks.Callback):
     """Puts the loss after the steps of an epoch into its logs: Keras' own is that before them."""
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Put it there, where it is known."""
         report = self.model.optimizer.last_report
-        if report is not None and np.isfinite(report.cost):
+        if logs is not None and report is not None and np.isfinite(report.cost):
             logs["loss"] = float(report.cost)
 
 
@@ -254,11 +256,11 @@ class _ToldProgress(keras.callbacks.Callback):
         epochs: how many there are at most.
     """
 
-    def __init__(self, progress, epochs):
+    def __init__(self, progress: Any, epochs: int) -> None:
         super().__init__()
         self._progress, self._epochs = progress, epochs
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Tell it."""
         losses = {name: float(value) for name, value in (logs or {}).items() if name in ("loss", "val_loss")}
         self._progress.at(epoch + 1, self._epochs, of="epochs", **losses)

@@ -31,7 +31,7 @@ class FittingData(NamedTuple):
     validation: Any
 
     @classmethod
-    def of(cls, x, y, sample_weight, validation_split):
+    def of(cls, x: Any, y: Any, sample_weight: Any, validation_split: float) -> "FittingData":
         """Return the examples that arguments of `tfjac.fit` stand for, checked."""
         if not 0 <= validation_split < 1:
             raise ValueError(
@@ -66,30 +66,30 @@ class FittingData(NamedTuple):
         return cls(_sliced(parts, slice(0, first)), _sliced(parts, slice(first, None)))
 
     @property
-    def has_targets(self):
+    def has_targets(self) -> bool:
         """Whether there are targets: a model without is trained by what its layers add to the loss."""
         parts = self.parts.element_spec if self._is_dataset else self.parts
         return len(parts) > 1 and any(part is not None for part in tf.nest.flatten(parts[1]))
 
     @property
-    def _is_dataset(self):
+    def _is_dataset(self) -> bool:
         return isinstance(self.parts, tf.data.Dataset)
 
-    def build(self, model):
+    def build(self, model: Any) -> None:
         """Build a model that is not, by calling it with an example."""
         if not model.built:
             model(self.inputs(1))
 
-    def inputs(self, number=None):
+    def inputs(self, number: int | None = None) -> Any:
         """Return the inputs of the first so many examples, of all if None; of a data set: of its first batch."""
         parts = next(iter(self.parts)) if self._is_dataset else self.parts
         return tf.nest.map_structure(lambda part: part[:number], parts[0])
 
-    def whole(self):
+    def whole(self) -> tf.data.Dataset:
         """Return a data set of one batch, all examples."""
         return self.parts if self._is_dataset else tf.data.Dataset.from_tensors(self.parts)
 
-    def batches(self, model, batch_size, memory_budget):
+    def batches(self, model: Any, batch_size: Any, memory_budget: Any) -> tf.data.Dataset | None:
         """Return the examples as a data set of several batches; None where they are taken as one.
 
         Args:
@@ -110,7 +110,7 @@ class FittingData(NamedTuple):
             return None
         return tf.data.Dataset.from_tensor_slices(self.parts).batch(batch_size).prefetch(1)
 
-    def in_words(self, batches, batch_size):
+    def in_words(self, batches: Any, batch_size: Any) -> str:
         """Return one sentence: how steps take the examples, and why.
 
         Args:
@@ -129,24 +129,24 @@ class FittingData(NamedTuple):
         number = int(batches.cardinality())
         return f"Each step sees all examples, as the sum over {number:,} batches (memory='epoch'): {why}."
 
-    def _bytes_of_example(self, model):
+    def _bytes_of_example(self, model: Any) -> int:
         """Return about how many bytes one more example takes: a forward pass, a backward pass for each of its outputs.
 
         The weights, of which one more example takes no more, cancel in the difference.
         """
 
-        def size(y):
+        def size(y: Any) -> Any:
             handles = [handle_in(y.graph, variable) for variable in model.trainable_variables]
             return (1 + (y.shape[1:].num_elements() or 1)) * bytes_of_pass(handles, y)
 
-        def taken(number):
+        def taken(number: int | None) -> Any:
             inputs = self.inputs(number)
             return read_graph(lambda ys: sum(map(size, tf.nest.flatten(ys))), lambda: model(inputs))
 
         return int(taken(2) - taken(1))
 
 
-def validation_dataset(data):
+def validation_dataset(data: Any) -> Any:
     """Return the `tf.data.Dataset` that validation data stand for: a tuple of nests of arrays, or batches.
 
     Raises:
@@ -163,7 +163,7 @@ def validation_dataset(data):
     return tf.data.Dataset.from_tensor_slices(examples(*data)).batch(VALIDATION_BATCH).cache()
 
 
-def refuse_negative(name, weights):
+def refuse_negative(name: str, weights: Any) -> None:
     """Raise ValueError for weights of examples below zero: the loss is then no sum of squares."""
     for each in tf.nest.flatten(weights):
         lowest = None if each is None else np.min(np.asarray(each), initial=0)
@@ -174,9 +174,9 @@ def refuse_negative(name, weights):
             )
 
 
-def _number_of(parts):
+def _number_of(parts: Any) -> int:
     return len(next(part for part in tf.nest.flatten(parts) if part is not None))
 
 
-def _sliced(parts, rows):
+def _sliced(parts: Any, rows: slice) -> Any:
     return tf.nest.map_structure(lambda part: None if part is None else part[rows], parts)

@@ -1,5 +1,7 @@
 """All examples as one batch, and an epoch of many steps on it."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -37,7 +39,7 @@ def full_batch(
     return tf.data.Dataset.from_tensors(examples(x, y, sample_weight)).repeat(positive_integer("steps", steps))
 
 
-def examples(x, y=None, sample_weight=None):
+def examples(x: Any, y: Any = None, sample_weight: Any = None) -> tuple:
     """Return the tuple of what `full_batch` is given, without what is None at the end, as tensors.
 
     Raises:
@@ -58,14 +60,14 @@ def examples(x, y=None, sample_weight=None):
     return parts
 
 
-def _tuples(parts):
+def _tuples(parts: Any) -> Any:
     """Return a nest with tuples in place of lists, which `tf.data` would stack into one tensor."""
     if isinstance(parts, dict):
         return {key: _tuples(part) for key, part in parts.items()}
     return tuple(map(_tuples, parts)) if isinstance(parts, (list, tuple)) else parts
 
 
-def _tensor(part):
+def _tensor(part: Any) -> Any:
     if part is None or isinstance(part, tf.Tensor):
         return part
     part = np.asarray(part)

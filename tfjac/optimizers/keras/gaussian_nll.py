@@ -60,14 +60,14 @@ class GaussianNLL(keras.losses.Loss):
         return {**super().get_config(), "full": self.full}
 
 
-def _fisher(targets, outputs):
+def _fisher(targets: Tensor, outputs: Tensor) -> Tensor:
     """The Fisher information of the mean over the targets, a diagonal `[..., 2 m]`."""
     _, log_variance = tf.split(outputs, 2, axis=-1)
     each = [tf.exp(-log_variance), tf.fill(tf.shape(log_variance), tf.constant(0.5, outputs.dtype))]
     return tf.concat(each, axis=-1) / tf.cast(tf.shape(log_variance)[-1], outputs.dtype)
 
 
-def _value(targets, outputs):
+def _value(targets: Tensor, outputs: Tensor) -> Tensor:
     mean, log_variance = tf.split(outputs, 2, axis=-1)
     return tf.reduce_mean(log_variance + tf.square(targets - mean) * tf.exp(-log_variance), axis=-1) / 2
 

@@ -1,8 +1,11 @@
 """Variables of an optimizer that are made while its first batch is traced, after Keras has built and loaded it."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from tfjac.types import Variable
 
 
 class LateVariables:
@@ -13,14 +16,16 @@ class LateVariables:
         count: function that returns how many variables the optimizer has now.
     """
 
-    def __init__(self, add, count):
-        self._add, self._count, self._built, self._waiting = add, count, None, {}
+    def __init__(self, add: Callable, count: Any) -> None:
+        self._add, self._count = add, count
+        self._built: int | None = None
+        self._waiting: dict[str, Any] = {}
 
-    def begin(self, variables):
+    def begin(self, variables: Sequence[Variable]) -> None:
         """Be told that all other variables are there."""
         self._built = len(variables)
 
-    def add(self, name, shape, dtype):
+    def add(self, name: str, shape: Any, dtype: Any) -> Any:
         """Make a variable; its value is what was loaded for it, if its shape is the same, else zeros."""
         key = str(self._count())
         variable, value = self._add(name, shape, dtype), self._waiting.pop(key, None)
@@ -28,12 +33,12 @@ class LateVariables:
             variable.assign(value)
         return variable
 
-    def save(self, store):
+    def save(self, store: Any) -> None:
         """Write what was loaded and is not made yet."""
         for key, value in self._waiting.items():
             store[key] = value
 
-    def load(self, store, variables):
+    def load(self, store: Any, variables: Sequence[Variable]) -> bool:
         """Load the variables that are there, keep what is left, and return whether that is all of a saved state.
 
         A state that was saved before the first batch has none of the late variables: they stay as they are, and are not

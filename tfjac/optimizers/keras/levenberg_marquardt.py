@@ -32,6 +32,7 @@ from tfjac.optimizers.loop.bayesian import first_precisions, take_regularised_st
 from tfjac.optimizers.loop.method import AccelerationLike, DampingLike, Method, ScalingLike, SolverLike, recipe
 from tfjac.optimizers.loop.records import Report
 from tfjac.optimizers.loop.step import Restrictions, take_step
+from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss, objective_of_residuals
 from tfjac.optimizers.solvers import get_solver
 from tfjac.optimizers.solvers.plan import Plan, plan_of
@@ -177,7 +178,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         if self._summing is not None and self._told_of_epoch:
             self._summing.begin_epoch(self._epoch)
 
-    def _add_state(self, name, shape, dtype):
+    def _add_state(self, name: str, shape: Any, dtype: Any) -> Any:
         """Create a variable of the optimizer, of zeros, that branches may assign: all replicas assign the same."""
         return self.add_variable(shape, "zeros", tf.as_dtype(dtype).name, "none", name=name)
 
@@ -222,14 +223,14 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         with keras.name_scope(self.name):
             on_what_is_computed(self._advance_on_losses, variables, (loss, gradients))
 
-    def _advance_on_losses(self, computed):
+    def _advance_on_losses(self, computed: Any) -> Any:
         """Take the steps of a batch on its loss, or on the sum of those of all replicas."""
         if self._summing is not None:
             return self._sum_up(self._summing, computed)
         if self._steps_per_batch > 1:
             return self._advance_repeatedly(computed)
 
-        def objective(tensors, variables):
+        def objective(tensors: Any, variables: Sequence[Variable]) -> LocalObjective:
             loss, gradients = tensors
             return objective_of_loss(loss, variables, gradients, self._verify)
 
@@ -237,7 +238,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         weight = weight_among_batches(computed.tensors[0], computed.variables) if remembers else 1.0
         self._advance(computed.objective(objective), weight)
 
-    def _sum_up(self, summing, computed):
+    def _sum_up(self, summing: Any, computed: Any) -> None:
         """Add a batch to the sums that steps are solved with, and take them where they are complete."""
         if not isinstance(computed, OneDevice):
             raise ValueError(
@@ -248,18 +249,17 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         steps, self._sizes = summing.take(loss, computed.variables, self._verify)
         self._iterations.value.assign_add(steps)
 
-    def _advance_repeatedly(self, computed):
+    def _advance_repeatedly(self, computed: Any) -> None:
         """Take steps on the same loss, each on its graph with the variables as they are by then."""
         computed = computed.mapped(lambda tensors, variables: inlined(tensors[0], variables)[0])
 
-        def unfinished(count, status):
+        def unfinished(count: Any, status: Tensor) -> Tensor:
             return (count < self._steps_per_batch) & tf.reduce_any([tf.equal(status, int(s)) for s in _GOING_ON])
 
-        def objective(loss, variables):
-            (here,) = replay([loss], reread=variables)
-            return objective_of_loss(here, variables, verify=self._verify)
+        def objective(loss: Any, variables: Sequence[Variable]) -> LocalObjective:
+            return objective_of_loss(replay([loss], reread=variables)[0], variables, verify=self._verify)
 
-        def step(count, _):
+        def step(count: Any, _: Any) -> Any:
             return count + 1, self._advance(computed.objective(objective)).status
 
         while_loop(unfinished, step, (tf.constant(0), tf.constant(int(Status.RUNNING))))
@@ -291,19 +291,19 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         variables = self._variables_of_step(tf.nest.flatten(variables))
         args = as_data(args, variables)
 
-        def step_on(computed):
+        def step_on(computed: Any) -> Report:
             return self._advance(
                 computed.objective(lambda tensors, copies: objective_of_residuals(tensors, copies, self._verify))
             )
 
-        def advance(tensors):
+        def advance(tensors: Any) -> Any:
             return on_what_is_computed(step_on, variables, tensors)
 
         if not tf.executing_eagerly():
             return advance(called(residuals, variables, args, is_part=has_replicas()))
         traced = TracedResiduals(traceable(residuals, variables).get_concrete_function(*args), variables)
 
-        def step(*data):
+        def step(*data: Any) -> Any:
             return advance(traced.place(data, traced.draw(data)))
 
         trace = lambda: tf.function(step, autograph=False).get_concrete_function(*traced.specs)  # noqa: E731
@@ -312,7 +312,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
             trace = self._traces.get(traced, variables, options, trace)
             return trace(*traced.data(args))
 
-    def _advance(self, objective, weight=1.0):
+    def _advance(self, objective: Any, weight: Any = 1.0) -> Report:
         """Take a step on an `Objective` that counts for `weight` among those of other batches; return the `Report`."""
         state = self._state.read()
         if self._method.evidence:
@@ -333,7 +333,7 @@ class LevenbergMarquardt(StepDiagnostics, SavesLateVariables, keras.optimizers.O
         self._iterations.value.assign_add(1)
         return step.report
 
-    def _variables_of_step(self, variables):
+    def _variables_of_step(self, variables: Sequence[Variable] | None) -> list:
         """Return the variables the optimizer was built for, building it if this is the first call."""
         if variables is not None and not self.built:
             with keras.name_scope(self.name), eager_creation():

@@ -5,11 +5,14 @@ grow so far, and gradients of a large loss look small beside it. The last layer 
 of a linear least-squares problem, and none of the others need to grow.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfjac._warn import warn
+from tfjac.types import Array
 
 FAR = 10.0
 """The start is changed if the errors are so many times as large as the outputs, or as one."""
@@ -18,7 +21,7 @@ _RIDGE = 1e-6
 """Added to the diagonal of the normal equations, in units of its mean."""
 
 
-def start_near(model, batches):
+def start_near(model: Any, batches: Any) -> Any:
     """Solve for the last layer of a model, if the targets are far from its outputs, and say so.
 
     Args:
@@ -51,12 +54,12 @@ def start_near(model, batches):
     )
 
 
-def _is_squared_error(loss):
+def _is_squared_error(loss: Any) -> bool:
     known = ("mse", "MSE", "mean_squared_error", keras.losses.mean_squared_error)
     return isinstance(loss, keras.losses.MeanSquaredError) or any(loss is each or loss == each for each in known)
 
 
-def _outputs(model, x, y=None, weights=None):
+def _outputs(model: Any, x: Any, y: Any = None, weights: Any = None) -> Any:
     """Return outputs, targets and weights `[n, m]`, `[n, m]`, `[n]`; None for those of another form."""
     outputs = model(x, training=False)
     if not tf.is_tensor(outputs) or not tf.is_tensor(y):
@@ -70,13 +73,13 @@ def _outputs(model, x, y=None, weights=None):
     return outputs, targets, weights if weights.ndim == 1 else weights.mean(axis=1)
 
 
-def _size(values, weights):
+def _size(values: Array, weights: Array) -> float:
     """The root of the weighted mean of squares."""
     total = weights.sum()
     return float(np.sqrt((weights[:, None] * values**2).sum() / total / values.shape[1])) if total > 0 else 0.0
 
 
-def _last_layer(model):
+def _last_layer(model: Any) -> Any:
     """Return the layer that computes the only output, if it is linear, with weights that may be set; else None."""
     if len(getattr(model, "outputs", None) or ()) != 1:
         return None
@@ -87,7 +90,7 @@ def _last_layer(model):
     return last if alone else None
 
 
-def _solve(layer, features, targets, weights):
+def _solve(layer: Any, features: Array, targets: Array, weights: Array) -> None:
     """Assign the weights of the linear least-squares problem, with a ridge."""
     h = np.float64(features)
     if layer.use_bias:

@@ -1,5 +1,6 @@
 """`memory` in the Keras optimizer: what goes with it, and which batches an epoch has."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +14,15 @@ from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.execution.streamed.drawn_rows import DrawnRowModel
 from tfjac.optimizers.execution.streamed.fading import FadingModel
 from tfjac.optimizers.execution.streamed.memory import AutoMemory, Memory
+from tfjac.optimizers.execution.streamed.recalling import BatchMemory
 from tfjac.optimizers.execution.streamed.rows import RowModel
 from tfjac.optimizers.execution.streamed.windows import Windows
 from tfjac.optimizers.keras.arguments import REMEMBERED_WITHOUT_CONSTRAINTS, refuse_constraints
 from tfjac.optimizers.loop.acceleration import AutoAcceleration
+from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.memory_budget import bytes_in_words, bytes_of
 from tfjac.optimizers.solvers import AutoSolver, CholeskySolver
+from tfjac.types import Variable
 
 AUTO, EPOCH = "auto", "epoch"
 
@@ -45,7 +49,7 @@ class MemoryOptions(NamedTuple):
     given: Any
 
     @classmethod
-    def of(cls, memory):
+    def of(cls, memory: Any) -> "MemoryOptions":
         """Check the option; raise ValueError for a bad one."""
         if memory is None or (isinstance(memory, str) and memory in (AUTO, EPOCH)):
             return cls(memory)
@@ -61,16 +65,16 @@ class MemoryOptions(NamedTuple):
         )
 
     @property
-    def sums(self):
+    def sums(self) -> bool:
         """Whether a step is solved with the sum of several batches."""
         return self.given == EPOCH or isinstance(self.given, int)
 
     @property
-    def is_asked_for(self):
+    def is_asked_for(self) -> bool:
         """Whether the user wants something to be remembered, and none of the rules decides."""
         return self.given not in (AUTO, None)
 
-    def method(self, method, steps_per_batch):
+    def method(self, method: Method, steps_per_batch: int) -> Method:
         """Return a `Method` that solves with a sum of JᵀJ; refuse what needs more of the examples than that.
 
         Args:
@@ -98,7 +102,7 @@ class MemoryOptions(NamedTuple):
                 raise ValueError(f"memory={self.given!r} goes without {name}: {why}. Received: both memory and {name}")
         return method._replace(solver=CholeskySolver())
 
-    def check(self, variables, solver, gram_dtype, memory_budget):
+    def check(self, variables: Sequence[Variable], solver: Any, gram_dtype: Any, memory_budget: Any) -> None:
         """Refuse variables that have constraints, or are too many, if something is to be remembered.
 
         Args:
@@ -123,7 +127,15 @@ class MemoryOptions(NamedTuple):
                 f"Received: variables of {parameters:,} elements in all"
             )
 
-    def made(self, add, add_late, variables, method, state, steps_per_batch):
+    def made(
+        self,
+        add: Callable,
+        add_late: Callable,
+        variables: Sequence[Variable],
+        method: Method,
+        state: Any,
+        steps_per_batch: int,
+    ) -> tuple:
         """Return a `SummedBatches` and a `Memory`, one of which is None, or both.
 
         Args:
@@ -146,7 +158,7 @@ class MemoryOptions(NamedTuple):
         return None, None if self.given is None else Memory(add, size, dtype, self.given)
 
 
-def _can_remember(variables, method):
+def _can_remember(variables: Sequence[Variable], method: Method) -> bool:
     """Return whether steps of a `Method` can take in what is remembered of earlier batches, at a fair cost."""
     exact = isinstance(method.solver, (AutoSolver, CholeskySolver)) and not method.evidence
     plain = method.acceleration is None or isinstance(method.acceleration, AutoAcceleration)
@@ -155,7 +167,7 @@ def _can_remember(variables, method):
     return exact and plain and free and Columns(variables).total <= most
 
 
-def _chosen(add, columns, dtype, may_keep_rows, objective):
+def _chosen(add: Callable, columns: Columns, dtype: Any, may_keep_rows: bool, objective: Any) -> BatchMemory:
     """Return the `BatchMemory` for an `Objective`: JᵀJ, or the last rows of J.
 
     Args:
@@ -172,12 +184,12 @@ def _chosen(add, columns, dtype, may_keep_rows, objective):
     return (DrawnRowModel if draws else RowModel)(add, columns, dtype, WINDOW)
 
 
-def _budget_of(solver, memory_budget):
+def _budget_of(solver: Any, memory_budget: Any) -> float:
     """Return how many bytes the matrix of a solver may take."""
     return getattr(solver, "memory_budget", None) or bytes_of(memory_budget)
 
 
-def _size_of(variables, gram_dtype):
+def _size_of(variables: Sequence[Variable], gram_dtype: Any) -> tuple[int, int]:
     """Return the number of weights, and how many bytes JᵀJ and what is remembered of it take."""
     parameters, dtype = Columns(variables).total, tf.as_dtype(gram_dtype or as_tf_variable(variables[0]).dtype)
     return parameters, 2 * dtype.size * parameters**2
@@ -194,13 +206,13 @@ class SummedBatches:
         batches: how many batches a window has, or "epoch".
     """
 
-    def __init__(self, add, variables, method, state, batches):
+    def __init__(self, add: Callable, variables: Sequence[Variable], method: Method, state: Any, batches: Any) -> None:
         self._by_epoch, self._told = batches == EPOCH, False
         dtype = as_tf_variable(variables[0]).dtype
         length = 0 if self._by_epoch else batches
         self._windows = Windows(add, Columns(variables), dtype, method, state, length)
 
-    def take(self, loss, variables, verify):
+    def take(self, loss: Any, variables: Sequence[Variable], verify: bool | None) -> tuple:
         """Take a batch, as `Windows.take` does.
 
         Raises:
@@ -210,7 +222,7 @@ class SummedBatches:
             raise ValueError(_UNTOLD + "Received: a batch of an epoch of unknown length")
         return self._windows.take(loss, variables, verify)
 
-    def begin_epoch(self, steps):
+    def begin_epoch(self, steps: int | None) -> None:
         """With "epoch", begin a window of so many batches, of which a callback tells; None where it does not know."""
         if not self._by_epoch:
             return
@@ -225,7 +237,7 @@ class SummedBatches:
         self._windows.set_length(steps)
         self._told = True
 
-    def end_fit(self):
+    def end_fit(self) -> None:
         """Say, at the end of a `fit`, if no callback told of its epochs, and forget what does not fill a window."""
         if not self._by_epoch:
             return

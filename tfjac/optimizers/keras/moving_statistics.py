@@ -1,15 +1,19 @@
 """Moving averages, as those of a batch normalisation: a method of few steps leaves them far behind the weights."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tfjac.graph import ancestors, flat_layers, static_value
+from tfjac.types import Logs, Tensor
 
 _BEHIND = 0.5
 """The largest momentum without a warning: ten steps leave a thousandth of the start."""
 
 
-def largest_momentum(graph):
+def largest_momentum(graph: tf.Graph) -> float:
     """Return the largest factor m of the assignments v ← m·v + … in a graph, 0 if there are none.
 
     Factors of one and more are those of other things, such as seeds of random numbers.
@@ -18,7 +22,7 @@ def largest_momentum(graph):
     return max([0.0, *(m for op in assignments for m in _momenta(*op.inputs) if m < 1)])
 
 
-def _momenta(handle, value):
+def _momenta(handle: Tensor, value: Tensor) -> Iterator[float]:
     """Yield the constant factors with which `value`, a sum, holds what is read of the variable itself."""
     for term in value.op.inputs:
         factors = [(static_value(factor), factor) for factor in term.op.inputs]
@@ -26,11 +30,11 @@ def _momenta(handle, value):
             yield from (float(known) for known, _ in factors if known is not None and known.size == 1)
 
 
-def _reads(handle, tensor):
+def _reads(handle: Tensor, tensor: Tensor) -> bool:
     return any(given is handle for op in ancestors([tensor]) for given in op.inputs)
 
 
-def advice(momentum):
+def advice(momentum: float) -> str | None:
     """Return what to do about a model with moving averages of this momentum, or None if that is small enough."""
     if momentum <= _BEHIND:
         return None
@@ -42,7 +46,7 @@ def advice(momentum):
     )
 
 
-def normalisations(model):
+def normalisations(model: Any) -> list:
     """List the batch normalisations of a model that take their statistics from the examples while it is trained."""
     layers = flat_layers(model)
     return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
@@ -57,19 +61,19 @@ class StatisticsOfAll(keras.callbacks.Callback):
     Cost: one forward pass for each validation, and one at the end.
     """
 
-    def __init__(self, inputs):
+    def __init__(self, inputs: Any) -> None:
         super().__init__()
         self._inputs = inputs
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: Logs = None) -> None:
         """Set them before a validation."""
         self._set()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs = None) -> None:
         """Set them to those at the weights that stay."""
         self._set()
 
-    def _set(self):
+    def _set(self) -> None:
         layers = normalisations(self.model)
         momenta = [layer.momentum for layer in layers]
         try:
@@ -81,7 +85,7 @@ class StatisticsOfAll(keras.callbacks.Callback):
                 layer.momentum = momentum
 
 
-def statistics_callbacks(model, inputs):
+def statistics_callbacks(model: Any, inputs: Any) -> list:
     """Return the list of the callbacks that a model trained on one batch of all examples needs."""
     alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
     return [StatisticsOfAll(inputs)] if alone and normalisations(model) else []

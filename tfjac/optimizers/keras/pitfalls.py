@@ -2,20 +2,25 @@
 
 import math
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import ancestors, handle_in
 from tfjac.optimizers.keras.moving_statistics import advice, largest_momentum
+from tfjac.optimizers.keras.state import StateVariables
+from tfjac.optimizers.loop.records import Report
 from tfjac.optimizers.statuses import Status
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Tensor, Variable
 
 _LARGE = 1e6
 """A loss above this is that of targets in units that are too small for a new network."""
 
 
-def may_differ(loss):
+def may_differ(loss: Tensor) -> bool:
     """Return whether a loss of the graph being traced may be another each time that it is computed."""
     return any("Random" in op.type or "PyFunc" in op.type for op in ancestors([loss]))
 
@@ -27,11 +32,11 @@ class Pitfalls:
     callback of tfjac at the end of each epoch.
     """
 
-    def __init__(self):
-        self._said = set()
+    def __init__(self) -> None:
+        self._said: set[str] = set()
         self._looked_at: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
-    def look(self, state):
+    def look(self, state: StateVariables) -> None:
         """Warn of what `StateVariables` have counted.
 
         Args:
@@ -75,7 +80,7 @@ class Pitfalls:
                 f"a linear model. Received: a loss of {cost:.3g} after the last step",
             )
 
-    def look_at_graph(self, graph, variables):
+    def look_at_graph(self, graph: tf.Graph, variables: Sequence[Variable]) -> None:
         """Warn of moving statistics, and of weights that the model assigns, in a graph that steps are to be added to.
 
         Args:
@@ -98,18 +103,18 @@ class Pitfalls:
                 f"a method of first order. Received: {', '.join(names)}",
             )
 
-    def look_after_statistics(self):
+    def look_after_statistics(self) -> None:
         """Be told that a callback sets moving statistics to what they must be."""
         self._said.add("moving statistics")
 
     @staticmethod
-    def _if_finite(report):
+    def _if_finite(report: Report) -> str:
         """Return what to look for where the loss itself is a number, and its residuals are none."""
         if not math.isfinite(report.cost_before):
             return ""
         return "The loss itself was finite: look for sample or class weights below zero, of which there is no root. "
 
-    def _say(self, key, text):
+    def _say(self, key: Any, text: str) -> None:
         if key not in self._said:
             self._said.add(key)
             warn(f"tfjac: {text}")

@@ -46,13 +46,13 @@ class RobustError(keras.losses.Loss):
         error = tf.convert_to_tensor(y_pred)
         return tf.reduce_mean(self._of_errors(error - tf.cast(y_true, error.dtype)), axis=-1)
 
-    def _of_errors(self, error):
+    def _of_errors(self, error: Tensor) -> Tensor:
         scale = tf.constant(self.scale, error.dtype)
 
-        def value(error):
+        def value(error: Tensor) -> Tensor:
             return tf.square(scale) * self._function.value(tf.square(error / scale))
 
-        def curvature(error):
+        def curvature(error: Tensor) -> Tensor:
             return 2 * self._function.slopes(tf.square(error / scale))[0]
 
         return register_curvature(value, hessian=curvature)(error)

@@ -1,6 +1,7 @@
 """What a `LevenbergMarquardt` optimizer keeps from step to step, in variables of its own, which Keras saves."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -9,8 +10,10 @@ from tfjac.graph import as_tf_variable, compiled_by_xla
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.execution.streamed.memory import is_same_loss
 from tfjac.optimizers.loop.bayesian import Precisions
+from tfjac.optimizers.loop.method import Method
 from tfjac.optimizers.loop.records import Report, State
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Tensor, Variable
 
 
 class Seen(NamedTuple):
@@ -34,7 +37,7 @@ _NUMBERS = tuple(name for name in Report._fields if name not in _COUNTS)
 class StateVariables:
     """Damping, scaling, counters, what the last step reported, and precisions: zeros before the first step.
 
-    Counters are of int64: TensorFlow keeps variables of int32 on the CPU, and what XLA compiles for a GPU cannot reach them.
+    Counters are of int64: TensorFlow keeps variables of int32 on the CPU, out of reach of what XLA compiles for a GPU.
 
     Args:
         optimizer: a Keras optimizer, which the variables belong to.
@@ -42,11 +45,11 @@ class StateVariables:
         method: a `Method`.
     """
 
-    def __init__(self, optimizer, variables, method):
+    def __init__(self, optimizer: Any, variables: Sequence[Variable], method: Method) -> None:
         dtype = as_tf_variable(variables[0]).dtype.name
         self._size = Columns(variables).total
 
-        def add(name, shape=(), dtype=dtype):
+        def add(name: str, shape: Any = (), dtype: Any = dtype) -> Any:
             return optimizer.add_variable(shape, "zeros", dtype, "only_first_replica", name=name)
 
         self._damping_names = method.damping.state_names
@@ -61,25 +64,25 @@ class StateVariables:
         names = ("weight_precision", "noise_precision", "effective_parameters") if method.evidence else ()
         self._precisions = [add(name) for name in names]
 
-    def read(self):
+    def read(self) -> State:
         """Return the `State` for the next step, of the graph being traced."""
         damping = tuple(variable.value.read_value() for variable in self._damping)
         if self._scaling is not None:
             return State(damping, self._scaling.value.read_value())
         return State(damping, tf.zeros([self._size], damping[0].dtype))
 
-    def read_precisions(self):
+    def read_precisions(self) -> Precisions:
         """Return the `Precisions` for the next step, of the graph being traced."""
         return Precisions(*[variable.value.read_value() for variable in self._precisions])
 
-    def write_state(self, state):
+    def write_state(self, state: State) -> None:
         """Assign the `State` for the next step, in the graph being traced."""
         for variable, value in zip(self._damping, state.damping):
             variable.value.assign(value)
         if self._scaling is not None:
             self._scaling.value.assign(state.scaling)
 
-    def write_report(self, report, num_residuals=None, is_alone=True):
+    def write_report(self, report: Report, num_residuals: Any = None, is_alone: bool = True) -> None:
         """Assign what a step reports, and count it, in the graph being traced.
 
         Args:
@@ -100,7 +103,7 @@ class StateVariables:
         self._accepted.value.assign_add(tf.cast(report.accepted, tf.int64))
         self._attempts.value.assign_add(tf.cast(report.attempts, tf.int64))
 
-    def _narrow(self, report, num_residuals):
+    def _narrow(self, report: Report, num_residuals: Any) -> Tensor:
         """Return whether a step has fewer residuals than there are parameters, and others than the step before.
 
         Other residuals show by the loss: it is not where the last step left it.
@@ -113,7 +116,7 @@ class StateVariables:
         elsewhere = tf.math.is_finite(here) & ~is_same_loss(here, before)
         return known & elsewhere & (tf.cast(num_residuals, tf.int64) < self._size)
 
-    def _resized(self, num_residuals):
+    def _resized(self, num_residuals: Any) -> Tensor:
         """Return whether XLA compiled this step for a number of residuals that is not between those seen before."""
         if num_residuals is None or not compiled_by_xla(tf.compat.v1.get_default_graph()):
             return tf.constant(False)
@@ -124,7 +127,7 @@ class StateVariables:
         self._least_residuals.value.assign(tf.where(first, number, tf.minimum(least, number)))
         return ~first & ((number > most) | (number < least))
 
-    def write_precisions(self, precisions):
+    def write_precisions(self, precisions: Precisions) -> None:
         """Assign new `Precisions`, in the graph being traced."""
         for variable, value in zip(self._precisions, precisions):
             variable.value.assign(value)
@@ -132,41 +135,41 @@ class StateVariables:
     # -------------------------------------------------------------- what users read
 
     @property
-    def damping(self):
+    def damping(self) -> float:
         """λ for the next step, a float."""
         return float(self._damping[self._damping_names.index("damping")].numpy())
 
     @property
-    def report(self):
+    def report(self) -> Report:
         """The `Report` of the last step, of NumPy numbers; what was NaN is infinite."""
         return Report(**dict(zip(_NUMBERS, self._report.numpy())), **dict(zip(_COUNTS, self._counts.numpy())))
 
     @property
-    def status(self):
+    def status(self) -> Status:
         """How the last step ended, a `Status`."""
         return Status(int(self._counts.numpy()[_COUNTS.index("status")]))
 
     @property
-    def accepted(self):
+    def accepted(self) -> int:
         """Number of accepted steps, an int."""
         return int(self._accepted.numpy())
 
     @property
-    def attempts(self):
+    def attempts(self) -> int:
         """Number of attempts, an int."""
         return int(self._attempts.numpy())
 
     @property
-    def seen(self):
+    def seen(self) -> "Seen":
         """What is worth a warning, `Seen`, of integers."""
         return Seen(*map(int, self._seen.numpy()))
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Number of parameters, an int."""
         return self._size
 
     @property
-    def precisions(self):
+    def precisions(self) -> Precisions | None:
         """`Precisions` of floats; None without Bayesian regularisation."""
         return Precisions(*[float(variable.numpy()) for variable in self._precisions]) if self._precisions else None

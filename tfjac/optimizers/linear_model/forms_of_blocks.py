@@ -12,9 +12,9 @@ import tensorflow as tf
 from tfjac.graph import Dependence, ExamplesMix, ancestors, source_in
 from tfjac.graph.facts import is_parameter
 from tfjac.jacobians import JacobianOperator
-from tfjac.jacobians.factors.factorize import UNLESS_MIXED
 from tfjac.jacobians.factors.forms import DenseFactor
 from tfjac.jacobians.factors.gather_factor import GatherFactor
+from tfjac.jacobians.factors.strategies import UNLESS_MIXED
 from tfjac.jacobians.operator import operator_of
 from tfjac.jacobians.sparsity.operator import compressed_operator
 from tfjac.jacobians.tangents import NoTangents, few_columns, forward_factors

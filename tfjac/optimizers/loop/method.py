@@ -11,7 +11,7 @@ from tfjac.optimizers.loop.acceleration import GeodesicAcceleration, get_acceler
 from tfjac.optimizers.memory_budget import AUTO, bytes_of, checked_memory_budget
 from tfjac.optimizers.solvers import Solver, get_solver
 from tfjac.optimizers.solvers.precision import checked_gram_dtype
-from tfjac.types import AccelerationName, DampingName, MemoryBudget, ScalingName, SolverName
+from tfjac.types import AccelerationName, DampingName, GramDType, MemoryBudget, ScalingName, SolverName
 
 DampingLike: TypeAlias = DampingName | Damping
 ScalingLike: TypeAlias = ScalingName | Scaling
@@ -37,7 +37,7 @@ class Method(NamedTuple):
     solver: Solver
     max_attempts: Any
     min_gain: float
-    gram_dtype: str | None = None
+    gram_dtype: GramDType | None = None
     acceleration: GeodesicAcceleration | None = None
     evidence: bool = False
     memory_budget: Any = AUTO
@@ -50,7 +50,7 @@ class Method(NamedTuple):
         solver: SolverLike,
         max_attempts: int,
         min_gain: float,
-        gram_dtype: str | None = None,
+        gram_dtype: GramDType | None = None,
         acceleration: AccelerationLike = None,
         memory_budget: MemoryBudget = AUTO,
     ) -> "Method":

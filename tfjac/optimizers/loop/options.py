@@ -1,7 +1,8 @@
 """What a minimisation may be asked for: every option with its default, and what the options amount to."""
 
 import dataclasses
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tfjac.arguments import positive_integer, suggestion
@@ -35,7 +36,7 @@ _OF_MANY_FITS = ("batch_dims", "chunk_size", "devices")
 class Options:
     """The options of `least_squares` as they were given; its documentation says what each is.
 
-    They are listed here and in its signature, with the overload for type checkers; a test compares them.
+    They are listed here, and for type checkers in its overload; a test compares the two.
     """
 
     max_steps: int = 1000
@@ -88,6 +89,20 @@ class Options:
                 meant = f" Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggestion(name, known)
                 raise TypeError(f"There is no such option.{meant} Received: {name}={value!r}")
         return cls(**{name: value for name, value in {**given, **unknown}.items() if name in known})
+
+    @classmethod
+    def shown(cls, function: Callable) -> Callable:
+        """Let the signature of a function show all options in the place of its `**options`; a decorator."""
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        known = {each.name for each in own}
+        more = [
+            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+            for each in dataclasses.fields(cls)
+            if each.name not in known
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
 
     @classmethod
     def of_one_fit(cls, given: dict[str, Any], unknown: dict[str, Any]) -> "Options":

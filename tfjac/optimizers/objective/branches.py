@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from tfjac.graph import bodies_of, check_not_assigned_since, culprit_in, transplant
+from tfjac.types import Tensor
 
 
-def branches(tensor):
+def branches(tensor: Tensor) -> list[Tensor]:
     """Return what `tensor`, an output of an op of `CHOICES`, is in each branch, computed in the current graph.
 
     Returns:
@@ -25,7 +26,7 @@ def branches(tensor):
     return [mapping[output.ref()] for mapping, output in zip(copies, outputs)]
 
 
-def chosen(op, values):
+def chosen(op: tf.Operation, values: list[Tensor]) -> Tensor | None:
     """Return the one of `values`, one for each branch, that belongs to the branch that `op` takes; None of none."""
     if not values:
         return None

@@ -1,14 +1,20 @@
 """Residuals that are n² where n were meant: `[n, 1]` less `[n]`, broadcast to `[n, n]`."""
 
+from collections.abc import Sequence
+
+import tensorflow as tf
+
 from tfjac._warn import warn
+from tfjac.graph import Dependence
 from tfjac.graph.op_types import PERMUTING
+from tfjac.types import Tensor
 
 _DIFFERENCES = ("Sub", "SquaredDifference")
 _THROUGH = {*PERMUTING, "Mul", "RealDiv", "Div", "Neg", "Cast", "Square"}
 """Ops between a residual and the difference that it is: weights, squares, moves."""
 
 
-def warn_of_broadcasts(residuals, dependence):
+def warn_of_broadcasts(residuals: Sequence[Tensor], dependence: Dependence) -> None:
     """Warn where a residual is a difference whose sides TensorFlow has broadcast to each other, all with all.
 
     Only the difference that a residual itself is counts: others inside a model, as of all pairs of points, are meant.
@@ -28,7 +34,7 @@ def warn_of_broadcasts(residuals, dependence):
             )
 
 
-def _difference(tensor, dependence):
+def _difference(tensor: Tensor, dependence: Dependence) -> tf.Operation | None:
     """Return the op of the difference that a residual is but for weights and moves; None where it is none."""
     while tensor.op.type in _THROUGH:
         live = [x for x in tensor.op.inputs if dependence.reaches(x)]
@@ -38,7 +44,7 @@ def _difference(tensor, dependence):
     return tensor.op if tensor.op.type in _DIFFERENCES else None
 
 
-def _is_all_with_all(left, right):
+def _is_all_with_all(left: tf.TensorShape, right: tf.TensorShape) -> bool:
     """Return whether shapes are [..., n, 1] and [..., n], in either order, n not 1."""
     if left.rank is None or right.rank is None or left.rank == right.rank:
         return False

@@ -6,11 +6,13 @@ contraction is a sum of its squares.
 """
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import axis_labels
 from tfjac.graph.op_types import CONTRACTIONS
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass
@@ -22,7 +24,7 @@ class _Product:
     labels: list
 
 
-def contraction_with_itself(op):
+def contraction_with_itself(op: tf.Operation) -> Tensor | None:
     """Return a tensor equal to the output of `op`, as a sum of squares; None where `op` is not such a product."""
     if op.type == "Reshape" and op.outputs[0].shape.num_elements() == 1:  # says of tensordot that nothing is left over
         product = _product(op.inputs[0].op)
@@ -32,7 +34,7 @@ def contraction_with_itself(op):
     return None if product is None else _as_squares(product, set())
 
 
-def _as_squares(product, ones):
+def _as_squares(product: "_Product", ones: set) -> Tensor | None:
     """Return the sum of squares that `product` is, or None; `ones` are labels that are known to be of size one."""
     (left, labels), (right, other_labels) = _untransposed(*product.left), _untransposed(*product.right)
     ones = ones | _labels_of_size_one(left, labels) | _labels_of_size_one(right, other_labels)
@@ -42,7 +44,7 @@ def _as_squares(product, ones):
     return _sum_of_squares(left, labels, product.labels) if squared else None
 
 
-def _sum_of_squares(tensor, labels, wanted):
+def _sum_of_squares(tensor: Tensor, labels: list, wanted: Any) -> Tensor:
     """Sum the squares over the labels that are not wanted, and order the others; a label it has not is of size one."""
     summed = tf.reduce_sum(tf.square(tensor), [axis for axis, label in enumerate(labels) if label not in wanted])
     left = [label for label in labels if label in wanted]
@@ -53,7 +55,7 @@ def _sum_of_squares(tensor, labels, wanted):
     return summed
 
 
-def _product(op):
+def _product(op: tf.Operation) -> "_Product | None":
     """Return the `_Product` that `op` computes, or None."""
     if op.type in _DIAGONALS:
         return _diagonal(op)
@@ -70,7 +72,7 @@ def _product(op):
 _DIAGONALS = ("DiagPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
 
 
-def _diagonal(op):
+def _diagonal(op: tf.Operation) -> "_Product | None":
     """The product whose diagonal `op` takes: the last two labels become one."""
     main = op.type in ("DiagPart", "MatrixDiagPart") or _is_zero(op.inputs[1])
     product = _product(op.inputs[0].op) if main else None
@@ -83,12 +85,12 @@ def _diagonal(op):
     return _Product(operands[0], operands[1], product.labels[:-1]) if distinct else None
 
 
-def _is_zero(tensor):
+def _is_zero(tensor: Tensor) -> bool:
     value = tf.get_static_value(tensor)
     return value is not None and not value.any()
 
 
-def _untransposed(tensor, labels):
+def _untransposed(tensor: Tensor, labels: list) -> tuple[Tensor, list]:
     """Follow transpositions back, with the labels of the axes."""
     while tensor.op.type in ("Identity", "Transpose"):
         if tensor.op.type == "Transpose":
@@ -100,7 +102,7 @@ def _untransposed(tensor, labels):
     return tensor, labels
 
 
-def _flat(tensor):
+def _flat(tensor: Tensor) -> Tensor:
     """Follow back the ops that leave the elements in their order."""
     keeping = ("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze")
     while tensor.op.type in keeping or _adds_axes(tensor.op) or _keeps_the_axes(tensor.op):
@@ -108,13 +110,13 @@ def _flat(tensor):
     return tensor
 
 
-def _keeps_the_axes(op):
+def _keeps_the_axes(op: tf.Operation) -> bool:
     """Return whether `op` is a transposition that does nothing, as there may be in `tf.tensordot`."""
     order = tf.get_static_value(op.inputs[1]) if op.type == "Transpose" else None
     return order is not None and (order == sorted(order)).all()
 
 
-def _adds_axes(op):
+def _adds_axes(op: tf.Operation) -> bool:
     """Return whether `op` is a slice such as `x[:, None]`, which takes everything and adds axes of size one."""
     if op.type != "StridedSlice" or op.get_attr("shrink_axis_mask"):
         return False
@@ -124,11 +126,11 @@ def _adds_axes(op):
     return strides is not None and (strides == 1).all() and whole == (1 << len(strides)) - 1
 
 
-def _labels_of_size_one(tensor, labels):
+def _labels_of_size_one(tensor: Tensor, labels: list) -> set:
     return {label for label, size in zip(labels, tensor.shape) if size == 1}
 
 
-def same(one, other):
+def same(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors are one, or the same written twice, as the factors of (y − p) * (y − p) are."""
     pending, seen = [(one, other)], set()
     while pending:
@@ -142,7 +144,7 @@ def same(one, other):
     return True
 
 
-def _alike(one, other):
+def _alike(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors are the same if the inputs of their ops are."""
     left, right = one.op, other.op
     if left.type != right.type or one.value_index != other.value_index or len(left.inputs) != len(right.inputs):

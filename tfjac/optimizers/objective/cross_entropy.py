@@ -4,7 +4,9 @@ import dataclasses
 
 import tensorflow as tf
 
+from tfjac.graph import Dependence
 from tfjac.optimizers.objective.terms import CrossEntropyTerm
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -19,7 +21,7 @@ class CrossEntropy:
     output: tf.Tensor
     root: tf.Tensor
 
-    def term(self, gradient):
+    def term(self, gradient: Tensor) -> CrossEntropyTerm:
         """Return the `CrossEntropyTerm` of gradient·output, given ∂loss/∂output.
 
         Where the op wants rows, as those of several dimensions are reshaped for it, the term is taken from before, so
@@ -30,7 +32,7 @@ class CrossEntropy:
             root = root.op.inputs[0]
         return CrossEntropyTerm(root, labels if root is self.root else tf.reshape(labels, tf.shape(root)))
 
-    def _labels(self, gradient):
+    def _labels(self, gradient: Tensor) -> Tensor:
         """Return y of Σ −y·log softmax(root) that gradient·output is."""
         op = self.output.op
         if op.type == "LogSoftmax":
@@ -40,7 +42,7 @@ class CrossEntropy:
         return gradient[:, None] * tf.one_hot(op.inputs[1], tf.shape(self.root)[-1], dtype=self.root.dtype)
 
 
-def cross_entropy(tensor, dependence):
+def cross_entropy(tensor: Tensor, dependence: Dependence) -> "CrossEntropy | None":
     """Return `tensor` as a `CrossEntropy`; None where it is none, or one whose labels depend on the variables."""
     op = tensor.op
     if op.type not in OPS or tensor is not op.outputs[0] or any(dependence.reaches(x) for x in op.inputs[1:]):
@@ -52,12 +54,12 @@ def cross_entropy(tensor, dependence):
 OPS = ("LogSoftmax", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
 
 
-def _is_one_row_for_many(logits, labels):
+def _is_one_row_for_many(logits: Tensor, labels: Tensor) -> bool:
     """Return whether the op spreads its logits over the rows of the labels."""
     return logits.shape[0] == 1 != labels.shape[0]
 
 
-def _keeps_the_classes(op):
+def _keeps_the_classes(op: tf.Operation) -> bool:
     if op.type != "Reshape" or op.inputs[0].shape.rank in (None, 0):
         return False
     return op.inputs[0].shape[-1] is not None and op.inputs[0].shape[-1] == op.outputs[0].shape[-1]

@@ -64,7 +64,7 @@ class Model:
         self._check_kind(values.dtype)
         return parts_of(tf.cast(values, tf.complex128)) if self.is_complex else tf.cast(values, tf.float64)
 
-    def _check_kind(self, dtype):
+    def _check_kind(self, dtype: np.dtype) -> None:
         if dtype.is_complex != self.is_complex:
             raise TypeError(
                 "Complex data are fitted by complex values of f, in both parts, and real data by real values: pass "
@@ -73,7 +73,7 @@ class Model:
             )
 
 
-def _as_tensor(item):
+def _as_tensor(item: Any) -> Any:
     is_number = isinstance(item, np.ndarray) and item.dtype.kind in "fc"
     return tf.constant(item) if is_number else item
 
@@ -132,7 +132,7 @@ class Curve(NamedTuple):
         self._check_shape(values.shape, y.shape)
         return self.deviations.whiten(values - y, scale)
 
-    def _check_shape(self, found, wanted):
+    def _check_shape(self, found: Any, wanted: Any) -> None:
         if self.model.is_complex:
             found, wanted = found[:-1], wanted[:-1]
         if found != wanted and (found.num_elements() or 0) > 1:

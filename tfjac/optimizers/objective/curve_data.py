@@ -9,7 +9,7 @@ from tfjac.arguments import as_numbers, choice, holds_dates
 from tfjac.types import Array, Nest, TensorLike
 
 
-def arrays_of(data, argument="xdata"):
+def arrays_of(data: Any, argument: str = "xdata") -> Any:
     """Return a nest of numbers as one of arrays and tensors of float64, or complex128.
 
     What holds no numbers stays as it is, and so do tensors of integers, which may be indices.
@@ -23,7 +23,7 @@ def arrays_of(data, argument="xdata"):
     return _arrays_of(data, argument)
 
 
-def _arrays_of(data, argument):
+def _arrays_of(data: Any, argument: str) -> Any:
     if isinstance(data, dict):
         return {key: _arrays_of(each, argument) for key, each in data.items()}
     found = data if isinstance(data, tuple) else _as_numbers(data, argument)
@@ -32,7 +32,7 @@ def _arrays_of(data, argument):
     return found
 
 
-def _as_numbers(item, argument):
+def _as_numbers(item: Any, argument: str) -> Any:
     if isinstance(item, (tf.Tensor, tf.Variable)):
         wide = tf.complex128 if item.dtype.is_complex else tf.float64 if item.dtype.is_floating else item.dtype
         return tf.cast(item, wide)
@@ -79,13 +79,13 @@ def curve_data(
     return x, y, sigma
 
 
-def _numbers_in(data):
+def _numbers_in(data: Any) -> list[Array]:
     """Return the arrays of floating-point and complex numbers in a nest."""
     items = (item.numpy() if tf.is_tensor(item) else item for item in tf.nest.flatten(data))
     return [item for item in items if isinstance(item, np.ndarray) and item.dtype.kind in "fc"]
 
 
-def _check(valid, **arguments):
+def _check(valid: Any, **arguments: Any) -> None:
     for name, data in arguments.items():
         for values in _numbers_in(data):
             count = np.count_nonzero(~valid(values))
@@ -99,13 +99,13 @@ def _check(valid, **arguments):
 # ------------------------------------------------------------------ what is missing
 
 
-def _masks(data, argument):
+def _masks(data: Any, argument: str) -> list[tuple[str, Array]]:
     """Return a list of the masks in a nest that hide something, each with the name of the argument."""
     arrays = [item for item in tf.nest.flatten(data) if isinstance(item, np.ma.MaskedArray)]
     return [(argument, np.ma.getmaskarray(each)) for each in arrays if np.ma.is_masked(each)]
 
 
-def _masked(masks, y):
+def _masked(masks: Any, y: Array) -> Array:
     """Return `[values]`, bool: which places any of the masks hides."""
     lost = np.zeros(y.shape[-1:], bool)
     for argument, mask in masks:
@@ -120,7 +120,7 @@ def _masked(masks, y):
     return lost
 
 
-def _missing(x, y):
+def _missing(x: Any, y: Array) -> Array:
     """Return `[values]`, bool: at which places, along the last axis, xdata or ydata are NaN."""
     values = _numbers_in(x)
     if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in values):
@@ -131,7 +131,7 @@ def _missing(x, y):
     return lost
 
 
-def _without(lost, what, x, y, sigma):
+def _without(lost: Array, what: str, x: Any, y: Array, sigma: Any) -> tuple:
     """Return the data without the places that are lost, along the last axis."""
     if y.ndim != 1 or any(each.shape[-1:] != y.shape for each in _numbers_in(x)):
         _refuse_places(what, y, _numbers_in(x))
@@ -142,14 +142,14 @@ def _without(lost, what, x, y, sigma):
     return tf.nest.map_structure(lambda item: _keep(item, ~lost), x), y[~lost], sigma
 
 
-def _refuse_places(what, y, values):
+def _refuse_places(what: str, y: Array, values: Array) -> None:
     raise ValueError(
         f"{what} is for data [values], and xdata [..., values]: leave the missing values out by hand. "
         f"Received: ydata of shape {y.shape}, xdata of shapes {[each.shape for each in values]}"
     )
 
 
-def _keep(item, kept):
+def _keep(item: Any, kept: Array) -> Any:
     if isinstance(item, np.ndarray):
         return item[..., kept]
     if tf.is_tensor(item) and item.shape.rank:

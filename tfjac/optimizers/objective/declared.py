@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import call_converted, curvature_mark, mark_curvature, replay
 from tfjac.optimizers.objective.terms import DenseTerm, SeparableTerm, none_if_turned
-from tfjac.types import Function
+from tfjac.types import Function, Tensor
 
 
 def register_curvature(
@@ -53,7 +54,7 @@ def register_curvature(
         return functools.partial(register_curvature, hessian=hessian, hessian_root=hessian_root)
 
     @functools.wraps(function)
-    def marked(*args, **kwargs):
+    def marked(*args: Any, **kwargs: Any) -> Tensor:
         value = tf.convert_to_tensor(call_converted(function, *args, **kwargs))
         if not tf.is_symbolic_tensor(value) or not args:
             return value
@@ -69,7 +70,7 @@ def register_curvature(
     return marked
 
 
-def _check_shape(curvature, point):
+def _check_shape(curvature: Any, point: Any) -> None:
     full = point.shape.concatenate(point.shape[-1:])
     if not (curvature.shape.is_compatible_with(point.shape) or curvature.shape.is_compatible_with(full)):
         raise ValueError(
@@ -93,7 +94,7 @@ class DeclaredFunction:
     root: tf.Tensor
     hessian: tf.Tensor | None
 
-    def term(self, gradient):
+    def term(self, gradient: Tensor) -> Any:
         """Return the term gradient·value, given ∂loss/∂output."""
         weight, point = tf.stop_gradient(gradient), tf.stop_gradient(self.root)
         (copy,) = replay([self.value], [(self.root, point)])
@@ -104,13 +105,13 @@ class DeclaredFunction:
             return SeparableTerm(self.root, slope, tf.maximum(hessian, 0))
         return DenseTerm(self.root, slope, hessian)
 
-    def _weighed(self, weight):
+    def _weighed(self, weight: Tensor) -> Tensor:
         """The Hessian times ∂loss/∂output, which may have fewer axes."""
         hessian = tf.convert_to_tensor(self.hessian)
         missing = len(hessian.shape) - weight.shape.rank
         return hessian * tf.reshape(weight, tf.concat([tf.shape(weight), [1] * missing], axis=0))
 
-    def _derivative(self, slope, point):
+    def _derivative(self, slope: Any, point: Tensor) -> Tensor:
         """Differentiate the slope, element by element of the last axis where they depend on one another."""
         if self.value.shape.rank == point.shape.rank:
             return tf.gradients(slope, point, unconnected_gradients="zero")[0]
@@ -124,7 +125,7 @@ class DeclaredFunction:
         return tf.stack(rows, axis=-2)
 
 
-def declared_function(tensor):
+def declared_function(tensor: Tensor) -> "DeclaredFunction | None":
     """Return the `DeclaredFunction` that `tensor` is marked to be, or None."""
     found = curvature_mark(tensor)
     return None if found is None else DeclaredFunction(tensor, *found)

@@ -47,7 +47,7 @@ class Deviations:
         return np.linalg.norm(self.scale, axis=1).reshape(shape) if self.correlated else self.scale
 
 
-def deviations_of(sigma, y):
+def deviations_of(sigma: Any, y: Array) -> "Deviations":
     """Return the `Deviations` of data `y`, real or complex, that the argument `sigma` says.
 
     Real ones are those of both parts of complex data; complex ones say those of the real and of the imaginary parts.
@@ -71,7 +71,7 @@ def deviations_of(sigma, y):
     return Deviations(_factor(_covariance(sigma, y), sigma), True)
 
 
-def _covariance(sigma, y):
+def _covariance(sigma: Any, y: Array) -> Array:
     """The covariance of all values; of complex ones, that of both parts of the first, of the second, and so on."""
     count = y.size
     if sigma.shape == (count, count) and y.dtype.kind != "c":
@@ -91,7 +91,7 @@ def _covariance(sigma, y):
     )
 
 
-def _factor(covariance, sigma):
+def _factor(covariance: Array, sigma: Any) -> Array:
     try:
         if np.allclose(covariance, covariance.T, rtol=1e-6, atol=1e-12 * np.abs(covariance).max()):
             return np.linalg.cholesky(covariance)

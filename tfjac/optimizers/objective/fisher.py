@@ -37,7 +37,7 @@ def fisher_of_normal(parameters: Callable[[Tensor], tuple[Any, Any]]) -> Functio
     Cost: 2 k backward passes of `parameters`.
     """
 
-    def root(*args):
+    def root(*args: Any) -> Tensor:
         outputs = tf.identity(tf.stop_gradient(args[-1]))
         mean, deviation = (tf.convert_to_tensor(each) for each in parameters(outputs))
         columns = []

@@ -4,12 +4,14 @@ The loss of a variational autoencoder, −½ mean(1 + v − µ² − exp v), has
 the first ends where v is computed from the weights. Together with the second it is a convex function of v.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfjac.graph import references
+from tfjac.graph import Dependence, references
 from tfjac.optimizers.objective.separable import SeparableFunction, convex_places
+from tfjac.types import Tensor
 
 _ADDING = {"Add", "AddV2", "AddN", "Sub", "Select", "SelectV2", "Pack", "ConcatV2"}
 
@@ -26,7 +28,7 @@ class Chain(NamedTuple):
     refusal: Any
 
     @property
-    def term(self):
+    def term(self) -> tf.Operation:
         """The op at which the last term of the loss on the way begins: below the last op that adds up several."""
         begins = self.tensors[0]
         for above, tensor in zip(self.tensors, self.tensors[1:]):
@@ -35,7 +37,7 @@ class Chain(NamedTuple):
         return begins.op
 
 
-def joined(chains, outputs, dependence):
+def joined(chains: "list[Chain]", outputs: Sequence[Tensor], dependence: Dependence) -> tuple:
     """Find a partner for each chain: an output that is an elementwise, convex function of a tensor of the chain.
 
     Args:
@@ -58,7 +60,7 @@ def joined(chains, outputs, dependence):
     return found, alone
 
 
-def _partner(chain, outputs, dependence):
+def _partner(chain: "Chain", outputs: Sequence[Tensor], dependence: Dependence) -> SeparableFunction | None:
     on_it = references(chain.tensors)
     for output in outputs:
         for place in convex_places(output, dependence):
@@ -67,7 +69,9 @@ def _partner(chain, outputs, dependence):
     return None
 
 
-def linear_slopes(tensors, seeds, roots, outputs):
+def linear_slopes(
+    tensors: list[Tensor], seeds: list[Tensor], roots: list[Tensor], outputs: Sequence[Tensor]
+) -> list[Tensor]:
     """Return ∂loss/∂root along the chains alone, not through `outputs`: a list of tensors."""
     stops = [*outputs, *roots]
     slopes = tf.gradients(tensors, roots, grad_ys=seeds, stop_gradients=stops) if roots else []

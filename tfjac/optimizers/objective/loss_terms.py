@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import has_custom_gradient, references
+from tfjac.graph import Dependence, has_custom_gradient, references
 from tfjac.graph.op_types import LINEAR_IN_FIRST, PRODUCTS, linear_inputs
 from tfjac.optimizers.objective.cross_entropy import cross_entropy
 from tfjac.optimizers.objective.declared import declared_function
@@ -27,10 +27,11 @@ from tfjac.optimizers.objective.not_squares import KNOWN_FROM, NotASumOfSquares
 from tfjac.optimizers.objective.reached_variables import warn_of_lost
 from tfjac.optimizers.objective.separable import separable_function
 from tfjac.optimizers.objective.squares import has_sum_inside, is_power, norm_in_loop, square_root, undisguised
-from tfjac.optimizers.objective.terms import SquaredTerm
+from tfjac.optimizers.objective.terms import SeparableTerm, SquaredTerm, Term
+from tfjac.types import Tensor
 
 
-def loss_terms(loss, dependence):
+def loss_terms(loss: Tensor, dependence: Dependence) -> list:
     """Find the terms that `loss` is a sum of.
 
     Args:
@@ -64,7 +65,7 @@ def loss_terms(loss, dependence):
     return [_term(leaf, gradient, slopes.get(leaf.output.ref())) for leaf, gradient in found.values()]
 
 
-def _with_linear_terms(heads, leaves, chains, dependence):
+def _with_linear_terms(heads: list, leaves: list, chains: list[Chain], dependence: Dependence) -> tuple:
     """Return the leaves, those that a linear term joins as functions of its tensor; and the slopes that these add.
 
     The slopes are a dict from the `ref()` of the output of a leaf to a tensor.
@@ -87,13 +88,16 @@ def _with_linear_terms(heads, leaves, chains, dependence):
     return [convex.get(leaf.output.ref(), leaf) for leaf in leaves], added
 
 
-def _term(leaf, gradient, slope):
+def _term(leaf: "_Square | _Convex", gradient: Tensor, slope: Tensor | None) -> Term:
     """Return the term of a leaf, with the slope of a linear term added if there is one."""
     term = leaf.term(gradient)
-    return term if slope is None else dataclasses.replace(term, slope=term.slope + slope)
+    if slope is None:
+        return term
+    assert isinstance(term, SeparableTerm)  # what a linear term joins
+    return dataclasses.replace(term, slope=term.slope + slope)
 
 
-def _gradients(heads, leaves):
+def _gradients(heads: list, leaves: list) -> list[Tensor]:
     """Return ∂loss/∂(output of each leaf), where loss = Σ over heads of gradient·tensor, linear in all leaves."""
     outputs, inside = [leaf.output for leaf in leaves], [x for leaf in leaves for x in leaf.output.op.inputs]
     _refuse_nesting(leaves, references(inside))
@@ -118,7 +122,7 @@ class _Leaf:
     output: tf.Tensor
     uniform: bool = dataclasses.field(default=False, kw_only=True)
 
-    def also(self, other):
+    def also(self, other: "_Leaf") -> "_Leaf":
         """Return this, met again on another way."""
         return dataclasses.replace(self, uniform=self.uniform and other.uniform)
 
@@ -129,7 +133,7 @@ class _Square(_Leaf):
 
     root: tf.Tensor
 
-    def term(self, gradient):
+    def term(self, gradient: Tensor) -> SquaredTerm:
         """Return the `SquaredTerm`, from ∂loss/∂output."""
         if self.output.op.type == "L2Loss":
             return SquaredTerm(self.root, tf.broadcast_to(0.5 * gradient, tf.shape(self.root)), True)
@@ -149,7 +153,7 @@ class _Convex(_Leaf):
 
     function: Any
 
-    def term(self, gradient):
+    def term(self, gradient: Tensor) -> Term:
         """Return the term, from ∂loss/∂output."""
         return self.function.term(gradient)
 
@@ -165,11 +169,13 @@ class _Walk:
         chains: list of the `Chain`s met by the last `leaves_of`, each the way to a term that is linear.
     """
 
-    def __init__(self, dependence):
-        self.dependence, self.constant, self._known = dependence, [], {}
-        self.chains = []
+    def __init__(self, dependence: Dependence) -> None:
+        self.dependence = dependence
+        self.constant: list[Tensor] = []
+        self.chains: list[Chain] = []
+        self._known: dict[Any, _Leaf | None] = {}
 
-    def leaves_of(self, heads):
+    def leaves_of(self, heads: list) -> list:
         """Return the list of leaves that the tensors of `heads` are linear in, but for the `chains`."""
         self.chains = []
         found: dict = {}
@@ -178,7 +184,7 @@ class _Walk:
             found[leaf.output.ref()] = leaf if before is None else before.also(leaf)
         return list(found.values())
 
-    def _leaves(self, places, above=()):
+    def _leaves(self, places: list[tuple], above: tuple = ()) -> list:
         """Return the leaves below `places`: squares where they will do, else convex functions, or sums of both.
 
         `above` are the tensors on the way from the loss.
@@ -200,7 +206,7 @@ class _Walk:
                 return []
             return self._leaves(below, (*above, tensor))
 
-    def _squares(self, places):
+    def _squares(self, places: list[tuple]) -> list:
         """Return the leaves below `places`, pairs of a tensor, whether its weight is known to be uniform, and a sign.
 
         Raises:
@@ -231,19 +237,19 @@ class _Walk:
         self.constant += constant
         return list(found.values())
 
-    def _passed_on(self, tensor, uniform, sign):
+    def _passed_on(self, tensor: Tensor, uniform: bool, sign: Any) -> list[tuple]:
         """Return the places below `tensor` that it is linear in."""
         below = self._linear_inputs(tensor)
         return [(x, uniform and tensor.op.type in _UNIFORM, sign * own) for x, own in below]
 
-    def _below(self, tensor, uniform, sign):
+    def _below(self, tensor: Tensor, uniform: bool, sign: Any) -> list[tuple]:
         """Return the places below `tensor` that depend on the variables, where it is linear in them; else none."""
         try:
             return [place for place in self._passed_on(tensor, uniform, sign) if self.dependence.reaches(place[0])]
         except NotASumOfSquares:
             return []
 
-    def _leaf(self, tensor):
+    def _leaf(self, tensor: Tensor) -> "_Leaf | None":
         """Return the leaf at `tensor`, or None where there is neither a square nor what is known to be convex."""
         if tensor.ref() not in self._known:
             root = square_root(tensor.op)
@@ -254,18 +260,18 @@ class _Walk:
                 _warn_of_a_norm(tensor.op, plain, self.dependence)
                 plain = None
             function = declared_function(tensor) or cross_entropy(tensor, self.dependence)
-            leaf = function and _Convex(tensor, function)
-            leaf = leaf if root is None else _Square(tensor, root)
+            convex = None if function is None else _Convex(tensor, function)
+            leaf = convex if root is None else _Square(tensor, root)
             self._known[tensor.ref()] = leaf if plain is None else _Disguise(tensor, plain)
         return self._known[tensor.ref()]
 
-    def _is_sum_of_squares(self, tensor):
+    def _is_sum_of_squares(self, tensor: Tensor) -> bool:
         try:
             return bool(_Walk(self.dependence)._squares([(tensor, False, 1)]))
         except NotASumOfSquares:
             return False
 
-    def _linear_inputs(self, tensor):
+    def _linear_inputs(self, tensor: Tensor) -> list[tuple]:
         """Return the tensors that the walk goes on from, each with the sign with which it enters `tensor`."""
         op = tensor.op
         if tensor.dtype.is_complex:
@@ -289,7 +295,7 @@ _UNIFORM = {"Sum", "Mean", "Identity", "Reshape", "Cast", "Squeeze", "ExpandDims
 """Ops behind which a weight that was the same for all elements still is."""
 
 
-def _sign(op, index):
+def _sign(op: tf.Operation, index: int) -> int:
     """Return −1 where `op` is known to turn the sign of that input, else 1."""
     if op.type == "Neg" or (op.type == "Sub" and index == 1):
         return -1
@@ -299,21 +305,21 @@ def _sign(op, index):
     return 1
 
 
-def _refuse_nesting(leaves, inside):
+def _refuse_nesting(leaves: list, inside: Any) -> None:
     """Refuse a square that is a term of the loss and also what another term squares: its weight is not a constant."""
     for leaf in leaves:
         if leaf.output.ref() in inside:
             raise NotASumOfSquares(leaf.output.op, "a term of the loss is itself squared in another term")
 
 
-def _refuse_norm_in_loop(op, root, dependence):
+def _refuse_norm_in_loop(op: tf.Operation, root: Tensor, dependence: Dependence) -> None:
     norm = norm_in_loop(root, dependence)
     if norm is not None:
         reason = f"what is squared is a norm that a loop computes, op {norm.name!r} of type {norm.type}"
         raise NotASumOfSquares(op, f"{reason} (tf.vectorized_map computes the same without one)")
 
 
-def _warn_of_a_norm(op, radicand, dependence):
+def _warn_of_a_norm(op: tf.Operation, radicand: Tensor, dependence: Dependence) -> None:
     if has_sum_inside(radicand, dependence):
         warn(
             f"tfjac: the square of a root is taken for one residual, op {op.name!r} of type {op.type}, shape "
@@ -322,7 +328,7 @@ def _warn_of_a_norm(op, radicand, dependence):
         )
 
 
-def _warn_of_one_number(op, number, dependence):
+def _warn_of_one_number(op: tf.Operation, number: Tensor, dependence: Dependence) -> None:
     if number.shape.num_elements() == 1 and has_sum_inside(number, dependence):
         warn(
             f"tfjac: a convex function of one number is a term of the loss, op {op.name!r} of type {op.type}: its "

@@ -3,6 +3,9 @@
 F(w) = ½‖r(w)‖² + ½ (w−w₀)ᵀΛ(w−w₀), or a sum of convex functions instead of the squares, which then are a model of it.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, replay, stays, verified
@@ -11,6 +14,7 @@ from tfjac.optimizers.conditions.coordinates import positions_of, sources_of
 from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, SummedObjective
 from tfjac.optimizers.linear_model import Linearisation, VerifiedLinearisation, stacked_jacobian, stacked_rows
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Tensor, Variable
 
 
 class LocalObjective(SummedObjective):
@@ -36,21 +40,31 @@ class LocalObjective(SummedObjective):
     num_parts = 1
     is_shared = False
 
-    def __init__(self, cost, rows, prior, variables, gradients=None, terms=(), sources=None, sums_squares=True):
+    def __init__(
+        self,
+        cost: Tensor,
+        rows: list,
+        prior: Any,
+        variables: Sequence[Variable],
+        gradients: list | None = None,
+        terms: Sequence = (),
+        sources: Any = None,
+        sums_squares: bool = True,
+    ) -> None:
         self.cost, self.rows, self.prior, self.variables = cost, list(rows), prior, list(variables)
         self._sources = self.variables if sources is None else sources
         self.columns, self.gradients, self.terms = Columns(self._sources), gradients, list(terms)
         self.sums_squares = sums_squares and all(tensor is part for tensor, part in self.rows)
 
-    def with_parts(self, change):
+    def with_parts(self, change: Callable) -> SummedObjective:
         """Return the problem that `change` makes of this one, or of each of those that this is the sum of."""
         return change(self)
 
-    def values(self):
+    def values(self) -> list[Tensor]:
         """Return what the variables hold now, as a list of tensors."""
         return [as_tf_variable(variable).read_value() for variable in self.variables]
 
-    def position(self, values):
+    def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values` in the coordinates of J, `[p]`."""
         return self.columns.flatten(values)
 
@@ -65,7 +79,7 @@ class LocalObjective(SummedObjective):
         magnitude = tf.norm([tf.norm(residual), *(term.magnitude() for term in self.terms)])
         return VerifiedLinearisation(jacobian, residual, self.prior, self.gradients, names, magnitude)
 
-    def places_of_rows(self):
+    def places_of_rows(self) -> Tensor:
         """Return where each row of J is among the elements of all residuals, tensor by tensor: `[rows]`, int32."""
         tensors, places, before = [tensor for tensor, _ in self.rows], [], 0
         for tensor in tensors:
@@ -73,7 +87,7 @@ class LocalObjective(SummedObjective):
             before += tf.size(tensor)
         return stacked_rows(list(zip(tensors, places)), self._sources)
 
-    def change_of_rows(self):
+    def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of the rows are at what the variables hold now, `[rows]`.
 
         What no gradient passes stays as it was, such as the weights of the rows of a convex loss: so it is in J.
@@ -82,31 +96,31 @@ class LocalObjective(SummedObjective):
         now = replay(tensors, reread=self.variables, constant=stays)
         return stacked_rows([(old, new - old) for old, new in zip(tensors, now)], self._sources)
 
-    def move(self, start, step):
+    def move(self, start: list[Tensor], step: Tensor) -> None:
         """Assign `start` + `step` to the variables, projected by the constraints that Keras variables may have."""
         self._assign([value + change for value, change in zip(start, self.columns.split(step))])
 
-    def move_to(self, start, position):
+    def move_to(self, start: list[Tensor], position: Tensor) -> None:
         """Assign `position` `[p]`, in the coordinates of J at `start`, to the variables, projected likewise."""
         self._assign(self.columns.split(position))
 
-    def _assign(self, values):
+    def _assign(self, values: list[Tensor]) -> None:
         constraints = [getattr(variable, "constraint", None) for variable in self.variables]
         self.write([value if project is None else project(value) for value, project in zip(values, constraints)])
 
-    def write(self, values):
+    def write(self, values: list[Tensor]) -> None:
         """Assign `values`, tensors of the variables' shapes, as they are."""
         for variable, value in zip(self.variables, values):
             as_tf_variable(variable).assign(value)
 
-    def evaluate(self):
+    def evaluate(self) -> Tensor:
         """Return F at what the variables hold at this point of the program: a replay of the graph of the cost."""
         return tf.ensure_shape(replay([self.cost], reread=self.variables)[0], [])
 
-    def restore_unless(self, accepted, start):
+    def restore_unless(self, accepted: Tensor, start: list[Tensor]) -> None:
         """Assign `start` to the variables, bit for bit, unless `accepted`."""
 
-        def restore():
+        def restore() -> bool:
             self.write(start)
             return False
 
@@ -120,26 +134,35 @@ class ObjectiveOnManifolds(LocalObjective):
         charts: list of a `Chart`, or None, for each variable.
     """
 
-    def __init__(self, cost, rows, prior, variables, gradients, charts, sums_squares=True):
+    def __init__(
+        self,
+        cost: Tensor,
+        rows: list,
+        prior: Any,
+        variables: Sequence[Variable],
+        gradients: list | None,
+        charts: list,
+        sums_squares: bool = True,
+    ) -> None:
         sources = sources_of(variables, charts)
         super().__init__(cost, rows, prior, variables, gradients, sources=sources, sums_squares=sums_squares)
         self._charts = charts
 
-    def position(self, values):
+    def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values`, `[p]`; tangents are zero wherever that is."""
         return self.columns.flatten(positions_of(values, self._charts))
 
-    def magnitude(self, values):
+    def magnitude(self, values: list[Tensor]) -> Tensor:
         """Return how large `values` are, `[p]`; of a tangent, how large the point is that it moves."""
         pairs = zip(values, self._charts)
         return self.columns.flatten([value if chart is None else chart.magnitude(value) for value, chart in pairs])
 
-    def move(self, start, step):
+    def move(self, start: list[Tensor], step: Tensor) -> None:
         """Assign `start` + `step`, or `start` ⊕ `step`."""
         parts = zip(self._charts, start, self.columns.split(step))
         self._assign([value + part if chart is None else chart.move(value, part) for chart, value, part in parts])
 
-    def move_to(self, start, position):
+    def move_to(self, start: list[Tensor], position: Tensor) -> None:
         """Assign `position` `[p]`, or `start` ⊕ `position`."""
         parts = zip(self._charts, start, self.columns.split(position))
         self._assign([part if chart is None else chart.move(value, part) for chart, value, part in parts])

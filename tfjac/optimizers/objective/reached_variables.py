@@ -1,15 +1,20 @@
 """Checks of what the loss or the residuals depend on, and by gradients of which precision."""
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 
 from tfjac._warn import warn
-from tfjac.graph import as_tf_variable, lost_paths, stops_of
+from tfjac.graph import Dependence, as_tf_variable, lost_paths, stops_of
 from tfjac.graph.facts import facts_of
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Tensor, Variable
 
 
-def check_dependence(targets, variables, dependence, what):
+def check_dependence(
+    targets: Sequence[Tensor], variables: Sequence[Variable], dependence: Dependence, what: str
+) -> None:
     """Refuse variables that the targets do not depend on, and arithmetic in another precision than theirs.
 
     Args:
@@ -25,7 +30,7 @@ def check_dependence(targets, variables, dependence, what):
     _check_precision(dependence.path(targets), as_tf_variable(variables[0]).dtype)
 
 
-def _check_reached(targets, variables, dependence, what):
+def _check_reached(targets: Sequence[Tensor], variables: Sequence[Variable], dependence: Dependence, what: str) -> None:
     missing = [k for k in range(len(variables)) if k not in dependence.sources_of_any(targets)]
     unused = []
     for number in missing:
@@ -50,7 +55,7 @@ def _check_reached(targets, variables, dependence, what):
         )
 
 
-def warn_of_lost(tensors, dependence, what):
+def warn_of_lost(tensors: list[Tensor], dependence: Dependence, what: str) -> None:
     """Warn of those of `tensors` whose values depend on the variables, though no gradient reaches them.
 
     Args:
@@ -67,7 +72,7 @@ def warn_of_lost(tensors, dependence, what):
         )
 
 
-def _check_precision(path, dtype):
+def _check_precision(path: Sequence[tf.Operation], dtype: tf.DType) -> None:
     """Check that no op computes in another dtype by choice: those that resize images have but one, up to a cast."""
     narrow = set()
     for op in path:

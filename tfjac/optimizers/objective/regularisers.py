@@ -1,11 +1,15 @@
 """Squares of single parameters, such as L2 regularisers: a diagonal of the normal equations, never rows of J."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfjac.graph import Dependence
 from tfjac.graph.op_types import ARITHMETIC
+from tfjac.optimizers.objective.terms import Term
 from tfjac.optimizers.prior import Prior
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ class VariablePrior:
     number: tf.Tensor | None
 
 
-def diagonal_prior(term, dependence):
+def diagonal_prior(term: Term, dependence: Dependence) -> "VariablePrior | None":
     """Return the `VariablePrior` of c·u², or φ(u), where u = α·v + β elementwise, for one variable v; else None.
 
     Args:
@@ -33,7 +37,9 @@ def diagonal_prior(term, dependence):
         dependence: `Dependence` on the handles of the variables.
     """
     derivatives = term.diagonal()
-    found = None if derivatives is None else _elementwise(term.root, dependence)
+    if derivatives is None:
+        return None
+    found = _elementwise(term.root, dependence)
     if found is None:
         return None
     read, slope = found
@@ -45,7 +51,7 @@ def diagonal_prior(term, dependence):
     return VariablePrior(index, precision * tf.square(slope), gradient * slope, None)
 
 
-def _elementwise(root, dependence):
+def _elementwise(root: Tensor, dependence: Dependence) -> tuple | None:
     """Follow `root` back to the reading of one variable; return it and α `[size]` (None for ones), or None."""
     tensor, slope = root, None
     while tensor.op.type != "ReadVariableOp":
@@ -67,7 +73,7 @@ def _elementwise(root, dependence):
 _ELEMENTWISE = ARITHMETIC | {"Identity", "Reshape"}
 
 
-def _factor(op, alive):
+def _factor(op: tf.Operation, alive: int) -> Tensor | None:
     """Return what `op` multiplies its input number `alive` by; None for one."""
     if op.type in ("Mul", "RealDiv", "Div"):
         other = op.inputs[1 - alive]
@@ -75,7 +81,7 @@ def _factor(op, alive):
     return tf.constant(-1, op.outputs[0].dtype) if op.type == "Neg" or (op.type == "Sub" and alive == 1) else None
 
 
-def combined(priors, sizes, dtype):
+def combined(priors: "list[VariablePrior]", sizes: Sequence[int], dtype: tf.DType) -> Prior:
     """Return the `Prior` that a list of `VariablePrior` adds up to; `sizes` are those of all variables."""
     precision = [tf.zeros([size], dtype) for size in sizes]
     gradient = [tf.zeros([size], dtype) for size in sizes]

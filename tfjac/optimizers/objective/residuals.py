@@ -1,5 +1,8 @@
 """From a loss, or from residuals, to the problem of a step: residuals, and a prior."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -12,9 +15,12 @@ from tfjac.optimizers.objective.objective import LocalObjective, ObjectiveOnMani
 from tfjac.optimizers.objective.reached_variables import check_dependence, warn_of_lost
 from tfjac.optimizers.objective.reference_gradients import reference_gradients
 from tfjac.optimizers.objective.regularisers import combined, diagonal_prior
+from tfjac.types import Tensor, Variable
 
 
-def objective_of_loss(loss, variables, gradients=None, verify=None):
+def objective_of_loss(
+    loss: Tensor, variables: Sequence[Variable], gradients: list | None = None, verify: bool | None = None
+) -> LocalObjective:
     """Return the `Objective` of a loss that is a sum of squares and convex functions; F is the loss itself.
 
     Σ c·u² is ½‖r‖² with r = √(2c)·u. Where c is zero, so is r, whatever u: a loss that leaves out missing values by
@@ -35,11 +41,11 @@ def objective_of_loss(loss, variables, gradients=None, verify=None):
     check_dependence([loss], variables, dependence, "loss")
     priors, terms = [], []
     for term in loss_terms(loss, dependence):
-        prior = diagonal_prior(term, dependence)
-        if prior is None:
+        found = diagonal_prior(term, dependence)
+        if found is None:
             terms.append(term)
         else:
-            priors.append(prior)
+            priors.append(found)
     rows = [term.rows() for term in terms]
     warn_of_broadcasts([term.root for term in terms], dependence)
     cost, prior = tf.reduce_sum(loss), combined(priors, Columns(variables).sizes, loss.dtype)
@@ -50,7 +56,7 @@ def objective_of_loss(loss, variables, gradients=None, verify=None):
     return LocalObjective(cost, rows, prior, variables, reference, terms)
 
 
-def inlined(loss, variables):
+def inlined(loss: Tensor, variables: Sequence[Variable]) -> tuple[Tensor, bool]:
     """Return the loss with calls inlined, and whether it draws random numbers of its own by that."""
     read = [handle for handle in _sources(loss.graph, variables) if handle is not None]
     try:
@@ -60,8 +66,15 @@ def inlined(loss, variables):
 
 
 def objective_of_residuals(
-    tensors, variables, verify=None, losses=None, unit=1, prior=(), prior_is_uniform=True, charts=None
-):
+    tensors: list[Tensor],
+    variables: Sequence[Variable],
+    verify: bool | None = None,
+    losses: Any = None,
+    unit: Any = 1,
+    prior: Any = (),
+    prior_is_uniform: bool = True,
+    charts: list | None = None,
+) -> LocalObjective:
     """Return the `Objective` F = ½‖r‖² of residuals, or that of robust losses of them.
 
     Args:
@@ -106,14 +119,16 @@ def objective_of_residuals(
     return ObjectiveOnManifolds(cost, rows, quadratic, variables, gradients, charts, sums_squares=not any(losses))
 
 
-def cost_of(tensors, losses, unit=1, prior=(), position=None):
+def cost_of(
+    tensors: list[Tensor], losses: Any, unit: Any = 1, prior: Any = (), position: Tensor | None = None
+) -> Tensor:
     """Return F, a scalar, of residuals, their losses, and a prior of `position` `[p]`; see `objective_of_residuals`."""
     squares = [tf.reduce_sum(tf.square(tensor)) / 2 for tensor, loss in zip(tensors, losses) if loss is None]
     others = [loss.cost(tensor, unit) for tensor, loss in zip(tensors, losses) if loss is not None]
     return tf.add_n([*squares, *others, *([prior.cost(position)] if prior else [])])
 
 
-def unit_of(residuals, dtype):
+def unit_of(residuals: Any, dtype: tf.DType) -> Tensor:
     """Return the unit to measure residuals in, a scalar: 1 where they are of ordinary size.
 
     Else the power of two next to the root of the largest. Their squares are then within the range of the dtype, and so
@@ -123,12 +138,12 @@ def unit_of(residuals, dtype):
     return units_of(tf.stack(sizes))
 
 
-def units_of(residuals):
+def units_of(residuals: Tensor) -> Tensor:
     """Return the `unit_of` each row of residuals `[..., m]`."""
     half = tf.math.log(tf.reduce_max(tf.abs(residuals), axis=-1)) / (2 * np.log(2))
     extreme = (tf.abs(half) > 16) & tf.math.is_finite(half)
     return tf.where(extreme, tf.pow(tf.constant(2, residuals.dtype), tf.round(half)), tf.ones_like(half))
 
 
-def _sources(graph, variables):
+def _sources(graph: tf.Graph, variables: Sequence[Variable]) -> list:
     return [source_in(graph, variable) for variable in variables]

@@ -11,7 +11,7 @@ Reference: B. Triggs et al., "Bundle adjustment: a modern synthesis", 2000, sect
 
 import abc
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
@@ -52,11 +52,11 @@ class RobustLoss(abc.ABC):
 class Huber(RobustLoss):
     """ρ = z up to 1, 2√z − 1 beyond: squares, then absolute values."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return tf.where(z <= 1, z, 2 * tf.sqrt(tf.maximum(z, 1)) - 1)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         slope = tf.math.rsqrt(tf.maximum(z, 1))
         return slope, tf.where(z <= 1, tf.zeros_like(z), -slope / 2)
@@ -65,11 +65,11 @@ class Huber(RobustLoss):
 class SoftL1(RobustLoss):
     """ρ = 2(√(1 + z) − 1): Huber's, smooth."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return 2 * z / (tf.sqrt(1 + z) + 1)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         slope = tf.math.rsqrt(1 + z)
         return slope, -slope * z / (1 + z) / 2
@@ -78,11 +78,11 @@ class SoftL1(RobustLoss):
 class Cauchy(RobustLoss):
     """ρ = ln(1 + z)."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return tf.math.log1p(z)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         slope = 1 / (1 + z)
         return slope, -slope * (1 - slope)
@@ -91,11 +91,11 @@ class Cauchy(RobustLoss):
 class Arctan(RobustLoss):
     """ρ = arctan z: no residual costs more than π/2."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return tf.math.atan(z)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         slope = 1 / (1 + tf.square(z))
         return slope, -2 * tf.square(z) * tf.square(slope)
@@ -104,11 +104,11 @@ class Arctan(RobustLoss):
 class Tukey(RobustLoss):
     """ρ = (1 − (1 − z)³)/3 up to 1, ⅓ beyond: Tukey's biweight, by which an outlier has no influence at all."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return (1 - (1 - tf.minimum(z, 1)) ** 3) / 3
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         inside = 1 - tf.minimum(z, 1)
         return tf.square(inside), -2 * tf.minimum(z, 1) * inside
@@ -117,11 +117,11 @@ class Tukey(RobustLoss):
 class Welsch(RobustLoss):
     """ρ = 1 − exp(−z)."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return -tf.math.expm1(-z)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         slope = tf.exp(-z)
         return slope, -tf.math.multiply_no_nan(z, slope)
@@ -130,11 +130,11 @@ class Welsch(RobustLoss):
 class GemanMcClure(RobustLoss):
     """ρ = z/(1 + z)."""
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return 1 - 1 / (1 + z)
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         part = 1 / (1 + z)
         return tf.square(part), -2 * tf.square(part) * (1 - part)
@@ -153,16 +153,16 @@ class FunctionLoss(RobustLoss):
         super().__init__(scale)
         self.function = function
 
-    def value(self, z):
+    def value(self, z: Tensor) -> Tensor:
         """Return ρ."""
         return self._parts(z)[0]
 
-    def slopes(self, z):
+    def slopes(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return ρ′ and zρ″."""
         _, first, second = self._parts(z)
         return first, z * second
 
-    def _parts(self, z):
+    def _parts(self, z: Tensor) -> list[Tensor]:
         flat = tf.reshape(z, [-1])
         with tf.GradientTape() as outer:
             outer.watch(flat)
@@ -196,7 +196,7 @@ LOSSES = {
 LossLike: TypeAlias = LossName | Literal["linear"] | RobustLoss | Function | None
 
 
-def influence(residual, loss):
+def influence(residual: Tensor, loss: Any) -> tuple:
     """Return ψ², ψ′ and ρ′ of each residual, with ψ = ρ′r and ψ′ = ρ′ + 2zρ″: r², one and one for squares.
 
     Args:
@@ -248,7 +248,7 @@ def losses_of(losses: RobustLoss | tuple[RobustLoss | None, ...] | None, count: 
     return list(losses)
 
 
-def _loss(loss, scale):
+def _loss(loss: Any, scale: Any) -> "RobustLoss | None":
     if isinstance(loss, RobustLoss) or loss in (None, "linear"):
         if scale is not None:
             positive("loss_scale", scale)

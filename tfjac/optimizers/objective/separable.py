@@ -19,13 +19,16 @@ regression using iteratively reweighted least-squares", 1977.
 """
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import between, has_custom_gradient, replay, transplant
+from tfjac.graph import Dependence, between, has_custom_gradient, replay, transplant
 from tfjac.graph.op_types import ELEMENTWISE
 from tfjac.optimizers.objective.terms import SeparableTerm, none_if_turned
+from tfjac.types import Tensor
 
 FLAT = 0.1
 """Negative curvature up to this part of the largest counts as none: what clipping and focal factors leave."""
@@ -49,7 +52,7 @@ class SeparableFunction:
     share: int | None = None
     sign: int = 1
 
-    def term(self, gradient):
+    def term(self, gradient: Tensor) -> SeparableTerm:
         """Return the `SeparableTerm` of gradient·φ, given ∂loss/∂output: not finite where that has the wrong sign.
 
         So has a sample weight below zero, with which the loss is not convex.
@@ -67,7 +70,7 @@ class SeparableFunction:
         return SeparableTerm(self.root, slope, none_if_turned(curvature, self.sign * gradient))
 
 
-def separable_function(tensor, sign, dependence):
+def separable_function(tensor: Tensor, sign: int, dependence: Dependence) -> "SeparableFunction | None":
     """Return `tensor` as a `SeparableFunction` of the farthest place at which sign·tensor is convex; None for none.
 
     Args:
@@ -86,14 +89,14 @@ def separable_function(tensor, sign, dependence):
     return farthest
 
 
-def convex_places(tensor, dependence):
+def convex_places(tensor: Tensor, dependence: Dependence) -> Iterator[Tensor]:
     """Yield the tensors of which `tensor`, or −`tensor`, is an elementwise and convex function, near to far."""
     for root in _narrow_places(tensor, dependence):
         if any(_Trial(tensor, root, sign).is_convex for sign in (1, -1)):
             yield root
 
 
-def _derivatives(output, root, value, weight):
+def _derivatives(output: Tensor, root: Tensor, value: Tensor, weight: Any) -> tuple[Tensor, Tensor]:
     """Return the first and second derivatives of weight·output with respect to `root`, at `value`."""
     (copy,) = replay([output], [(root, value)])
     (slope,) = tf.gradients(copy, value, grad_ys=weight)
@@ -101,7 +104,7 @@ def _derivatives(output, root, value, weight):
     return slope, curvature
 
 
-def _narrow_places(tensor, dependence):
+def _narrow_places(tensor: Tensor, dependence: Dependence) -> Iterator[Tensor]:
     """Yield the tensors through which all paths of gradients to `tensor` run, by elementwise ops, near to far."""
     position = {op.name: number for number, op in enumerate(tensor.graph.get_operations())}
     frontier = {tensor.ref(): tensor}
@@ -125,7 +128,7 @@ class _Trial:
         output, root, sign: φ is `sign`·`output` as a function of `root`. Data are taken to be between 0 and 1.
     """
 
-    def __init__(self, output, root, sign):
+    def __init__(self, output: Tensor, root: Tensor, sign: int) -> None:
         data = _elementwise_sources(output, root)
         self.numbers = _NUMBERS
         with tf.Graph().as_default() as graph:
@@ -139,7 +142,7 @@ class _Trial:
         with tf.compat.v1.Session(graph=graph) as session, np.errstate(all="ignore"):
             self.value, self.slope, self.curvature = (np.asarray(x, float) for x in session.run(found))
 
-    def _stand_in(self, tensor):
+    def _stand_in(self, tensor: Tensor) -> Tensor:
         """Return what stands for data: the constant that it is, or numbers between 0 and 1, 0 and 1 among them."""
         constant = tf.get_static_value(tensor)
         if constant is not None and np.size(constant) and (np.ravel(constant) == np.ravel(constant)[0]).all():
@@ -149,13 +152,13 @@ class _Trial:
         return tf.cast(tf.constant(drawn if tensor.dtype.is_floating else drawn > 0.5), tensor.dtype)
 
     @property
-    def is_convex(self):
+    def is_convex(self) -> bool:
         """Whether φ″ is nowhere negative, and not zero everywhere: without curvature there is no step to solve for."""
         found = self.curvature[np.isfinite(self.curvature)]
         return found.size > 8 and found.max() > 0 and found.min() >= -FLAT * found.max()
 
     @property
-    def is_robust(self):
+    def is_robust(self) -> bool:
         """Whether φ is even, without data, and φ′/u is positive and does not grow with |u|, from φ″(0) downwards."""
         half = len(_HALF)
         weight = self.slope[half + 1 : 2 * half] / _HALF[1:]
@@ -164,12 +167,12 @@ class _Trial:
         return self._fixed and falling and bounded and np.allclose(self.value[:half], self.value[half : 2 * half], 1e-5)
 
     @property
-    def falls(self):
+    def falls(self) -> bool:
         """Whether φ falls between 0 and 1."""
         return (self.slope[len(_SYMMETRIC) :] <= 0).all()
 
 
-def _elementwise_sources(output, root):
+def _elementwise_sources(output: Tensor, root: Tensor) -> list[Tensor]:
     """Return what `output` is computed from besides `root`, by elementwise ops: a list of tensors."""
     pending, seen, sources = [output], {root.ref()}, []
     while pending:
@@ -190,7 +193,7 @@ _NUMBERS = np.concatenate([_SYMMETRIC, np.linspace(0.02, 0.98, 49)])
 """Numbers and their negatives, then numbers between 0 and 1."""
 
 
-def _axis_of_shares(tensor):
+def _axis_of_shares(tensor: Tensor) -> int | None:
     """Return the axis along which the elements of `tensor` are made to add up to one, None where they are not."""
     op = tensor.op
     if op.type == "Softmax":

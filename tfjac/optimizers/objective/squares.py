@@ -8,10 +8,11 @@ import functools
 
 import tensorflow as tf
 
-from tfjac.graph import bodies_of, copy_op
+from tfjac.graph import Dependence, bodies_of, copy_op
 from tfjac.graph.op_types import CHOICES, PERMUTING, SAME_ORDER
 from tfjac.optimizers.objective.branches import branches, chosen
 from tfjac.optimizers.objective.contractions import contraction_with_itself, same
+from tfjac.types import Tensor
 
 ROOTS = ("Abs", "ComplexAbs", "EuclideanNorm", "Pow", "Sqrt")
 """Ops that may be roots of what is a sum of squares."""
@@ -23,7 +24,7 @@ FACTORS = ("Div", "Mul", "Neg", "RealDiv")
 """Ops that multiply their first input, or one of two, by something."""
 
 
-def square_root(op):
+def square_root(op: tf.Operation) -> Tensor | None:
     """Return u where `op` computes u² (or ½Σu², for L2Loss), else None."""
     if op.type in ("Square", "L2Loss"):
         return op.inputs[0]
@@ -34,7 +35,7 @@ def square_root(op):
     return op.inputs[0] if op.type == "Pow" and _has_exponent(op, 2) else None
 
 
-def undisguised(tensor, root, dependence):
+def undisguised(tensor: Tensor, root: Tensor, dependence: Dependence) -> Tensor | None:
     """Return a tensor equal to `tensor`, with squares that stand open where it hides them; None where it hides none.
 
     Args:
@@ -57,12 +58,12 @@ def undisguised(tensor, root, dependence):
     return _undone(tensor, dependence) if is_power(op) else contraction_with_itself(op)
 
 
-def is_power(op):
+def is_power(op: tf.Operation) -> bool:
     """Return whether `op` raises one tensor to a fixed power."""
     return _power(op) is not None
 
 
-def _power(op):
+def _power(op: tf.Operation) -> tuple | None:
     """Return x and c where `op` computes x^c, else None."""
     if op.type in POWERS:
         return op.inputs[0], POWERS[op.type]
@@ -72,7 +73,7 @@ def _power(op):
     return None if exponent is None else (op.inputs[0], float(exponent))
 
 
-def _undone(tensor, dependence, total=1.0):
+def _undone(tensor: Tensor, dependence: Dependence, total: float = 1.0) -> Tensor | None:
     """Return s where `tensor` is s after moves and powers that undo one another, as (1/√s)⁻², or None.
 
     The first of them is a root: s is not negative, so that no sign is lost.
@@ -89,7 +90,7 @@ def _undone(tensor, dependence, total=1.0):
     return _floored(base, dependence) if is_whole else _undone(base, dependence, total)
 
 
-def _square_of_root(tensor, dependence):
+def _square_of_root(tensor: Tensor, dependence: Dependence) -> Tensor | None:
     """Return the square of a tensor that is a root but for moves and factors; None where it is not."""
     op = tensor.op
     if op.type in ROOTS:
@@ -109,7 +110,7 @@ def _square_of_root(tensor, dependence):
     return None if square is None else square * tf.square(factor)
 
 
-def _radicand(op, dependence):
+def _radicand(op: tf.Operation, dependence: Dependence) -> Tensor | None:
     """Return what a root is the root of, a norm's sum of squares written out; None for other powers."""
     x = op.inputs[0]
     if op.type == "ComplexAbs":
@@ -122,7 +123,7 @@ def _radicand(op, dependence):
     return _floored(x, dependence) if op.type == "Sqrt" or _has_exponent(op, 0.5) else None
 
 
-def _floored(tensor, dependence):
+def _floored(tensor: Tensor, dependence: Dependence) -> Tensor:
     """Return max(s, c) as a selection, as under the root of a norm that is kept away from zero."""
     alive = [x for x in tensor.op.inputs if dependence.reaches(x)]
     if tensor.op.type != "Maximum" or len(alive) != 1:
@@ -131,7 +132,7 @@ def _floored(tensor, dependence):
     return tf.where(alive[0] > floor, alive[0], floor)
 
 
-def _square_of_common_part(one, other, dependence):
+def _square_of_common_part(one: Tensor, other: Tensor, dependence: Dependence) -> Tensor | None:
     """Return a·b·u² for the product of a·u and b·u, where only u depends on the variables; else None."""
     (part, factors), (other_part, other_factors) = _peeled(one, dependence), _peeled(other, dependence)
     if not same(part, other_part):
@@ -139,7 +140,7 @@ def _square_of_common_part(one, other, dependence):
     return functools.reduce(tf.multiply, [*factors, *other_factors], tf.square(part))
 
 
-def _peeled(tensor, dependence):
+def _peeled(tensor: Tensor, dependence: Dependence) -> tuple[Tensor, list[Tensor]]:
     """Return u and a list of factors whose product with it is the tensor, which do not depend on the variables."""
     factors: list[tf.Tensor] = []
     while True:
@@ -149,7 +150,7 @@ def _peeled(tensor, dependence):
         factors.append(factor)
 
 
-def _split(tensor, dependence):
+def _split(tensor: Tensor, dependence: Dependence) -> tuple:
     """Return u and a of a tensor a·u; a is None where its op does not multiply by what the variables do not enter."""
     op = tensor.op
     alive = [index for index, x in enumerate(op.inputs) if dependence.reaches(x)]
@@ -162,7 +163,7 @@ def _split(tensor, dependence):
     return part, (other if op.type == "Mul" else 1 / other)
 
 
-def _real_part(tensor):
+def _real_part(tensor: Tensor) -> Tensor | None:
     """Return Re of a complex tensor, as squares, where it is z·z̄, or a sum or mean of that; else None."""
     op = tensor.op
     if op.type in SAME_ORDER:
@@ -178,7 +179,7 @@ def _real_part(tensor):
     return None
 
 
-def norm_in_loop(tensor, dependence):
+def norm_in_loop(tensor: Tensor, dependence: Dependence) -> tf.Operation | None:
     """Return the root that each step of a loop writes to what `tensor` is made of by moves and factors; or None."""
     while tensor.op.type in PERMUTING or _split(tensor, dependence)[1] is not None:
         tensor = tensor.op.inputs[0] if tensor.op.type in PERMUTING else _split(tensor, dependence)[0]
@@ -193,7 +194,7 @@ def norm_in_loop(tensor, dependence):
     return found.op if found is not None and found.op.type in ROOTS else None
 
 
-def has_sum_inside(tensor, dependence):
+def has_sum_inside(tensor: Tensor, dependence: Dependence) -> bool:
     """Return whether `tensor` is computed from a sum of squares, though it is none itself."""
     pending, seen = [(tensor, False)], set()
     while pending:
@@ -216,10 +217,10 @@ _SHAPING = {
 """Ops between a root and the sum of squares that may have been meant by it."""
 
 
-def _has_exponent(op, exponent):
+def _has_exponent(op: tf.Operation, exponent: float) -> bool:
     return _is_constant(op.inputs[1], exponent)
 
 
-def _is_constant(tensor, number):
+def _is_constant(tensor: Tensor, number: float) -> bool:
     value = tf.get_static_value(tensor)
     return value is not None and bool((value == number).all())

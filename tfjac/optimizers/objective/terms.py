@@ -22,6 +22,16 @@ from tfjac.types import Tensor
 class Term(abc.ABC):
     """What all of them have."""
 
+    root: tf.Tensor
+    """The tensor that the term is a function of."""
+
+    uniform: bool
+    """Whether its curvature is known to be the same for all elements."""
+
+    @abc.abstractmethod
+    def diagonal(self) -> tuple[Tensor, Tensor] | None:
+        """Return the second and first derivatives by each element, flattened; None where elements depend on others."""
+
     @abc.abstractmethod
     def rows(self) -> tuple[Tensor, Tensor]:
         """Return the tensor whose Jacobian is taken, and the part of r that belongs to it, of the same shape."""
@@ -97,6 +107,7 @@ class CrossEntropyTerm(Term):
 
     root: tf.Tensor
     labels: tf.Tensor
+    uniform = False
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r: zeros of one class alone, whatever rounding would make of it."""
@@ -114,7 +125,7 @@ class CrossEntropyTerm(Term):
         lost = tf.reduce_max(tf.math.divide_no_nan(terms, tf.abs(left)))
         return lost * tf.norm(tf.math.divide_no_nan(left, scale))
 
-    def _probability(self):
+    def _probability(self) -> tuple[Tensor, Tensor, Tensor]:
         """p, s, and √(s·p)."""
         probability = tf.nn.softmax(tf.stop_gradient(self.root))
         total = tf.reduce_sum(self.labels, -1, keepdims=True)
@@ -140,8 +151,9 @@ class DenseTerm(Term):
     root: tf.Tensor
     slope: tf.Tensor
     curvature: tf.Tensor
+    uniform = False
 
-    def rows(self):
+    def rows(self) -> tuple[Tensor, Tensor]:
         """Return Rᵀz, whose Jacobian is taken, and r."""
         values, vectors = tf.linalg.eigh(tf.stop_gradient(self.curvature))
         slope = tf.linalg.matvec(vectors, self.slope, transpose_a=True)
@@ -149,12 +161,12 @@ class DenseTerm(Term):
         rows = tf.linalg.matvec(tf.stop_gradient(vectors), self.root, transpose_a=True) * tf.stop_gradient(scale)
         return rows, tf.math.divide_no_nan(slope, scale)
 
-    def diagonal(self):
+    def diagonal(self) -> None:
         """Return None: elements depend on one another."""
         return None
 
 
-def none_if_turned(curvature, weight):
+def none_if_turned(curvature: Tensor, weight: Tensor) -> Tensor:
     """Return `curvature`, or what is not finite if a weight of a convex function is below zero, as of a sample.
 
     The loss is not convex then. A square says the same by the root of its weight.
@@ -163,7 +175,7 @@ def none_if_turned(curvature, weight):
     return tf.where(turned, tf.constant(np.nan, curvature.dtype), curvature)
 
 
-def lifted(curvature, slope, root):
+def lifted(curvature: Tensor, slope: Tensor, root: Tensor) -> Tensor:
     """Return `curvature` raised to where Newton's step in any one number is at most the largest of `root` over √ε."""
     size = tf.where(tf.math.is_finite(root), tf.abs(tf.stop_gradient(root)), 0)
     largest = tf.reduce_max(tf.concat([tf.reshape(size, [-1]), tf.zeros([1], size.dtype)], axis=0))
@@ -171,5 +183,5 @@ def lifted(curvature, slope, root):
     return tf.maximum(curvature, floor)
 
 
-def _epsilon(tensor):
+def _epsilon(tensor: Tensor) -> float:
     return float(np.finfo(tensor.dtype.as_numpy_dtype).eps)

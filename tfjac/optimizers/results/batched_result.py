@@ -45,7 +45,7 @@ class BatchedLeastSquaresResult:
     _box: Any
     _rows: int
     _of_squares: bool
-    _linearised: Callable[[], tuple]
+    _linearised: Callable[[], list]
 
     @classmethod
     def of(
@@ -56,7 +56,7 @@ class BatchedLeastSquaresResult:
         names: tuple[str, ...],
         rows: int,
         of_squares: bool,
-        linearised: Callable[[], tuple],
+        linearised: Callable[[], list],
     ) -> "BatchedLeastSquaresResult":
         """Return the result of what fits `Found`.
 
@@ -101,7 +101,7 @@ class BatchedLeastSquaresResult:
             lines.append(f"{name:14}" + "".join(f"{mark:>12.5g}" for mark in marks))
         return "\n".join(lines)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.summary()
 
     def parameter_names(self) -> list[str]:
@@ -116,11 +116,11 @@ class BatchedLeastSquaresResult:
         return self._nested(self._active)
 
     @functools.cached_property
-    def _active(self):
+    def _active(self) -> Array:
         return active_sides(self._values, self._box)
 
     @functools.cached_property
-    def _at_the_end(self):
+    def _at_the_end(self) -> list[Array]:
         return self._linearised()
 
     @property
@@ -129,7 +129,7 @@ class BatchedLeastSquaresResult:
         return self._at_the_end[-1]
 
     @functools.cached_property
-    def _inverse(self):
+    def _inverse(self) -> tuple[Array, Array]:
         """(JᵀJ)⁻¹ of the free parameters `[B, p, p]`, zero for the others, and the rank `[B]`.
 
         Columns are scaled to length one before, and combinations of parameters that change nothing but for rounding
@@ -187,7 +187,7 @@ class BatchedLeastSquaresResult:
         """Return the standard deviations of the parameters, in the nest of `x`; NaN, and `absolute_sigma`, as above."""
         return self._nested(np.sqrt(np.diagonal(self.covariance(absolute_sigma), axis1=1, axis2=2)))
 
-    def _nested(self, matrix):
+    def _nested(self, matrix: Array) -> Any:
         """Return `[B, p]` in the nest of `x`."""
         flat = tf.nest.flatten(self.x)
         sizes = [int(np.prod(value.shape[1:])) for value in flat]

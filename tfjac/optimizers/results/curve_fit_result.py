@@ -14,12 +14,12 @@ from tfjac.arguments import check_eager, positive
 from tfjac.graph import quiet_function
 from tfjac.jacobians import jacobian
 from tfjac.optimizers.complex_parts import of_parts, parts_of
-from tfjac.optimizers.objective.curve import Curve
+from tfjac.optimizers.objective.curve import Curve, Model
 from tfjac.optimizers.objective.curve_data import arrays_of
 from tfjac.optimizers.objective.deviations import Deviations
 from tfjac.optimizers.results.least_squares_result import LeastSquaresResult
 from tfjac.optimizers.statuses import Status
-from tfjac.types import Array, ArrayLike, Nest, TensorLike
+from tfjac.types import Array, ArrayLike, Nest, Tensor, TensorLike
 
 _UNPACKED = ("popt", "pcov", "infodict", "mesg", "ier")
 """What the result unpacks to, in SciPy's words."""
@@ -76,7 +76,7 @@ class CurveFitResult(LeastSquaresResult):
         return self._fitted.deviations
 
     @property
-    def _model(self):
+    def _model(self) -> Model:
         return self._fitted.model
 
     @property
@@ -148,7 +148,7 @@ class CurveFitResult(LeastSquaresResult):
         left = values - means @ np.linalg.lstsq(means, values)[0]
         return 1 - self.statistics.chi_square / np.sum(np.square(left))
 
-    def _constants(self):
+    def _constants(self) -> list[Array]:
         """Arrays of the shape of the data that stand for a constant: one, or of complex data one for each part."""
         shape = self._fitted.y.shape
         if not self._model.is_complex:
@@ -187,17 +187,17 @@ class CurveFitResult(LeastSquaresResult):
             sigma = parts_of(sigma) if np.iscomplexobj(sigma) else sigma[..., None]
         return self._band(x, level, self.statistics.variance * np.square(sigma))
 
-    def _band(self, x, level, variance):
+    def _band(self, x: Any, level: float, variance: Any) -> tuple[Array, Array]:
         values, slopes = self._curve(x)
         spread = np.einsum("...i,ij,...j", slopes, self.covariance(), slopes) + variance
         reach = self.statistics.quantile(positive("level", level, below=1)) * np.sqrt(spread)
         return self._shown(values - reach), self._shown(values + reach)
 
-    def _shown(self, values):
+    def _shown(self, values: Array) -> Array:
         """Values of the curve as the user knows them: complex numbers rather than their parts."""
         return of_parts(values) if self._model.is_complex else values
 
-    def _curve(self, x):
+    def _curve(self, x: Any) -> tuple:
         """Return the curve at `x`, or at the data, and its derivatives `[…, p]`, NumPy."""
         check_eager("The curve of a fit")
         given, parameters = self._model.data(self.xdata if x is None else arrays_of(x)), tf.constant(self.x)
@@ -208,11 +208,11 @@ class CurveFitResult(LeastSquaresResult):
             found = self._functions[ranks](given, parameters)
         return tuple(each.numpy() for each in found)
 
-    def _traced_curve(self, x, parameters):
+    def _traced_curve(self, x: Any, parameters: Any) -> tuple[Tensor, Tensor]:
         values = self._model(x, tf.unstack(parameters))
         return values, jacobian(values, parameters)
 
     @functools.cached_property
-    def _functions(self):
+    def _functions(self) -> Any:
         """`_traced_curve` of tensors, by their ranks: a trace for numbers and for arrays would know no rank."""
         return collections.defaultdict(lambda: quiet_function(self._traced_curve, reduce_retracing=True))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.arguments import positive
+from tfjac.optimizers.conditions.manifolds import Manifold
 from tfjac.optimizers.results.history import History
 from tfjac.optimizers.results.manifold_normals import normals_of
 from tfjac.optimizers.results.meaningless import without_meaning
@@ -122,7 +123,7 @@ class LeastSquaresResult(SciPyNames):
         return self._said or self.status.message
 
     @functools.cached_property
-    def _said(self):
+    def _said(self) -> str:
         if self.status is not Status.NOT_FINITE:
             return ""
         try:
@@ -149,7 +150,7 @@ class LeastSquaresResult(SciPyNames):
         """
         return self.history.plot(axes)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.summary()
 
     # -------------------------------------------------------------- residuals
@@ -179,7 +180,7 @@ class LeastSquaresResult(SciPyNames):
         return found + prior.weight**2 * (self._flat() - prior.mean) if prior else found
 
     @functools.cached_property
-    def _linearisation(self):
+    def _linearisation(self) -> tuple:
         size = 8 * self.num_residuals * self._flat().size
         if size > _LARGEST:
             raise ValueError(
@@ -200,11 +201,11 @@ class LeastSquaresResult(SciPyNames):
         names = {-1: "at its lower bound", 0: "", 1: "at its upper bound"}
         return ["fixed" if known else names[side] for known, side in zip(self._fixed(), self._flat_active())]
 
-    def _fixed(self):
+    def _fixed(self) -> Array:
         box = self._conditions.box
         return box.lower >= box.upper if box else np.zeros(self._flat().size, bool)
 
-    def _flat_active(self):
+    def _flat_active(self) -> Array:
         return active_sides(self._flat(), self._conditions.box)
 
     @functools.cached_property
@@ -212,7 +213,7 @@ class LeastSquaresResult(SciPyNames):
         """The `Statistics` that all below comes from."""
         return self._statistics_of(self._flat_active() == 0)
 
-    def _statistics_of(self, free):
+    def _statistics_of(self, free: Array) -> Statistics:
         jacobian, residuals, influence = self._linearisation
         _, prior, equality = self._conditions
         precision = np.square(prior.weight.astype(np.float64)) if prior else None
@@ -337,22 +338,22 @@ class LeastSquaresResult(SciPyNames):
             )
         return 1 - self.statistics.chi_square / np.sum(np.square(observed - observed.mean()))
 
-    def _flat(self):
+    def _flat(self) -> Array:
         """Return `x` as one vector `[p]` of float64."""
         return np.concatenate([np.ravel(value) for value in tf.nest.flatten(self.x)]).astype(np.float64)
 
-    def _split(self, vector):
+    def _split(self, vector: Array) -> list[Array]:
         """Return what is `[p, …]` as a list of what belongs to each variable, in its shape."""
         flat = [np.asarray(value) for value in tf.nest.flatten(self.x)]
         parts = np.split(vector, np.cumsum([value.size for value in flat])[:-1])
         return [part.reshape(value.shape + part.shape[1:]) for part, value in zip(parts, flat)]
 
-    def _nested(self, vector):
+    def _nested(self, vector: Array) -> Any:
         """Return what is `[p, …]` in the nest of `x`."""
         return tf.nest.pack_sequence_as(self.x, self._split(vector))
 
 
-def _undetermined_rows(value, gram, free, precision, manifold):
+def _undetermined_rows(value: Array, gram: Array, free: Array, precision: Array, manifold: Manifold | None) -> Array:
     if gram is None:
         return np.array([], int)
     basis, shape = None, gram.shape[:2]

@@ -1,10 +1,15 @@
 """Directions across manifolds, along which parameters do not move."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
+from tfjac.optimizers.conditions.manifolds import Manifold
+from tfjac.types import Array
 
-def normals_of(manifolds, values):
+
+def normals_of(manifolds: Sequence, values: Sequence[Array]) -> Array:
     """Return an orthonormal basis `[k, p]` of the directions across manifolds, NumPy, in double precision.
 
     Args:
@@ -20,13 +25,13 @@ def normals_of(manifolds, values):
     return np.concatenate(blocks)
 
 
-def _across(manifold, rows):
+def _across(manifold: Manifold, rows: Array) -> Array:
     """Return an orthonormal basis `[n, k, size]` of what is across the manifold at each of its points `[n, size]`."""
     along = manifold.basis(tf.constant(rows)).numpy().astype(np.float64)
     return np.linalg.svd(along)[0][:, :, manifold.tangent_size :].transpose(0, 2, 1)
 
 
-def _placed(across, start, count):
+def _placed(across: Array, start: int, count: int) -> Array:
     """Return vectors `[n, k, size]` as `[n·k, count]`, those of the first point beginning at `start`."""
     n, k, size = across.shape
     wide = np.zeros([n, k, count])

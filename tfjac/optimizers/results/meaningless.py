@@ -2,16 +2,18 @@
 
 import numpy as np
 
+from tfjac.types import Array
+
 _MEANINGLESS = 1e8
 """An error that is so many times as large as anything that the parameter was is none."""
 
 
-def reach_of(values, start):
+def reach_of(values: Array, start: Array) -> Array:
     """Return how large each parameter has been, `[p]`: what it is, or by how much it has moved, if that is more."""
     return np.maximum(np.abs(values), np.abs(values - start))
 
 
-def without_meaning(jacobian, residuals, values, start):
+def without_meaning(jacobian: Array, residuals: Array, values: Array, start: Array) -> Array:
     """Return which parameters have errors without meaning, `[p]`, bool: that is to say, are not determined.
 
     The error of a parameter is s/‖Jⱼ‖ at least, by a model that is linear over such a distance. If that is 10⁸ times as

@@ -1,15 +1,21 @@
 """Which op makes residuals, or their derivatives, that are not finite, and of which residual."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import ancestors, source_line
+from tfjac.optimizers.contracts import Objective
+from tfjac.optimizers.results.frozen import FrozenModel, FrozenPoint
+from tfjac.types import Tensor
 
 _MOST = 2000
 """Ops that are looked at."""
 
 
-def not_finite(point):
+def not_finite(point: FrozenPoint) -> str:
     """Return a clause that names the op and the residual, "" where all is finite or it cannot be told.
 
     Args:
@@ -38,10 +44,11 @@ class _Search:
         ops: list of the ops that were looked at, inputs before consumers.
     """
 
-    def __init__(self, model):
-        self._model, self.ops = model, []
+    def __init__(self, model: FrozenModel) -> None:
+        self._model = model
+        self.ops: list[tf.Operation] = []
 
-    def __call__(self, tensors, objective):
+    def __call__(self, tensors: list[Tensor], objective: Objective) -> tuple:
         """Return the first residual that is not finite, or is none in its derivatives, and a bool for each op: whether
         values, and derivatives of that residual, stay finite in it; −1 for no residual."""
         jacobian, residual, _ = self._model.dense(tensors, objective)
@@ -56,7 +63,7 @@ class _Search:
         return row, tf.stack(values), tf.stack([_passes(op, upstream) for op in self.ops])
 
 
-def _passes(op, upstream):
+def _passes(op: tf.Operation, upstream: Any) -> Tensor:
     """Return whether the derivatives that an op passes back are finite if those that it is given are."""
     pairs = [(output, upstream.get(output.ref())) for output in _floating(op.outputs)]
     pairs = [(output, each) for output, each in pairs if each is not None]
@@ -68,10 +75,10 @@ def _passes(op, upstream):
     return _finite([each for each in passed if each is not None]) | ~_finite(given)
 
 
-def _finite(tensors):
+def _finite(tensors: Sequence[Tensor]) -> Tensor:
     tensors = [tf.convert_to_tensor(each) for each in tensors]
     return tf.reduce_all([tf.constant(True), *(tf.reduce_all(tf.math.is_finite(each)) for each in tensors)])
 
 
-def _floating(tensors):
+def _floating(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor.dtype.is_floating]

@@ -1,5 +1,7 @@
 """Pictures of fits."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -43,7 +45,7 @@ def plot_fit(result: CurveFitResult, axes: Axes = None, level: float = 0.95, poi
     return axes
 
 
-def _curve_data(result):
+def _curve_data(result: Any) -> Any:
     if not isinstance(result, CurveFitResult):
         raise TypeError(
             f"plot_fit draws what tfjac.curve_fit returns. Received: result={result!r} of type {type(result).__name__}"

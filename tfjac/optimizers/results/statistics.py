@@ -61,7 +61,7 @@ class Statistics:
         self.chi_square = float(residuals @ residuals)
 
     @functools.cached_property
-    def _decomposition(self):
+    def _decomposition(self) -> tuple:
         """Norms of the columns of [J; √Λ], and singular values and right singular vectors with these divided out.
 
         With equations, those of [J; √Λ] in the plane of the steps that they leave.
@@ -84,7 +84,7 @@ class Statistics:
         return norms, np.concatenate([singular, np.zeros(rows.shape[1] - singular.size)]), basis @ plane.T
 
     @property
-    def _above_rounding(self):
+    def _above_rounding(self) -> Array:
         singular = self._decomposition[1]
         return singular > len(self._jacobian) * self._epsilon * singular.max(initial=0)
 
@@ -114,12 +114,12 @@ class Statistics:
         return self.rows - self.effective_parameters
 
     @property
-    def _slope(self):
+    def _slope(self) -> float:
         """The mean of ψ′ over the residuals that count, one for squares; ψ′(0) is one."""
         return 1.0 if self._influence is None else (float(self._influence[1]) - self._masked) / self.rows
 
     @property
-    def _root(self):
+    def _root(self) -> Array:
         """L `[p, rank]` with L Lᵀ = (JᵀJ + Λ)⁻¹, next to a prior with JᵀJ counted as often as ψ′ says."""
         norms, singular, basis = self._decomposition
         kept = self._above_rounding

@@ -1,11 +1,14 @@
 """The report of a minimisation for people: how it ended, and a table of its parameters."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.tables import aligned, lines_of_correlations
+from tfjac.types import Array
 
 MANY = 40
 """From so many parameters on, a line for each variable rather than for each parameter."""
@@ -20,7 +23,7 @@ WORTH_SAYING = 0.1
 """Correlations below this are not listed."""
 
 
-def summary_of(result):
+def summary_of(result: Any) -> str:
     """Return the report of a `LeastSquaresResult`, several lines of text; it never raises.
 
     Args:
@@ -38,12 +41,12 @@ def summary_of(result):
     return "\n".join([head, *_of_fit(result), *_of_parameters(result)])
 
 
-def _of_variable(name, value):
+def _of_variable(name: str, value: Array) -> list[str]:
     shape = "×".join(map(str, value.shape))
     return [name, shape, f"from {value.min():.6g}" if value.size else "", f"to {value.max():.6g}" if value.size else ""]
 
 
-def _of_fit(result):
+def _of_fit(result: Any) -> list[str]:
     if not _may_be_formed(result):
         return []
     statistics = result.statistics
@@ -59,7 +62,7 @@ def _of_fit(result):
     return lines
 
 
-def _of_parameters(result):
+def _of_parameters(result: Any) -> list[str]:
     """A line for each parameter: its value, its error, and its interval; then the correlations."""
     values = tf.nest.flatten(result.x)
     names, flat = result.parameter_names(), np.concatenate([np.ravel(value) for value in values])
@@ -82,7 +85,7 @@ def _of_parameters(result):
     return [*aligned(rows), *_of_correlations(names, covariance, determined & (errors > 0))]
 
 
-def _of_correlations(names, covariance, meant):
+def _of_correlations(names: Sequence[str], covariance: Array, meant: Array) -> list[str]:
     """The strongest correlations between the parameters that are `meant`."""
     errors = np.sqrt(np.diag(covariance))
     pairs = [
@@ -92,14 +95,14 @@ def _of_correlations(names, covariance, meant):
     return lines_of_correlations(pairs, WORTH_SAYING, MOST_CORRELATIONS)
 
 
-def _may_be_formed(result):
+def _may_be_formed(result: Any) -> bool:
     """Whether J is small enough to be formed for a report, and the values are finite."""
     if not all(np.all(np.isfinite(value)) for value in tf.nest.flatten(result.x)) or not np.isfinite(result.cost):
         return False
     return result.num_residuals * sum(np.size(value) for value in tf.nest.flatten(result.x)) <= LARGE
 
 
-def parameter_names(names, shapes):
+def parameter_names(names: Sequence[str], shapes: Sequence) -> list[str]:
     """Return a list of what to call each parameter: the name of its variable, with indices where it has a shape.
 
     Args:
@@ -111,7 +114,7 @@ def parameter_names(names, shapes):
     return named
 
 
-def active_sides(values, box):
+def active_sides(values: Array, box: Any) -> Array:
     """Return −1 for values at their lower bound, 1 at their upper one or fixed, 0 between; integers.
 
     Args:

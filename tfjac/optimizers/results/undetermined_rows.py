@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from tfjac.types import Array
 
-def undetermined_rows(gram, free, precision=None, basis=None):
+
+def undetermined_rows(gram: Array, free: Array, precision: Array | None = None, basis: Array | None = None) -> Array:
     """Return the indices of the rows that can move in some direction without effect on the residuals that read them.
 
     Args:
@@ -31,7 +33,7 @@ def undetermined_rows(gram, free, precision=None, basis=None):
     return np.flatnonzero(smallest <= rounding)
 
 
-def _along(gram, free, basis):
+def _along(gram: Array, free: Array, basis: Array) -> tuple[Array, Array]:
     """JᵀJ of each row in the directions on a manifold, `[rows, q·k, q·k]`, and which of these may be taken."""
     rows, (size, k) = len(gram), basis.shape[1:]
     basis, points = basis.reshape(rows, -1, size, k), free.reshape(rows, -1, size)

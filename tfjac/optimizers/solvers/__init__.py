@@ -43,6 +43,6 @@ SOLVERS = {
 }
 
 
-def get_solver(solver):
+def get_solver(solver: object) -> Solver:
     """Return the `Solver` of that name ("auto", "cholesky", …), or the object itself."""
     return resolve("solver", solver, SOLVERS)

@@ -1,6 +1,7 @@
 """`"auto"`: the solver that the sizes of the problem ask for."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -140,11 +141,11 @@ class AutoSolver(Solver):
         """Return whether a solver fits the budgets, for sizes with a number of rows: a bool, or a tensor."""
         return self._fit(solver.cost(sizes), sizes)
 
-    def _fit(self, cost, sizes):
+    def _fit(self, cost: Cost, sizes: ProblemSizes) -> Any:
         own = math.inf if self.memory_budget is None else self.memory_budget
         return (cost.memory <= own) & (sizes.held() + cost.memory <= sizes.budget)
 
-    def _fits_square(self, sizes):
+    def _fits_square(self, sizes: ProblemSizes) -> Any:
         """Return whether JᵀJ and its factor fit the memory budget, and what is known of J beside them."""
         return self.fits(CholeskySolver(), sizes._replace(rows=0.0) if sizes.rows is None else sizes)
 
@@ -161,24 +162,24 @@ class AutoSolver(Solver):
         ]
         return tuple(solver for solver, would in would_do if would)
 
-    def _products(self, sizes):
+    def _products(self, sizes: ProblemSizes) -> Solver:
         """Return conjugate gradients, with a preconditioner that fits."""
         usual = ConjugateGradientSolver()
         tight = sizes.rows is not None and usual.memory(sizes) > sizes.budget
         return ConjugateGradientSolver(preconditioner="diagonal") if tight else usual
 
-    def _eliminates(self, sizes):
+    def _eliminates(self, sizes: ProblemSizes) -> bool:
         """Whether a variable may be eliminated, and what is left fits."""
         if sizes.elimination is None or sizes.parameters <= SMALL or not self.iterative:
             return False
         own = sizes.budget if self.memory_budget is None else self.memory_budget
         return 2 * sizes.itemsize * sizes.elimination.remaining**2 <= own
 
-    def _keeps_apart(self, sizes):
+    def _keeps_apart(self, sizes: ProblemSizes) -> bool:
         """Whether each example may touch few of many parameters, in a graph that may run Python."""
         return self.iterative and sizes.are_tables and sizes.parameters > LARGE and not sizes.is_compiled
 
-    def _best(self, solvers, sizes):
+    def _best(self, solvers: Sequence[Solver], sizes: ProblemSizes) -> Any:
         """Return the index of the best for sizes with a number of rows: an integer, or a tensor where that is one."""
         costs = {solver.name: solver.cost(sizes) for solver in solvers}
         fit = {name: self._fit(cost, sizes) for name, cost in costs.items()}
@@ -215,7 +216,7 @@ class AutoSolver(Solver):
         """Return the system of the solver chosen for a J whose shape the graph fixes."""
         return self._chosen(ProblemSizes.of(linearisation)).prepare(linearisation)
 
-    def _chosen(self, sizes):
+    def _chosen(self, sizes: ProblemSizes) -> Solver:
         choice = self.choose(sizes)
         return choice.solvers[choice.index(sizes.rows)]
 
@@ -224,23 +225,23 @@ class AutoSolver(Solver):
         return {"memory_budget": self.memory_budget, "iterative": self.iterative}
 
 
-def effort(cost):
+def effort(cost: Cost) -> Any:
     """Return the multiply-adds of a step by a factorisation."""
     return cost.step + ATTEMPTS * cost.attempt
 
 
-def sparse_effort(cost, sizes):
+def sparse_effort(cost: Cost, sizes: ProblemSizes) -> Any:
     """Return the multiply-adds that a dense factorisation could do in the time of a step by a sparse one."""
     pairs = sum((n * k**2 for n, _, k in sizes.touched()), start=0.0)
     return cost.step + SCATTER * pairs + ATTEMPTS * SPARSE_SLOWNESS * cost.attempt
 
 
-def iterative_effort(cost):
+def iterative_effort(cost: Cost) -> Any:
     """Return the multiply-adds that a factorisation could do in the time of a step by conjugate gradients."""
     return SLOWNESS * effort(cost) + ATTEMPTS * ITERATIONS * ITERATION
 
 
-def _where(condition, yes, no):
+def _where(condition: Any, yes: Any, no: Any) -> Any:
     if isinstance(condition, bool):
         return yes if condition else no
     return tf.where(condition, yes, no)

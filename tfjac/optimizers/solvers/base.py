@@ -2,7 +2,8 @@
 
 import abc
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +11,13 @@ import tensorflow as tf
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.memory_budget import exceeded
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config
+from tfjac.types import Config, Tensor
+
+Solved: TypeAlias = tuple[Tensor, Tensor]
+"""p `[p]`, and whether it could be solved for, a scalar bool."""
+
+Solve: TypeAlias = Callable[..., Solved]
+"""`solve(λ, residual=None)`, from λ, a scalar, to what is `Solved`."""
 
 
 class System(abc.ABC):
@@ -25,7 +32,7 @@ class System(abc.ABC):
     diagonal: tf.Tensor
 
     @abc.abstractmethod
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         """Return `solve(λ, residual=None)`: from λ (scalar) to p `[p]` and whether it could be solved (scalar bool).
 
         With `residual`, u `[rows]`, the right-hand side is −Jᵀu in place of −g.
@@ -35,14 +42,14 @@ class System(abc.ABC):
         """
 
     @abc.abstractmethod
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         """Return pᵀ(JᵀJ + Λ)p, a scalar."""
 
-    def reduction(self, step):
+    def reduction(self, step: Tensor) -> Tensor:
         """Return by how much the quadratic model says that a step `[p]` lowers the cost, −(gᵀp + ½ pᵀ(JᵀJ + Λ)p)."""
         return -(tf.tensordot(self.gradient, step, 1) + self.quadratic(step) / 2)
 
-    def effective_parameters(self):
+    def effective_parameters(self) -> Tensor:
         """Return γ = tr(JᵀJ (JᵀJ + Λ)⁻¹), a scalar, where Λ is positive; NaN where it could not be computed."""
         raise ValueError(
             "The effective number of parameters, which Bayesian regularisation is about, needs a solver that factors a "
@@ -53,15 +60,15 @@ class System(abc.ABC):
 class ProductSystem(System):
     """A system that has of JᵀJ its diagonal and its products alone."""
 
-    def __init__(self, linearisation: LinearModel):
+    def __init__(self, linearisation: LinearModel) -> None:
         self.linearisation, self.prior = linearisation, linearisation.prior
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return self.linearisation.quadratic(step)
 
 
-def finite_or_zeros(step, solved=True):
+def finite_or_zeros(step: Tensor, solved: Tensor | bool = True) -> Solved:
     """Return a step and whether it was solved for and is finite; where it was not, the step is zeros."""
     solved = tf.reduce_all(tf.math.is_finite(step)) & solved
     return zeros_unless(solved, step), solved
@@ -71,7 +78,7 @@ ROUNDINGS = 128
 """Rounding errors of the largest element that stand in JᵀJ, or J·Jᵀ, where it should be zero."""
 
 
-def least_damping(diagonal):
+def least_damping(diagonal: Tensor) -> Tensor:
     """Return the least λ, a scalar, by which what is rounding in a singular matrix is not solved for.
 
     Args:
@@ -80,7 +87,7 @@ def least_damping(diagonal):
     return ROUNDINGS * np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_max(diagonal)
 
 
-def zeros_unless(solved, step):
+def zeros_unless(solved: Tensor, step: Tensor) -> Tensor:
     """Return a step, or zeros where it was not solved for."""
     return tf.where(solved, step, tf.zeros_like(step))
 

@@ -1,13 +1,16 @@
 """Cholesky's factorisation of the normal equations: the solver for more residuals than parameters."""
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solver, System, least_damping
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, least_damping
 from tfjac.optimizers.solvers.effective_parameters import of_gram
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -48,17 +51,27 @@ class NormalSystem(System):
             the system has no solution with less.
     """
 
-    def __init__(self, gram, gradient, precision=None, adjoint=None, is_singular=False):
+    def __init__(
+        self,
+        gram: Tensor,
+        gradient: Tensor,
+        precision: Tensor | None = None,
+        adjoint: Callable | None = None,
+        is_singular: bool = False,
+    ) -> None:
         self._is_singular = is_singular
         self.gradient, self.diagonal, self.adjoint = gradient, tf.linalg.diag_part(gram), adjoint
         self.precision = tf.zeros_like(gradient) if precision is None else precision
         self.matrix = gram if precision is None else tf.linalg.set_diag(gram, self.diagonal + precision)
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         least = least_damping(self.diagonal / scaling)
 
-        def solve(damping, residual=None):
-            gradient = self.gradient if residual is None else self.adjoint(residual)
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
+            gradient = self.gradient
+            if residual is not None:
+                assert self.adjoint is not None
+                gradient = self.adjoint(residual)
             at = lambda damping: damped_solve(self.matrix, -gradient, scaling, damping)  # noqa: E731
             if self._is_singular is not False:
                 damping = tf.where(self._is_singular, tf.maximum(damping, least), damping)
@@ -67,8 +80,8 @@ class NormalSystem(System):
 
         return solve
 
-    def effective_parameters(self):
+    def effective_parameters(self) -> Tensor:
         return of_gram(self.matrix, self.precision)
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return tf.tensordot(step, tf.linalg.matvec(self.matrix, step), 1)

@@ -6,10 +6,10 @@ import tensorflow as tf
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner, has_kronecker_factors
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.preconditioners import KINDS, Preconditioner, Product, has_kronecker_factors
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config, PreconditionerName
+from tfjac.types import Config, PreconditionerName, Tensor
 
 ITERATIONS = 50
 """For each λ: as many as it takes in the middle of the training of a network."""
@@ -80,24 +80,27 @@ class ConjugateGradientSolver(Solver):
 
 
 class _MatrixFree(ProductSystem):
-    def __init__(self, options, linearisation: LinearModel):
+    def __init__(self, options: "ConjugateGradientSolver", linearisation: LinearModel) -> None:
         super().__init__(linearisation)
         self.options = options
         self.preconditioner = Preconditioner(options.preconditioner, linearisation, self.diagonal)
 
-    def solver(self, scaling):
-        def solve(damping, residual=None):
+    def solver(self, scaling: Tensor) -> Solve:
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             mass = damping * scaling + self.prior.precision
             gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
             square = self.linearisation.jacobian.square(self.linearisation.residual if residual is None else residual)
             product = lambda vector: self.linearisation.curvature(vector) + mass * vector  # noqa: E731
             precondition = self.preconditioner.inverse(mass)
-            return finite_or_zeros(conjugate_gradients(product, -gradient, square, precondition, self.options))
+            limits = self.options.tolerance, self.options.max_iterations
+            return finite_or_zeros(conjugate_gradients(product, -gradient, square, precondition, *limits))
 
         return solve
 
 
-def conjugate_gradients(product, right, square, precondition, options):
+def conjugate_gradients(
+    product: Product, right: Tensor, square: Tensor, precondition: Product, tolerance: float, max_iterations: int
+) -> Tensor:
     """Return x with A x = b, as well as it pays: Hestenes & Stiefel 1952, preconditioned, from x = 0.
 
     Args:
@@ -105,16 +108,16 @@ def conjugate_gradients(product, right, square, precondition, options):
         right: b.
         square: ‖r‖², the residuals' squares, which b is measured by.
         precondition: function from s to P⁻¹s.
-        options: what has the `tolerance` and `max_iterations` of `ConjugateGradientSolver`.
+        tolerance, max_iterations: as of `ConjugateGradientSolver`.
     """
     first = precondition(right)
     energy = tf.tensordot(right, first, 1)
-    limit = forcing_term(options.tolerance, energy, square) ** 2 * energy
+    limit = forcing_term(tolerance, energy, square) ** 2 * energy
 
-    def unfinished(count, step, residual, direction, energy):
-        return (count < options.max_iterations) & (energy > limit)
+    def unfinished(count: Tensor, step: Tensor, residual: Tensor, direction: Tensor, energy: Tensor) -> Tensor:
+        return (count < max_iterations) & (energy > limit)
 
-    def iterate(count, step, residual, direction, energy):
+    def iterate(count: Tensor, step: Tensor, residual: Tensor, direction: Tensor, energy: Tensor) -> tuple:
         image = product(direction)
         length = energy / tf.tensordot(direction, image, 1)
         step, residual = step + length * direction, residual - length * image
@@ -126,6 +129,6 @@ def conjugate_gradients(product, right, square, precondition, options):
     return while_loop(unfinished, iterate, start)[1]
 
 
-def forcing_term(tolerance, gradient, residual):
+def forcing_term(tolerance: float, gradient: Tensor, residual: Tensor) -> Tensor:
     """Return η = min(tolerance, ‖g‖ / ‖r‖), given both norms squared."""
     return tf.minimum(tf.sqrt(tf.math.divide_no_nan(gradient, residual)), tolerance)

@@ -1,6 +1,9 @@
 """What keeps a large J from being sparse, in words: the op, and what to write instead."""
 
+from typing import Any
+
 from tfjac.jacobians.sparsity.dense_uses import dense_uses
+from tfjac.types import Tensor
 
 WIDEST = 64
 """Columns that an example may touch without a word: a few rows of tables."""
@@ -33,7 +36,7 @@ _INSTEAD = {
 """By types of ops."""
 
 
-def hints_of(tensors, variables) -> list[str]:
+def hints_of(tensors: list[Tensor], variables: list) -> list[str]:
     """Return sentences that name each kind of op by which examples come to depend on much of a variable.
 
     Args:
@@ -44,7 +47,7 @@ def hints_of(tensors, variables) -> list[str]:
     return [_sentence(use) for use in dense_uses(tensors, variables, WIDEST)]
 
 
-def _sentence(use):
+def _sentence(use: Any) -> str:
     instead = next((words for types, words in _INSTEAD.items() if use.op.type in types), _ROWS)
     what = "mixes examples" if use.columns is None else f"lets an example touch {use.columns:,} columns of J"
     return f"hint: op {use.op.name!r} of type {use.op.type} {what}, so that J is not sparse: {instead}."

@@ -6,12 +6,13 @@ import tensorflow as tf
 from tfjac.arguments import choice, positive, positive_integer
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Coupled
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
+from tfjac.optimizers.linear_model.elimination import Elimination
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ConjugateGradientSolver, conjugate_gradients
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.solvers.schur import elimination_of
 from tfjac.optimizers.solvers.schur_jacobi import KINDS_OF_BLOCKS, SchurJacobi
-from tfjac.types import BlocksName, Config
+from tfjac.types import BlocksName, Config, Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -71,19 +72,19 @@ class IterativeSchurSolver(Solver):
 
 
 class _ReducedSystem(ProductSystem):
-    def __init__(self, options, linearisation: LinearModel, elimination):
+    def __init__(self, options: "IterativeSchurSolver", linearisation: LinearModel, elimination: Elimination) -> None:
         super().__init__(linearisation)
         self._options, self._elimination = options, elimination
         self._coupled = Coupled(linearisation, elimination)
         self._own = self._coupled.own_gram()
         self._preconditioner = SchurJacobi(options.preconditioner, self._coupled, elimination.split(self.diagonal)[0])
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         split = self._elimination.split
         (scales, own_scales), (prior, own_prior) = split(scaling), split(self.prior.precision)
         own_diagonal = tf.linalg.diag_part(self._own) + own_prior
 
-        def solve(damping, residual=None):
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             gradient = self.gradient if residual is None else self.linearisation.jacobian.adjoint(residual)
             square = self.linearisation.jacobian.square(self.linearisation.residual if residual is None else residual)
             others, own = split(-gradient)
@@ -94,7 +95,8 @@ class _ReducedSystem(ProductSystem):
             if self._elimination.remaining:
                 product = lambda vector: whitened.product(vector) + mass * vector  # noqa: E731
                 precondition = self._preconditioner.inverse(whitened, mass)
-                others = conjugate_gradients(product, others, square, precondition, self._options)
+                limits = self._options.tolerance, self._options.max_iterations
+                others = conjugate_gradients(product, others, square, precondition, *limits)
             return finite_or_zeros(self._elimination.join(others, whitened.substituted(others, own)), known)
 
         return solve

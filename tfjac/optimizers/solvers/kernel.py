@@ -1,13 +1,25 @@
 """The kernel J Jᵀ: the solver for more parameters than residuals, such as any large network on a mini-batch."""
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from tfjac.ops import damped_solve
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, least_damping, zeros_unless
+from tfjac.optimizers.solvers.base import (
+    Cost,
+    ProductSystem,
+    Solve,
+    Solved,
+    Solver,
+    System,
+    least_damping,
+    zeros_unless,
+)
 from tfjac.optimizers.solvers.effective_parameters import of_kernel
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -40,12 +52,12 @@ class KernelSolver(Solver):
 
 
 class _Kernel(ProductSystem):
-    def __init__(self, linearisation: LinearModel):
+    def __init__(self, linearisation: LinearModel) -> None:
         linearisation.prior.require_one_number_per_variable("solver='kernel'")
         super().__init__(linearisation)
         self.columns, self.adjoint = linearisation.columns, linearisation.jacobian.adjoint
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         kernel_of = self._kernel_of(scaling)
         if not self.prior.is_zero:
             return lambda damping, residual=None: self._with_prior(
@@ -57,7 +69,7 @@ class _Kernel(ProductSystem):
         has_more_rows = self.linearisation.num_rows > self.linearisation.num_parameters
         least = tf.where(has_more_rows, least_damping(tf.linalg.diag_part(kernel)), 0.0)
 
-        def solve(damping, residual=None):
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             residual = self.linearisation.residual if residual is None else residual
             damping = tf.maximum(damping, least)
             weights, solved = damped_solve(kernel, residual, ones, damping)
@@ -65,13 +77,13 @@ class _Kernel(ProductSystem):
 
         return solve
 
-    def _kernel_of(self, scaling):
+    def _kernel_of(self, scaling: Tensor) -> Callable:
         """Return the function from M⁻¹ `[p]` to J M⁻¹ Jᵀ: a cheaper one where D is seen to be that of no parameter."""
         if is_one_number(scaling):
             return lambda weights: self.linearisation.jacobian.kernel(self.columns.firsts(weights))
         return self.linearisation.jacobian.weighted_kernel
 
-    def _with_prior(self, mass, kernel_of, residual):
+    def _with_prior(self, mass: Tensor, kernel_of: Callable, residual: Tensor) -> Solved:
         """The formula above for M = `mass` `[p]`; with another residual than r, q is zero."""
         inverse, kernel = 1 / mass, kernel_of(1 / mass)
         pull = tf.zeros_like(inverse)
@@ -81,11 +93,11 @@ class _Kernel(ProductSystem):
         weights, solved = damped_solve(kernel, residual, tf.ones_like(residual), tf.ones([], kernel.dtype))
         return zeros_unless(solved, -inverse * (pull + self.adjoint(weights))), solved
 
-    def effective_parameters(self):
+    def effective_parameters(self) -> Tensor:
         return of_kernel(self.linearisation.jacobian.kernel(1 / self.prior.per_variable))
 
 
-def is_one_number(scaling):
+def is_one_number(scaling: Tensor) -> bool:
     """Whether the graph says that all elements of D `[p]` are the same number, as those of `IdentityScaling` are."""
     value = tf.get_static_value(scaling, partial=False)
     return value is not None and value.size > 0 and bool((value == value[0]).all())

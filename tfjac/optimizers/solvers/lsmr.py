@@ -8,10 +8,10 @@ import tensorflow as tf
 from tfjac.arguments import positive, positive_integer
 from tfjac.graph import while_loop
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, ProductSystem, Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.conjugate_gradient import ITERATIONS, forcing_term
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
-from tfjac.types import Config
+from tfjac.types import Config, Tensor
 
 DELAY = 10
 """Iterations that the energy of the step is watched over before it counts as settled."""
@@ -56,12 +56,12 @@ class LSMRSolver(Solver):
 
 
 class _Bidiagonalised(ProductSystem):
-    def __init__(self, options, linearisation: LinearModel):
+    def __init__(self, options: "LSMRSolver", linearisation: LinearModel) -> None:
         super().__init__(linearisation)
         self.options = options
 
-    def solver(self, scaling):
-        def solve(damping, residual=None):
+    def solver(self, scaling: Tensor) -> Solve:
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             mass = damping * scaling + self.prior.precision
             rows = _Rows(self.linearisation.jacobian, tf.sqrt(mass), tf.math.rsqrt(self.diagonal + mass))
             if residual is None:
@@ -72,17 +72,17 @@ class _Bidiagonalised(ProductSystem):
 
         return solve
 
-    def _lsmr(self, rows, target):
+    def _lsmr(self, rows: "_Rows", target: tuple) -> Tensor:
         """Fong & Saunders 2011, table 2, without damping of its own, which is among the rows."""
         state = _start(rows, target)
         limit = forcing_term(self.options.tolerance, tf.square(state.zeta), _square(target))
         least, pull = limit * tf.abs(state.zeta), rows.adjoint(target)
 
-        def unfinished(state, energies):
+        def unfinished(state: "_State", energies: Tensor) -> Tensor:
             grown = energies[0] - energies[-1] > tf.square(limit) * energies[0]
             return (state.count < self.options.max_iterations) & ((tf.abs(state.zeta) > least) | grown)
 
-        def iterate(state, energies):
+        def iterate(state: "_State", energies: Tensor) -> tuple:
             state = _next(rows, state)
             return state, tf.concat([[tf.tensordot(pull, state.x, 1)], energies[:-1]], axis=0)
 
@@ -97,10 +97,10 @@ class _Rows(NamedTuple):
     root: tf.Tensor
     scale: tf.Tensor
 
-    def product(self, x):
+    def product(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.jacobian.matvec(self.scale * x), self.root * self.scale * x
 
-    def adjoint(self, pair):
+    def adjoint(self, pair: tuple) -> Tensor:
         return self.scale * (self.jacobian.adjoint(pair[0]) + self.root * pair[1])
 
 
@@ -122,7 +122,7 @@ class _State(NamedTuple):
     h_bar: tf.Tensor
 
 
-def _start(rows, target):
+def _start(rows: "_Rows", target: tuple) -> "_State":
     beta = tf.sqrt(_square(target))
     u = _divided(target, beta)
     v = rows.adjoint(u)
@@ -131,7 +131,7 @@ def _start(rows, target):
     return _State(tf.constant(0), zero, alpha * beta, alpha, alpha, one, one, one, 0 * one, u, v, v, zero)
 
 
-def _next(rows, s):
+def _next(rows: "_Rows", s: "_State") -> "_State":
     u = tuple(image - s.alpha * old for image, old in zip(rows.product(s.v), s.u))
     beta = tf.sqrt(_square(u))
     u = _divided(u, beta)
@@ -149,9 +149,9 @@ def _next(rows, s):
     return _State(s.count + 1, x, -sine * s.zeta, alpha, alpha_bar, rho, rho_bar, cosine, sine, u, v, h, h_bar)
 
 
-def _square(pair):
+def _square(pair: tuple) -> Tensor:
     return tf.add_n([tf.reduce_sum(tf.square(part)) for part in pair])
 
 
-def _divided(pair, number):
+def _divided(pair: tuple, number: Tensor) -> tuple:
     return tuple(tf.math.divide_no_nan(part, number) for part in pair)

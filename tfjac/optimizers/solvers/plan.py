@@ -4,7 +4,8 @@ import dataclasses
 
 from tfjac.optimizers.linear_model.product_rows import MANY
 from tfjac.optimizers.solvers.auto import SMALL, AutoSolver
-from tfjac.optimizers.solvers.base import Cost
+from tfjac.optimizers.solvers.base import Cost, Solver
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 
 _MATRICES = {
     "kernel": "J·Jᵀ",
@@ -62,7 +63,7 @@ class Plan:
         """Floating-point operations for each λ; None where the number of residuals is open."""
         return 2 * self.costs[self.solver].attempt if self.solver in self.costs else None
 
-    def __str__(self):
+    def __str__(self) -> str:
         residuals = "as many residuals as the batch has" if self.residuals is None else f"{self.residuals:,} residuals"
         lines = [
             f"A step on {residuals} and {self.parameters:,} parameters, solved in {self.dtype}",
@@ -82,7 +83,7 @@ class Plan:
     __repr__ = __str__
 
 
-def plan_of(solver, sizes, batch_size=None, hints=()):
+def plan_of(solver: Solver, sizes: ProblemSizes, batch_size: int | None = None, hints: tuple[str, ...] = ()) -> "Plan":
     """Return the `Plan` of a `Solver` for `ProblemSizes`.
 
     Args:
@@ -103,14 +104,14 @@ def plan_of(solver, sizes, batch_size=None, hints=()):
     costs = {each.name: each.cost(sizes) for each in solvers}
     reason = _reason(solver, solvers[0], sizes) if isinstance(solver, AutoSolver) else "asked for"
     costs = {key: Cost(*map(float, cost)) for key, cost in costs.items()}
-    return Plan(int(sizes.rows), sizes.parameters, dtype, name, reason, costs, int(sizes.held()), tuple(hints))
+    return Plan(int(sizes.rows), sizes.parameters, dtype, name, reason, costs, int(sizes.held()), hints)
 
 
-def _asked_or_only(solver):
+def _asked_or_only(solver: Solver) -> str:
     return "the only one that is suitable" if isinstance(solver, AutoSolver) else "asked for"
 
 
-def _reason(auto, chosen, sizes):
+def _reason(auto: AutoSolver, chosen: Solver, sizes: ProblemSizes) -> str:
     """Return why `"auto"` chose a solver."""
     rows, columns = int(sizes.rows), sizes.parameters
     if sizes.has_products_alone and all(layer.m < MANY for block in sizes.blocks for layer in block):
@@ -142,7 +143,7 @@ def _reason(auto, chosen, sizes):
     return "few parameters" if small else "the smaller matrix does not fit the memory budget"
 
 
-def _eliminated(sizes):
+def _eliminated(sizes: ProblemSizes) -> str:
     found = sizes.elimination
     return (
         f"each example reads one of {found.rows:,} rows of {found.width}, which are eliminated: what is left is "

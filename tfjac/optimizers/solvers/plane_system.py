@@ -5,8 +5,9 @@ import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Frame, PlaneLinearisation
-from tfjac.optimizers.solvers.base import System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.precision import prepared
+from tfjac.types import GramDType, Tensor
 
 
 class PlaneSystem(System):
@@ -22,7 +23,9 @@ class PlaneSystem(System):
         gram_dtype: as for `prepared`.
     """
 
-    def __init__(self, solver, linearisation: LinearModel, normals, gram_dtype):
+    def __init__(
+        self, solver: Solver, linearisation: LinearModel, normals: Tensor, gram_dtype: GramDType | None
+    ) -> None:
         self._solver, self._linearisation, self._gram_dtype = solver, linearisation, gram_dtype
         self._normals, self.diagonal = normals, linearisation.diagonal()
         metric = self.diagonal + linearisation.prior.precision
@@ -30,7 +33,7 @@ class PlaneSystem(System):
         frame = Frame(normals, tf.where(metric > 0, metric, tf.ones_like(metric)), self._free)
         self.gradient = linearisation.only_free(frame.cotangent(linearisation.gradient()))
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         frame = Frame(self._normals, scaling, self._free)
         system = prepared(self._solver, PlaneLinearisation(self._linearisation, frame), self._gram_dtype)
         solve = system.solver(tf.ones_like(scaling))
@@ -38,7 +41,7 @@ class PlaneSystem(System):
         rounding = np.finfo(scaling.dtype.as_numpy_dtype).eps
         least = rounding * tf.reduce_max((self.diagonal + self._linearisation.prior.precision) / scaling)
 
-        def solve_in_plane(damping, residual=None):
+        def solve_in_plane(damping: Tensor, residual: Tensor | None = None) -> Solved:
             damping = tf.maximum(damping, least)
             if residual is not None and not self._linearisation.prior.is_zero:
                 residual = tf.concat([residual, tf.zeros_like(scaling)], axis=0)
@@ -47,5 +50,5 @@ class PlaneSystem(System):
 
         return solve_in_plane
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return self._linearisation.quadratic(step)

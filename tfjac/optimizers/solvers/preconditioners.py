@@ -1,5 +1,8 @@
 """Preconditioners of conjugate gradients: what stands for (JᵀJ + diag(mass))⁻¹, variable by variable."""
 
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
 import numpy as np
 import tensorflow as tf
 
@@ -9,12 +12,24 @@ from tfjac.jacobians.factors.gather_factor import row_grams
 from tfjac.jacobians.factors.kronecker import kronecker_product
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model.elimination import is_read_by_rows
+from tfjac.types import Tensor
 
 LARGEST_SIDE = 4096
 """Of Kronecker factors: a matrix of more rows takes too long to invert."""
 
 LARGEST_BLOCK = 1024
 """Of exact blocks."""
+
+
+Product: TypeAlias = Callable[[Tensor], Tensor]
+"""A function that multiplies a vector by a matrix."""
+
+
+class Part(Protocol):
+    """What stands for the block of (JᵀJ + diag(mass))⁻¹ that belongs to one variable."""
+
+    def inverse(self, mass: Tensor) -> Product:
+        """Return the function that multiplies a vector by the block."""
 
 
 class Preconditioner:
@@ -26,12 +41,12 @@ class Preconditioner:
         diagonal: `[p]`, diag(JᵀJ).
     """
 
-    def __init__(self, kind, linearisation: LinearModel, diagonal):
+    def __init__(self, kind: str, linearisation: LinearModel, diagonal: Tensor) -> None:
         self._linearisation, self._columns = linearisation, linearisation.columns
         parts, factors = tf.split(diagonal, self._columns.sizes), linearisation.jacobian.factors()
         self._parts = [KINDS[kind](*pair) for pair in zip(factors, parts)]
 
-    def inverse(self, mass):
+    def inverse(self, mass: Tensor) -> Product:
         """Return the function that multiplies a vector `[p]` by the approximation, parameters that are held left out.
 
         What is symmetric and positive definite stays so in the parameters that are left.
@@ -39,7 +54,7 @@ class Preconditioner:
         sizes = self._columns.sizes
         applied = [part.inverse(each) for part, each in zip(self._parts, tf.split(mass, sizes))]
 
-        def apply(vector):
+        def apply(vector: Tensor) -> Tensor:
             products = [function(each) for function, each in zip(applied, tf.split(vector, sizes))]
             return self._linearisation.only_free(tf.concat(products, axis=0))
 
@@ -53,10 +68,10 @@ class Diagonal:
         diagonal: diag(JᵀJ), the part of the variable.
     """
 
-    def __init__(self, diagonal):
+    def __init__(self, diagonal: Tensor) -> None:
         self._diagonal = diagonal
 
-    def inverse(self, mass):
+    def inverse(self, mass: Tensor) -> Product:
         return lambda vector: vector / (self._diagonal + mass)
 
 
@@ -67,10 +82,10 @@ class Block:
         gram: A `[size, size]`: JᵀJ, or what stands for it.
     """
 
-    def __init__(self, gram):
+    def __init__(self, gram: Tensor) -> None:
         self._gram = gram
 
-    def inverse(self, mass):
+    def inverse(self, mass: Tensor) -> Product:
         inverse = _inverse(tf.linalg.set_diag(self._gram, tf.linalg.diag_part(self._gram) + mass))
         return lambda vector: tf.linalg.matvec(inverse, vector)
 
@@ -82,10 +97,10 @@ class Rows:
         grams: A `[rows, width, width]`: JᵀJ of each row, or what stands for it.
     """
 
-    def __init__(self, grams):
+    def __init__(self, grams: Tensor) -> None:
         self._grams, self._shape = grams, grams.shape[:2]
 
-    def inverse(self, mass):
+    def inverse(self, mass: Tensor) -> Product:
         diagonal = tf.linalg.diag_part(self._grams) + tf.reshape(mass, self._shape)
         inverse = _inverse(tf.linalg.set_diag(self._grams, diagonal))
         return lambda vector: tf.reshape(tf.linalg.matvec(inverse, tf.reshape(vector, self._shape)), [-1])
@@ -98,7 +113,7 @@ class _Kronecker:
     mean, weighted by tr G, and G their sum.
     """
 
-    def __init__(self, factors):
+    def __init__(self, factors: list) -> None:
         pairs = [kronecker_product(factor) for factor in factors]
         self._layout = factors[0].outer_form()[2]
         self._right = tf.add_n([right for _, right in pairs])
@@ -106,18 +121,18 @@ class _Kronecker:
         shares = [tf.math.divide_no_nan(tf.linalg.trace(right), total) for _, right in pairs]
         self._left = tf.add_n([share[:, None, None] * left for share, (left, _) in zip(shares, pairs)])
 
-    def inverse(self, mass):
+    def inverse(self, mass: Tensor) -> Product:
         left, right = self._inverses(tf.sqrt(tf.reduce_mean(mass)))
         sizes = dict(zip("gio", [*left.shape[:2], right.shape[1]]))
 
-        def apply(vector):
+        def apply(vector: Tensor) -> Tensor:
             blocks = tf.reshape(vector, [sizes[axis] for axis in self._layout])
             blocks = tf.matmul(tf.matmul(left, tf.einsum(f"{self._layout}->gio", blocks)), right)
             return tf.reshape(tf.einsum(f"gio->{self._layout}", blocks), [-1])
 
         return apply
 
-    def _inverses(self, root):
+    def _inverses(self, root: Tensor) -> list[Tensor]:
         size = [tf.linalg.trace(side) / side.shape[-1] for side in (self._left, self._right)]
         share = tf.sqrt(tf.math.divide_no_nan(*size))
         share = tf.where((share > 0) & tf.math.is_finite(share), share, tf.ones_like(share))
@@ -127,7 +142,7 @@ class _Kronecker:
         ]
 
 
-def _inverse(matrix):
+def _inverse(matrix: Tensor) -> Tensor:
     """Return the inverse of positive definite matrices, NaN where they are not; a rounding error is added to them."""
     diagonal = tf.linalg.diag_part(matrix)
     rounding = 8 * np.finfo(matrix.dtype.as_numpy_dtype).eps
@@ -136,11 +151,11 @@ def _inverse(matrix):
     return tf.linalg.cholesky_solve(factor, tf.eye(matrix.shape[-1], batch_shape=matrix.shape[:-2], dtype=matrix.dtype))
 
 
-def _diagonal(factors, diagonal):
+def _diagonal(factors: list, diagonal: Tensor) -> Part:
     return Diagonal(diagonal)
 
 
-def _block_diagonal(factors, diagonal):
+def _block_diagonal(factors: list, diagonal: Tensor) -> Part:
     if is_read_by_rows(factors):
         return Rows(row_grams(factors))
     possible = factors and diagonal.shape[0] <= LARGEST_BLOCK and all(factor.has_outer_form for factor in factors)
@@ -149,18 +164,18 @@ def _block_diagonal(factors, diagonal):
     return Block(tf.add_n([ops.jacobian_gram(*listed(factor))[0] for factor in factors]))
 
 
-def _kronecker(factors, diagonal):
+def _kronecker(factors: list, diagonal: Tensor) -> Part:
     if is_read_by_rows(factors):
         return Rows(row_grams(factors))
     return _Kronecker(factors) if factors and _sides(factors) else Diagonal(diagonal)
 
 
-def has_kronecker_factors(g, i, o):
+def has_kronecker_factors(g: int, i: int, o: int) -> bool:
     """Whether a weight of so many groups, input and output features has them; of a bias that is the block."""
     return max(i, o) <= (LARGEST_SIDE if g * i > 1 else LARGEST_BLOCK)
 
 
-def _sides(factors):
+def _sides(factors: list) -> tuple | None:
     """Return the layout and the sizes of g, i, o that factors share; None where they do not, or one is too large."""
     if not all(factor.has_outer_form for factor in factors):
         return None

@@ -1,6 +1,7 @@
 """How large a problem is, in numbers: what the costs of solvers follow from."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -8,10 +9,11 @@ import tensorflow as tf
 from tfjac.graph import compiled_by_xla
 from tfjac.jacobians.factors.gather_factor import GatherFactor
 from tfjac.jacobians.factors.weighted_kernel import is_weighed_as_factors
-from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.contracts import JacobianBlock, LinearModel
 from tfjac.optimizers.linear_model import Elimination
 from tfjac.optimizers.linear_model.within_budget import COPIES
 from tfjac.optimizers.solvers.sparse_counts import SparseCounts
+from tfjac.types import GramDType
 
 LARGE = 2048
 """Parameters below which an exact step never takes so long that another way would pay."""
@@ -34,17 +36,17 @@ class LayerSizes(NamedTuple):
     probes: Any = None
 
     @property
-    def touched(self):
+    def touched(self) -> Any:
         """How many columns an example touches."""
         return self.g * self.i * self.o if self.rows is None else self.t * self.o
 
     @property
-    def product(self):
+    def product(self) -> Any:
         """The multiply-adds of J·v, by factors or by a pass through the linearised graph."""
         return self.n * self.t * self.g * self.o * (self.i + (self.m if self.probes is None else self.i))
 
     @property
-    def held(self):
+    def held(self) -> Any:
         """The numbers that are live while the factor is made: a dense block is the sum of those of its uses."""
         numbers = self.n * self.t * self.g * self.estimated * self.o
         if self.rows is not None:
@@ -52,21 +54,21 @@ class LayerSizes(NamedTuple):
         return (COPIES if self.g * self.t * self.i == 1 else 1) * numbers + self.n * self.t * self.g * self.i
 
     @property
-    def estimated(self):
+    def estimated(self) -> Any:
         """How many residuals of an example estimates of JᵀJ are made of."""
         return self.m if self.probes is None else self.probes
 
-    def kernel_of_two_examples(self):
+    def kernel_of_two_examples(self) -> Any:
         """Return the multiply-adds of what two examples have in J·Jᵀ, in the cheaper form."""
         pairs, rows = self.t**2 * (self.i + self.m**2 * self.o), self.m**2 * self.i * self.o
         return self.g * (pairs if self.t == 1 or self.rows is not None else min(pairs, rows))
 
     @property
-    def is_weighed_as_it_is(self):
+    def is_weighed_as_it_is(self) -> bool:
         """Whether its columns are weighed, each by itself, without J being formed."""
         return is_weighed_as_factors(self.t, self.g, self.rows is not None)
 
-    def weighted_kernel_of_two_examples(self):
+    def weighted_kernel_of_two_examples(self) -> Any:
         """Return the multiply-adds of what two examples have in J·D⁻¹·Jᵀ, each counted once, not twice."""
         if self.rows is not None:
             return self.kernel_of_two_examples()
@@ -76,7 +78,7 @@ class LayerSizes(NamedTuple):
         return 2 * both if self.is_weighed_as_it_is else both
 
     @classmethod
-    def of(cls, factor, outputs=None):
+    def of(cls, factor: Any, outputs: Any = None) -> "LayerSizes":
         """Return the sizes of a factor; axes that its kind has not count as of size one.
 
         Args:
@@ -126,7 +128,13 @@ class ProblemSizes(NamedTuple):
     budget: float = math.inf
 
     @classmethod
-    def of(cls, linearisation: LinearModel, gram_dtype=None, one_scale=True, budget=math.inf):
+    def of(
+        cls,
+        linearisation: LinearModel,
+        gram_dtype: GramDType | None = None,
+        one_scale: bool = True,
+        budget: float = math.inf,
+    ) -> "ProblemSizes":
         """Return the sizes of a `Linearisation`, as far as the graph fixes them, computed in `gram_dtype`."""
         dtype = tf.as_dtype(gram_dtype or linearisation.dtype)
         blocks = tuple(_layers_of(operator) for operator in linearisation.jacobian.operators)
@@ -149,11 +157,11 @@ class ProblemSizes(NamedTuple):
         )
 
     @property
-    def by_products(self):
+    def by_products(self) -> bool:
         """Whether J is known by products, and an estimate, alone."""
         return _by_products(self.blocks)
 
-    def with_examples(self, number):
+    def with_examples(self, number: Any) -> "ProblemSizes":
         """Return the sizes for so many examples, where the graph leaves that open.
 
         Raises:
@@ -172,42 +180,42 @@ class ProblemSizes(NamedTuple):
         return self._replace(blocks=blocks, rows=rows)
 
     @property
-    def are_tables(self):
+    def are_tables(self) -> bool:
         """Whether all that residuals are computed from is tables that are read by index."""
         return _are_tables(self.blocks)
 
     @property
-    def has_products_alone(self):
+    def has_products_alone(self) -> bool:
         """Whether there are blocks of J that products are had of, and nothing else."""
         return _by_products(self.blocks)
 
-    def without_tables(self):
+    def without_tables(self) -> "ProblemSizes":
         """Return the sizes where nothing is made of tables being read by index, as more than J couples rows."""
         blocks = tuple(tuple(layer._replace(rows=None) for layer in block) for block in self.blocks)
         return self._replace(blocks=blocks, elimination=None, counts=None)
 
-    def layers(self):
+    def layers(self) -> "list[list[LayerSizes]]":
         """Return the layers of each block; examples that the graph leaves open are as many as make up the rows."""
         known = sum(layers[0].n * layers[0].m for layers in self.blocks if layers and None not in layers[0][:2])
         return [[_filled(layer, self.rows - known) for layer in layers] for layers in self.blocks]
 
-    def held(self):
+    def held(self) -> Any:
         """Return the bytes of J as factors, and of the passes that they come from."""
         return self.passes + self.itemsize * _sum(each.held for block in self.layers() for each in block)
 
-    def touched(self):
+    def touched(self) -> list[tuple]:
         """Return (n, m, k) of each block: its examples, residuals of one, and columns of J that one touches."""
         return [(b[0].n, b[0].m, float(sum(layer.touched for layer in b))) for b in self.layers() if b]
 
-    def reads_few(self, most):
+    def reads_few(self, most: float) -> bool:
         """Return whether each example touches no more columns of J than `most`, as rows of tables or by its pattern."""
         return self.are_tables and all(columns <= most for _, _, columns in self.touched())
 
-    def product(self):
+    def product(self) -> Any:
         """Return the multiply-adds of J·v, and as well of Jᵀ·u."""
         return _sum(each.product for block in self.layers() for each in block)
 
-    def gram(self):
+    def gram(self) -> Any:
         """Return the multiply-adds of JᵀJ."""
         counts = []
         for block in self.layers():
@@ -216,40 +224,40 @@ class ProblemSizes(NamedTuple):
             counts += [(layer.n if folded else layer.n * layer.m) * columns**2 / 2 for layer in block[:1]]
         return _sum(counts)
 
-    def kernel(self):
+    def kernel(self) -> Any:
         """Return the multiply-adds of J·Jᵀ, about, where outputs are as many in all blocks."""
         blocks = [block for block in self.layers() if block]
         examples = _sum(block[0].n for block in blocks)
         pairs = "kernel_of_two_examples" if self.one_scale else "weighted_kernel_of_two_examples"
         return _sum(each.n * examples / 2 * getattr(each, pairs)() for block in blocks for each in block)
 
-    def formed_by_kernel(self):
+    def formed_by_kernel(self) -> Any:
         """Return how many numbers of J are formed at once on the way to J·Jᵀ: those of the largest such layer."""
         layers = [each for block in self.layers() for each in block if not (self.one_scale or each.is_weighed_as_it_is)]
         return _sum(each.n * each.m * each.g * each.i * each.o for each in layers)
 
 
-def _layers_of(operator):
+def _layers_of(operator: JacobianBlock) -> "tuple[LayerSizes, ...]":
     """Return the `LayerSizes` of the variables that a block of residuals depends on."""
     outputs = None if operator.num_probes is None else operator.examples_and_outputs[1]
     return tuple(LayerSizes.of(each, outputs) for each in operator.factors if each is not None)
 
 
-def _are_tables(blocks):
+def _are_tables(blocks: Sequence) -> bool:
     return any(blocks) and all(layer.rows is not None for block in blocks for layer in block)
 
 
-def _filled(layer, rows):
+def _filled(layer: "LayerSizes", rows: Any) -> "LayerSizes":
     m = 1 if layer.m is None else layer.m
     n = rows / m if None in (layer.n, layer.m) else layer.n
     sizes = [1 if size is None else size for size in layer[2:6]]
     return LayerSizes._make([n, m, *sizes, layer.rows, layer.probes])
 
 
-def _sum(numbers):
+def _sum(numbers: Any) -> Any:
     return sum(numbers, start=0.0)
 
 
-def _by_products(blocks):
+def _by_products(blocks: Sequence) -> bool:
     """Return whether the Jacobian of a block, of `LayerSizes`, is known by products and an estimate alone."""
     return any(layer.probes for layers in blocks for layer in layers)

@@ -4,9 +4,10 @@ import keras
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -33,7 +34,7 @@ class QRSolver(Solver):
 
 
 class _Factored(System):
-    def __init__(self, linearisation: LinearModel):
+    def __init__(self, linearisation: LinearModel) -> None:
         jacobian = linearisation.jacobian.to_dense()
         self.prior = linearisation.prior
         self.gradient = linearisation.gradient()
@@ -41,11 +42,11 @@ class _Factored(System):
         self.orthogonal, self.triangle = tf.linalg.qr(jacobian)
         self.target = self._target(linearisation.residual)
 
-    def _target(self, residual):
+    def _target(self, residual: Tensor) -> Tensor:
         return -tf.linalg.matvec(self.orthogonal, residual, transpose_a=True)
 
-    def solver(self, scaling):
-        def solve(damping, residual=None):
+    def solver(self, scaling: Tensor) -> Solve:
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             mass = damping * scaling + self.prior.precision
             root = tf.sqrt(mass)
             rows = tf.concat([self.triangle, tf.linalg.diag(root)], axis=0)
@@ -58,14 +59,14 @@ class _Factored(System):
 
         return solve
 
-    def effective_parameters(self):
+    def effective_parameters(self) -> Tensor:
         return of_rows(self.triangle, self.prior.precision)
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return tf.reduce_sum(tf.square(tf.linalg.matvec(self.triangle, step))) + self.prior.quadratic(step)
 
 
-def _back_substitute(triangle, target):
+def _back_substitute(triangle: Tensor, target: Tensor) -> Solved:
     """Solve the triangular system; zeros and False where it is singular or not finite (TensorFlow's op would raise)."""
     pivots = tf.linalg.diag_part(triangle)
     regular = tf.reduce_all(tf.math.is_finite(pivots) & (pivots != 0))

@@ -7,7 +7,9 @@ from tfjac import ops
 from tfjac.optimizers.contracts import LinearModel
 from tfjac.optimizers.linear_model import Elimination, Touched
 from tfjac.optimizers.linear_model.elimination import WIDEST
-from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -31,7 +33,7 @@ class SchurSolver(Solver):
 
     name = "schur"
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`, if all rows that are eliminated are read equally often."""
         found = sizes.elimination
         if found is None:
@@ -51,18 +53,18 @@ class SchurSolver(Solver):
 
 
 class _SchurSystem(System):
-    def __init__(self, linearisation: LinearModel, elimination):
+    def __init__(self, linearisation: LinearModel, elimination: Elimination) -> None:
         self._linearisation, self._elimination = linearisation, elimination
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
         self._touched = Touched.of(linearisation, elimination)
         self._own = self._touched.own_gram(elimination)
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         split, touched, columns = self._elimination.split, self._touched, self._elimination.remaining
         (scales, own_scales), (prior, own_prior) = split(scaling), split(self._linearisation.prior.precision)
         own_diagonal = tf.linalg.diag_part(self._own) + own_prior
 
-        def solve(damping, residual=None):
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
             others, own = split(-gradient)
             matrix = tf.linalg.set_diag(self._own, own_diagonal + damping * own_scales)
@@ -78,11 +80,11 @@ class _SchurSystem(System):
 
         return solve
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return self._linearisation.quadratic(step)
 
 
-def elimination_of(linearisation: LinearModel, name):
+def elimination_of(linearisation: LinearModel, name: str) -> Elimination:
     """Return the `Elimination` of a `Linearisation` for the solver of that name.
 
     Raises:

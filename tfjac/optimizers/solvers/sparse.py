@@ -1,17 +1,20 @@
 """A sparse factorisation of the normal equations: for residuals that touch few parameters each, however they meet."""
 
 import threading
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
-from tfjac.jacobians.factors.sparse_rows import side_by_side, sparse_rows
+from tfjac.jacobians.factors.sparse_rows import SparseRows, side_by_side, sparse_rows
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
-from tfjac.optimizers.solvers.sparse_cholesky import cholmod, sparse_cholesky
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.optimizers.solvers.sparse_cholesky import SparseCholesky, cholmod, sparse_cholesky
 from tfjac.optimizers.solvers.sparse_gram import GramPattern
+from tfjac.types import Array, Tensor
 
 OF_PAIR = 100
 """Bytes for each two columns that an example touches: where they stand in JᵀJ, while that is found."""
@@ -42,7 +45,7 @@ class SparseSolver(Solver):
     first_damping = 1e-9
     """Nearly Gauss–Newton: a chain of poses moves as a whole, far, which a large λ does not let it."""
 
-    def cost(self, sizes):
+    def cost(self, sizes: ProblemSizes) -> Cost:
         """Return the `Cost`."""
         touched, p = sizes.touched(), float(sizes.parameters)
         pairs = sum((n * k**2 for n, _, k in touched), start=0.0)
@@ -72,18 +75,18 @@ class SparseSolver(Solver):
 
 
 class _SparseSystem(System):
-    def __init__(self, linearisation: LinearModel):
+    def __init__(self, linearisation: LinearModel) -> None:
         self._linearisation = linearisation
         self.gradient, self.diagonal = linearisation.gradient(), linearisation.diagonal()
-        blocks = [_rows_of(each.factors, linearisation.columns.sizes) for each in linearisation.jacobian.operators]
-        blocks = [block for block in blocks if block is not None]
+        found = [_rows_of(each.factors, linearisation.columns.sizes) for each in linearisation.jacobian.operators]
+        blocks = [block for block in found if block is not None]
         free = linearisation.only_free(tf.ones_like(self.gradient))
         self._columns, self._kept = [block.columns for block in blocks], _Kept()
         tensors = [tensor for block in blocks for tensor in (block.columns, _masked(block, free))]
         self._entries = tf.numpy_function(self._kept.gram, [tf.size(free), *tensors], tf.float64, stateful=False)
 
-    def solver(self, scaling):
-        def solve(damping, residual=None):
+    def solver(self, scaling: Tensor) -> Solve:
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             gradient = self.gradient if residual is None else self._linearisation.jacobian.adjoint(residual)
             diagonal = damping * scaling + self._linearisation.prior.precision
             given = [self._entries, diagonal, -gradient, *self._columns]
@@ -92,37 +95,38 @@ class _SparseSystem(System):
 
         return solve
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return self._linearisation.quadratic(step)
 
 
-def _least(number, most):
+def _least(number: Any, most: Any) -> Any:
     return tf.minimum(number, tf.cast(most, number.dtype)) if tf.is_tensor(number) else min(number, most)
 
 
-def _rows_of(factors, sizes):
+def _rows_of(factors: list, sizes: list) -> SparseRows | None:
     """Return the `SparseRows` of one block of residuals; None where no variable moves them."""
     parts = [sparse_rows(factor, sum(sizes[:index])) for index, factor in enumerate(factors) if factor is not None]
     return side_by_side(parts) if parts else None
 
 
-def _masked(rows, free):
+def _masked(rows: SparseRows, free: Tensor) -> Tensor:
     return rows.values * tf.gather(free, rows.columns)[:, None]
 
 
 class _Kept:
     """What follows from the pattern of JᵀJ, kept until another one is asked for: most problems have one alone."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()  # a factorisation is one object, and graphs may run at the same time
-        self._pattern, self._cholesky = None, None
+        self._pattern: GramPattern | None = None
+        self._cholesky: SparseCholesky | None = None
 
-    def gram(self, size, *blocks):
+    def gram(self, size: Any, *blocks: Any) -> Array:
         """Return the entries of JᵀJ, from columns and values of each block in turn."""
         with self._lock:
             return self._pattern_of(size, blocks[::2]).entries(blocks[1::2])
 
-    def solve(self, entries, diagonal, right, *columns):
+    def solve(self, entries: Array, diagonal: Array, right: Array, *columns: Any) -> tuple[Array, np.bool_]:
         """Solve with `diagonal` added; zeros, and False, where the matrix is not positive definite or not finite."""
         step = None
         with self._lock:
@@ -136,7 +140,7 @@ class _Kept:
             return np.zeros_like(right), np.False_
         return step.astype(right.dtype), np.True_
 
-    def _pattern_of(self, size, columns) -> GramPattern:
+    def _pattern_of(self, size: Any, columns: Any) -> GramPattern:
         if self._pattern is None or not self._pattern.is_of(columns):
             self._pattern, self._cholesky = GramPattern(size, columns), None
         return self._pattern

@@ -66,7 +66,7 @@ class Cholmod(SparseCholesky):
         self._order = np.array(self._matrix.V).ravel().astype(np.int64)  # in which it keeps the entries
         self._lower = self._symbolic()
 
-    def _factor(self, entries):
+    def _factor(self, entries: Array) -> bool:
         self._matrix.V = self._vector(entries[self._order])
         try:
             cholmod().numeric(self._matrix, self._lower)
@@ -74,15 +74,15 @@ class Cholmod(SparseCholesky):
             return False
         return True
 
-    def _solve(self, right):
+    def _solve(self, right: Array) -> Array:
         step = self._vector(right)
         cholmod().solve(self._lower, step)
         return np.array(step).ravel()
 
-    def _vector(self, array):
+    def _vector(self, array: Array) -> Any:
         return self._matrix_of(np.ascontiguousarray(array, np.float64))
 
-    def _symbolic(self):
+    def _symbolic(self) -> Any:
         """Analyse for LLᵀ, whatever the user's options are: LDLᵀ also factors what is not positive definite."""
         options = cholmod().options
         before = dict(options)
@@ -102,7 +102,7 @@ class SuperLU(SparseCholesky):
 
     _order: Any = None  # compressed columns of the matrix in the order in which it fills least, once that is known
 
-    def _factor(self, entries):
+    def _factor(self, entries: Array) -> bool:
         places, self._columns, matrix = self._whole() if self._order is None else self._order
         matrix.data[:] = entries[places]
         try:
@@ -118,12 +118,12 @@ class SuperLU(SparseCholesky):
             self._order = self._whole(factors.perm_c)
         return np.array_equal(factors.perm_r, factors.perm_c) and bool((factors.U.diagonal() > 0).all())
 
-    def _solve(self, right):
+    def _solve(self, right: Array) -> Array:
         result = np.empty_like(right)
         result[self._columns] = self._factors.solve(right[self._columns])
         return result
 
-    def _whole(self, positions=None):
+    def _whole(self, positions: Array | None = None) -> tuple:
         """Return which entry stands where in the whole matrix, the order of its rows and columns, and the matrix.
 
         Args:

@@ -1,6 +1,7 @@
 """How many entries JᵀJ and its factor have: counted, where it is known which rows of tables each example reads."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -8,6 +9,7 @@ import tensorflow as tf
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from tfjac.jacobians.sparsity.known import Known
+from tfjac.types import Array
 
 MOST_PAIRS = 2**24
 """Of rows that examples read together. More of them are not counted: JᵀJ is next to dense, or counting takes long."""
@@ -31,7 +33,7 @@ class SparseCounts(NamedTuple):
     flops: float
 
     @classmethod
-    def of(cls, blocks):
+    def of(cls, blocks: Sequence) -> "SparseCounts | None":
         """Return those of blocks of residuals, or None where the graph does not say what they read.
 
         Args:
@@ -51,7 +53,7 @@ class SparseCounts(NamedTuple):
         return cls._counted(_meeting(reads, np.cumsum([0, *rows])), np.repeat(widths, rows).astype(float))
 
     @classmethod
-    def _counted(cls, meeting, widths):
+    def _counted(cls, meeting: Any, widths: Array) -> "SparseCounts":
         """Return the counts for rows of tables, some of which meet `[rows, rows]`, each of so many columns.
 
         Of two orders the better counts: that of Cuthill and McKee, and the same with rows that meet many at the end, as
@@ -68,7 +70,7 @@ class SparseCounts(NamedTuple):
         return cls(float(entries), float(fill), float(flops))
 
 
-def _within_envelope(meeting, widths):
+def _within_envelope(meeting: Any, widths: Array) -> tuple:
     """Return entries of the factor, and multiply-adds, within the envelope of the order of Cuthill and McKee."""
     order = reverse_cuthill_mckee(meeting, symmetric_mode=True)
     place = np.empty_like(order)
@@ -82,7 +84,7 @@ def _within_envelope(meeting, widths):
     return (sizes * length).sum(), (sizes * length**2).sum() / 2
 
 
-def _with_hubs_last(meeting, widths, is_hub):
+def _with_hubs_last(meeting: Any, widths: Array, is_hub: Array) -> tuple:
     """Return the same where hubs come after all others, and their rows of the factor are full."""
     others = np.flatnonzero(~is_hub)
     fill, flops = _within_envelope(meeting[others][:, others], widths[others])
@@ -91,25 +93,25 @@ def _with_hubs_last(meeting, widths, is_hub):
     return fill + last * before + last**2 / 2, flops
 
 
-def _ids(factor):
+def _ids(factor: Any) -> Array | None:
     """Return which rows the examples read, `[n, t]` NumPy; None where the graph does not say."""
     if not tf.is_symbolic_tensor(factor.ids):
         return factor.ids.numpy()
     return Known(factor.ids.graph)(factor.ids)
 
 
-def _pairs(reads):
+def _pairs(reads: list) -> float:
     """Return how many pairs of rows the examples of a block read."""
     present = [ids for ids in reads if ids is not None]
     return len(present[0]) * sum(ids.shape[1] for ids in present) ** 2 if present else 0
 
 
-def _several_widths(blocks):
+def _several_widths(blocks: Sequence) -> bool:
     """Return whether a variable is read as a table of one width here, and of another one there."""
     return any(len({each.d.shape[3] for each in own if each is not None}) > 1 for own in zip(*blocks))
 
 
-def _meeting(reads, begins):
+def _meeting(reads: list, begins: Array) -> Any:
     """Return the matrix of which rows of all tables some example reads together, each row with itself."""
     parts = []
     for own in reads:

@@ -40,7 +40,7 @@ class GramPattern:
         parts = np.split(numbers[size:], np.cumsum([np.count_nonzero(those) for those in lower])[:-1])
         self._places = [self._with_upper(part, those) for part, those in zip(parts, lower)]
 
-    def _with_upper(self, numbers, lower):
+    def _with_upper(self, numbers: Array, lower: Array) -> Array:
         """Return the entry of each pair of columns; what stands above the diagonal is put behind the last entry."""
         places = np.full(lower.shape, len(self.indices))
         places[lower] = numbers
@@ -69,7 +69,7 @@ class GramPattern:
         return total
 
 
-def _sorted_by(keys, order, size):
+def _sorted_by(keys: Array, order: Array, size: int) -> Array:
     """Sort `order` by its keys below `size`, keeping the order of equal ones: by counting, as SciPy changes formats."""
     rows = scipy.sparse.csr_array((order, keys[order], np.arange(len(order) + 1)), shape=(len(order), size))
     return rows.tocsc().data

@@ -5,9 +5,10 @@ import tensorflow as tf
 
 from tfjac.graph import compiled_by_xla
 from tfjac.optimizers.contracts import LinearModel
-from tfjac.optimizers.solvers.base import Cost, Solver, System, finite_or_zeros
+from tfjac.optimizers.solvers.base import Cost, Solve, Solved, Solver, System, finite_or_zeros
 from tfjac.optimizers.solvers.effective_parameters import of_rows
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
+from tfjac.types import Tensor
 
 
 @keras.saving.register_keras_serializable("tfjac")
@@ -47,13 +48,13 @@ class SVDSolver(Solver):
 
 
 class _Decomposed(System):
-    def __init__(self, linearisation: LinearModel):
+    def __init__(self, linearisation: LinearModel) -> None:
         jacobian, self.prior = linearisation.jacobian.to_dense(), linearisation.prior
         self.gradient, self.residual = linearisation.gradient(), linearisation.residual
         self.diagonal = tf.reduce_sum(tf.square(jacobian), axis=0)
         self.jacobian = jacobian
 
-    def solver(self, scaling):
+    def solver(self, scaling: Tensor) -> Solve:
         inverse = tf.math.rsqrt(scaling)
         rows, target = self.jacobian, -self.residual
         if not self.prior.is_zero:
@@ -65,7 +66,7 @@ class _Decomposed(System):
         values, left, right = tf.linalg.svd(tf.where(finite, rows, tf.zeros_like(rows)))
         target = values * tf.linalg.matvec(left, target, transpose_a=True)
 
-        def solve(damping, residual=None):
+        def solve(damping: Tensor, residual: Tensor | None = None) -> Solved:
             image = target
             if residual is not None:
                 rows = left[: tf.shape(residual)[0]]
@@ -74,8 +75,8 @@ class _Decomposed(System):
 
         return solve
 
-    def effective_parameters(self):
+    def effective_parameters(self) -> Tensor:
         return of_rows(self.jacobian, self.prior.precision)
 
-    def quadratic(self, step):
+    def quadratic(self, step: Tensor) -> Tensor:
         return tf.reduce_sum(tf.square(tf.linalg.matvec(self.jacobian, step))) + self.prior.quadratic(step)

@@ -1,6 +1,9 @@
 """Functions of the user's that compute residuals: what they are called with, and what they may return."""
 
 import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,9 +15,10 @@ from tfjac.graph import as_tf_variable, call_converted, refusing_values
 from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.complex_parts import complex_dtype, parts_of
 from tfjac.optimizers.tracing.readings import Reading, reading_of, takes
+from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 
 
-def function_of_data(residuals, variables, args):
+def function_of_data(residuals: Residuals, variables: Nest[Variable], args: Data) -> Any:
     """Return residuals in any of the forms in which people write them as a function of `args` alone.
 
     Args:
@@ -34,7 +38,7 @@ def function_of_data(residuals, variables, args):
     return residuals if of_values is None else lambda *data: call_converted(of_values, variables, *data)
 
 
-def function_of_values(residuals, variables, args):
+def function_of_values(residuals: Residuals, variables: Nest[Variable], args: Data) -> Callable | None:
     """Return residuals that are given the variables as a function of their nest, or of one like it, and of `args`.
 
     Args:
@@ -52,7 +56,7 @@ def function_of_values(residuals, variables, args):
     return lambda values, *data: call_converted(residuals, *reading.arguments(values, data))
 
 
-def check_residuals(function, args):
+def check_residuals(function: Any, args: Sequence) -> None:
     """Check that `function` can be called with `args`, before TensorFlow says so less clearly.
 
     Raises:
@@ -82,12 +86,12 @@ _WAY_OUT = (
 )
 
 
-def explained():
+def explained() -> AbstractContextManager:
     """Say of residuals that ask for the values of tensors, while they are called, that there are none yet."""
     return refusing_values("residuals", _WAY_OUT)
 
 
-def as_data(args, variables):
+def as_data(args: Data, variables: Nest[Variable]) -> tuple:
     """Return `args`, a tuple of nests of tensors, arrays and numbers, as nests of tensors.
 
     Floating-point numbers and NumPy arrays take the dtype of the variables, as they do next to them in an expression.
@@ -105,7 +109,7 @@ def as_data(args, variables):
     return tuple(tf.nest.map_structure(lambda item: _as_tensor(item, known, dtype), list(args)))
 
 
-def _as_tensor(item, variables, dtype):
+def _as_tensor(item: Any, variables: Any, dtype: tf.DType) -> Any:
     if isinstance(item, (tf.Variable, keras.Variable)) and id(as_tf_variable(item)) in variables:
         raise ValueError(
             "args holds data, which are constant while the variables move: read the variables inside of residuals. "
@@ -125,13 +129,13 @@ def _as_tensor(item, variables, dtype):
         ) from None
 
 
-def _check_numbers(item):
+def _check_numbers(item: Any) -> None:
     """Raise for masked arrays, dates and durations, of which TensorFlow would take the numbers behind them."""
     if isinstance(item, np.ma.MaskedArray) or getattr(getattr(item, "dtype", None), "kind", None) in ("m", "M"):
         as_numbers("args", item, complex_too=True)
 
 
-def residual_tensors(returned, variables, is_part=False):
+def residual_tensors(returned: Any, variables: Sequence[Variable], is_part: bool = False) -> list[Tensor]:
     """Return what a function of residuals returned as a flat list of tensors of the graph being traced.
 
     Arrays and numbers in it are residuals that no variable moves; they take the dtype of the variables. Complex tensors
@@ -160,7 +164,7 @@ def residual_tensors(returned, variables, is_part=False):
     return tensors
 
 
-def _as_residual(item, dtype):
+def _as_residual(item: Any, dtype: tf.DType) -> Tensor:
     if isinstance(item, keras.Variable):
         item = item.value
     if isinstance(item, (float, complex, np.ndarray, np.inexact)) and np.asarray(item).dtype.kind in "fc":

@@ -9,11 +9,14 @@ import builtins
 import dis
 import functools
 import types
+from types import CodeType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import call_converted
+from tfjac.types import Array
 
 _LIBRARIES = {"tensorflow", "numpy", "math", "operator"}
 """Modules whose functions compute from their arguments alone, but for what is in `_STATEFUL`."""
@@ -47,14 +50,15 @@ class Constants:
         held: list of the objects that are known by identity.
     """
 
-    def __init__(self, value):
-        self.held, self._seen = [], {}
+    def __init__(self, value: Any) -> None:
+        self.held: list[Any] = []
+        self._seen: dict[int, Any] = {}
         try:
             self.form = self._of(value)
         except _Unknown:
             self.form = None
 
-    def _of(self, value):
+    def _of(self, value: Any) -> Any:
         if value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str, bytes):
             return type(value), repr(value)
         if type(value) in (tuple, list):
@@ -73,12 +77,12 @@ class Constants:
         return self._of_code(value)
 
     @staticmethod
-    def _of_array(value):
+    def _of_array(value: Any) -> tuple:
         if value.dtype.kind not in "biufc" or value.nbytes > _LARGEST or type(value) is np.ma.MaskedArray:
             raise _Unknown
         return type(value), value.dtype.str, value.shape, value.tobytes()
 
-    def _of_code(self, value):
+    def _of_code(self, value: Any) -> Any:
         """Return the form of a module or of something that is called."""
         if isinstance(value, types.ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES:
@@ -93,7 +97,7 @@ class Constants:
             raise _Unknown
         return self._of_function(value)
 
-    def _of_function(self, function):
+    def _of_function(self, function: Any) -> tuple[Array, Array]:
         if id(function) in self._seen:  # it calls itself
             return "seen", self._seen[id(function)]
         self._seen[id(function)] = len(self._seen)
@@ -108,14 +112,14 @@ class Constants:
         return function.__code__, *map(self._of, given), self._of(dict(known))
 
 
-def _content(cell):
+def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError as error:  # nothing is in it yet
         raise _Unknown from error
 
 
-def _is_of_library(value):
+def _is_of_library(value: Any) -> bool:
     """Return whether a function is one of the libraries', and has no state."""
     if isinstance(value, types.FunctionType):
         module = value.__globals__.get("__name__") or ""
@@ -127,7 +131,7 @@ def _is_of_library(value):
 
 
 @functools.lru_cache(maxsize=256)
-def _names_in(code):
+def _names_in(code: CodeType) -> tuple:
     """Return the names of globals in a piece of code and in what is defined in it, and its free variables.
 
     None for the names of code that acts on something, or that asks a library for what has a state.

@@ -5,12 +5,15 @@ Mostly the number of its arguments says that. If defaults or `*args` let both be
 
 import enum
 import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, between, call_converted, captures_of
+from tfjac.types import Nest, Tensor, Variable
 
 
 class Reading(enum.Enum):
@@ -20,7 +23,7 @@ class Reading(enum.Enum):
     EACH = "each variable by itself, then the data in args"
     NEST = "the variables as they were passed, then the data in args"
 
-    def arguments(self, variables, args):
+    def arguments(self, variables: Nest[Variable], args: Sequence) -> list:
         """Return the arguments of a call, a list.
 
         Args:
@@ -31,14 +34,14 @@ class Reading(enum.Enum):
         return [*before, *args]
 
 
-def taking(function, count):
+def taking(function: Any, count: int) -> Callable:
     """Return a function of `*args` that says that it takes so many."""
     kind = inspect.Parameter.POSITIONAL_ONLY
     function.__signature__ = inspect.Signature([inspect.Parameter(f"_{index}", kind) for index in range(count)])
     return function
 
 
-def takes(function, args):
+def takes(function: Callable, args: Sequence) -> bool:
     """Return whether `function` can be called with so many arguments; also where it does not say."""
     try:
         inspect.signature(function).bind(*args)
@@ -49,7 +52,7 @@ def takes(function, args):
     return True
 
 
-def reading_of(function, variables, args):
+def reading_of(function: Callable, variables: Nest[Variable], args: Sequence) -> "Reading":
     """Return the `Reading` of a function of residuals; DATA where it can be called in no way.
 
     Where it can be called with the data alone, too, as by the default of an argument or by `*args`, the variables come
@@ -74,7 +77,7 @@ def reading_of(function, variables, args):
     return Reading.DATA if room is None else _tried(function, given, variables, args, variables_first=room)
 
 
-def _room(function, count):
+def _room(function: Callable, count: int) -> bool | None:
     """Return whether so many arguments of a function, the first ones, must be given; None where one has a default."""
     try:
         first = list(inspect.signature(function).parameters.values())[:count]
@@ -86,7 +89,9 @@ def _room(function, count):
     return len(first) == count and all(each.kind in positional for each in first)
 
 
-def _tried(function, given, variables, args, variables_first):
+def _tried(
+    function: Callable, given: "Reading", variables: Nest[Variable], args: Sequence, variables_first: bool
+) -> "Reading":
     """Return the `Reading` of a function that can be called in both ways: `given`, or DATA."""
     if not variables_first and _on_trial(function, Reading.DATA, variables, args)[0]:
         return Reading.DATA
@@ -103,7 +108,9 @@ def _tried(function, given, variables, args, variables_first):
     return given
 
 
-def _on_trial(function, reading, variables, args):
+def _on_trial(
+    function: Callable, reading: "Reading", variables: Nest[Variable], args: Sequence
+) -> tuple[bool | None, bool]:
     """Call a function with what stands for variables, in a graph that is not kept.
 
     Returns:
@@ -113,7 +120,7 @@ def _on_trial(function, reading, variables, args):
     flat = [as_tf_variable(variable) for variable in tf.nest.flatten(variables)]
     specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in flat]
 
-    def called(values, data):
+    def called(values: Any, data: Any) -> list[Tensor]:
         values = tf.nest.pack_sequence_as(variables, values)
         returned = call_converted(function, *reading.arguments(values, data))
         return [tf.convert_to_tensor(each) for each in tf.nest.flatten(returned)]

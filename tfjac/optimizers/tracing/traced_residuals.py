@@ -2,6 +2,8 @@
 
 import copy
 import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,9 +23,10 @@ from tfjac.graph import (
 )
 from tfjac.optimizers.tracing.callables import check_residuals, explained, residual_tensors
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Residuals, Tensor, Variable
 
 
-def called(function, variables, args, is_part=False):
+def called(function: Residuals, variables: Sequence[Variable], args: Any, is_part: bool = False) -> list[Tensor]:
     """Return the residuals as a list of tensors of the graph being traced; no function called on the way draws inside.
 
     Args:
@@ -47,7 +50,9 @@ def called(function, variables, args, is_part=False):
     return inline_calls(tensors, draw_again=True) if calls_that_draw(tensors) else tensors
 
 
-def traceable(function, variables, reduce_retracing=False, is_part=False):
+def traceable(
+    function: Residuals, variables: Sequence[Variable], reduce_retracing: bool = False, is_part: bool = False
+) -> tf.types.experimental.GenericFunction:
     """Return `called`, of nests of tensors, as a `tf.function`.
 
     Args:
@@ -56,7 +61,7 @@ def traceable(function, variables, reduce_retracing=False, is_part=False):
         is_part: as in `called`.
     """
 
-    def traced(*args):
+    def traced(*args: Any) -> list[Tensor]:
         return called(function, variables, args, is_part)
 
     return tf.function(traced, autograph=False, reduce_retracing=reduce_retracing)
@@ -86,7 +91,7 @@ class TracedResiduals:
         positions: for each of `variables`, where it is among these (None for one that is not read).
     """
 
-    def __init__(self, concrete, variables, num_values=0):
+    def __init__(self, concrete: Any, variables: Sequence[Variable], num_values: int = 0) -> None:
         self._concrete, self._graph, self._outputs = concrete, concrete.graph, list(concrete.graph.outputs)
         captures = captures_of(self._graph)
         tensors = [pair for pair in captures if _kind(pair[1]) == "tensor"]
@@ -99,9 +104,9 @@ class TracedResiduals:
         self.positions = [_index(handle, [inner for _, inner in self._read]) for handle in handles]
         moved = [*self._inputs[:num_values], *(handle for handle in handles if handle is not None)]
         self._effects = Effects(self._graph, self._outputs, moved)
-        self._known = {}
+        self._known: dict[int, Tensor] = {}
 
-    def knowing(self, data):
+    def knowing(self, data: Sequence[Tensor]) -> "TracedResiduals":
         """Return the same with the integers and booleans of `data` known: what is traced from it is for these alone.
 
         They say which elements are taken, so that the structure of the Jacobian follows from them.
@@ -113,11 +118,11 @@ class TracedResiduals:
         other._known = {k: each for k, each in enumerate(data) if each.dtype.is_integer or each.dtype.is_bool}
         return other
 
-    def agrees(self, data):
+    def agrees(self, data: Sequence[Tensor]) -> bool:
         """Return whether what is traced from it may be given `data`, a list of tensors like `specs`."""
         return all(_is_same(each, data[k]) for k, each in self._known.items())
 
-    def check_compiles(self):
+    def check_compiles(self) -> None:
         """Refuse residuals that call Python when they run, which XLA cannot compile.
 
         Raises:
@@ -131,63 +136,63 @@ class TracedResiduals:
                 f"Received: op {called.name!r} of type {called.op}"
             )
 
-    def first_op(self, types):
+    def first_op(self, types: Iterable[str]) -> Any:
         """Return the definition of an op of one of these types, in a function that is called too, or None."""
         definition = self._graph.as_graph_def()
         bodies = [function.node_def for function in definition.library.function]
         return next((op for ops in (definition.node, *bodies) for op in ops if op.op in types), None)
 
-    def data(self, args):
+    def data(self, args: Any) -> list[Tensor]:
         """Return the data of a call, a list of tensors like `specs`: those of `args`, and those that were captured."""
         return [*tf.nest.flatten(args, expand_composites=True), *self._captured]
 
     @property
-    def num_tensors(self):
+    def num_tensors(self) -> int:
         """How many tensors the function returned."""
         return len(self._outputs)
 
     @property
-    def shapes(self):
+    def shapes(self) -> list[tf.TensorShape]:
         """List of the static shapes of the tensors that it returned."""
         return [tensor.shape for tensor in self._outputs]
 
     @property
-    def num_rows(self):
+    def num_rows(self) -> float:
         """How many residuals there are; infinity where that is not known."""
         sizes = [shape.num_elements() for shape in self.shapes]
         return float("inf") if None in sizes else sum(sizes)
 
     @property
-    def num_numbers(self):
+    def num_numbers(self) -> float:
         """How many numbers there are in all tensors from data to residuals; infinity where that is not known."""
         return numbers_in(self._graph)
 
     @property
-    def specs(self):
+    def specs(self) -> list[tf.TensorSpec]:
         """List of `tf.TensorSpec`, what data are like."""
         return [_spec(tensor) for tensor in self._inputs]
 
     @property
-    def drawn_specs(self):
+    def drawn_specs(self) -> list[tf.TensorSpec]:
         """List of `tf.TensorSpec`, what is drawn is like."""
         return [_spec(tensor) for tensor in self._effects.drawn]
 
     @property
-    def handle_specs(self):
+    def handle_specs(self) -> list[tf.TensorSpec]:
         """List of `tf.TensorSpec`, what the variables hold."""
         return [handle_spec(inner) for _, inner in self._read]
 
-    def read(self):
+    def read(self) -> list[Tensor]:
         """Return what the variables in `handles` hold, a list of eager tensors."""
         pairs = zip(self.handles, self.handle_specs)
         return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=spec.dtype) for handle, spec in pairs]
 
-    def read_traced(self):
+    def read_traced(self) -> list[Tensor]:
         """Return what the variables in `handles` hold, a list of tensors of the current graph with derivatives."""
         variables = {id(variable.handle): variable for variable in self._graph.variables}
         return [variables[id(handle)].read_value() for handle in self.handles]
 
-    def draw(self, data):
+    def draw(self, data: Sequence[Tensor]) -> list[Tensor]:
         """Run in the current graph what the residuals draw from a state, or act on, and return what they use of it.
 
         Args:
@@ -195,7 +200,9 @@ class TracedResiduals:
         """
         return self._effects.run(self._given(data, self.handles)) if self._effects else []
 
-    def place(self, data, drawn, handles=None):
+    def place(
+        self, data: Sequence[Tensor], drawn: Sequence[Tensor], handles: list[Tensor] | None = None
+    ) -> list[Tensor]:
         """Return the residuals, a list of tensors of the current graph, at what the variables hold at this point.
 
         Args:
@@ -205,13 +212,15 @@ class TracedResiduals:
         """
         return self._placed(self._given(data, self.handles if handles is None else handles), drawn)
 
-    def constants(self, rows):
+    def constants(self, rows: int) -> list[Tensor]:
         """List the constants of the graph that have so many rows, but for what may be a shape, or axes."""
         outputs = [op.outputs[0] for op in self._graph.get_operations() if op.type == "Const"]
         found = [tensor for tensor in outputs if tensor.shape.rank and tensor.shape[0] == rows]
         return [each for each in found if not (each.dtype.is_integer and each.shape.num_elements() <= _SMALL)]
 
-    def place_at(self, data, drawn, values, constants=()):
+    def place_at(
+        self, data: Sequence[Tensor], drawn: Sequence[Tensor], values: list[Tensor], constants: Sequence[Tensor] = ()
+    ) -> list[Tensor]:
         """Return the residuals where variables in `handles` held `values`, as a function of these tensors.
 
         Args:
@@ -225,11 +234,11 @@ class TracedResiduals:
         standing = [handle if value is None else value for handle, value in zip(self.handles, values)]
         return self._placed([*self._given(data, standing), *constants], drawn, _with_values)
 
-    def _placed(self, given, drawn, edit=None):
+    def _placed(self, given: list, drawn: Sequence[Tensor], edit: Callable | None = None) -> list[Tensor]:
         mapping = transplant(self._outputs, [*given, *zip(self._effects.drawn, drawn)], edit)
         return [mapping[output.ref()] for output in self._outputs]
 
-    def can_stand_at_values(self):
+    def can_stand_at_values(self) -> bool:
         """Return whether each op that takes a variable reads what it holds, so that `place_at` does for all of them."""
         handles = {inner.ref() for _, inner in self._read}
         return all(
@@ -238,20 +247,20 @@ class TracedResiduals:
             if any(tensor.ref() in handles for tensor in op.inputs)
         )
 
-    def fingerprint(self):
+    def fingerprint(self) -> tuple:
         """Return what is the same for residuals that come out the same: a hash of the graph, and what it refers to.
 
         Data are no part of it. Variables and their like are known by identity, as long as this object is kept.
         """
         return fingerprint(self._concrete), *(id(outer) for outer, _ in (*self._read, *self._others))
 
-    def known_numbers(self):
+    def known_numbers(self) -> bytes:
         """Return a hash of the data that are known, which the fingerprint leaves out."""
         arrays = [each.numpy() for each in self._known.values()]
         written = b"".join(f"{array.dtype}{array.shape}".encode() + array.tobytes() for array in arrays)
         return hashlib.blake2b(written, digest_size=32).digest()
 
-    def _given(self, data, handles):
+    def _given(self, data: Sequence[Tensor], handles: list[Tensor]) -> list:
         capture = tf.compat.v1.get_default_graph().capture
         outer = [*handles, *(outer for outer, _ in self._others)]
         inner = [inner for _, inner in (*self._read, *self._others)]
@@ -259,7 +268,7 @@ class TracedResiduals:
         return [*zip(self._inputs, data), *zip(inner, map(capture, outer))]
 
 
-def _with_values(op, inputs, copied):
+def _with_values(op: tf.Operation, inputs: list[Tensor], copied: Callable) -> Any:
     """The edit of a copy in which values stand for handles of variables: what reads these uses the values."""
     values = [new for old, new in zip(op.inputs, inputs) if old.dtype == tf.resource and new.dtype != tf.resource]
     if not values:
@@ -278,25 +287,25 @@ def _with_values(op, inputs, copied):
     )
 
 
-def _is_same(one, other):
+def _is_same(one: Any, other: Any) -> bool:
     return one is other or (not tf.is_symbolic_tensor(other) and bool(tf.reduce_all(tf.equal(one, other))))
 
 
-def _kind(placeholder):
+def _kind(placeholder: Tensor) -> str:
     if placeholder.dtype not in (tf.resource, tf.variant):
         return "tensor"
     return "other" if handle_spec(placeholder) is None else "variable"
 
 
-def _index(tensor, tensors):
+def _index(tensor: Tensor, tensors: list[Tensor]) -> int | None:
     return next((index for index, each in enumerate(tensors) if each is tensor), None)
 
 
-def _spec(tensor):
+def _spec(tensor: Tensor) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype)
 
 
-def _check_not_assigned(ops, variables, handles):
+def _check_not_assigned(ops: Any, variables: Sequence[Variable], handles: Any) -> None:
     names = {handle.ref(): variable_name(v) for v, handle in zip(variables, handles) if handle is not None}
     for op in ops:
         if op.type.startswith("Assign") and op.inputs[0].ref() in names:

@@ -4,18 +4,28 @@ import collections
 import contextlib
 import threading
 import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, unrecorded, what_was_said_first
 from tfjac.optimizers.tracing.constants import Constants
+from tfjac.types import Residuals, Variable
 
 
 @contextlib.contextmanager
-def as_one_call():
+def as_one_call() -> Iterator[None]:
     """Run a graph of this package as one call: no tape records it, and of an error what was said stands first."""
     with what_was_said_first(), unrecorded():
         yield
+
+
+class Fingerprinted(Protocol):
+    """Traced residuals: those that come out the same have the same fingerprint."""
+
+    def fingerprint(self) -> tuple:
+        """Return what is the same for them, hashable."""
 
 
 class TraceCache:
@@ -29,10 +39,11 @@ class TraceCache:
         size: how many to keep; None for all.
     """
 
-    def __init__(self, size=8):
-        self._size, self._kept, self._lock = size, collections.OrderedDict(), threading.Lock()
+    def __init__(self, size: int = 8) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._kept: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
-    def get(self, residuals, variables, options, make):
+    def get(self, residuals: Fingerprinted, variables: Sequence[Variable], options: Any, make: Callable) -> Any:
         """Return what `make()` returned for the same residuals, variables and options; call it if it is to be.
 
         Args:
@@ -46,7 +57,7 @@ class TraceCache:
         owners = [as_tf_variable(variable) for variable in variables]
         return self._get((residuals.fingerprint(), *map(id, owners), options), owners, residuals, make)
 
-    def get_by_constants(self, function, variables, options, make):
+    def get_by_constants(self, function: Residuals, variables: Sequence[Variable], options: Any, make: Callable) -> Any:
         """Return the same for a function that computes by the same `Constants` as an earlier one, without calling it.
 
         Args:
@@ -63,7 +74,7 @@ class TraceCache:
         held = [each for each in about.held if not isinstance(each, tf.Variable)]
         return self._get((about.form, *map(id, owners), options), [*owners, *others], held, make)
 
-    def _get(self, key, owners, held, make):
+    def _get(self, key: Any, owners: list, held: Any, make: Callable) -> Any:
         """Return what is kept for `key`, or make it, and keep it with `held` for as long as the owners live."""
         with self._lock:
             if key in self._kept:
@@ -76,12 +87,12 @@ class TraceCache:
                 self._kept.popitem(last=False)
         return made
 
-    def _forget(self, key):
+    def _forget(self, key: Any) -> Callable:
         """Return the callback that drops the entry of `key`; it may come at any time, with the lock held."""
         kept = self._kept
         return lambda _: kept.pop(key, None)
 
 
-def _may_change(variables):
+def _may_change(variables: Sequence[Variable]) -> bool:
     """Return whether what is made for these variables may depend on more than can be compared."""
     return any(getattr(variable, "constraint", None) is not None for variable in variables)

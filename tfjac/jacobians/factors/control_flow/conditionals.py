@@ -1,18 +1,21 @@
 """Conditionals: each branch is walked backwards by itself, and the one that was taken is the one that is run."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, axes, opened, transplant
 from tfjac.graph.op_types import CHOICES
 from tfjac.jacobians.factors.control_flow.stacking import of_static_columns, shaped_like, zeros_like
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.jacobians.shapes import Size, after, check_when_run
 
 
 @handler(*CHOICES)
-def _conditional(op, sweep):
+def _conditional(op: tf.Operation, sweep: Sweep) -> None:
     seeds = {k: sweep.cotangent(output) for k, output in enumerate(op.outputs)}
     seeds = {k: seed for k, seed in seeds.items() if seed is not None}
     insides = sweep.analysis.insides[op.name]
@@ -31,7 +34,7 @@ def _conditional(op, sweep):
             sweep.parts.append((op.inputs[1 + k], shaped_like(inside, factor)))
 
 
-def _outputs(branches, taken, seeds, n, m):
+def _outputs(branches: "Sequence[_Branch]", taken: "_Branch", seeds: Sequence, n: Size, m: Size) -> Any:
     """Cotangents of the inputs, and the factors of all branches: zeros for those that are not taken."""
     cotangents, factors = taken.traced([opened(*pair) for pair in zip(seeds, taken.shapes)])
     zeros = [[zeros_like(factor, n, m) for _, factor in branch.parts] for branch in branches]
@@ -49,7 +52,7 @@ class _Branch:
         parts: pairs of the index of a shared input and the `Factor` of the branch, in the graph of the branch.
     """
 
-    def __init__(self, op, inside, sweep, seeds, carried):
+    def __init__(self, op: tf.Operation, inside: Any, sweep: Sweep, seeds: dict, carried: Sequence) -> None:
         self.op, self.inside, self.sweep, self.carried = op, inside, sweep, carried
         self.targets = [inside.body.outputs[k] for k in seeds]
         self.axes = [sweep.analysis.axis(op.outputs[k]) for k in seeds]
@@ -58,14 +61,14 @@ class _Branch:
         specs = [tf.TensorSpec(shape, spec.dtype) for shape, spec in zip(self.shapes, specs)]
         self.traced = tf.function(self._run, autograph=False).get_concrete_function(specs)
 
-    def _run(self, seeds):
+    def _run(self, seeds: Sequence) -> Any:
         graph, n = tf.compat.v1.get_default_graph(), self.sweep.n
         inputs = [graph.capture(tensor) for tensor in self.op.inputs[1:]]
         mapping = transplant(self.targets, zip(self.inside.body.inputs, inputs))
         targets = [mapping[target.ref()] for target in self.targets]
         sources = [inputs[k] for k in self.inside.inputs]
         analysis = analyse_examples(sources, targets, self.axes, n if isinstance(n, int) else None)
-        inner = Sweep(analysis, n, self.sweep.factor_of_use)
+        inner = Sweep(analysis, n)
         for target, seed in zip(targets, after(check_when_run(analysis.assumed, n), seeds)):
             inner.add(target, seed)
         inner.run([inputs[k] for k in self.carried if k in self.inside.inputs])
@@ -82,12 +85,12 @@ class _Branch:
         return cotangents, [factor for _, factor in self.parts]
 
 
-def _agreed(shape, target):
+def _agreed(shape: tf.TensorShape, target: tf.TensorShape) -> tf.TensorShape:
     """What the shape of a seed `[m, *...]` has in common with that of the result of a branch, which may differ."""
     return tf.TensorShape([shape[0], *shape[1:].most_specific_compatible_shape(target)])
 
 
-def _of_static_positions(factor):
+def _of_static_positions(factor: Factor) -> Factor:
     """The factor, as columns where its positions are not of a static number."""
     is_open = any(sizes.get("t", 1) is None for sizes in factor.sizes_of_tensors())
     return DenseFactor(factor.dense()) if is_open else factor

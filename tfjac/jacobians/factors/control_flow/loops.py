@@ -9,20 +9,24 @@ The factors of all steps, side by side along t, are the factor of the loop: the 
 the loop, whatever is asked of the Jacobian.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import SHARED, Dependence, analyse_examples, axes, check_not_assigned_since, transplant
 from tfjac.graph.op_types import LOOPS
 from tfjac.jacobians.factors.control_flow.lists import ListCotangent
 from tfjac.jacobians.factors.control_flow.stacking import Stack
-from tfjac.jacobians.factors.control_flow.states import Loop, recorded_states, step_array
+from tfjac.jacobians.factors.control_flow.states import Loop, States, recorded_states, step_array
 from tfjac.jacobians.factors.control_flow.sweep import Sweep, handler
+from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.weight_paths import columns_of_sources
-from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.jacobians.shapes import Size, after, check_when_run
+from tfjac.types import Tensor
 
 
 @handler(*LOOPS)
-def _loop(op, sweep):
+def _loop(op: tf.Operation, sweep: Sweep) -> None:
     check_not_assigned_since(op)
     loop = Loop(op, sweep.analysis.insides[op.name])
     cotangents, lists = _cotangents_behind(loop, sweep)
@@ -36,7 +40,7 @@ def _loop(op, sweep):
     _hand_over(loop, sweep, step, final, lists)
 
 
-def _cotangents_behind(loop, sweep):
+def _cotangents_behind(loop: Loop, sweep: Sweep) -> tuple:
     """Cotangents of the float states after the last step; and the `ListCotangent` of each list that is written."""
     m, outputs = sweep.num_outputs, loop.op.outputs
     floats = []
@@ -47,7 +51,7 @@ def _cotangents_behind(loop, sweep):
     return floats, {k: known.settled(outputs[k]) for k, known in lists.items() if known is not None}
 
 
-def _pass_on_what_stays(loop, sweep):
+def _pass_on_what_stays(loop: Loop, sweep: Sweep) -> None:
     """Give the cotangents of loop variables that no step changes to the sweep around the loop."""
     for k in loop.inside.invariant:
         cotangent = sweep.cotangent(loop.op.outputs[k])
@@ -65,15 +69,16 @@ class _Step:
         parts: pairs of a shared tensor of the body and the `Factor` that belongs to it, in the graph of the step.
     """
 
-    def __init__(self, loop, sweep, lists):
+    def __init__(self, loop: Loop, sweep: Sweep, lists: dict) -> None:
         self.loop, self.sweep, self.lists = loop, sweep, lists
         self.written = list(lists)
         carried = [k for k, axis in loop.inside.invariant.items() if axis is not SHARED]
         self.sums = [k for k in carried if loop.op.inputs[k].dtype != tf.variant]
         self.list_inputs = [k for k in carried if loop.op.inputs[k].dtype == tf.variant]
-        self.reads, self.parts = [], []
+        self.reads: list[int] = []
+        self.parts: list[tuple[Tensor, Factor]] = []
 
-    def trace(self, states, cotangents):
+    def trace(self, states: States, cotangents: Any) -> Any:
         """Return the step as a concrete function of recorded values, cotangents, and marks of overwritten elements."""
         body = self.loop.body
         return tf.function(self._step, autograph=False).get_concrete_function(
@@ -82,7 +87,7 @@ class _Step:
             [tf.TensorSpec([self.lists[k].dense.shape[1]], tf.bool) for k in self.written],
         )
 
-    def _step(self, values, cotangents, overwritten):
+    def _step(self, values: Any, cotangents: Any, overwritten: Any) -> tuple:
         loop, body = self.loop, self.loop.body
         pairs = loop.values(body, loop.recorded, values)
         mapping = transplant(loop.targets, pairs)
@@ -93,7 +98,7 @@ class _Step:
         analysis = analyse_examples(
             sources, [seed for seed, _ in seeds], axes_of_seeds, n if isinstance(n, int) else None
         )
-        inner = Sweep(analysis, n, self.sweep.factor_of_use)
+        inner = Sweep(analysis, n)
         checked = after(check_when_run(analysis.assumed, n), [seed for _, seed in seeds])
         for (tensor, _), cotangent in zip(seeds, checked):
             inner.add(tensor, cotangent)
@@ -110,7 +115,7 @@ class _Step:
         self.parts = self._parts_of_body(inner.parts, mapping, copied)
         return before, marks, sums, reads, [factor for _, factor in self.parts]
 
-    def _seeds(self, mapping, cotangents, overwritten):
+    def _seeds(self, mapping: dict, cotangents: Any, overwritten: Any) -> tuple:
         """Tensors of the step with their cotangents: the float states after it, and what it writes to lists."""
         loop = self.loop
         seeds = [(mapping[loop.body.outputs[k].ref()], seed) for k, seed in zip(loop.float_states, cotangents)]
@@ -124,7 +129,7 @@ class _Step:
                 known[k] = known[k].before_write(index)
         return seeds, ways, [known[k].overwritten for k in self.written]
 
-    def _read(self, inner, copied):
+    def _read(self, inner: Any, copied: Any) -> list:
         self.reads, pairs = [], []
         for k in self.list_inputs:
             cotangent = inner.cotangent(copied[k])
@@ -133,7 +138,7 @@ class _Step:
                 pairs.append((indices, parts))
         return pairs
 
-    def _parts_of_body(self, parts, mapping, copied):
+    def _parts_of_body(self, parts: Any, mapping: dict, copied: Any) -> list:
         """Tie each factor to the tensor of the body that its weight copies, where that is the same in all steps.
 
         Else to the shared loop variables that the weight is computed from.
@@ -151,13 +156,13 @@ class _Step:
         return same + [(body.inputs[k], factor) for k, factors in zip(shared, columns) for factor in factors]
 
 
-def _or_zeros(cotangent, like, m=None, tensor=None):
+def _or_zeros(cotangent: Any, like: Any, m: Size | None = None, tensor: Any = None) -> Tensor:
     if cotangent is not None:
         return cotangent
     return tf.zeros_like(like) if like is not None else tf.zeros([m, *axes(tensor)], tensor.dtype)
 
 
-def _backwards(loop, states, cotangents, traced, step):
+def _backwards(loop: Loop, states: States, cotangents: Any, traced: Any, step: Any) -> tuple:
     """Run the steps from the last to the first; return what `_Step` gives, added up or stacked over the steps."""
     lengths = [axes(step.lists[k].dense)[1] for k in step.written]
     marks = [
@@ -171,7 +176,7 @@ def _backwards(loop, states, cotangents, traced, step):
     stacks = [Stack(factor, loop.bound, step.sweep.n, m) for _, factor in step.parts]
     held = [stack.begin() for stack in stacks]
 
-    def run(t, cotangents, marks, sums, reads, held):
+    def run(t: Tensor, cotangents: Any, marks: Any, sums: Any, reads: Any, held: Any) -> tuple:
         values = [array.read(t) for array in states.arrays]
         before, marks, new, read, factors = traced(values, cotangents, marks)
         sums = [old + part for old, part in zip(sums, new)]
@@ -196,14 +201,14 @@ def _backwards(loop, states, cotangents, traced, step):
     return cotangents, marks, sums, reads, factors
 
 
-def _common_shape(held, step):
+def _common_shape(held: Any, step: Any) -> tf.TensorShape:
     """The shape of what is held and of what a step gives, open where one of them is; an array has none."""
     if isinstance(held, tf.TensorArray):
         return tf.TensorShape([])
     return held.shape.most_specific_common_supertype([step.shape])
 
 
-def _hand_over(loop, sweep, step, final, lists):
+def _hand_over(loop: Loop, sweep: Sweep, step: Any, final: Any, lists: dict) -> None:
     """Give the cotangents before the first step, and the factors, to the sweep around the loop."""
     op = loop.op
     cotangents, marks, sums, reads, factors = final

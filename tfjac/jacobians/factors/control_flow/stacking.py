@@ -1,11 +1,14 @@
 """Factors of one step after another, put together into the factor of the whole loop."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import axes, handle_shape
 from tfjac.jacobians.factors.control_flow.states import step_array
-from tfjac.jacobians.factors.forms import DenseFactor
-from tfjac.jacobians.shapes import product
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
+from tfjac.jacobians.shapes import Size, product
+from tfjac.types import Tensor
 
 
 class Stack:
@@ -17,23 +20,23 @@ class Stack:
         n, m: numbers of examples and outputs, integers or scalar tensors.
     """
 
-    def __init__(self, factor, bound, n, m):
+    def __init__(self, factor: Factor, bound: Size | None, n: Size, m: Size) -> None:
         self.factor, self.bound, self.n, self.m = factor, bound, n, m
         self.added_up = not any("t" in names for names in factor.axes_of_tensors())
 
-    def begin(self):
+    def begin(self) -> list:
         """Return the loop variables that hold what is collected."""
         if self.added_up:
             return zeros_like(self.factor, self.n, self.m).tensors()
         return [step_array(tensor.dtype, tensor.shape, self.bound) for tensor in self.factor.tensors()]
 
-    def add(self, step, held, factor):
+    def add(self, step: Any, held: Any, factor: Factor) -> list:
         """Return the loop variables with the factor of one step added."""
         if self.added_up:
             return [total + tensor for total, tensor in zip(held, factor.tensors())]
         return [array.write(step, tensor) for array, tensor in zip(held, factor.tensors())]
 
-    def end(self, held):
+    def end(self, held: Any) -> Factor:
         """Return the factor of all steps."""
         if self.added_up:
             return self.factor.with_tensors(held)
@@ -41,7 +44,7 @@ class Stack:
         return self.factor.with_tensors([_side_by_side(array, of_one) for array, of_one in zip(held, names)])
 
 
-def of_static_columns(factor, weight):
+def of_static_columns(factor: Factor, weight: Tensor) -> Factor:
     """Return the factor with the sizes that its columns are made of known while tracing, as zeros like it need them.
 
     One that the graph has lost follows from the number of elements of the weight; of several, only the product does.
@@ -63,7 +66,7 @@ def of_static_columns(factor, weight):
     return factor.with_tensors([tf.ensure_shape(x, shape) for x, shape in zip(factor.tensors(), shapes)])
 
 
-def zeros_like(factor, n, m):
+def zeros_like(factor: Factor, n: Size, m: Size) -> Factor:
     """Return a factor like `factor`, of zeros, in the current graph, for n and m; an open number t becomes 1."""
     known = {"n": n, "m": m}
     shapes = [
@@ -74,13 +77,13 @@ def zeros_like(factor, n, m):
     return factor.with_tensors(zeros)
 
 
-def shaped_like(factor, given):
+def shaped_like(factor: Factor, given: Factor) -> Factor:
     """Return a factor `given` that a function returned, with the static shapes that `factor` had inside."""
     pairs = zip(given.tensors(), factor.tensors())
     return given.with_tensors([tf.ensure_shape(tensor, inside.shape) for tensor, inside in pairs])
 
 
-def _side_by_side(array, names):
+def _side_by_side(array: Any, names: str) -> Tensor:
     """Merge the steps `[step, ...]` into axis t, the step outermost; one step stands for all where there is none."""
     if "t" not in names:
         return array.read(0)

@@ -1,10 +1,14 @@
 """A loop taken apart: the roles of its variables, and its states when it is run forwards once more."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import ancestors, compiled_by_xla, examples_mix_at, static_trip_count, transplant
+from tfjac.jacobians.shapes import Size
+from tfjac.types import Tensor
 
 
 class Loop:
@@ -19,7 +23,7 @@ class Loop:
         bound: the number of steps, or an upper bound that XLA can work out; None where arrays grow.
     """
 
-    def __init__(self, op, inside):
+    def __init__(self, op: tf.Operation, inside: Any) -> None:
         self.op, self.inside, self.body = op, inside, inside.body
         self.float_states = [k for k in inside.state if k not in inside.writes]
         self.list_states = list(inside.writes)
@@ -34,7 +38,7 @@ class Loop:
         if lists:
             raise examples_mix_at(op, "the loop reads a TensorArray that it writes to")
 
-    def _bound_for_xla(self):
+    def _bound_for_xla(self) -> Any:
         if not compiled_by_xla(tf.compat.v1.get_default_graph()):
             return None
         bound = self.op.inputs[1]
@@ -46,16 +50,16 @@ class Loop:
         return bound
 
     @staticmethod
-    def needed(targets, function):
+    def needed(targets: Any, function: Any) -> list[int]:
         """Indices of the parameters of a function of the loop that tensors in it depend on."""
         ops = {op.name for op in ancestors(targets)}
         return [k for k, tensor in enumerate(function.inputs) if tensor.op.name in ops]
 
-    def changing(self, variables):
+    def changing(self, variables: Sequence[int]) -> list[int]:
         """Those of `variables` that a step does not just pass on."""
         return [k for k in variables if self.body.outputs[k] is not self.body.inputs[k]]
 
-    def _closed(self, variables):
+    def _closed(self, variables: Sequence[int]) -> list[int]:
         """The changing ones of `variables`, and what these depend on from step to step."""
         closed = set(self.changing(variables))
         while True:
@@ -64,7 +68,7 @@ class Loop:
                 return sorted(closed)
             closed |= set(further)
 
-    def values(self, function, variables, tensors):
+    def values(self, function: Any, variables: Sequence[int], tensors: Any) -> list:
         """Pairs of each parameter of a function of the loop and what stands for it: of `variables`, `tensors`."""
         given = dict(zip(variables, tensors))
         same = [k for k, output in enumerate(self.body.outputs) if output is self.body.inputs[k]]
@@ -81,17 +85,17 @@ class States:
     arrays: list
 
 
-def recorded_states(loop):
+def recorded_states(loop: "Loop") -> "States":
     """Run the loop forwards, keeping the recorded variables as they are before each step."""
     body, variables = loop.body, loop.run_on
     arrays = [step_array(body.inputs[k].dtype, body.inputs[k].shape, loop.bound) for k in loop.recorded]
 
-    def again(step, values, arrays):
+    def again(step: Any, values: Any, arrays: Any) -> Tensor:
         function = loop.inside.condition
         (decision,) = function.outputs
         return transplant([decision], loop.values(function, variables, values))[decision.ref()]
 
-    def run(step, values, arrays):
+    def run(step: Any, values: Any, arrays: Any) -> tuple:
         given = dict(zip(variables, values))
         arrays = [array.write(step, given[k]) for array, k in zip(arrays, loop.recorded)]
         outputs = [body.outputs[k] for k in variables]
@@ -108,7 +112,7 @@ def recorded_states(loop):
     return States(steps if loop.steps is None else loop.steps, arrays)
 
 
-def step_array(dtype, shape, bound):
+def step_array(dtype: tf.DType, shape: tf.TensorShape, bound: Size | None) -> tf.TensorArray:
     """An array that keeps one tensor per step; it grows where the number of steps has no bound."""
     size = 0 if bound is None else bound
     return tf.TensorArray(dtype, size, dynamic_size=bound is None, clear_after_read=False, element_shape=shape)

@@ -1,16 +1,20 @@
 """Convolutions as products of patches: a = patches of the input, d = cotangents at the output positions."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import axes
-from tfjac.jacobians.factors.forms import OuterFactor
+from tfjac.jacobians.factors.forms import Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
+from tfjac.jacobians.factors.uses import Use
 from tfjac.jacobians.shapes import product
+from tfjac.types import Tensor
 
 
 @rule("Conv2D", "Conv3D")
-def _convolution(use):
+def _convolution(use: Use) -> Factor:
     """Kernel [*k, c_in/g, c_out]: i = (k, c_in/g), o = c_out/g."""
     x, kernel = use.op.inputs
     if x.shape[-1] is None:
@@ -25,13 +29,13 @@ def _convolution(use):
 
 
 @rule("DepthwiseConv2dNative")
-def _depthwise(use):
+def _depthwise(use: Use) -> Factor:
     """Kernel [*k, c, multiplier]: each channel is a group of its own."""
     patches = _patches_by_position(use)
     return OuterFactor(tf.transpose(patches, [0, 1, 3, 2]), _by_position(use, use.op.inputs[0].shape[-1]), "igo")
 
 
-def _patches_by_position(use):
+def _patches_by_position(use: Use) -> Tensor:
     """What the window sees at each position of each example: `[n, t, k, c]`."""
     x, kernel = use.op.inputs
     if use.weight_index != 1:
@@ -49,7 +53,7 @@ def _patches_by_position(use):
 
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2")
-def _transposed(use):
+def _transposed(use: Use) -> Factor:
     """Kernel [*k, c_out, c_in]: the roles swap, patches of the cotangent meet the plain input."""
     _, kernel, x = use.op.inputs
     if use.weight_index != 1:
@@ -67,7 +71,7 @@ def _transposed(use):
     return OuterFactor(tf.reshape(a, [n, t, 1, c_in]), tf.reshape(d, [n, m, t, 1, k * c_out]), "goi")
 
 
-def _by_position(use, groups):
+def _by_position(use: Use, groups: Any) -> Tensor:
     """Cotangents [n,m,t,g,o] of an output [n, *positions, c] whose channels are grouped, the group outermost."""
     d = use.split_cotangent()
     n, m, *positions, c = axes(d)
@@ -84,7 +88,7 @@ class _Window:
         small: tensor with one position for each place of the window; by default the output of the use.
     """
 
-    def __init__(self, use, kernel, large, small=None):
+    def __init__(self, use: Use, kernel: Any, large: Tensor, small: Tensor | None = None) -> None:
         op = use.op
         if op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
             raise NoFactor("only channels-last convolutions are covered")
@@ -95,7 +99,7 @@ class _Window:
         self.positions = axes(use.output if small is None else small)[spatial]
         self.padding = self._paddings(op, axes(large)[spatial])
 
-    def _paddings(self, op, sizes):
+    def _paddings(self, op: tf.Operation, sizes: list) -> list:
         padding = op.get_attr("padding")
         if padding == b"VALID":
             return [(0, 0)] * len(sizes)
@@ -105,13 +109,13 @@ class _Window:
         return [self._same(*each) for each in zip(sizes, self.positions, self.size, self.strides, self.dilation)]
 
     @staticmethod
-    def _same(size, positions, window, stride, dilation):
+    def _same(size: Any, positions: Any, window: Any, stride: Any, dilation: Any) -> tuple:
         """TensorFlow's "same" padding: what the last window needs, the smaller half in front."""
         total = (positions - 1) * stride + (window - 1) * dilation + 1 - size
         total = max(total, 0) if isinstance(total, int) else tf.maximum(total, 0)
         return total // 2, total - total // 2
 
-    def patches(self, x):
+    def patches(self, x: Tensor) -> Tensor:
         """Return `[n, t, k, c]`: for each position and each place k of the window, the channels there."""
         if any(isinstance(pad, tf.Tensor) or pad for pair in self.padding for pad in pair):
             x = tf.pad(x, [(0, 0), *self.padding, (0, 0)])
@@ -122,7 +126,7 @@ class _Window:
         seen = tf.gather(tf.reshape(x, [n, product(sizes), c]), self._seen(sizes), axis=1)
         return tf.reshape(seen, [n, product(self.positions), places, c])
 
-    def _seen(self, sizes):
+    def _seen(self, sizes: list) -> Any:
         """For each position and place `[t·k]`, row-major, which element of the padded spatial axes is there."""
         static = all(isinstance(size, int) for size in [*self.positions, *sizes])
         counted, reshape = (np.arange, np.reshape) if static else (tf.range, tf.reshape)

@@ -1,8 +1,12 @@
 """The table from op type to rule."""
 
-from tfjac.graph import has_custom_gradient, registering
+from collections.abc import Callable
 
-_RULES = {}
+from tfjac.graph import has_custom_gradient, registering
+from tfjac.jacobians.factors.forms import Factor
+from tfjac.jacobians.factors.uses import Use
+
+_RULES: dict[str, Callable[[Use], Factor]] = {}
 
 
 class NoFactor(Exception):
@@ -13,12 +17,12 @@ rule = registering(_RULES)
 """Register a rule for `op_types`."""
 
 
-def has_rule(use):
+def has_rule(use: Use) -> bool:
     """Return whether there is a rule for uses of this kind, though it may not cover each of them."""
     return use.kind in _RULES
 
 
-def factor_of(use):
+def factor_of(use: Use) -> Factor:
     """Return the factor of `use`.
 
     Raises:

@@ -4,13 +4,15 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import axes, handle_shape, input_gradients
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, factor_of
+from tfjac.jacobians.factors.uses import Use
 from tfjac.jacobians.passes.linearise import LinearMap
 from tfjac.jacobians.shapes import inner_size, product
+from tfjac.types import Tensor
 
 
-def factor_by_rule(use):
+def factor_by_rule(use: Use) -> Factor:
     """Return the factor of any `Use`: by the rule of its op, or, with a warning, by the op's own gradient."""
     try:
         return factor_of(use)
@@ -22,7 +24,7 @@ def factor_by_rule(use):
         return factor_by_op_gradient(use)
 
 
-def factor_by_op_gradient(use):
+def factor_by_op_gradient(use: Use) -> DenseFactor:
     """Return the dense factor of any use of a weight, from the registered gradient of its op.
 
     Args:
@@ -41,18 +43,18 @@ def factor_by_op_gradient(use):
     return DenseFactor(tf.reshape(rows, [n, m, product(_sizes(use.weight))]))
 
 
-def pulled_through_op(use):
+def pulled_through_op(use: Use) -> Tensor:
     """Return the cotangents `[m, *weight.shape]` of the weight of a `Use`, by the registered gradient of its op."""
     return _pulled(use, use.d)
 
 
-def _pulled(use, stack):
+def _pulled(use: Use, stack: Tensor) -> Tensor:
     seed = tf.zeros(axes(use.output), use.d.dtype)
     (rows,) = LinearMap([seed], [_gradient(use, seed)], [use.output]).on_stacks(stack)
     return rows
 
 
-def _gradient(use, cotangent):
+def _gradient(use: Use, cotangent: Tensor) -> Tensor:
     """The gradient of the weight at this input alone, which the op may read at another one too; zeros for none."""
     cotangents = [_zeros(output) for output in use.op.outputs]
     cotangents[use.output_index] = tf.cast(cotangent, use.output.dtype)
@@ -65,11 +67,11 @@ def _gradient(use, cotangent):
     return gradient
 
 
-def _zeros(output):
+def _zeros(output: Tensor) -> Tensor | None:
     return tf.zeros_like(output) if output.dtype.is_floating or output.dtype.is_complex else None
 
 
-def _sizes(weight):
+def _sizes(weight: Tensor) -> list:
     """The sizes of a tensor, or of the variable that a handle stands for."""
     if weight.dtype != tf.resource:
         return axes(weight) if weight.shape.rank is not None else [tf.size(weight)]

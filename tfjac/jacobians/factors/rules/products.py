@@ -1,18 +1,21 @@
 """Products of one weight and one tensor of data, as a[n,t,g,i], d[n,m,t,g,o]: MatMul, BatchMatMul, Einsum, sparse."""
 
 import itertools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tfjac.graph import SHARED, ExampleAxis, axes, axis_labels
 from tfjac.graph.op_types import CONTRACTIONS
-from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, OuterFactor
 from tfjac.jacobians.factors.rules.factor_rules import NoFactor, rule
+from tfjac.jacobians.factors.uses import Use
 from tfjac.jacobians.shapes import product, split_labels, widened
+from tfjac.types import Tensor
 
 
 @rule(*CONTRACTIONS)
-def _contraction(use):
+def _contraction(use: Use) -> Factor:
     operands, output = axis_labels(use.op) or ([], [])
     if len(operands) != 2 or any(len(set(labels)) < len(labels) for labels in operands):
         raise NoFactor("only einsums of two operands, without diagonals, are covered")
@@ -20,7 +23,7 @@ def _contraction(use):
     return product_factor(use, _without_broadcast(use, operands, output), output, adjoint or (False, False))
 
 
-def _without_broadcast(use, operands, output):
+def _without_broadcast(use: Use, operands: Sequence, output: Sequence) -> list[list]:
     """Take the labels off axes of size 1 that are broadcast: the operands that `product_factor` takes.
 
     Raises:
@@ -39,7 +42,7 @@ def _without_broadcast(use, operands, output):
 
 
 @rule("SparseTensorDenseMatMul")
-def _sparse_matmul(use):
+def _sparse_matmul(use: Use) -> Factor:
     """The dense matrix as the weight; the sparse one is spelt out, with duplicate entries added up."""
     indices, values, shape, _ = use.op.inputs
     if use.weight_index != 3 or use.axis != ExampleAxis(0):
@@ -52,7 +55,9 @@ def _sparse_matmul(use):
     return OuterFactor(a, d, "gio")
 
 
-def product_factor(use, operands, output, conjugated=(False, False)):
+def product_factor(
+    use: Use, operands: Sequence, output: Sequence, conjugated: Sequence[bool] = (False, False)
+) -> Factor:
     """Return the factor of the weight in a product of two tensors, summed over the labels that the output lacks.
 
     Each label becomes part of one axis of the factor by where it occurs: weight and data only: i; weight and output
@@ -91,7 +96,7 @@ def product_factor(use, operands, output, conjugated=(False, False)):
     return _in_order_of_weight(a, d, groups, sizes)
 
 
-def _arranged(tensor, labels, groups, lead):
+def _arranged(tensor: Tensor, labels: Sequence, groups: Sequence, lead: int) -> Tensor:
     """Transpose the labelled axes into the order of `groups` and merge each group into one axis."""
     order = [lead + labels.index(label) for group in groups for label in group]
     order = [*range(lead), *order]
@@ -104,7 +109,7 @@ def _arranged(tensor, labels, groups, lead):
     return tf.reshape(tensor, [*sizes[:lead], *merged])
 
 
-def _in_order_of_weight(a, d, groups, sizes):
+def _in_order_of_weight(a: Tensor, d: Tensor, groups: dict[str, list], sizes: dict) -> Factor:
     """Order the columns by the axes of the weight: by a layout where g, i, o stay together, else by moving them."""
     letter = {label: name for name in "gio" for label in groups[name]}
     runs = [name for name, _ in itertools.groupby(letter[label] for label in sizes)]

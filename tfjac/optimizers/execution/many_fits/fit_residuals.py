@@ -8,6 +8,8 @@ on another.
 """
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,6 +28,7 @@ from tfjac.optimizers.execution.many_fits.placed_residuals import PlacedResidual
 from tfjac.optimizers.objective.reached_variables import check_dependence
 from tfjac.optimizers.tracing.callables import function_of_data, function_of_values
 from tfjac.optimizers.tracing.traced_residuals import TracedResiduals, traceable
+from tfjac.types import Data, Nest, Residuals, Tensor, Variable
 
 _TRIED = 64
 """Fits that are evaluated on trial."""
@@ -47,7 +50,7 @@ class BatchedResiduals:
         ValueError: for residuals that are not `[B, ...]`, or that draw at random.
     """
 
-    def __init__(self, residuals, variables, args):
+    def __init__(self, residuals: Residuals, variables: Nest[Variable], args: Data) -> None:
         self._variables, self._flat = variables, tf.nest.flatten(variables)
         self._specs = tf.nest.map_structure(tf.type_spec_from_value, list(args))
         self.columns = FitColumns(self._flat)
@@ -58,26 +61,26 @@ class BatchedResiduals:
             self.for_all = self._placed(self.columns.count)
         self._check_shapes()
 
-    def fingerprint(self):
+    def fingerprint(self) -> tuple:
         """Return what is the same for residuals that come out the same; see `TracedResiduals`."""
         return self.for_all.traced.fingerprint()
 
     @property
-    def num_tensors(self):
+    def num_tensors(self) -> int:
         """How many tensors the function returns."""
         return len(self.for_all.shapes)
 
     @property
-    def num_residuals(self):
+    def num_residuals(self) -> int:
         """How many residuals a fit has."""
         return sum(shape[1:].num_elements() for shape in self.for_all.shapes)
 
-    def data(self, args):
+    def data(self, args: Data) -> list[Tensor]:
         """Return the data of a call, a list of tensors: its arguments, what was captured, and variables' values."""
         traced = self.for_all.traced
         return [*traced.data(args), *(traced.read() if tf.executing_eagerly() else traced.read_traced())]
 
-    def are_like(self, args):
+    def are_like(self, args: Data) -> bool:
         """Return whether `args` have the structure of those that were traced, but for the shapes of tensors."""
         specs = tf.nest.map_structure(tf.type_spec_from_value, list(args))
         if _structure(specs) != _structure(self._specs):
@@ -86,15 +89,15 @@ class BatchedResiduals:
         return all(given == known or _are_tensors(given, known) for given, known in pairs)
 
     @property
-    def reads_variables(self):
+    def reads_variables(self) -> bool:
         """Whether residuals read the variables, rather than being given them."""
         return not self._is_given_values
 
-    def check(self):
+    def check(self) -> None:
         """Raise ValueError where a fit depends on the parameters of another, or none on one of the variables."""
         self._in_graph(self._check_apart, self.for_all, self.columns.count)
 
-    def for_any(self, args):
+    def for_any(self, args: Data) -> PlacedResiduals | None:
         """Return the `PlacedResiduals` of any number of fits; None where they can be evaluated for all of them only.
 
         Args:
@@ -104,7 +107,7 @@ class BatchedResiduals:
             return None
         return self._of_any(args, self._traced_again) or self._of_any(args, self._copied)
 
-    def _of_any(self, args, placed_by):
+    def _of_any(self, args: Data, placed_by: Any) -> PlacedResiduals | None:
         """Return the `PlacedResiduals` of an open number of fits, if they are the same residuals; else None.
 
         Args:
@@ -124,27 +127,27 @@ class BatchedResiduals:
         alike = alike and self._in_graph(lambda values, _, tensors: go_alone(values, tensors), placed, None)
         return placed if alike and not self._go_by_place(args, placed) else None
 
-    def _traced_again(self):
+    def _traced_again(self) -> Callable | None:
         """Return how to trace the function for other fits, where it is given their parameters and what is theirs."""
         own = self._in_graph(self._own_data, self.for_all, self.columns.count) if self._is_given_values else [None]
         return None if None in own else lambda count: self._placed(count, own)
 
-    def _copied(self):
+    def _copied(self) -> Callable | None:
         """Return how to copy the graph for other fits, with what they have in place of what all have."""
         count, constants = self.columns.count, self.for_all.traced.constants(self.columns.count)
         whole = PlacedResiduals(self.for_all.traced, self.columns, self._is_given_values, constants=constants)
         if any(map(has_open_rows, whole.data_specs)):
             return None
 
-        def used_by_row(values, data, tensors):
+        def used_by_row(values: Any, data: Any, tensors: Any) -> list:
             return [_is_used_by_row(given, values, tensors) for given in data]
 
         own = self._in_graph(used_by_row, whole, count)
 
-        def of_values(values, *data):
+        def of_values(values: Any, *data: Any) -> list[Tensor]:
             return whole.tensors(values, list(data))
 
-        def copied(count):
+        def copied(count: Any) -> PlacedResiduals:
             specs = [_spec(spec, count) if its_own else spec for spec, its_own in zip(whole.data_specs, own)]
             concrete = tf.function(of_values, autograph=False).get_concrete_function(self.columns.specs(count), *specs)
             traced = TracedResiduals(concrete, self._flat, len(self._flat))
@@ -152,7 +155,7 @@ class BatchedResiduals:
 
         return copied
 
-    def _go_by_place(self, args, placed):
+    def _go_by_place(self, args: Data, placed: Any) -> bool:
         """Return whether residuals of a fit are others at another place, among others.
 
         Eagerly that is tried, with some fits from the last one backwards. In a graph nothing may be there to count by.
@@ -170,7 +173,7 @@ class BatchedResiduals:
 
     # -------------------------------------------------------------- tracing
 
-    def _placed(self, count, own=()):
+    def _placed(self, count: Any, own: Sequence = ()) -> PlacedResiduals:
         """Trace the function for so many fits, or any number where None; `own` says which data have a row for each."""
         specs = tf.nest.flatten(self._specs)
         own = list(own) or [False] * len(specs)
@@ -184,14 +187,14 @@ class BatchedResiduals:
         traced = TracedResiduals(concrete, self._flat, len(self._flat) if self._is_given_values else 0)
         return PlacedResiduals(traced, self.columns, self._is_given_values, own)
 
-    def _of_values(self, values, *data):
+    def _of_values(self, values: Any, *data: Any) -> Any:
         return call_converted(self._function, tf.nest.pack_sequence_as(self._variables, values), *data)
 
-    def _in_graph(self, read, placed, count):
+    def _in_graph(self, read: Callable, placed: Any, count: Any) -> Any:
         """Return what `read(values, data, tensors)` says of `PlacedResiduals` of `count` fits, in their own graph."""
         said = []
 
-        def reading(values, *data):
+        def reading(values: Any, *data: Any) -> None:
             tensors = inline_calls(placed.tensors(values, list(data)), depends_on=[*values, *data])
             said.append(read(values, list(data), tensors))
 
@@ -202,7 +205,7 @@ class BatchedResiduals:
     # -------------------------------------------------------------- what is read off the graph
 
     @contextlib.contextmanager
-    def _saying_what_rows_there_are(self):
+    def _saying_what_rows_there_are(self) -> Iterator[None]:
         """Where shapes do not go together, say how many rows there are, as that is the likely reason."""
         try:
             yield
@@ -216,7 +219,7 @@ class BatchedResiduals:
                 f"Received: variables of {count} rows, args of {', '.join(map(str, rows))}"
             ) from error
 
-    def _check_shapes(self):
+    def _check_shapes(self) -> None:
         if self.for_all.traced.drawn_specs:
             raise ValueError(
                 "With batch_dims=1 residuals must not draw at random, nor act on anything: draw before, and pass what "
@@ -230,7 +233,7 @@ class BatchedResiduals:
                 f"Received: residuals {', '.join(map(str, shapes))} for {count} fits"
             )
 
-    def _check_apart(self, values, _, tensors):
+    def _check_apart(self, values: Any, _: Any, tensors: Any) -> None:
         check_dependence(tensors, self._flat, Dependence(values), "residuals")
         try:
             analysis = analyse_examples(values, tensors, by_value=True)
@@ -240,7 +243,7 @@ class BatchedResiduals:
             if not is_by_row(analysis.axis(value)) and self.columns.count > 1:
                 raise _mixing(f"all fits use {value.name!r} of shape {value.shape}")
 
-    def _own_data(self, values, data, tensors):
+    def _own_data(self, values: Any, data: Any, tensors: Any) -> list:
         """For each argument, whether each fit uses its own row alone; None where there are as many, and it does not.
 
         None, too, where data have rows whose number is not known while tracing: there may be one for each fit.
@@ -250,19 +253,19 @@ class BatchedResiduals:
             return [None]
         return [self._is_own(given, values, tensors) for given, _ in zip(data, arguments)]
 
-    def _is_own(self, given, values, tensors):
+    def _is_own(self, given: Any, values: Any, tensors: Any) -> bool | None:
         if given.shape.rank == 0 or given.shape[0] != self.columns.count:
             return False
         return True if is_apart([*values, given], tensors) else None
 
 
-def _held(constant):
+def _held(constant: Tensor) -> Tensor:
     """Return what a constant of a graph holds, an eager tensor."""
     with tf.init_scope():
         return tf.constant(tf.get_static_value(constant))
 
 
-def _is_used_by_row(given, values, tensors):
+def _is_used_by_row(given: Any, values: Any, tensors: Any) -> bool:
     """Return whether `given` has a row for each fit, and each fit uses its own alone."""
     if given.shape.rank == 0 or given.shape[0] != values[0].shape[0]:
         return False
@@ -273,20 +276,20 @@ def _is_used_by_row(given, values, tensors):
     return axis is not None and is_by_row(axis)
 
 
-def _structure(nest):
+def _structure(nest: Any) -> Any:
     """Return a nest with None for all that is in it, for comparisons."""
     return tf.nest.pack_sequence_as(nest, [None] * len(tf.nest.flatten(nest)))
 
 
-def _are_tensors(*specs):
+def _are_tensors(*specs: Any) -> bool:
     return all(isinstance(spec, tf.TensorSpec) for spec in specs)
 
 
-def _spec(leaf, rows):
+def _spec(leaf: Any, rows: int | None) -> tf.TensorSpec:
     return tf.TensorSpec([rows, *leaf.shape[1:]], leaf.dtype)
 
 
-def _mixing(reason):
+def _mixing(reason: str) -> ValueError:
     return ValueError(
         f"With batch_dims=1 the residuals of a fit must depend on its own parameters alone. Received: {reason}"
     )

@@ -6,6 +6,7 @@ step is traced for all: its loops could not be one for each replica, as collecti
 and each worker takes the same step, on sums over all; see `workers`.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -14,6 +15,7 @@ import tensorflow as tf
 from tfjac._warn import warn
 from tfjac.graph import as_tf_variable, compiled_by_xla
 from tfjac.optimizers.variables import variable_name
+from tfjac.types import Variable
 
 
 class Replica(NamedTuple):
@@ -29,12 +31,12 @@ class Replica(NamedTuple):
     variables: list
     tensors: Any
 
-    def placed(self):
+    def placed(self) -> Any:
         """Return the context in which ops are placed on its device."""
         return tf.device(self.device)
 
 
-def on_all_replicas(step, variables, tensors):
+def on_all_replicas(step: Callable, variables: Sequence[Variable], tensors: Any) -> Any:
     """Return `step(replicas)`, called once, in one graph, with a list of `Replica`; each replica calls this.
 
     Args:
@@ -48,7 +50,7 @@ def on_all_replicas(step, variables, tensors):
     """
     check_strategy()
 
-    def meet(strategy, tensors):
+    def meet(strategy: tf.distribute.Strategy, tensors: Any) -> Any:
         devices = strategy.extended.worker_devices
         copies = zip(*(_copies(strategy, variable) for variable in variables))
         brought = zip(devices, copies, strategy.experimental_local_results(tensors), strict=True)
@@ -58,7 +60,7 @@ def on_all_replicas(step, variables, tensors):
     return tf.distribute.get_replica_context().merge_call(meet, args=(tensors,))
 
 
-def _copies(strategy, variable):
+def _copies(strategy: tf.distribute.Strategy, variable: Variable) -> list:
     """Return the copies of a variable, one for each device of this worker."""
     copies = strategy.experimental_local_results(as_tf_variable(variable))
     if len(copies) != len(strategy.extended.worker_devices):
@@ -70,7 +72,7 @@ def _copies(strategy, variable):
     return copies
 
 
-def on_each(replicas, compute, parts):
+def on_each(replicas: "list[Replica]", compute: Callable, parts: Sequence) -> list:
     """Return a list of `compute(part)`, each on the device of the replica that it belongs to."""
     results = []
     for replica, part in zip(replicas, parts):
@@ -79,11 +81,12 @@ def on_each(replicas, compute, parts):
     return results
 
 
-def check_strategy():
+def check_strategy() -> None:
     """Raise ValueError where there are several replicas that cannot meet; warn where there should be, and are not."""
     strategy = tf.distribute.get_strategy()
     if strategy.num_replicas_in_sync == 1:
-        return _warn_of_distribution()
+        _warn_of_distribution()
+        return
     received = f"{type(strategy).__name__} of {strategy.num_replicas_in_sync} replicas"
     if not isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)):
         raise ValueError(
@@ -113,19 +116,19 @@ def check_strategy():
         )
 
 
-def has_replicas():
+def has_replicas() -> bool:
     """Return whether there are several replicas, of which each has a part of the examples."""
     return tf.distribute.get_strategy().num_replicas_in_sync > 1
 
 
-def has_other_workers():
+def has_other_workers() -> bool:
     """Return whether the strategy spans other processes than this one."""
     strategy = tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync
     return replicas > 1 and replicas > len(strategy.extended.worker_devices)
 
 
-def _warn_of_distribution():
+def _warn_of_distribution() -> None:
     """Warn of a `keras.distribution`, which Keras' TensorFlow backend takes and does nothing with."""
     distribution = keras.distribution.distribution()
     if distribution is not None:

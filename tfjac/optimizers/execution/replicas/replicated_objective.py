@@ -1,17 +1,20 @@
 """The function that a step on the examples of all replicas lowers: the sum of what each has of it."""
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence, handle_in
-from tfjac.optimizers.contracts import AS_FACTORS
-from tfjac.optimizers.execution.replicas.gathering import has_other_workers, on_each
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, Objective
+from tfjac.optimizers.execution.replicas.gathering import Replica, has_other_workers, on_each
 from tfjac.optimizers.execution.replicas.replicated_model import ReplicatedLinearisation
 from tfjac.optimizers.execution.replicas.workers import WorkersObjective
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.prior import total
+from tfjac.types import Tensor, Variable
 
 
-def joined(replicas, make, variables):
+def joined(replicas: list[Replica], make: Callable, variables: Sequence[Variable]) -> Objective:
     """Return the `Objective` that the problems of a list of `Replica` add up to.
 
     Args:
@@ -25,7 +28,7 @@ def joined(replicas, make, variables):
     return WorkersObjective(objective, variables) if has_other_workers() else objective
 
 
-def _check_apart(replicas):
+def _check_apart(replicas: list[Replica]) -> None:
     """Raise ValueError where what replicas compute depends on one another's variables, which are their own as well.
 
     Collective ops exchange values that no edge of the graph shows.
@@ -56,7 +59,7 @@ class ReplicatedObjective(LocalObjective):
         variables: list of the variables of which the replicas have copies.
     """
 
-    def __init__(self, objectives, replicas, variables):
+    def __init__(self, objectives: list, replicas: list[Replica], variables: Sequence[Variable]) -> None:
         rows = [row for objective in objectives for row in objective.rows]
         terms = [term for objective in objectives for term in objective.terms]
         cost, prior = (
@@ -67,30 +70,30 @@ class ReplicatedObjective(LocalObjective):
         super().__init__(cost, rows, prior, variables, terms=terms, sums_squares=squares)
         self._objectives, self._replicas, self.num_parts = objectives, replicas, len(objectives)
 
-    def with_parts(self, change):
+    def with_parts(self, change: Callable) -> "ReplicatedObjective":
         """Return the sum of what `change` makes of the problem of each replica."""
         return ReplicatedObjective(self._on_each(change), self._replicas, self.variables)
 
-    def values(self):
+    def values(self) -> list[Tensor]:
         """Return what the variables hold now, as a list of tensors."""
         return self._objectives[0].values()
 
-    def linearise(self, allowed=AS_FACTORS):
+    def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
         """Return the `Linearisation` of all residuals."""
         parts = self._on_each(lambda objective: objective.linearise(allowed))
         return ReplicatedLinearisation(parts, self._replicas)
 
-    def change_of_rows(self):
+    def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of all rows are now, `[rows]`."""
         return tf.concat(self._on_each(lambda objective: objective.change_of_rows()), axis=0)
 
-    def evaluate(self):
+    def evaluate(self) -> Tensor:
         """Return F at what the variables hold at this point of the program."""
         return tf.add_n(self._on_each(lambda objective: objective.evaluate()))
 
-    def write(self, values):
+    def write(self, values: list[Tensor]) -> None:
         """Assign `values` to all copies of the variables."""
         self._on_each(lambda objective: objective.write(values))
 
-    def _on_each(self, compute):
+    def _on_each(self, compute: Callable) -> list:
         return on_each(self._replicas, compute, self._objectives)

@@ -8,8 +8,11 @@ from tfjac.optimizers.damping import Proposal
 from tfjac.optimizers.damping.scaling import scaled_norm
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.loop import attempt
-from tfjac.optimizers.loop.converge import standing_of
-from tfjac.optimizers.loop.records import Attempt, State
+from tfjac.optimizers.loop.converge import Tolerances, standing_of
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Attempt, Point, Report, State
+from tfjac.optimizers.solvers.base import System
+from tfjac.types import Tensor
 
 
 class Start(NamedTuple):
@@ -25,7 +28,7 @@ class Start(NamedTuple):
     position: tf.Tensor
     cost: tf.Tensor
 
-    def system_and_point(self, state, method):
+    def system_and_point(self, state: State, method: Method) -> tuple[System, Point]:
         """Return the `System` and the `Point`."""
         system, prior = self.equations.system(self.position.dtype)
         given = self.position, self.cost, system.gradient, system.diagonal, state, method
@@ -50,7 +53,9 @@ class AwaitedStep(NamedTuple):
     promised: tf.Tensor
 
 
-def propose(start, state, method, rejected, promised):
+def propose(
+    start: "Start", state: State, method: Method, rejected: Tensor, promised: Tensor
+) -> "tuple[AwaitedStep, State, Tensor, Report]":
     """Solve for a step.
 
     The state keeps the D of before the point where the step starts, until a step is accepted: D is found from it again
@@ -77,7 +82,7 @@ def propose(start, state, method, rejected, promised):
     return awaited, State(damping, state.scaling), point.usable, report
 
 
-def standing(start, state, method, limits, first_cost):
+def standing(start: "Start", state: State, method: Method, limits: Tolerances, first_cost: Tensor) -> Tensor:
     """Return the `Status` of a point that a step led to, by what the model promises there: see `standing_of`.
 
     Args:
@@ -93,7 +98,9 @@ def standing(start, state, method, limits, first_cost):
     return standing_of(report, limits, first_cost)
 
 
-def judged(start, awaited, state, method, cost, reduction):
+def judged(
+    start: "Start", awaited: "AwaitedStep", state: State, method: Method, cost: Tensor, reduction: Tensor
+) -> tuple[State, Report, Tensor]:
     """Judge a step, F being known where it leads to.
 
     Args:

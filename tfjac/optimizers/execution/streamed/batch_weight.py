@@ -8,7 +8,8 @@ That is exact as long as S and d are sums over examples of what depends on one e
 weights and labels included.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 
 import tensorflow as tf
 
@@ -24,6 +25,7 @@ from tfjac.graph import (
     static_value,
 )
 from tfjac.optimizers.objective.residuals import inlined
+from tfjac.types import Tensor, Variable
 
 
 class BatchWeight(NamedTuple):
@@ -45,7 +47,7 @@ class _Part(NamedTuple):
     divisor: tf.Tensor | None
 
 
-def weight_of_batch(loss, variables):
+def weight_of_batch(loss: Tensor, variables: Sequence[Variable]) -> "BatchWeight":
     """Return the `BatchWeight` of a batch.
 
     Args:
@@ -58,7 +60,7 @@ def weight_of_batch(loss, variables):
     return _Reading(loss, variables).share()
 
 
-def weight_among_batches(loss, variables):
+def weight_among_batches(loss: Tensor, variables: Sequence[Variable]) -> Tensor:
     """Return d, a float64 scalar: what the loss of a batch counts for beside others; one if that cannot be known.
 
     Args:
@@ -73,7 +75,7 @@ def weight_among_batches(loss, variables):
     return share.weight if share.averages else tf.ones([], tf.float64)
 
 
-def refuse(op, reason):
+def refuse(op: tf.Operation, reason: str) -> NoReturn:
     """Raise the ValueError of a loss that batches do not add up to."""
     raise ValueError(
         "Sums over batches add up what batches give, which equals the loss of all examples for means and sums over "
@@ -90,7 +92,7 @@ class _Reading:
         loss, variables: as for `weight_of_batch`.
     """
 
-    def __init__(self, loss, variables):
+    def __init__(self, loss: Tensor, variables: Sequence[Variable]) -> None:
         handles = [handle_in(loss.graph, variable) for variable in variables]
         captured = [inner for outer, inner in captures_of(loss.graph) if hasattr(outer, "numpy")]
         constant = {inner.ref() for inner in captured if inner.dtype not in _HANDLES}
@@ -101,7 +103,7 @@ class _Reading:
         self._by_value = Dependence([*self._data, *handles], by_value=True)
         self._regularised = None
 
-    def share(self):
+    def share(self) -> "BatchWeight":
         """Return the `BatchWeight`."""
         parts = self._parts(self._loss)
         for part in parts:
@@ -115,7 +117,7 @@ class _Reading:
             refuse(self._regularised.op, "examples are summed, so that a regulariser would count again for each batch")
         return BatchWeight(tf.ones([], tf.float64), averages=False)
 
-    def _parts(self, tensor, divisors=()):
+    def _parts(self, tensor: Tensor, divisors: tuple = ()) -> "list[_Part]":
         """Return the list of `_Part` that `tensor`, a scalar, over `divisors`, is the sum of, but for regularisers."""
         op, kind, is_new = tensor.op, tensor.op.type, all(map(self._data_free, divisors))
         if self._data_free(tensor):
@@ -144,14 +146,14 @@ class _Reading:
             return self._parts(op.inputs[0], (*divisors, op.inputs[1]))
         refuse(op, "something else stands between the sum over examples and the loss")
 
-    def _divisor(self, values, divisors):
+    def _divisor(self, values: Tensor, divisors: tuple) -> Tensor | None:
         """Return what a sum of values is divided by: a constant is a number of examples where there are as many."""
         given = [each for each in divisors if not self._data_free(each)]
         numbers = [(each, static_value(each)) for each in divisors if self._data_free(each)]
         counts = [each for each, number in numbers if number is not None and float(number) in _counts_of(values.shape)]
         return next(iter((*given, *counts)), None)
 
-    def _weight(self, parts):
+    def _weight(self, parts: list) -> Tensor:
         """Return d, a float64 scalar, of means: one that is the same for all of them, but for a constant factor."""
         if not parts:
             return tf.ones([], tf.float64)
@@ -163,7 +165,7 @@ class _Reading:
                 refuse(part.divisor.op, "several means are added up, and not all of them are divided by the batch size")
         return tf.cast(tf.shape(parts[0].values)[0], tf.float64)
 
-    def _check_divisor(self, divisor):
+    def _check_divisor(self, divisor: Tensor) -> None:
         """Refuse a divisor that is neither a number of elements nor a sum of weights."""
         weights = _summed(divisor)
         if weights is not None and weights.shape.rank:
@@ -171,11 +173,11 @@ class _Reading:
         elif not self._counts(divisor):
             refuse(divisor.op, "the loss is divided by what is neither a number of elements nor a sum of weights")
 
-    def _counts(self, divisor):
+    def _counts(self, divisor: Tensor) -> bool:
         """Return whether a divisor is a product of sizes."""
         return not self._by_value.reaches(divisor) and _is_product_of_sizes(divisor)
 
-    def _check_apart(self, values):
+    def _check_apart(self, values: Tensor) -> None:
         """Refuse what holds no number for each example that depends on that example alone."""
         if not self._by_value.reaches(values):
             return
@@ -197,19 +199,19 @@ _QUOTIENTS = {"RealDiv", "Div", "DivNoNan"}
 _SIZES = {"Cast", "Identity", "Prod", "Pack", "StridedSlice", "Mul", "ConcatV2", "GatherV2", "Reshape", "Squeeze"}
 
 
-def _counts_of(shape):
+def _counts_of(shape: tf.TensorShape) -> list:
     """Return a list of numbers that a mean over examples may divide by: of examples, their rows, ..., all elements."""
     return [shape[:axes].num_elements() for axes in range(1, len(shape) + 1)] if shape.rank else []
 
 
-def _summed(tensor):
+def _summed(tensor: Tensor) -> Tensor | None:
     """Return what `tensor` is the sum of, but for casts; None where it is none."""
     while tensor.op.type in _PASSING - {"Neg"}:
         tensor = tensor.op.inputs[0]
     return tensor.op.inputs[0] if tensor.op.type == "Sum" else None
 
 
-def _is_product_of_sizes(tensor):
+def _is_product_of_sizes(tensor: Tensor) -> bool:
     """Return whether a tensor is made of shapes and constants by products and indexing alone."""
     kind = tensor.op.type
     if kind in ("Shape", "Size", "Const"):
@@ -217,7 +219,7 @@ def _is_product_of_sizes(tensor):
     return kind in _SIZES and all(_is_product_of_sizes(each) for each in tensor.op.inputs)
 
 
-def _made_without_data(op, inputs_are, constant):
+def _made_without_data(op: tf.Operation, inputs_are: Sequence[bool], constant: Tensor) -> list[bool]:
     """Return whether the outputs of `op` are made of variables and constants alone, given whether its inputs are."""
     if op.type == "ReadVariableOp":
         return [True]

@@ -13,6 +13,9 @@ a step is not lost, as it is for these: it stays in h, and so does a batch whose
 Reference: D. P. Bertsekas, "Incremental least squares methods and the extended Kalman filter", 1996.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.optimizers.contracts import LinearModel, Objective
@@ -20,6 +23,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Recalling
 from tfjac.optimizers.execution.streamed.sums import Equations
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.solvers import CholeskySolver
+from tfjac.types import Tensor
 
 WINDOW_PER_WEIGHT, LEAST_WINDOW, SHARE_OF_SEEN = 2.0, 300.0, 0.1
 """Residuals that are remembered: so many per weight, or so many at least, or that share of those seen."""
@@ -36,21 +40,23 @@ class FadingModel(BatchMemory):
         dtype: of H and h.
     """
 
-    def __init__(self, add, size, dtype):
+    def __init__(self, add: Callable, size: int, dtype: tf.DType) -> None:
         self._gram, self._gradient = add("remembered_gram", (size, size), dtype), add("remembered", (size,), dtype)
         self._centre, self._weight = add("centre_of_remembered", (size,), dtype), add("weight_of_last", (), "float64")
         self.dtype, self.solver, self._size = dtype, CholeskySolver(), size
 
-    def takes(self, batch: LinearModel):
+    def takes(self, batch: LinearModel) -> Any:
         """Return True: what a batch says takes the same place, however large it is."""
         return True
 
-    def decay(self, seen, rows):
+    def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """Return β = 1 − rows/N."""
         window = tf.maximum(SHARE_OF_SEEN * (seen + rows), max(WINDOW_PER_WEIGHT * self._size, LEAST_WINDOW))
         return tf.where(seen > 0, tf.maximum(1 - rows / window, 0.0), 0.0)
 
-    def recalled(self, objective: Objective, batch: LinearModel, decay, weight):
+    def recalled(
+        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
+    ) -> tuple[RecallingObjective, Tensor]:
         """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
         position = tf.cast(objective.position(objective.values()), self.dtype)
         own_gram, own_gradient = as_computed_in(batch, self.dtype).gram_and_gradient()
@@ -58,14 +64,14 @@ class FadingModel(BatchMemory):
         says_something = tf.reduce_any(tf.not_equal(diagonal, 0))
         gram, gradient = self._around(position, decay * tf.cast(says_something, self.dtype), weight)
 
-        def quadratic(step):
+        def quadratic(step: Tensor) -> Tensor:
             step = tf.cast(step, self.dtype)
             return tf.tensordot(step, gradient + tf.linalg.matvec(gram, step) / 2, 1)
 
         both = {self.dtype: (own_gram + gram, own_gradient + gradient)}
         return RecallingObjective(objective, RecallingLinearisation(batch, gram, gradient, both), quadratic), diagonal
 
-    def _around(self, position, decay, weight):
+    def _around(self, position: Tensor, decay: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return βH `[p, p]` and βh `[p]` around `position` `[p]`, in units of the loss of a batch."""
         factor = tf.math.divide_no_nan(self._weight.value.read_value(), tf.cast(weight, tf.float64))
         factor = decay * tf.cast(factor, self.dtype)
@@ -75,12 +81,14 @@ class FadingModel(BatchMemory):
         gradient += tf.cond(far, lambda: tf.linalg.matvec(gram, moved), lambda: tf.zeros_like(moved))
         return factor * gram, factor * gradient
 
-    def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
+    def remember(
+        self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
+    ) -> Any:
         """Replace H and h by those around `position`. A gram matrix is finite where its diagonal is."""
         gram, gradient = recalling.linearisation.with_prior(self.dtype)
         gradient += tf.linalg.matvec(gram, moved)
 
-        def keep():
+        def keep() -> bool:
             self._gram.value.assign(gram)
             self._gradient.value.assign(gradient)
             self._centre.value.assign(position)
@@ -99,16 +107,16 @@ class RecallingLinearisation(Linearisation):
         found: dict from dtypes to what was computed in them before, for the step and for what is remembered.
     """
 
-    def __init__(self, batch, gram, gradient, found=None):
+    def __init__(self, batch: LinearModel, gram: Tensor, gradient: Tensor, found: dict | None = None) -> None:
         super().__init__(batch.jacobian, batch.residual, batch.prior)
         self._batch, self._gram, self._gradient = batch, gram, gradient
         self._found = {} if found is None else found
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "RecallingLinearisation":
         """Return the same in another dtype."""
         return RecallingLinearisation(self._batch.cast(dtype), self._gram, self._gradient, self._found)
 
-    def gram_and_gradient(self):
+    def gram_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return JᵀJ + H `[p, p]` and g + h `[p]`."""
         if self.dtype not in self._found:
             gram, gradient = self._batch.gram_and_gradient()
@@ -116,7 +124,7 @@ class RecallingLinearisation(Linearisation):
             self._found[self.dtype] = gram + recalled[0], gradient + recalled[1]
         return self._found[self.dtype]
 
-    def with_prior(self, dtype):
+    def with_prior(self, dtype: tf.DType) -> tuple[Tensor, Tensor]:
         """Return JᵀJ + H + Λ `[p, p]` and g + h `[p]` in a dtype."""
         gram, gradient, precision, _ = Equations.of(self, dtype)
         if self.prior.is_zero:

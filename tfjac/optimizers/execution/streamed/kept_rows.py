@@ -3,9 +3,13 @@
 A row of the weights of a dense layer, `[i, o]`, that each example uses once is a ⊗ d: i + o numbers in place of i·o.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.jacobians.factors.forms import DenseFactor, OuterFactor
+from tfjac.types import Tensor
 
 
 class KeptRows:
@@ -20,7 +24,7 @@ class KeptRows:
         dtype: of the rows.
     """
 
-    def __init__(self, add, name, factor, size, window, dtype):
+    def __init__(self, add: Callable, name: str, factor: Any, size: int, window: int, dtype: tf.DType) -> None:
         self._layout, self._size = factor.layout if _is_outer(factor) else None, size
         if self._layout is None:
             self.variables = [add(name, (window, size), dtype)]
@@ -30,11 +34,11 @@ class KeptRows:
             self.variables = [add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()]
 
     @staticmethod
-    def numbers_of(factor, size):
+    def numbers_of(factor: Any, size: int) -> int:
         """Return how many numbers one row takes: fewer than `size` where it is a product of two vectors."""
         return factor.a.shape[3] + factor.d.shape[4] if _is_outer(factor) else size
 
-    def takes(self, factor):
+    def takes(self, factor: Any) -> Any:
         """Return whether a factor of a batch can be kept in this form: a bool, or a scalar one where t is open."""
         if self._layout is None:
             return True
@@ -44,7 +48,7 @@ class KeptRows:
             return False
         return True if factor.a.shape[1] == 1 else tf.equal(tf.shape(factor.a)[1], 1)
 
-    def rows_of(self, factor, count, scale):
+    def rows_of(self, factor: Any, count: Any, scale: Tensor) -> list[Tensor]:
         """Return the rows of a factor of a batch times `scale`, as a list of tensors with a leading axis of `count`."""
         if factor is None:
             return [tf.zeros([count, self._size], scale.dtype)]
@@ -54,12 +58,12 @@ class KeptRows:
         inputs = factor.a[:, 0, 0, None] + tf.zeros_like(factor.d[:, :, 0, 0, :1])
         return [tf.reshape(inputs, [count, factor.a.shape[3]]), cotangents]
 
-    def products(self, some, others):
+    def products(self, some: list[Tensor], others: list[Tensor]) -> Tensor:
         """Return the products of rows with rows, `[k, N]`, both as `rows_of` returns them."""
         products = [tf.matmul(x, y, transpose_b=True) for x, y in zip(some, others)]
         return products[0] if len(products) == 1 else products[0] * products[1]
 
-    def factor(self, rows):
+    def factor(self, rows: list[Tensor]) -> Any:
         """Return the `Factor` of rows, each an example with one residual."""
         if self._layout is None:
             return DenseFactor(rows[0][:, None])
@@ -67,7 +71,7 @@ class KeptRows:
         return OuterFactor(inputs[:, None, None], cotangents[:, None, None, None], self._layout)
 
 
-def _is_outer(factor):
+def _is_outer(factor: Any) -> bool:
     """Return whether each row of a factor is a product of two vectors, with fewer numbers than the row.
 
     Where the graph leaves the number of uses open, there is one: most layers are used once.

@@ -14,18 +14,22 @@ squares it is six times that, but where curvature alone is remembered: the curva
 where predictions are certain, and with less λ their test losses are ruined.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import eager_creation
+from tfjac.optimizers.contracts import LinearModel, SummedObjective
 from tfjac.optimizers.execution.streamed.fading import FadingModel
-from tfjac.optimizers.execution.streamed.recalling import LinearisedObjective
-from tfjac.optimizers.loop.records import State, chosen
-from tfjac.optimizers.loop.step import Step, take_step
+from tfjac.optimizers.execution.streamed.recalling import BatchMemory, LinearisedObjective, RecallingObjective
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Report, State, chosen
+from tfjac.optimizers.loop.step import Restrictions, Step, take_step
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Tensor
 
 _SAME_LOSS = 1e-3
 """Relative difference of the loss up to which a batch may be that of the step before."""
@@ -34,7 +38,7 @@ REPEATS = 3
 """After so many steps on the same data one after the other, nothing is remembered any more."""
 
 
-def is_same_loss(loss, before):
+def is_same_loss(loss: Tensor, before: Tensor) -> Tensor:
     """Return whether two losses may be those of the same data at the same weights, a bool tensor; not if one is NaN."""
     return tf.abs(loss - before) <= _SAME_LOSS * tf.maximum(tf.abs(loss), tf.abs(before))
 
@@ -51,10 +55,12 @@ class Memory:
 
     keeps_nothing = False
 
-    def __init__(self, add, size, dtype, decay):
+    def __init__(self, add: Callable, size: int, dtype: tf.DType, decay: Any) -> None:
         self._model, self._decay = FadingModel(add, size, dtype), decay
 
-    def take_step(self, objective, state, method, restrictions, weight):
+    def take_step(
+        self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
+    ) -> Step:
         """Take a step on a batch and what is remembered, remember the batch, and return the `Step`.
 
         The cost that is reported is that of both, of which what is remembered is zero before the step. A batch that is
@@ -86,14 +92,16 @@ class AutoMemory:
         keeps_nothing: whether the graph that was traced last remembers nothing, whatever the data.
     """
 
-    def __init__(self, add, size, dtype, choose):
+    def __init__(self, add: Callable, size: int, dtype: tf.DType, choose: Callable) -> None:
         self.model: Any = None  # the `BatchMemory`, from the first batch on
         self._choose, self._dtype, self.keeps_nothing = choose, dtype, False
         self._loss, self._seen = add("loss_after_step", (), "float64"), add("residuals_seen", (), "float64")
         self._steps, self._repeats = add("steps_so_far", (), "int64"), add("steps_on_same_data", (), "int64")
         self._streams, self._left = add("data_are_new", (), "int64"), add("position_after_step", (size,), dtype)
 
-    def take_step(self, objective, state, method, restrictions, weight):
+    def take_step(
+        self, objective: SummedObjective, state: State, method: Method, restrictions: Restrictions, weight: Tensor
+    ) -> Step:
         """Take a step as `Memory.take_step` does, or a plain one, and return the `Step`.
 
         Several workers take plain steps: each of them would have to remember what all have summed up. So do steps by
@@ -114,14 +122,14 @@ class AutoMemory:
         takes = self.model.takes(batch)
         self.keeps_nothing = takes is False
 
-        def remember():
+        def remember() -> tuple:
             step, loss = self._step_on_new_data(objective, batch, state, method, weight)
             return step.state, step.report, loss
 
-        def damped():
+        def damped() -> State:
             return _damped(state, method, batch.diagonal(), self._scale_of(objective, batch))
 
-        def plain():
+        def plain() -> tuple:
             self._seen.value.assign(0.0)
             begun = state if takes is True else tf.cond(streams, damped, lambda: state)
             step = take_step(start, begun, method, restrictions)
@@ -132,7 +140,7 @@ class AutoMemory:
         self._left.value.assign(tf.cast(objective.position(objective.values()), self._dtype))
         return Step(state, report, sizes, batch.num_rows, tf.constant(False), state)
 
-    def _look(self, loss, stayed):
+    def _look(self, loss: Tensor, stayed: Tensor) -> Tensor:
         """Return whether the data are new, by the loss at the start of a step; they are not at the first one.
 
         Args:
@@ -148,7 +156,9 @@ class AutoMemory:
         self._steps.value.assign_add(1)
         return streams
 
-    def _step_on_new_data(self, objective, batch, state, method, weight):
+    def _step_on_new_data(
+        self, objective: SummedObjective, batch: LinearModel, state: State, method: Method, weight: Tensor
+    ) -> tuple[Step, Tensor]:
         """Return the `Step` and the loss of the batch after it."""
         seen = self._seen.value.read_value()
         rows, names = tf.cast(batch.num_rows, tf.float64), method.solver.names
@@ -162,14 +172,22 @@ class AutoMemory:
         solver = tf.fill(tf.shape(step.report.solver), names.index(model.solver.name))
         return step._replace(report=step.report._replace(solver=solver)), tf.cast(loss, tf.float64)
 
-    def _scale_of(self, objective, batch):
+    def _scale_of(self, objective: SummedObjective, batch: LinearModel) -> Tensor:
         """Return what tr(D⁻¹JᵀJ) of a batch is divided by for its least λ, a scalar: see the rules above."""
         numbers = [tf.cast(block.examples_and_outputs[0], batch.dtype) for block in batch.jacobian.operators]
         examples = objective.num_parts * tf.reduce_max(tf.stack(numbers or [tf.ones([], batch.dtype)]))
         return examples if objective.sums_squares else examples / self.model.damping_of_other_losses
 
 
-def _remembering_step(recalling, objective, model, state, damped, method, weight):
+def _remembering_step(
+    recalling: RecallingObjective,
+    objective: SummedObjective,
+    model: BatchMemory,
+    state: State,
+    damped: State,
+    method: Method,
+    weight: Tensor,
+) -> tuple[Step, Tensor]:
     """Take a step, remember the batch, and return the `Step` and the loss of the batch after it.
 
     The step begins with the `State` `damped`. `state` stays where there was no step to take, and where a step was
@@ -188,7 +206,7 @@ def _remembering_step(recalling, objective, model, state, damped, method, weight
     return kept, report.cost - recalling.remembered(after)
 
 
-def _damped(state, method, diagonal, number):
+def _damped(state: State, method: Method, diagonal: Tensor, number: Tensor) -> State:
     """Return a `State` whose λ is no less than tr(D⁻¹JᵀJ) over a number.
 
     Args:
@@ -204,7 +222,7 @@ def _damped(state, method, diagonal, number):
     return State(tuple(tf.where(begun, new, old) for new, old in zip(raised, state.damping)), state.scaling)
 
 
-def _within_rounding(report):
+def _within_rounding(report: Report) -> Tensor:
     """Return whether a step promised no more than the rounding of residuals, which are as large as J times w."""
     rounding = np.finfo(report.cost.dtype.as_numpy_dtype).eps * report.length
     return report.promised <= rounding * (rounding + tf.sqrt(2 * tf.abs(report.cost_before)))

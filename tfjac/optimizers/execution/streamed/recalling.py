@@ -5,8 +5,9 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tfjac.optimizers.contracts import AS_FACTORS, LinearModel, Objective
+from tfjac.optimizers.contracts import AS_FACTORS, Allowed, LinearModel, Objective
 from tfjac.optimizers.solvers import Solver
+from tfjac.types import Tensor
 
 
 class Quadratic(Protocol):
@@ -34,16 +35,16 @@ class BatchMemory(Protocol):
     """By what the least λ is multiplied for losses that are no sums of squares."""
 
     @abc.abstractmethod
-    def takes(self, batch: LinearModel):
+    def takes(self, batch: LinearModel) -> Any:
         """Whether a batch can be remembered, a bool or a scalar one: if not, it is taken alone."""
 
     @abc.abstractmethod
-    def decay(self, seen, rows):
+    def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """By what the model fades when a batch of `rows` residuals comes after `seen` ones, a scalar; zero for all."""
 
     @abc.abstractmethod
     def recalled(
-        self, objective: Objective, batch: LinearModel, decay, weight
+        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
     ) -> "tuple[RecallingObjective, tf.Tensor]":
         """The objective of a batch and what is remembered, and diag(JᵀJ) of the batch, `[p]`.
 
@@ -52,7 +53,9 @@ class BatchMemory(Protocol):
         """
 
     @abc.abstractmethod
-    def remember(self, recalling: "RecallingObjective", wanted, moved, position, weight) -> None:
+    def remember(
+        self, recalling: "RecallingObjective", wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
+    ) -> None:
         """Add the batch, after a step `moved` `[p]` to `position` `[p]`, if `wanted`, a scalar bool, and if finite."""
 
 
@@ -64,44 +67,44 @@ class LinearisedObjective(Objective):
         model: its `LinearModel` where its variables are.
     """
 
-    def __init__(self, objective: Objective, model: LinearModel):
+    def __init__(self, objective: Objective, model: LinearModel) -> None:
         self._objective, self._model = objective, model
         self.cost, self.columns, self.variables = objective.cost, objective.columns, objective.variables
         self.is_shared, self.sums_squares = objective.is_shared, objective.sums_squares
 
-    def values(self):
+    def values(self) -> list[Tensor]:
         """Return what the variables hold now, as a list of tensors."""
         return self._objective.values()
 
-    def position(self, values):
+    def position(self, values: list[Tensor]) -> Tensor:
         """Return the place where the variables hold `values`, `[p]`."""
         return self._objective.position(values)
 
-    def magnitude(self, values):
+    def magnitude(self, values: list[Tensor]) -> Tensor:
         """Return how large `values` are, `[p]`."""
         return self._objective.magnitude(values)
 
-    def linearise(self, allowed=AS_FACTORS):
+    def linearise(self, allowed: Allowed = AS_FACTORS) -> LinearModel:
         """Return what was found before."""
         return self._model
 
-    def change_of_rows(self):
+    def change_of_rows(self) -> Tensor:
         """Return how much more the tensors of the rows of the batch are now, `[rows]`."""
         return self._objective.change_of_rows()
 
-    def move(self, start, step):
+    def move(self, start: list[Tensor], step: Tensor) -> None:
         """Assign `start` + `step` to the variables."""
         self._objective.move(start, step)
 
-    def move_to(self, start, position):
+    def move_to(self, start: list[Tensor], position: Tensor) -> None:
         """Assign `position` `[p]` to the variables."""
         self._objective.move_to(start, position)
 
-    def evaluate(self):
+    def evaluate(self) -> Tensor:
         """Return the cost at what the variables hold at this point of the program."""
         return self._objective.evaluate()
 
-    def restore_unless(self, accepted, start):
+    def restore_unless(self, accepted: Tensor, start: list[Tensor]) -> None:
         """Assign `start` to the variables, bit for bit, unless `accepted`."""
         self._objective.restore_unless(accepted, start)
 
@@ -118,27 +121,27 @@ class RecallingObjective(LinearisedObjective):
         linearisation: as given.
     """
 
-    def __init__(self, objective: Objective, linearisation: LinearModel, remembered: Quadratic):
+    def __init__(self, objective: Objective, linearisation: LinearModel, remembered: Quadratic) -> None:
         super().__init__(objective, linearisation)
         self.linearisation: Any = linearisation  # the memory, which made it, knows more of it
         self._quadratic = remembered
         self._start = objective.position(objective.values())
 
-    def evaluate(self):
+    def evaluate(self) -> Tensor:
         """Return what is to be lowered, at what the variables hold at this point of the program."""
         cost = super().evaluate()
         return cost + self.remembered(self.position(self.values()))
 
-    def remembered(self, position):
+    def remembered(self, position: Tensor) -> Tensor:
         """Return the part of what is lowered that is remembered, at `position` `[p]`; zero where the step started."""
         return tf.cast(self._quadratic(position - self._start), self.cost.dtype)
 
 
-def as_computed_in(batch: LinearModel, dtype) -> LinearModel:
+def as_computed_in(batch: LinearModel, dtype: tf.DType) -> LinearModel:
     """Return a `LinearModel` in a dtype."""
     return batch if batch.dtype == dtype else batch.cast(dtype)
 
 
-def all_finite(*tensors):
+def all_finite(*tensors: Tensor) -> Tensor:
     """Return whether all elements of tensors are finite, a scalar bool."""
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])

@@ -10,7 +10,8 @@ residuals of layers of i inputs and o outputs each, a step costs k·N·Σ(i + o)
 products with J, N·p each. Afterwards r ← r + Jp. Nothing fades: a residual has full weight until it leaves.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -24,6 +25,7 @@ from tfjac.optimizers.execution.streamed.recalling import BatchMemory, Recalling
 from tfjac.optimizers.linear_model import Linearisation
 from tfjac.optimizers.linear_model.stacked import StackedJacobian
 from tfjac.optimizers.solvers import KernelSolver
+from tfjac.types import Tensor
 
 MOST_NUMBERS = 2**24
 """Numbers of J that are kept at most: each step reads them several times."""
@@ -41,7 +43,7 @@ class RowModel(BatchMemory):
         window: N.
     """
 
-    def __init__(self, add, columns: Columns, dtype, window):
+    def __init__(self, add: Callable, columns: Columns, dtype: tf.DType, window: int) -> None:
         self._kernel, self._residual = add("kernel", (window, window), dtype), add("residuals_kept", (window,), dtype)
         self._weights, self._next = add("weights_kept", (window,), dtype), add("next_row", (), "int64")
         self._centre = add("centre_of_remembered", (columns.total,), dtype)
@@ -49,7 +51,7 @@ class RowModel(BatchMemory):
         self._add = add
         self._rows: list[KeptRows] = []
 
-    def takes(self, batch: LinearModel):
+    def takes(self, batch: LinearModel) -> Any:
         """Return whether a batch has no more than N residuals, and factors of the form that is kept.
 
         Rows of convolutions, and of other layers that use a weight many times, are kept as they are. If these are too
@@ -70,11 +72,13 @@ class RowModel(BatchMemory):
         fits = count <= self._window
         return all(known) and tf.reduce_all(tf.stack([fits, *(each for each in takes if not isinstance(each, bool))]))
 
-    def decay(self, seen, rows):
+    def decay(self, seen: Tensor, rows: Tensor) -> Tensor:
         """Return one, or zero at the beginning."""
         return tf.where(seen > 0, tf.ones_like(seen), tf.zeros_like(seen))
 
-    def recalled(self, objective: Objective, batch: LinearModel, decay, weight):
+    def recalled(
+        self, objective: Objective, batch: LinearModel, decay: Tensor, weight: Tensor
+    ) -> tuple[RecallingObjective, Tensor]:
         """Return the `RecallingObjective`, and diag(JᵀJ) of the batch."""
         dtype, batch = batch.dtype, as_computed_in(batch, self.dtype)
         diagonal = batch.diagonal()
@@ -86,13 +90,13 @@ class RowModel(BatchMemory):
         linearisation = RecallingRows(batch, window, jacobian, scale, dtype)
         return RecallingObjective(objective, linearisation, linearisation.remembered), diagonal
 
-    def _jacobian(self, rows):
+    def _jacobian(self, rows: list) -> StackedJacobian:
         """Return the `StackedJacobian` of rows, a list for each variable as `KeptRows` has them."""
         factors = [kept.factor(each) for kept, each in zip(self._rows, rows)]
         operator = JacobianOperator(factors, self._columns.shapes, self._window, 1)
         return StackedJacobian([operator], [self._window], self._columns, self.dtype)
 
-    def _kept(self, position, has_begun):
+    def _kept(self, position: Tensor, has_begun: Tensor) -> "Window":
         """Return what is kept as a `Window` around `position` `[p]`; zeros unless `has_begun`."""
         rows = [[variable.value.read_value() for variable in kept.variables] for kept in self._rows]
         numbers = [each.value.read_value() for each in (self._kernel, self._residual, self._weights)]
@@ -102,17 +106,17 @@ class RowModel(BatchMemory):
         window = Window(rows, kernel, residual, weights, tf.ones_like(residual), following, gradient)
         return self._moved(window, position - self._centre.value.read_value())
 
-    def _gradient_beside(self, has_begun):
+    def _gradient_beside(self, has_begun: Tensor) -> Tensor | None:
         """Return the gradient of what is kept, `[p]`, where r does not tell it: None, as it does."""
         return None
 
-    def _moved(self, window, step):
+    def _moved(self, window: "Window", step: Tensor) -> "Window":
         """Return a `Window` around where a step `[p]` leads, which may be zero."""
         moves, residual = tf.reduce_any(tf.not_equal(step, 0)), window.residual
         along = lambda: residual + self._jacobian(window.rows).matvec(step)  # noqa: E731
         return window._replace(residual=tf.cond(moves, along, lambda: residual))
 
-    def _with_batch(self, batch, window, weight):
+    def _with_batch(self, batch: LinearModel, window: "Window", weight: Tensor) -> "Window":
         """Return the `Window` in which a batch has taken the place of the oldest rows.
 
         Args:
@@ -133,7 +137,7 @@ class RowModel(BatchMemory):
         residual, weights = put(window.residual, root * residual), put(window.weights, share)
         return Window(rows, kernel, residual, weights, is_old, window.following + count, window.gradient)
 
-    def _rows_of(self, batch):
+    def _rows_of(self, batch: LinearModel) -> tuple:
         """Return the factors of a batch, one per variable and None for one that moves none, how many rows, and r."""
         jacobian = batch.jacobian
         if len(jacobian.operators) == 1:
@@ -141,18 +145,20 @@ class RowModel(BatchMemory):
         parts = tf.split(jacobian.to_dense(), jacobian.columns.sizes, axis=1)
         return [DenseFactor(part[:, None]) for part in parts], batch.num_rows, batch.residual
 
-    def remember(self, recalling: RecallingObjective, wanted, moved, position, weight):
+    def remember(
+        self, recalling: RecallingObjective, wanted: Tensor, moved: Tensor, position: Tensor, weight: Tensor
+    ) -> Any:
         """Keep the window with the batch, around where the step led. J is finite where JJᵀ's diagonal is."""
         window = self._after(recalling.linearisation, moved, weight)
         pull = window.residual if window.gradient is None else window.gradient
         wanted &= all_finite(tf.linalg.diag_part(window.kernel), pull)
         tf.cond(wanted, lambda: self._keep(window, position), lambda: False)
 
-    def _after(self, linearisation, step, weight):
+    def _after(self, linearisation: "RecallingRows", step: Tensor, weight: Tensor) -> "Window":
         """Return the `Window` of `RecallingRows` around where a step `[p]` led; `weight` is d of the batch."""
         return self._moved(linearisation.window, step)
 
-    def _keep(self, window, position):
+    def _keep(self, window: "Window", position: Tensor) -> bool:
         """Assign all that is kept, and return True."""
         for kept, rows in zip(self._rows, window.rows):
             for variable, tensor in zip(kept.variables, rows):
@@ -200,7 +206,9 @@ class RecallingRows(Linearisation):
         dtype: of the linearisation; all other arguments are in that of what is remembered.
     """
 
-    def __init__(self, batch, window, jacobian, scale, dtype):
+    def __init__(
+        self, batch: LinearModel, window: "Window", jacobian: StackedJacobian, scale: Tensor, dtype: tf.DType
+    ) -> None:
         self._others = scale * tf.reduce_sum(window.is_old * window.weights)
         root, prior = tf.sqrt(scale), batch.prior.scaled(1 + self._others)
         if window.gradient is not None:
@@ -209,16 +217,16 @@ class RecallingRows(Linearisation):
         super().__init__(rows, tf.cast(root * window.residual, dtype), prior.cast(dtype))
         self.window, self._batch, self._jacobian, self._scale = window, batch, jacobian, scale
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "RecallingRows":
         """Return the same in another dtype, rounded from that of what is remembered."""
         return RecallingRows(self._batch, self.window, self._jacobian, self._scale, dtype)
 
     @property
-    def has_residuals(self):
+    def has_residuals(self) -> bool:
         """Return whether the batch has anything but a prior."""
         return self._batch.has_residuals
 
-    def remembered(self, step):
+    def remembered(self, step: Tensor) -> Tensor:
         """Return by how much what is remembered grows with a step `[p]`, a scalar."""
         step = tf.cast(step, self._scale.dtype)
         along = self.window.is_old * self._jacobian.matvec(step)
@@ -235,23 +243,23 @@ class WithKernel(StackedJacobian):
         kernel: `[N, N]`, its kernel.
     """
 
-    def __init__(self, jacobian: StackedJacobian, kernel):
+    def __init__(self, jacobian: StackedJacobian, kernel: Tensor) -> None:
         super().__init__(jacobian.operators, jacobian.rows, jacobian.columns, jacobian.dtype)
         self._jacobian, self._kernel = jacobian, kernel
 
     @classmethod
-    def of(cls, jacobian, kernel, scale):
+    def of(cls, jacobian: StackedJacobian, kernel: Tensor, scale: Tensor) -> "WithKernel":
         """Return rows times a scale, of which the kernel without it is known."""
         (operator,), columns = jacobian.operators, jacobian.columns
         factors = [factor.scaled(scale) for factor in operator.factors]
         scaled = JacobianOperator(factors, columns.shapes, *operator.examples_and_outputs)
         return cls(StackedJacobian([scaled], jacobian.rows, columns, jacobian.dtype), tf.square(scale) * kernel)
 
-    def cast(self, dtype):
+    def cast(self, dtype: tf.DType) -> "WithKernel":
         """Return the same in another dtype."""
         return self if dtype == self.dtype else WithKernel(self._jacobian.cast(dtype), tf.cast(self._kernel, dtype))
 
-    def kernel(self, scales):
+    def kernel(self, scales: Tensor) -> Tensor:
         """Return Σ_v scales[v]·J_v J_vᵀ `[N, N]`: what is known, where all scales are the same."""
         same = tf.reduce_all(tf.equal(scales, scales[0]))
         return tf.cond(same, lambda: scales[0] * self._kernel, lambda: self._jacobian.kernel(scales))

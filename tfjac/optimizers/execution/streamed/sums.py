@@ -1,12 +1,17 @@
 """What batches add up to, and where a step started, in variables of the optimizer, which Keras saves."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfjac.optimizers.conditions.prior import Prior
+from tfjac.optimizers.contracts import LinearModel
+from tfjac.optimizers.execution.streamed.batch_weight import BatchWeight
+from tfjac.optimizers.solvers.base import System
 from tfjac.optimizers.solvers.cholesky import NormalSystem
 from tfjac.optimizers.solvers.precision import rounded
+from tfjac.types import Tensor
 
 
 class Equations(NamedTuple):
@@ -25,29 +30,29 @@ class Equations(NamedTuple):
     rows: tf.Tensor
 
     @classmethod
-    def of(cls, linearisation, dtype):
+    def of(cls, linearisation: LinearModel, dtype: tf.DType) -> "Equations":
         """Return those of a `Linearisation`, computed in a dtype."""
         linearisation = linearisation if linearisation.dtype == dtype else linearisation.cast(dtype)
         gram, gradient = linearisation.gram_and_gradient()
         return cls(gram, gradient, linearisation.prior.precision, tf.cast(linearisation.num_rows, tf.float64))
 
     @classmethod
-    def variables(cls, add, name, size, dtype):
+    def variables(cls, add: Callable, name: str, size: int, dtype: tf.DType) -> "Equations":
         """Return variables that keep such equations, made by `add(name, shape, dtype)`."""
         shapes = {"gram": (size, size), "gradient": (size,), "precision": (size,)}
         made = [add(f"{name}_{part}", shape, dtype) for part, shape in shapes.items()]
         return cls(*[*made, add(f"{name}_rows", (), "float64")])
 
-    def read(self):
+    def read(self) -> "Equations":
         """Return what the variables hold at this point of the program."""
         return Equations(*[variable.value.read_value() for variable in self])
 
-    def assign(self, equations):
+    def assign(self, equations: "Equations") -> None:
         """Assign tensors to the variables."""
         for variable, tensor in zip(self, equations):
             variable.value.assign(tensor)
 
-    def system(self, dtype):
+    def system(self, dtype: tf.DType) -> tuple[System, Prior]:
         """Return the `System`, in the dtype of the variables that are trained, and the `Prior`."""
         gram, gradient, precision, rows = self
         is_singular = (rows < tf.cast(tf.size(gradient), rows.dtype)) & tf.reduce_all(tf.equal(precision, 0))
@@ -71,12 +76,12 @@ class Sums:
         dtype: of the sums of JᵀJ.
     """
 
-    def __init__(self, add, size, dtype):
+    def __init__(self, add: Callable, size: int, dtype: tf.DType) -> None:
         self._equations = Equations.variables(add, "sum_of", size, dtype)
         self._costs, self._weight = add("sum_of_costs", (2,), "float64"), add("sum_of_weights", (), "float64")
         self._batches = add("batches_of_window", (), "int64")
 
-    def add(self, equations, costs, share):
+    def add(self, equations: "Equations", costs: "Costs", share: BatchWeight) -> Tensor:
         """Add what one batch gives, in the graph being traced, and return how many batches there are now.
 
         A batch without examples adds nothing, whatever its loss is said to be.
@@ -90,7 +95,7 @@ class Sums:
         self._batches.value.assign_add(1)
         return self._batches.value.read_value()
 
-    def totals(self, share):
+    def totals(self, share: BatchWeight) -> "tuple[Equations, Costs]":
         """Return the `Equations` and `Costs` of all examples of the window."""
         weight = self._weight.value.read_value() if share.averages else tf.ones([], tf.float64)
         factor = tf.math.reciprocal_no_nan(weight)
@@ -98,12 +103,12 @@ class Sums:
         equations = Equations(*[*(each * tf.cast(factor, each.dtype) for each in weighted), rows])
         return equations, Costs(*tf.unstack(self._costs.value.read_value() * factor))
 
-    def clear(self):
+    def clear(self) -> None:
         """Forget the batches so far, in the graph being traced or eagerly."""
         for variable in (*self._equations, self._costs, self._weight, self._batches):
             variable.value.assign(tf.zeros_like(variable.value))
 
     @property
-    def batches(self):
+    def batches(self) -> int:
         """How many batches there are so far, an int."""
         return int(self._batches.numpy())

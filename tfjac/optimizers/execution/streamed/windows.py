@@ -12,18 +12,37 @@ step is zero, only linearises. A step is judged on other examples than those it 
 but always by the costs of both points on the same ones.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
 import tensorflow as tf
 
 from tfjac.graph import replay
+from tfjac.optimizers.columns import Columns
 from tfjac.optimizers.execution.streamed.attempts import AwaitedStep, Start, judged, propose
-from tfjac.optimizers.execution.streamed.batch_weight import weight_of_batch
-from tfjac.optimizers.execution.streamed.sums import Equations, Sums
-from tfjac.optimizers.loop.records import chosen
+from tfjac.optimizers.execution.streamed.batch_weight import BatchWeight, weight_of_batch
+from tfjac.optimizers.execution.streamed.sums import Costs, Equations, Sums
+from tfjac.optimizers.loop.method import Method
+from tfjac.optimizers.loop.records import Report, State, chosen
 from tfjac.optimizers.objective.objective import LocalObjective
 from tfjac.optimizers.objective.residuals import inlined, objective_of_loss
 from tfjac.optimizers.solvers.base import zeros_unless
 from tfjac.optimizers.solvers.problem_sizes import ProblemSizes
 from tfjac.optimizers.statuses import Status
+from tfjac.types import Tensor, Variable
+
+
+class KeptState(Protocol):
+    """Where the optimizer keeps the `State` for the next step, and what a step reports."""
+
+    def read(self) -> State:
+        """Return the `State`, in the graph being traced."""
+
+    def write_state(self, state: State) -> None:
+        """Assign it."""
+
+    def write_report(self, report: Report) -> Any:
+        """Assign a `Report`, and count it."""
 
 
 class Windows:
@@ -41,7 +60,9 @@ class Windows:
         sums: the `Sums` of the window so far.
     """
 
-    def __init__(self, add, columns, dtype, method, state, length):
+    def __init__(
+        self, add: Callable, columns: Columns, dtype: tf.DType, method: Method, state: KeptState, length: int
+    ) -> None:
         self._columns, self._dtype, self._method, self._state = columns, dtype, method, state
         wide = tf.as_dtype(method.gram_dtype or dtype)
         self.sums = Sums(add, columns.total, wide)
@@ -52,22 +73,22 @@ class Windows:
         self._length = add("batches_per_window", (), "int64")
         self.set_length(length)
 
-    def set_length(self, length):
+    def set_length(self, length: int) -> None:
         """Say how many batches a window has, outside of any graph being traced."""
         with tf.init_scope():
             self._length.assign(length)
 
     @property
-    def length(self):
+    def length(self) -> int:
         """How many batches a window has, an int."""
         return int(self._length.numpy())
 
-    def forget(self):
+    def forget(self) -> None:
         """Forget the batches of the window so far, outside of any graph being traced; the step under way stays."""
         with tf.init_scope():
             self.sums.clear()
 
-    def take(self, loss, variables, verify):
+    def take(self, loss: Tensor, variables: Sequence[Variable], verify: bool | None) -> tuple:
         """Add a batch to the window, in the graph being traced, and take a step where that is full.
 
         Args:
@@ -83,12 +104,12 @@ class Windows:
         here = LocalObjective(tf.reduce_sum(loss), [], None, variables)
         values = here.values()
         position = self._columns.flatten(values)
-        self._begin_anew_where_moved(position)
+        self._begin_again_where_moved(position)
         here.move(values, self._step.value.read_value())
         (again,) = replay([loss], reread=variables)
         there = objective_of_loss(again, variables, verify=verify)
         linearisation = there.linearise()
-        costs = [tf.cast(objective.cost, tf.float64) for objective in (here, there)]
+        costs = Costs(*(tf.cast(objective.cost, tf.float64) for objective in (here, there)))
         batches = self.sums.add(Equations.of(linearisation, self._kept.gram.dtype), costs, share)
         accepted, steps = tf.cond(
             batches >= self._length.value.read_value(),
@@ -98,10 +119,10 @@ class Windows:
         there.restore_unless(accepted, values)
         return steps, ProblemSizes.of(linearisation, self._method.gram_dtype)
 
-    def _begin_anew_where_moved(self, position):
+    def _begin_again_where_moved(self, position: Tensor) -> None:
         """Drop what is known where other code has assigned to the variables: it is about another point."""
 
-        def begin_anew():
+        def begin_again() -> bool:
             self.sums.clear()
             self._step.value.assign(tf.zeros_like(position))
             self._under_way.value.assign(0)
@@ -109,11 +130,11 @@ class Windows:
             return True
 
         moved = tf.reduce_any(tf.not_equal(position, self._position.value.read_value()))
-        tf.cond(moved, begin_anew, lambda: False)
+        tf.cond(moved, begin_again, lambda: False)
 
     # -------------------------------------------------------------- the end of a window
 
-    def _close(self, position, share):
+    def _close(self, position: Tensor, share: BatchWeight) -> tuple[Tensor, Tensor]:
         """Judge the step under way, keep what came of it, and propose the next one.
 
         A window that says nothing, without examples or with none that weighs anything, is as if it had not been.
@@ -147,11 +168,11 @@ class Windows:
         self._state.write_state(chosen(heard & usable, proposed_with, state))
         return accepted, tf.cast(told, tf.int64)
 
-    def _awaited(self):
+    def _awaited(self) -> AwaitedStep:
         """Return the step under way, a `AwaitedStep`."""
         return AwaitedStep(self._step.value.read_value(), *tf.unstack(self._proposed.value.read_value()))
 
-    def _note(self, awaited, worth_trying):
+    def _note(self, awaited: AwaitedStep, worth_trying: Tensor) -> None:
         """Keep a step, zeros where it is not worth trying, so that the next window only linearises."""
         step, *numbers = awaited
         self._step.value.assign(zeros_unless(worth_trying, step))
@@ -159,12 +180,12 @@ class Windows:
         self._under_way.value.assign(tf.cast(worth_trying, tf.int64))
 
 
-def _says_anything(found, costs):
+def _says_anything(found: Equations, costs: Costs) -> Tensor:
     """Return whether `Equations` and `Costs` are those of any examples: without, they are all zero."""
     numbers = (tf.linalg.diag_part(found.gram), found.gradient, found.precision, tf.stack(costs))
     return tf.reduce_any(tf.stack([tf.reduce_any(tf.not_equal(each, 0)) for each in numbers]))
 
 
-def _done(_):
+def _done(_: Any) -> bool:
     """Return what a branch with effects alone returns."""
     return True

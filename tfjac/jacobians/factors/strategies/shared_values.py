@@ -4,17 +4,39 @@ Let s be these values, each a function of the data of all examples. Then ∂y/�
 two terms examples are apart, as s is shared like a weight. The third takes a backward pass for each element of s.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import Dependence, compiled_by_xla, replay, shared_values
+from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.shared_factor import SharedFactor
+from tfjac.jacobians.factors.strategies.problem import Problem, first_of
+from tfjac.jacobians.factors.strategies.rules import by_rules
+from tfjac.jacobians.factors.strategies.sweep import by_sweep
 from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once
 from tfjac.jacobians.passes.linearise import pull_back
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.shapes import wide_dtype
+from tfjac.types import Tensor
 
 MEMORY = 2**28
 """Bytes that backward passes may take at once."""
+
+APART = (by_rules, by_sweep)
+"""The strategies for examples that do not depend on one another."""
+
+
+def by_shared_values(problem: Problem) -> list[Factor] | None:
+    """The `Strategy` of examples that depend on one another through fewer values than there are rows."""
+    try:
+        shared = SharedValues(problem.ys, problem.dependence)
+        if shared.size is None or (problem.num_rows is not None and shared.size >= problem.num_rows):
+            return None
+        return shared.factors(problem.variables, problem.chunk_size)
+    except ValueError:
+        return None
 
 
 class SharedValues:
@@ -31,17 +53,16 @@ class SharedValues:
         ExamplesMix: where examples depend on one another in another way.
     """
 
-    def __init__(self, ys, dependence):
+    def __init__(self, ys: Sequence[Tensor], dependence: Dependence) -> None:
         self._ys, self._dependence, self._values = ys, dependence, shared_values(dependence, ys)
         sizes = [value.shape.num_elements() for value in self._values]
         self.size = None if None in sizes else sum(sizes)
 
-    def factors(self, variables, by_rules, chunk_size=None):
+    def factors(self, variables: list, chunk_size: int | Tensor | None = None) -> list[Factor]:
         """Return the factor of each variable.
 
         Args:
             variables: list of variables, one for each source of the dependence.
-            by_rules: function `(ys, variables, dependence, chunk_size)` that gives the factors of examples apart.
             chunk_size: as for `factorize`.
 
         Raises:
@@ -53,12 +74,9 @@ class SharedValues:
         around = Dependence([*self._dependence.sources, *given])
         connected = sorted(around.sources_of_any(ys))
         all_variables = [*variables, *given]
-        apart = by_rules(
-            ys,
-            [all_variables[index] for index in connected],
-            Dependence([around.sources[index] for index in connected]),
-            chunk_size,
-        )
+        inner = Dependence([around.sources[index] for index in connected])
+        given_shared = Problem(ys, [all_variables[index] for index in connected], inner, chunk_size=chunk_size)
+        apart = first_of(APART, given_shared)
         count = len(variables)
         factors = dict(zip(connected, apart))
         shared = [index for index in connected if index >= count]
@@ -68,7 +86,7 @@ class SharedValues:
         moved = self._moved([self._values[index - count] for index in shared], variables, chunk_size)
         return [_total(factors.get(index), of_shared, moved.get(index)) for index in range(count)]
 
-    def _moved(self, values, variables, chunk_size):
+    def _moved(self, values: Sequence[Tensor], variables: list, chunk_size: int | Tensor) -> dict:
         """Return ds/dθ of values as matrices `[s,q]`, by the indices of the variables that these depend on.
 
         All values are seeds of one backward pass, so that its trace is not longer for many layers.
@@ -79,7 +97,7 @@ class SharedValues:
         likes = [like(variables[index]) for index in indices]
         sizes = [value.shape.num_elements() for value in values]
 
-        def rows(positions):
+        def rows(positions: Any) -> list[Tensor]:
             basis = tf.split(tf.one_hot(positions, sum(sizes), dtype=values[0].dtype), sizes, axis=1)
             seeds = [tf.reshape(tf.cast(part, v.dtype), [-1, *v.shape]) for part, v in zip(basis, values)]
             return backward.on_stacks(*seeds)
@@ -96,7 +114,7 @@ class SharedValues:
         }
 
 
-def _total(apart, of_shared, moved):
+def _total(apart: Factor | None, of_shared: Tensor, moved: Tensor | None) -> Any:
     """The factor of a variable, given that with the shared values as they are, and how it moves these; or None."""
     if moved is None:
         return apart

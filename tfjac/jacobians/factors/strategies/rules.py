@@ -1,0 +1,43 @@
+"""By the rule of each op at which a weight meets the data: the input there, and the cotangents of the output."""
+
+import tensorflow as tf
+
+from tfjac.graph import axes, examples_mix_at
+from tfjac.jacobians.factors.control_flow import has_control_flow
+from tfjac.jacobians.factors.cotangents import cotangents_in_chunks, stacked_cotangents
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, joined
+from tfjac.jacobians.factors.rules import factor_by_rule
+from tfjac.jacobians.factors.strategies.problem import UNLESS_MIXED, Problem
+from tfjac.jacobians.factors.weight_paths import columns_of_sources
+from tfjac.jacobians.shapes import after, check_when_run
+from tfjac.types import Tensor
+
+
+def by_rules(problem: Problem) -> list[Factor] | None:
+    """The `Strategy` of examples that are apart, where no loop or branch is on the way."""
+    if problem.mix is not None:
+        return None
+    analysis, uses = problem.reading
+    if problem.examples_mix == UNLESS_MIXED and problem.row_mover is not None:
+        raise examples_mix_at(problem.row_mover, "it takes rows to other places")
+    if has_control_flow(analysis):
+        return None
+    ys, checks = problem.ys, check_when_run(analysis.assumed, axes(problem.ys[0])[0])
+    outputs = list({use.output.ref(): use.output for use in uses}.values())
+
+    def factors(cotangents: list[Tensor]) -> list[Factor]:
+        """One for each source, given the cotangents `[m, *z.shape]` of the outputs z of the uses."""
+        of_output = dict(zip((output.ref() for output in outputs), after(checks, cotangents)))
+        for use in uses:
+            use.d = of_output[use.output.ref()]
+        parts = [(use.weight, factor_by_rule(use)) for use in uses]
+        return [joined(each) for each in columns_of_sources(parts, analysis.dependence)]
+
+    if problem.chunk_size is None:
+        return factors(stacked_cotangents(ys, outputs))
+
+    def rows(cotangents: list[Tensor]) -> list[Tensor]:
+        return problem.dense(factors(cotangents))
+
+    parts = [cotangents_in_chunks(y, outputs, rows, problem.specs(), problem.chunk_size) for y in ys]
+    return [DenseFactor(blocks[0] if len(ys) == 1 else tf.concat(blocks, 1)) for blocks in zip(*parts)]
