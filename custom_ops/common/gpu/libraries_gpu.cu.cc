@@ -284,7 +284,7 @@ int LibraryProducts(void* stream, int64_t count, int64_t rows, int64_t columns, 
 template <typename T>
 int LibrarySquare(void* stream, int64_t size, int64_t depth, const T* panel, int64_t ld_panel, bool add, T* out,
                   int64_t ld) {
-  if (size < kWorthSyrk) {
+  if (size < kWorthSyrk<T>) {
     return LibraryProduct(stream, size, size, depth, panel, ld_panel, panel, ld_panel, add, out, ld);
   }
   return Sessions<Cublas>::With(stream, kNoCublas, kCublasError, [&](const Cublas& library, Session& session) {
