@@ -237,3 +237,8 @@ def is_identities(op: tf.Operation) -> bool:
 def reads_variable(op: tf.Operation) -> bool:
     """Return whether `op` reads a variable, or rows of it."""
     return facts_of(op).kind in ("read", "gather from a variable")
+
+
+def instead_of(op_type: str) -> str:
+    """Return what to do in place of an op of a type without rules, in brackets; empty where nothing better is known."""
+    return " (cuDNN computes this layer: make it with use_cudnn=False)" if op_type.startswith("CudnnRNN") else ""

@@ -8,7 +8,7 @@ dict by index, in place of the one axis. The rules stand among the facts of thei
 
 import dataclasses
 
-from tfjac.graph.facts import facts_by_type, facts_of
+from tfjac.graph.facts import facts_by_type, facts_of, instead_of
 from tfjac.graph.gradients.custom_gradients import is_custom
 
 SHARED = "shared"
@@ -76,7 +76,7 @@ def input_axes(op, wanted_outputs, wanted):
     if facts.axes_of_body is not None:
         return facts.axes_of_body(op, wanted_outputs, wanted)
     if facts.example_axis is None:
-        raise NoRule("nothing is known about ops of this type")
+        raise NoRule(f"nothing is known about ops of this type{instead_of(op.type)}")
     axes = set(wanted_outputs.values())
     if SHARED in axes:
         raise NoRule("some of its outputs are used per example and others by all examples at once")

@@ -24,6 +24,7 @@ from tfjac.graph import (
     shape_only,
     vectorises,
 )
+from tfjac.graph.facts import instead_of
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import product
 
@@ -153,7 +154,8 @@ def _transposed(results, tangents, seeds, path):
     try:
         forward = tf.gradients(present, seeds, grad_ys=given) if present else [None] * len(seeds)
     except (LookupError, NotImplementedError) as refusal:  # the latter of `tf.recompute_grad`
-        raise NoForwardMode.because(refusal) from refusal
+        instead = {instead_of(op.type) for op in between(seeds, present)}
+        raise NoForwardMode.because(f"{refusal}{max(instead, default='')}") from refusal
     forward = _shaped(forward, seeds)
     if depend_by_value([result for result in forward if result is not None], seeds) and not _proved(path):
         raise NoForwardMode.because(_NOT_LINEAR)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tfjac.graph import has_custom_gradient, registering
+from tfjac.graph.facts import instead_of
 from tfjac.jacobians.factors.forms import Factor
 from tfjac.jacobians.factors.uses import Use
 
@@ -31,5 +32,5 @@ def factor_of(use: Use) -> Factor:
     if use.kind == use.op.type and has_custom_gradient(use.op):
         raise NoFactor("it has a custom gradient")
     if not has_rule(use):
-        raise NoFactor("there is no rule for ops of this type")
+        raise NoFactor(f"there is no rule for ops of this type{instead_of(use.op.type)}")
     return _RULES[use.kind](use)
