@@ -8,7 +8,7 @@ timed. Times are medians of CUDA events on one stream, ours and the others in tu
 each stands the one aimed at. In float32 PyTorch is timed without TF32, which the aim is held against, and with it. The
 results go to FOLDER/gpu_ops.json; to benchmarks/results/ unless given, with the device and the date in the file's name.
 
-Not yet run on a GPU: no machine with one was at hand when this was written. `--rehearse` asks the questions with small
+`--rehearse` asks the questions with small
 sizes on the host, of the emulated launchers: it shows that they can be asked, and its times mean nothing.
 """
 
