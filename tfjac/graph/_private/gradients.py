@@ -1,15 +1,19 @@
 """Gradients of ops, and how they are vectorised: TensorFlow's registries, and what stands in their place."""
 
 import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
+import tensorflow as tf
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 from tfjac.graph._private.attributes import gradient_name
 from tfjac.graph.facts import facts_of
+from tfjac.types import Tensor
 
 
-def gradient_function(op):
+def gradient_function(op: tf.Operation) -> Callable:
     """Return the Python function that takes gradients through `op`: from the op and cotangents to gradients.
 
     Raises:
@@ -18,12 +22,12 @@ def gradient_function(op):
     return _ops.get_gradient_function(op)
 
 
-def gradient_of_type(op_type):
+def gradient_of_type(op_type: str) -> Callable:
     """Return TensorFlow's own gradient of ops of a type, whatever has been set for a single op."""
     return _ops.gradient_registry.lookup(op_type)
 
 
-def is_differentiable(op):
+def is_differentiable(op: tf.Operation) -> bool:
     """Return whether a gradient passes through `op`: False for Shape, StopGradient, comparisons, roundings, signs.
 
     An op without any registered gradient counts as differentiable, so that taking the gradient says what is missing.
@@ -38,12 +42,12 @@ def is_differentiable(op):
     return passes or gradient_name(op) is not None
 
 
-def has_gradient(op):
+def has_gradient(op: tf.Operation) -> bool:
     """Return whether something is registered as the gradient of `op`, be it that there is none."""
     return gradient_name(op) is not None or op.type in _ops.gradient_registry.list()
 
 
-def input_gradients(op, cotangents):
+def input_gradients(op: tf.Operation, cotangents: Iterable[Tensor | None]) -> list[Tensor | None]:
     """Return the gradient with respect to each input of `op` by itself, None where there is none.
 
     `tf.gradients` adds up those of a tensor that is read by several inputs of one op.
@@ -56,22 +60,22 @@ def input_gradients(op, cotangents):
     return list(gradients) if isinstance(gradients, (list, tuple)) else [gradients]
 
 
-def forget_with(gradient, name):
+def forget_with(gradient: Callable, name: str) -> None:
     """Have TensorFlow's registry forget the gradient registered as `name` with the last that refers to it elsewhere.
 
     It never forgets one by itself, and a gradient may hold tensors: their graphs would never be freed.
     """
-    registered, function = _ops.gradient_registry._registry, weakref.ref(gradient)
+    registered, function = _ops.gradient_registry._registry, cast(Callable[[], Callable], weakref.ref(gradient))
     registered[name] = {**registered[name], "type": lambda op, *cotangents: function()(op, *cotangents)}
     weakref.finalize(gradient, registered.pop, name, None)
 
 
-def keep_with(graph, gradient):
+def keep_with(graph: tf.Graph, gradient: Callable) -> None:
     """Have a gradient live as long as a graph whose ops have it."""
     graph._tfjac_gradients = [*getattr(graph, "_tfjac_gradients", ()), gradient]
 
 
-def set_conversion(op, edit=None, shortcut=None):
+def set_conversion(op: tf.Operation, edit: Callable | None = None, shortcut: Callable | None = None) -> None:
     """Have `tf.vectorized_map` convert `op`, of the function that it maps, in another way than others of its type.
 
     A converter of the vectoriser turns an op of the function into ops that do the same for all slices at once. There is
@@ -86,7 +90,7 @@ def set_conversion(op, edit=None, shortcut=None):
             TensorFlow's converter is to be taken.
     """
 
-    def convert(given):
+    def convert(given: Any) -> Any:
         inputs, stacked = [part.t for part in given.inputs], [part.is_stacked for part in given.inputs]
         outputs = None if shortcut is None else shortcut(op, inputs, stacked)
         if outputs is not None:

@@ -1,5 +1,8 @@
 """Single ops: copies of them, and what they were made from."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as _session
 from tensorflow.python.eager import record as _record
@@ -9,9 +12,10 @@ from tensorflow.python.ops.parallel_for import pfor as _pfor
 
 from tfjac.graph._private.gradients import input_gradients
 from tfjac.graph._private.graphs import is_taped
+from tfjac.types import Tensor
 
 
-def copy_op(op, inputs):
+def copy_op(op: tf.Operation, inputs: Sequence[Tensor]) -> tf.Operation:
     """Add a copy of `op` that reads `inputs` to the current graph, and return it.
 
     Inputs of outer graphs are captured; automatic control dependencies order the copy by where it stands. (Nothing
@@ -31,19 +35,19 @@ def copy_op(op, inputs):
     return copy
 
 
-def _show_tapes(op):
+def _show_tapes(op: tf.Operation) -> None:
     """Have gradient tapes of this thread know of an op that was made without TensorFlow's Python function for it.
 
     They are told of ops by those functions alone: past one that is copied they would find no path, or only some.
     """
 
-    def backward(*cotangents):
+    def backward(*cotangents: Tensor | None) -> list[Tensor | None]:
         return input_gradients(op, cotangents)
 
     _record.record_operation(op.type, list(op.outputs), list(op.inputs), backward)
 
 
-def copy_traceback(op, copy):
+def copy_traceback(op: tf.Operation, copy: tf.Operation) -> None:
     """Have `copy` say that it was made where `op` was; one line, where that is not known, as XLA reads the last one.
 
     TensorFlow sets the traceback of an op that is made in Python, and has no public way to set another. Slices, as the
@@ -53,18 +57,18 @@ def copy_traceback(op, copy):
     _session.TF_SetOpStackTrace(copy._c_op, traceback)
 
 
-def _called_functions(op):
+def _called_functions(op: tf.Operation) -> list[Any]:
     names = [value.func.name for value in op.node_def.attr.values() if value.HasField("func")]
     names += [function.name for value in op.node_def.attr.values() for function in value.list.func]
     return [op.graph._get_function(name) for name in names]
 
 
-def differentiated_op(op):
+def differentiated_op(op: tf.Operation) -> tf.Operation | None:
     """Return the op of whose gradient `op` is a part, where `tf.gradients` made it and neither is a copy; else None."""
     return getattr(mapped_op(op), "_original_op", None)
 
 
-def mapped_op(op):
+def mapped_op(op: tf.Operation) -> tf.Operation:
     """Return the op of the function that `tf.vectorized_map` maps for which `op` stands, for all slices; else `op`.
 
     The vectoriser notes it where gradients note what they differentiate, and tells it by the scope of the names alone.
@@ -73,23 +77,23 @@ def mapped_op(op):
     return op if original is None else mapped_op(original)
 
 
-def mapped_from(op):
+def mapped_from(op: tf.Operation) -> tf.Operation | None:
     """Return the op that the vectoriser turned into `op`, one map further in; None where `op` is as it was made."""
     original = getattr(op, "_original_op", None)
     return original if original is not None and op.name.startswith(f"{original.name}/pfor/") else None
 
 
-def copy_handle_data(source, target):
+def copy_handle_data(source: Tensor, target: Tensor) -> None:
     """Tell `target` what its equal, `source`, knows of the variable or list that it stands for."""
     _handle_data.copy_handle_data(source, target)
 
 
-def op_like(op, inputs):
+def op_like(op: tf.Operation, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the outputs of a copy that gradient tapes see: made as the vectoriser's own converters make ops."""
     return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
 
 
-def python_function(op):
+def python_function(op: tf.Operation) -> Callable | None:
     """Return the Python function that an op made by `tf.py_function` calls, or None where it is not there any more.
 
     The op holds no more of it than a number.

@@ -1,9 +1,14 @@
 """Other processes, with which sums are taken."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
+from tfjac.types import Tensor
 
-def sum_over_workers(tensors):
+
+def sum_over_workers(tensors: Sequence[Tensor]) -> Any:
     """Return a list of the sums of `tensors`, of one dtype, over the workers of the strategy, with one device in each.
 
     The public `ReplicaContext.all_reduce` waits for the other replicas of this process at each call, and so refuses

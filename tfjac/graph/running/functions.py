@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,7 +11,7 @@ from tfjac.graph import _private
 from tfjac.graph._private import eager_variable
 
 
-def call_converted(function, *args, **kwargs):
+def call_converted(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Return what a function of the user's returns, converted by AutoGraph: `if` and `for` on tensors work in it.
 
     Eagerly they work as they are. AutoGraph passes over the functions of this package, and over all that they call in
@@ -20,15 +22,15 @@ def call_converted(function, *args, **kwargs):
 
 
 @functools.cache
-def _caller():
+def _caller() -> Callable:
     return tf.autograph.to_graph(_call)
 
 
-def _call(function, args, kwargs):
+def _call(function: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return function(*args, **kwargs)
 
 
-def quiet_function(function, **options):
+def quiet_function(function: Callable, **options: Any) -> Callable:
     """Return `tf.function(function)` of which TensorFlow does not say that it is traced too often.
 
     It counts the traces of a piece of code, whichever object it belongs to: of functions that are traced once for each
@@ -40,7 +42,7 @@ def quiet_function(function, **options):
 
 
 @contextlib.contextmanager
-def eager_creation():
+def eager_creation() -> Iterator[None]:
     """Make variables as if no function were being traced.
 
     TensorFlow takes a variable that is made in a first trace, in a `tf.init_scope` too, for one of the function's own,
@@ -54,7 +56,7 @@ def eager_creation():
             yield
 
 
-def unrecorded():
+def unrecorded() -> contextlib.AbstractContextManager:
     """Return a context in which no gradient tape, nor forward accumulator, of this thread records what is computed.
 
     Neither does one that is begun inside: it is for what calls no Python of the user's.

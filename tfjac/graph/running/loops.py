@@ -12,20 +12,23 @@ hold few numbers, far from 200 MB, its loops stay where they are.
 """
 
 import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph._private import compiled_by_xla, function_bodies, outer_graph, set_text_attribute
 from tfjac.graph.facts import is_branching, is_call
+from tfjac.types import Tensor
 
 SMALL = 2**20
 """Numbers: 8 MB, where a program may hold many times as many before the rewriting begins."""
 
-_settled = weakref.WeakSet()
+_settled: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 """Graphs whose loops, and those in these, stay where they are."""
 
 
-def while_loop(cond, body, loop_vars, small=False, **options):
+def while_loop(cond: Callable, body: Callable, loop_vars: Sequence[Any], small: bool = False, **options: Any) -> Any:
     """Return `tf.while_loop(cond, body, loop_vars, **options)`, optimized apart in a graph that is not yet.
 
     It is not differentiable there. Under XLA, which does not ask grappler, and eagerly, it is TensorFlow's loop itself.
@@ -36,7 +39,7 @@ def while_loop(cond, body, loop_vars, small=False, **options):
             Loops within the body take that from this one.
     """
 
-    def loop():
+    def loop() -> Any:
         return tf.while_loop(cond, body, loop_vars, **options)
 
     graph = tf.compat.v1.get_default_graph()
@@ -47,12 +50,12 @@ def while_loop(cond, body, loop_vars, small=False, **options):
     return _called_apart(loop)
 
 
-def numbers_in(graph):
+def numbers_in(graph: tf.Graph) -> float:
     """Return how many numbers the tensors of a graph hold; infinity if there are loops, or open sizes."""
     return sum(map(_numbers_of, graph.get_operations()))
 
 
-def _numbers_of(op):
+def _numbers_of(op: tf.Operation) -> float:
     named = [attribute.name for attribute in op.op_def.attr if attribute.type in ("func", "list(func)")]
     if named and not (is_call(op) or is_branching(op)):  # others may run the functions that they name many times
         return float("inf")
@@ -62,18 +65,18 @@ def _numbers_of(op):
     return sum(sizes) + sum(numbers_in(body) for name in named for body in function_bodies(op, name))
 
 
-def _is_settled(graph):
+def _is_settled(graph: tf.Graph | None) -> bool:
     """Return whether loops of `graph`, or of one that it is nested in, stay where they are."""
     while graph is not None and graph not in _settled:
         graph = outer_graph(graph)
     return graph is not None
 
 
-def _called_apart(function):
+def _called_apart(function: Callable[[], Any]) -> Any:
     """Return what `function()` does, a nest of tensors, called as a function that is not inlined."""
-    structures = []
+    structures: list[Any] = []
 
-    def flat():
+    def flat() -> list[Tensor]:
         _settled.add(tf.compat.v1.get_default_graph())
         results = function()
         structures.append(tf.nest.map_structure(lambda _: None, results))

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -12,7 +13,7 @@ _noted: collections.deque = collections.deque(maxlen=8)
 
 
 @contextlib.contextmanager
-def noted_errors():
+def noted_errors() -> Iterator[None]:
     """Note what is raised inside, in Python that an op calls: `what_was_said_first` raises it as what it is."""
     try:
         yield
@@ -22,7 +23,7 @@ def noted_errors():
 
 
 @contextlib.contextmanager
-def what_was_said_first():
+def what_was_said_first() -> Iterator[None]:
     """Raise an error of TensorFlow's with what the op says in front of the long list of calls that the op comes from.
 
     What `noted_errors` saw is raised itself.
@@ -40,7 +41,7 @@ def what_was_said_first():
         raise type(error)(error.node_def, error.op, said).with_traceback(error.__traceback__) from None
 
 
-def _said_first(message):
+def _said_first(message: str) -> str:
     """Return a message with the part before what the op says moved to its end."""
     lines = message.split("\n")
     is_about = [not line.strip() or line[0].isspace() or line.startswith(_ABOUT) for line in lines]

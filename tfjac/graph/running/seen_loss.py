@@ -4,6 +4,8 @@ import threading
 
 import tensorflow as tf
 
+from tfjac.types import Tensor
+
 
 class SeenLoss:
     """The loss seen by `scale_loss`, until `apply` asks for it; one for each thread that traces.
@@ -13,10 +15,11 @@ class SeenLoss:
         otherwise: what to do where there is no graph, for errors.
     """
 
-    def __init__(self, owner, otherwise):
-        self._owner, self._otherwise, self._losses = owner, otherwise, {}
+    def __init__(self, owner: str, otherwise: str) -> None:
+        self._owner, self._otherwise = owner, otherwise
+        self._losses: dict[int, Tensor] = {}
 
-    def keep(self, loss):
+    def keep(self, loss: Tensor) -> None:
         """Remember the loss of this trace.
 
         Raises:
@@ -25,7 +28,7 @@ class SeenLoss:
         self._check_tracing()
         self._losses[threading.get_ident()] = loss
 
-    def take(self):
+    def take(self) -> Tensor:
         """Return the loss of this trace, and forget it.
 
         Raises:
@@ -43,7 +46,7 @@ class SeenLoss:
             )
         return loss
 
-    def _check_tracing(self):
+    def _check_tracing(self) -> None:
         """Raise ValueError in eager execution, where a loss has no graph that could be read."""
         if tf.executing_eagerly():
             raise ValueError(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import _private
+from tfjac.types import DType, Scalar, Tensor
 
 SWITCH = "TFJAC_VERIFY"
 """The environment variable."""
@@ -23,7 +24,7 @@ _SMALLEST = {tf.float64: 2.0**-1022, tf.float16: 2.0**-14}
 """The smallest normal number where it is not that of float32 and bfloat16."""
 
 
-def verification_wanted(verify=None):
+def verification_wanted(verify: bool | None = None) -> bool:
     """Return whether to verify: `verify` where it is a bool, else what the environment says.
 
     Never in functions that XLA compiles, which drops assertions: a warning says so.
@@ -44,7 +45,7 @@ def verification_wanted(verify=None):
     return value == "1" and _checks_run()
 
 
-def _checks_run():
+def _checks_run() -> bool:
     """Whether assertions of the graph being traced are run; where they are dropped, warn of it."""
     dropped = _private.compiled_by_xla(tf.compat.v1.get_default_graph())
     if dropped:
@@ -55,13 +56,21 @@ def _checks_run():
     return not dropped
 
 
-def largest_of(tensor):
+def largest_of(tensor: Tensor) -> Tensor:
     """Return the largest absolute value in a tensor, a scalar; zero of an empty one."""
     size = tf.abs(tensor)
     return tf.reduce_max(tf.concat([tf.zeros([1], size.dtype), tf.reshape(size, [-1])], axis=0))
 
 
-def verified(ours, theirs, scale, what, resolution=None, lost=0.0, elsewhere=0.0):
+def verified(
+    ours: Tensor,
+    theirs: Tensor,
+    scale: Scalar,
+    what: str,
+    resolution: float | None = None,
+    lost: Scalar = 0.0,
+    elsewhere: Scalar = 0.0,
+) -> Tensor:
     """Return `ours`, checked when the graph runs to equal `theirs` but for rounding: |ours − theirs| ≤ 2048·ε·scale.
 
     Where anything is not finite nothing is compared.
@@ -93,7 +102,7 @@ def verified(ours, theirs, scale, what, resolution=None, lost=0.0, elsewhere=0.0
         return tf.identity(ours)
 
 
-def resolution_of(dtype):
+def resolution_of(dtype: DType) -> float:
     """Return the spacing of numbers around one: the epsilon of a floating-point or complex dtype, a tf.DType or not.
 
     NumPy does not know all half precisions by itself.
