@@ -7,7 +7,7 @@ A result of the type `X | Any` is an `X`, but for a case that types do not tell,
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import keras
@@ -56,6 +56,15 @@ Handler: TypeAlias = Callable[..., Any]
 Function: TypeAlias = Callable[..., Any]
 Config: TypeAlias = dict[str, Any]
 """The arguments of a constructor, as Keras saves them."""
+
+Copies: TypeAlias = dict[Any, Tensor]
+"""From the `ref()` of tensors to those that stand for them in a copy."""
+
+TensorPairs: TypeAlias = Iterable[tuple[Tensor, Tensor]]
+"""Tensors of a graph that is copied, each with what stands for it."""
+
+OpEdit: TypeAlias = Callable[[tf.Operation, list[Tensor], Callable[[], Sequence[Tensor]]], Sequence[Tensor]]
+"""From an op, the inputs of its copy, and a function that makes the copy, to what stands for the outputs of the op."""
 
 Logs: TypeAlias = dict[str, Any] | None
 Path: TypeAlias = str | os.PathLike[str]

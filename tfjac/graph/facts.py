@@ -105,7 +105,7 @@ class OpFacts:
     entries: Callable | None = None
     value: Callable | None = None
     first_column: Callable | None = None
-    gradient: object = None
+    gradient: Any = None
     refused_inputs: tuple | None = None
     conversion: Callable | None = None
     shortcut: Callable | None = None

@@ -36,7 +36,7 @@ def handle_shape(handle: Tensor) -> tf.TensorShape:
     return tf.TensorShape(_handle_data.get_resource_handle_data(handle).shape_and_type[0].shape)
 
 
-def handle_spec(handle: Tensor) -> tf.TensorSpec | None:
+def handle_spec(handle: Tensor) -> tf.TensorSpec | Any:
     """Return the `tf.TensorSpec` of the variable that `handle`, of a graph, stands for; None for no variable's."""
     if handle.dtype != tf.resource:
         return None

@@ -1,6 +1,7 @@
 """The bodies of loops and branches: functions of their own, read and copied like any part of a graph."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -8,6 +9,7 @@ from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
 from tfjac.graph.copying.transplanting import place_all
 from tfjac.graph.facts import facts_of, is_identity
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass
@@ -19,15 +21,15 @@ class Body:
         outputs: its results, with the functions that it calls in turn inlined.
     """
 
-    inputs: list
-    outputs: list
+    inputs: list[Tensor]
+    outputs: list[Tensor]
 
-    def position(self, tensor):
+    def position(self, tensor: Tensor) -> int | None:
         """Return the index of `tensor` among the inputs, or None."""
         return next((index for index, given in enumerate(self.inputs) if given is tensor), None)
 
 
-def bodies_of(op, attribute):
+def bodies_of(op: tf.Operation, attribute: str) -> list[Body]:
     """Return the bodies that attribute `attribute` of `op` names, a list of `Body`."""
     bodies = []
     for graph in _private.function_bodies(op, attribute):
@@ -38,7 +40,7 @@ def bodies_of(op, attribute):
     return bodies
 
 
-def _knowing_variables(graph, given):
+def _knowing_variables(graph: tf.Graph, given: Sequence[Tensor]) -> tf.Graph:
     """Return a body whose variables have the shapes of those that it is given.
 
     A function that was loaded may be a definition alone, in which nothing that is read from variables has a shape.
@@ -47,7 +49,7 @@ def _knowing_variables(graph, given):
     if all(spec is None or _private.handle_spec(own) is not None for spec, own in zip(specs, graph.inputs)):
         return graph
 
-    def placeholder(own, outer):
+    def placeholder(own: Tensor, outer: Tensor) -> Tensor:
         shape = tf.TensorShape([None] * outer.shape.rank) if own.shape.rank is None and outer.shape.rank else own.shape
         made = tf.compat.v1.placeholder(own.dtype, shape)
         _private.copy_handle_data(outer if own.dtype == tf.resource else own, made)
@@ -60,26 +62,26 @@ def _knowing_variables(graph, given):
     return known
 
 
-def calls_functions(op):
+def calls_functions(op: tf.Operation) -> bool:
     """Return whether `op` calls functions, as loops and branches do."""
     return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
 
 
-def without_identities(tensor):
+def without_identities(tensor: Tensor) -> Tensor:
     """Return the tensor that `tensor` is passed on from unchanged."""
     while is_identity(tensor.op):
         tensor = tensor.op.inputs[0]
     return tensor
 
 
-def op_types_inside(op):
+def op_types_inside(op: tf.Operation) -> set[str]:
     """Return the set of the types of all ops in the functions that `op` calls, and in those that they call."""
     graphs = [graph for attribute in facts_of(op).bodies for graph in _private.function_bodies(op, attribute)]
     inside = [each for graph in graphs for each in graph.get_operations()]
     return {each.type for each in inside}.union(*map(op_types_inside, inside))
 
 
-def opened(tensor, shape):
+def opened(tensor: Tensor, shape: tf.TensorShape) -> Tensor:
     """Return a tensor of which no more than `shape` is known while tracing, in TensorFlow's inference of shapes too.
 
     A branch that is not taken may be of another shape than what is known of the results of the one that is.

@@ -4,12 +4,17 @@ One that is evaluated again and again must be the same function each time. So wh
 program, and what it gave is a constant from then on.
 """
 
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
 from tfjac.graph import _private
 from tfjac.graph.copying.transplanting import copy_ops
 from tfjac.graph.facts import facts_of, functions_of_stateful, is_call, reads_variable
 from tfjac.graph.gradients import custom_gradients
 from tfjac.graph.reading import statefulness
 from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.types import Tensor, TensorPairs
 
 
 class Effects:
@@ -30,7 +35,7 @@ class Effects:
             distribution depends on them.
     """
 
-    def __init__(self, graph, outputs, handles):
+    def __init__(self, graph: tf.Graph, outputs: Sequence[Tensor], handles: Sequence[Tensor]) -> None:
         used = {op.name for op in ancestors(outputs, reads=custom_gradients.inputs_read)}
         moving = {op.name for op in between(handles, outputs, custom_gradients.inputs_read)}
         ops = graph.get_operations()
@@ -42,11 +47,11 @@ class Effects:
         self._ops = [op for op in ops if op.name in names]
         self.drawn = [output for op in (*acting, *reads) if op.name in used for output in op.outputs]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._ops)
 
-    def run(self, values):
+    def run(self, values: TensorPairs) -> list[Tensor]:
         """Run the ops in the current graph, and return what stands for `drawn`.
 
         Args:
@@ -58,13 +63,13 @@ class Effects:
         return [mapping[tensor.ref()] for tensor in self.drawn]
 
 
-def calls_that_draw(targets):
+def calls_that_draw(targets: Sequence[Tensor]) -> list[tf.Operation]:
     """Return the calls of functions that `targets` are computed from, inside of which something is drawn: a list."""
     path = ancestors(targets, reads=custom_gradients.inputs_read)
     return [op for op in path if is_call(op) and _draws_inside(op)]
 
 
-def _acts(op, used, moving):
+def _acts(op: tf.Operation, used: bool, moving: bool) -> bool:
     """Return whether `op` is to run once.
 
     Args:
@@ -86,11 +91,11 @@ def _acts(op, used, moving):
     return statefulness.draws(op) or facts_of(op).kind == "assertion"
 
 
-def _draws_inside(op):
+def _draws_inside(op: tf.Operation) -> bool:
     bodies = (body for name in functions_of_stateful(op) for body in _private.function_bodies(op, name))
     return any(statefulness.culprit_in(body) is not None for body in bodies)
 
 
-def _as_it_is(op, inputs, copied):
+def _as_it_is(op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
     """Copy a call as a call: inlined, it would lose what it does besides computing its results."""
     return _private.copy_op(op, inputs).outputs if functions_of_stateful(op) else copied()

@@ -1,5 +1,7 @@
 """Making a graph readable: function calls replaced by their bodies, custom gradients traced."""
 
+from collections.abc import Callable, Iterable, Sequence
+
 import tensorflow as tf
 
 from tfjac.graph.copying import mapped_gradients  # noqa: F401 (it registers one)
@@ -10,9 +12,12 @@ from tfjac.graph.gradients import custom_gradients, mending
 from tfjac.graph.reading import statefulness
 from tfjac.graph.reading.statefulness import check_not_assigned_since
 from tfjac.graph.reading.traversal import ancestors, between, references
+from tfjac.types import Copies, Tensor
 
 
-def inline_calls(targets, depends_on=None, draw_again=False):
+def inline_calls(
+    targets: Sequence[Tensor], depends_on: Iterable[Tensor] | None = None, draw_again: bool = False
+) -> list[Tensor]:
     """Return tensors equal to `targets` whose graph calls no function on the way, nor makes a choice that is fixed.
 
     The bodies of nested `tf.function` calls, and of reloaded SavedModels, are copied in place, recursively: left
@@ -40,14 +45,14 @@ def inline_calls(targets, depends_on=None, draw_again=False):
     for call in filter(is_call, calls):
         check_not_assigned_since(call)
         statefulness.check_gives_the_same(call, draw_again)
-    mapping = {}
+    mapping: Copies = {}
     copy_ops(_from_the_first_on(calls, path), mapping, _rewritten)
     inlined = [mapping.get(target.ref(), target) for target in targets]
     mending.mend(_path(depends_on, inlined) if calls else path, depends_on)
     return inlined
 
 
-def _rewritten(op, inputs, copied):
+def _rewritten(op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
     """What stands for `op`: a loop or branch with custom gradients is rewritten, behind a call of its own graph too.
 
     TensorFlow differentiates a plain copy through a body that it makes again, which the Python functions do not know.
@@ -58,12 +63,12 @@ def _rewritten(op, inputs, copied):
     return copied()
 
 
-def _path(sources, targets):
+def _path(sources: Iterable[Tensor] | None, targets: Sequence[Tensor]) -> list[tf.Operation]:
     reads = custom_gradients.inputs_read
     return ancestors(targets, reads=reads) if sources is None else between(sources, targets, reads)
 
 
-def _from_the_first_on(calls, path):
+def _from_the_first_on(calls: Iterable[tf.Operation], path: Iterable[tf.Operation]) -> list[tf.Operation]:
     """The ops of `path` that are calls or depend on one."""
     names, reached, ops = {op.name for op in calls}, set(), []
     for op in path if calls else ():

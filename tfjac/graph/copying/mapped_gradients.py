@@ -8,12 +8,14 @@ from tfjac.graph.gradients import custom_gradients
 from tfjac.graph.gradients.vectorising import vectorised_map
 from tfjac.graph.reading.traversal import ancestors
 from tfjac.ops._library import register_gradient
+from tfjac.types import Tensor
 
 
 @register_gradient(custom_gradients.MAPPED)
-def _mapped_gradient(op, *cotangents):
+def _mapped_gradient(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
     """The backward of a custom gradient in a function that `tf.vectorized_map` maps, for all slices at once."""
     original = _private.mapped_from(op)
+    assert original is not None  # only such ops are given this gradient
     if custom_gradients.reason_untraced(original) is not None:
         raise LookupError(
             "A custom gradient inside of tf.vectorized_map cannot be traced: write it so that its backward is made of "
@@ -29,7 +31,7 @@ def _mapped_gradient(op, *cotangents):
     given += [(inner, *_of_all_slices(op, original, outer)) for outer, inner in backward.captures]
     whole = [(inner, tensor) for inner, tensor, stacked in given if not stacked]
 
-    def of_slice(*slices):
+    def of_slice(*slices: Tensor) -> list[Tensor]:
         inner = [placeholder for placeholder, _, stacked in given if stacked]
         mapping = place_all(backward.graph, backward.targets, [*whole, *zip(inner, slices)])
         return [mapping[gradient.ref()] for gradient in backward.targets]
@@ -42,7 +44,7 @@ def _mapped_gradient(op, *cotangents):
     ]
 
 
-def _of_all_slices(op, original, tensor):
+def _of_all_slices(op: tf.Operation, original: tf.Operation, tensor: Tensor) -> tuple[Tensor, bool]:
     """Return what a tensor that a mapped backward reads is for all slices, and whether that is a stack of slices.
 
     Raises:
@@ -61,6 +63,6 @@ def _of_all_slices(op, original, tensor):
     return tensor, False
 
 
-def _numbers_slices(op):
+def _numbers_slices(op: tf.Operation) -> bool:
     """Whether `op` stands for the number of the slice in a function that is mapped."""
     return op.type == "PlaceholderWithDefault" and op.outputs[0].dtype.is_integer and op.outputs[0].shape.rank == 0

@@ -1,6 +1,8 @@
 """Copying part of a graph: the one copier, and replaying tensors with other values for some of their ancestors."""
 
 import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -13,6 +15,7 @@ from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.traversal import ancestors, between, carries_gradient, references
 from tfjac.graph.reading.variables import handle_here, handle_in
 from tfjac.ops._library import register_gradient
+from tfjac.types import Copies, OpEdit, Tensor, TensorPairs, Variable
 
 _COPIED_LOOP, _UNTRACED = "TfjacCopiedLoop", "TfjacUntracedGradient"
 """Gradients of copies: of loops, and of ops whose custom gradient cannot be traced."""
@@ -24,7 +27,13 @@ _SMALL = 128
 """Elements of a constant that is copied rather than captured: one that may stand for shapes, axes and the like."""
 
 
-def replay(targets, substitutions=(), reread=(), constant=statefulness.draws, differentiated=()):
+def replay(
+    targets: Sequence[Tensor],
+    substitutions: Sequence[tuple[Tensor, Tensor]] = (),
+    reread: Sequence[Variable] = (),
+    constant: Callable[[tf.Operation], bool] = statefulness.draws,
+    differentiated: Sequence[Tensor] = (),
+) -> list[Tensor]:
     """Evaluate `targets` again, in the current default graph, with other values for some of their ancestors.
 
     Only ops that depend on what changed are copied; every other tensor is used as it is. So are random numbers and
@@ -63,7 +72,9 @@ def replay(targets, substitutions=(), reread=(), constant=statefulness.draws, di
     return [mapping.get(target.ref(), target) for target in targets]
 
 
-def _small_constants(ops, mapping, differentiated):
+def _small_constants(
+    ops: Sequence[tf.Operation], mapping: Copies, differentiated: Sequence[Tensor]
+) -> list[tf.Operation]:
     """List the ops by which what `ops` read is computed from small constants alone.
 
     A loop body would capture it, and nothing that reads its graph could tell what it is, such as the width of Huber's
@@ -75,10 +86,10 @@ def _small_constants(ops, mapping, differentiated):
     sources = _private.captured_constants(graph) if differentiated else set()
     sources |= {op.name for op in ancestors(differentiated) if is_constant(op)}
 
-    def is_source(op):
+    def is_source(op: tf.Operation) -> bool:
         return op.name in sources and carries_gradient(op.outputs[0].dtype)
 
-    def is_fixed(tensor):
+    def is_fixed(tensor: Tensor) -> bool:
         if tensor.ref() not in fixed:
             op, size = tensor.op, tensor.shape.num_elements()
             small = size is not None and size <= _SMALL and tensor.ref() not in mapping
@@ -91,7 +102,7 @@ def _small_constants(ops, mapping, differentiated):
     return ancestors([tensor for op in ops for tensor in op.inputs if is_fixed(tensor)])
 
 
-def transplant(targets, values, edit=None):
+def transplant(targets: Sequence[Tensor], values: TensorPairs, edit: OpEdit | None = None) -> Copies:
     """Copy all that `targets` are computed from, constants too, into the current graph, calls inlined.
 
     Args:
@@ -110,7 +121,7 @@ def transplant(targets, values, edit=None):
     return mapping
 
 
-def place_all(graph, targets, values, edit=None):
+def place_all(graph: tf.Graph, targets: Sequence[Tensor], values: TensorPairs, edit: OpEdit | None = None) -> Copies:
     """Copy a whole function into the current graph: what `targets` are computed from, and what the function does.
 
     Assignments, prints and checks are copied in the order in which they were made.
@@ -130,7 +141,7 @@ def place_all(graph, targets, values, edit=None):
     return mapping
 
 
-def needed_ops(graph, targets):
+def needed_ops(graph: tf.Graph, targets: Iterable[Tensor]) -> list[tf.Operation]:
     """List the ops of a function that `targets` are computed from, or that it runs for what they do, in their order."""
     found, stack = set(), [*(target.op for target in targets), *_private.acting_ops(graph)]
     while stack:
@@ -142,7 +153,9 @@ def needed_ops(graph, targets):
     return [op for op in graph.get_operations() if op.name in found]
 
 
-def copy_inside(op, inputs, edit_of):
+def copy_inside(
+    op: tf.Operation, inputs: Sequence[Tensor], edit_of: Callable[[str, int], OpEdit | None]
+) -> list[Tensor]:
     """Return the outputs of a call, loop or branch like `op`, its bodies copied with edits of their own.
 
     Args:
@@ -156,7 +169,7 @@ def copy_inside(op, inputs, edit_of):
         for index, body in enumerate(_private.function_bodies(op, attribute))
     }
 
-    def copied(targets, values):
+    def copied(targets: Sequence[Tensor], values: TensorPairs) -> Copies:
         body = targets[0].graph
         return place_all(body, targets, values, edit_of(*names[id(body)]) if id(body) in names else None)
 
@@ -168,17 +181,17 @@ def copy_inside(op, inputs, edit_of):
     return rebuilt(op, inputs, copied)
 
 
-def holds_bodies(op):
+def holds_bodies(op: tf.Operation) -> bool:
     """Return whether `op` is a call, loop or branch."""
     return bool(facts_of(op).bodies)
 
 
-def passes_to_bodies(op):
+def passes_to_bodies(op: tf.Operation) -> bool:
     """Return whether a copy of `op` reaches into its bodies: those of calls, and what `is_rebuilt`."""
     return is_call(op) or is_rebuilt(op)
 
 
-def copy_ops(ops, mapping, edit=None):
+def copy_ops(ops: Iterable[tf.Operation], mapping: Copies, edit: OpEdit | None = None) -> None:
     """Copy `ops` (in topological order) into the current graph, extending `mapping` from old to new tensors.
 
     Args:
@@ -194,7 +207,7 @@ def copy_ops(ops, mapping, edit=None):
             mapping.setdefault(old.ref(), new)
 
 
-def _read_here(tensor):
+def _read_here(tensor: Tensor) -> Tensor:
     """Return a tensor, or a copy of a small integer: shapes are told from it, and what is captured tells none."""
     small = is_constant(tensor.op) and tensor.dtype.is_integer and (tensor.shape.num_elements() or 0) <= _SMALL
     if not small or tensor.graph is tf.compat.v1.get_default_graph():
@@ -202,7 +215,7 @@ def _read_here(tensor):
     return _private.copy_op(tensor.op, []).outputs[0]
 
 
-def _copied(op, inputs, mapping, edit):
+def _copied(op: tf.Operation, inputs: Sequence[Tensor], mapping: Copies, edit: OpEdit | None) -> list[Tensor]:
     """Return the outputs of a copy of `op`: calls inlined, custom gradients closed, branches written again.
 
     Of a choice that the graph fixes the branch that is taken is inlined: `tf.image.rot90` is made of such.
@@ -229,7 +242,7 @@ def _copied(op, inputs, mapping, edit):
     return grouped_convolution.convolved_alone(copy) if grouped_convolution.is_grouped(copy) else copy.outputs
 
 
-def function_run(op, inputs):
+def function_run(op: tf.Operation, inputs: Sequence[Tensor]) -> tf.Graph | None:
     """Return the one function that `op` runs whatever it is given: a call's, or the branch that the graph fixes.
 
     Args:
@@ -252,14 +265,14 @@ def function_run(op, inputs):
     return branches[int(chosen) if 0 <= chosen < len(branches) else -1]
 
 
-def _scope_of(op):
+def _scope_of(op: tf.Operation) -> str:
     """The scope of names of a copy of `op`, for what is copied out of it: so names keep saying which layer it is of."""
     around, own = tf.compat.v1.get_default_graph().get_name_scope(), op.name.rpartition("/")[0]
     return "".join(f"{part}/" for part in (around, own) if part)
 
 
 @register_gradient(custom_gradients.CLOSED)
-def _closed_gradient(op, *cotangents):
+def _closed_gradient(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
     """The backward of a closed copy, copied to where the gradient is taken."""
     backward = custom_gradients.backward_of(op)
     given = [
@@ -269,7 +282,7 @@ def _closed_gradient(op, *cotangents):
     ]
     given += [(inner, outer) for outer, inner in backward.captures]
 
-    def copied():
+    def copied() -> list[Tensor | None]:
         mapping = place_all(backward.graph, backward.targets, given)
         return [None if gradient is None else mapping[gradient.ref()] for gradient in backward.gradients]
 
@@ -277,14 +290,14 @@ def _closed_gradient(op, *cotangents):
 
 
 @register_gradient(_COPIED_LOOP)
-def _gradient_of_copied_loop(op, *cotangents):
+def _gradient_of_copied_loop(op: tf.Operation, *cotangents: Tensor | None) -> Any:
     """TensorFlow names what it makes of the bodies of a loop after them, and copies of one loop have them in common."""
     _private.name_bodies_apart(op)
     return _private.gradient_of_type(op.type)(op, *cotangents)
 
 
 @register_gradient(_UNTRACED)
-def _untraced_gradient(op, *cotangents):
+def _untraced_gradient(op: tf.Operation, *cotangents: Tensor | None) -> NoReturn:
     """The Python function would go back through tensors of the graph that it was made in, or is not there at all."""
     raise LookupError(
         "A custom gradient was met that cannot be taken outside of the graph that it was made in. Save functions that "

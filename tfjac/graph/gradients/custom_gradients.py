@@ -8,12 +8,15 @@ of the op is *closed*: all that the backward reads is an input of it.
 """
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.facts import facts_of, is_call, is_identities
 from tfjac.graph.gradients.marks import copy_mark
+from tfjac.types import Tensor
 
 CLOSED = "TfjacClosedGradient"
 """The gradient of closed copies, registered in `copying`."""
@@ -29,7 +32,7 @@ _FAILURE = "_tfjac_untraced"
 _MADE_BY_DECORATOR = "CustomGradient-"
 """What the names begin with under which `tf.custom_gradient` registers a gradient, one for each op."""
 
-OWN = set()
+OWN: set[str] = set()
 """Names of gradients that the package gives ops, see `gradients`: they count as those of the type."""
 
 
@@ -44,25 +47,25 @@ class Backward:
         graph: the graph of the function.
     """
 
-    cotangents: list
-    gradients: list
-    captures: list
+    cotangents: list[Tensor | None]
+    gradients: list[Tensor | None]
+    captures: list[tuple[Tensor, Tensor]]
     graph: tf.Graph
 
     @property
-    def targets(self):
+    def targets(self) -> list[Tensor]:
         """The gradients that there are."""
         return [gradient for gradient in self.gradients if gradient is not None]
 
 
-def custom_gradient(function):
+def custom_gradient(function: Callable) -> Callable[[Tensor], Tensor]:
     """Return what `tf.custom_gradient` does for a function of one tensor, but forgotten with the graph it is used in.
 
     It is not asked for afterwards: a copy of its op in another graph is closed.
     """
     decorated = tf.custom_gradient(function)
 
-    def call(x):
+    def call(x: Tensor) -> Tensor:
         result = decorated(x)
         if tf.is_symbolic_tensor(result):
             _forget_with_graph(result.op)
@@ -71,7 +74,7 @@ def custom_gradient(function):
     return call
 
 
-def forget_all_with_graph(graph):
+def forget_all_with_graph(graph: tf.Graph) -> None:
     """Have the custom gradients that `tf.custom_gradient` made in a graph, its loops and branches be forgotten with it.
 
     The graph must be one that the caller alone has.
@@ -84,34 +87,34 @@ def forget_all_with_graph(graph):
                 forget_all_with_graph(body)
 
 
-def _forget_with_graph(op):
+def _forget_with_graph(op: tf.Operation) -> None:
     gradient = _private.gradient_function(op)
     _private.forget_with(gradient, _name(op))
     _private.keep_with(op.graph, gradient)
 
 
-def is_custom(op):
+def is_custom(op: tf.Operation) -> bool:
     """Return whether the gradient of `op` is another than that of its type: a user's Python function, or its copy."""
     return _name(op) not in (None, *OWN) and not is_call(op) and op.type != "SymbolicGradient"
 
 
-def is_closed(op):
+def is_closed(op: tf.Operation) -> bool:
     """Return whether `op` is a closed copy."""
     return _name(op) == CLOSED
 
 
-def receivers(op):
+def receivers(op: tf.Operation) -> Sequence[int]:
     """Return the indices of the inputs to which the gradient of `op` passes, where it is custom and was traced."""
     found = _private.integers_attribute(op, _RECEIVERS)
     return range(len(op.inputs)) if found is None else found
 
 
-def is_open(op):
+def is_open(op: tf.Operation) -> bool:
     """Return whether a copy of `op` must be closed: its gradient is a Python function, which could be traced."""
     return is_custom(op) and not is_closed(op) and reason_untraced(op) is None
 
 
-def inputs_read(op):
+def inputs_read(op: tf.Operation) -> Sequence[Tensor]:
     """Return what `op` reads, forwards or backwards, of its own graph."""
     if not is_open(op):
         return op.inputs
@@ -121,12 +124,12 @@ def inputs_read(op):
     ]
 
 
-def captured(op):
+def captured(op: tf.Operation) -> list[Tensor]:
     """Return what the backward of an op that is not closed reads besides cotangents, as its own graph knows it."""
     return [_known_to(op.graph, tensor) for tensor, _ in backward_of(op).captures]
 
 
-def reason_untraced(op):
+def reason_untraced(op: tf.Operation) -> str | None:
     """Return why the Python function of a custom gradient cannot be traced, None where it can; traces it, once.
 
     It may not be there, as in a SavedModel saved without custom gradients, or belong to another graph, as where that is
@@ -140,7 +143,7 @@ def reason_untraced(op):
     return _private.text_attribute(op, _FAILURE)
 
 
-def backward_of(op):
+def backward_of(op: tf.Operation) -> Backward:
     """Return the `Backward` of an op with a custom gradient that could be traced."""
     (graph,) = _private.function_bodies(op, _BACKWARD)
     (count,) = _private.integers_attribute(op, _OUTPUTS)
@@ -153,7 +156,9 @@ def backward_of(op):
     return Backward(cotangents + [None] * (len(op.outputs) - count), gradients, list(zip(reads, placeholders)), graph)
 
 
-def close(op, values, inputs, reads):
+def close(
+    op: tf.Operation, values: Sequence[Tensor], inputs: Sequence[Tensor], reads: Sequence[Tensor]
+) -> list[Tensor]:
     """Add a closed op in the current graph that stands for `op`, and return its outputs.
 
     Args:
@@ -180,11 +185,11 @@ def close(op, values, inputs, reads):
     return closed[: len(values)]
 
 
-def _trace(op):
+def _trace(op: tf.Operation) -> None:
     """Trace the Python function of a custom gradient, in the graph where it was made, into a function of that graph."""
-    receivers = []
+    function, receivers = _private.gradient_function(op), list[int]()
 
-    def backward(*cotangents):
+    def backward(*cotangents: Tensor) -> list[Tensor]:
         given = iter(cotangents)
         gradients = function(op, *(next(given) if _has_cotangent(output) else None for output in op.outputs))
         gradients = gradients if isinstance(gradients, (list, tuple)) else [gradients]
@@ -192,7 +197,6 @@ def _trace(op):
         return [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
 
     specs = [tf.TensorSpec(output.shape, output.dtype) for output in op.outputs if _has_cotangent(output)]
-    function = _private.gradient_function(op)
     with op.graph.as_default():
         traced = _private.trace(backward, specs)
     graphs = _graphs_around(op.graph)
@@ -202,7 +206,7 @@ def _trace(op):
     _annotate(op, traced, receivers, len(op.outputs))
 
 
-def _graphs_around(graph):
+def _graphs_around(graph: tf.Graph | None) -> list[tf.Graph]:
     """List a graph and those that it is nested in, whose tensors can be read in it."""
     found = []
     while graph is not None:
@@ -211,13 +215,13 @@ def _graphs_around(graph):
     return found
 
 
-def _annotate(op, function, receivers, outputs):
+def _annotate(op: tf.Operation, function: Any, receivers: Iterable[int], outputs: int) -> None:
     _private.set_function_attribute(op, _BACKWARD, function)
     _private.set_integers_attribute(op, _RECEIVERS, receivers)
     _private.set_integers_attribute(op, _OUTPUTS, [outputs])
 
 
-def _name(op):
+def _name(op: tf.Operation) -> str | Any:
     name = _private.gradient_name(op)
     original = _private.mapped_from(op) if name is None and is_identities(op) else None
     if original is not None and is_custom(original):
@@ -226,11 +230,11 @@ def _name(op):
     return name
 
 
-def _has_cotangent(output):
+def _has_cotangent(output: Tensor) -> bool:
     return output.dtype.is_floating or output.dtype.is_complex
 
 
-def _known_to(graph, tensor):
+def _known_to(graph: tf.Graph, tensor: Tensor) -> Tensor:
     """Return the placeholder that stands for `tensor` in `graph` where there is one."""
     inner = _private.captured_placeholder(graph, tensor) if _private.is_function_graph(graph) else None
     return tensor if inner is None else inner

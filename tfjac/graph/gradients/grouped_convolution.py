@@ -11,9 +11,10 @@ import tensorflow as tf
 from tfjac.graph.facts import facts_of
 from tfjac.graph.gradients.mending import mend
 from tfjac.graph.reading.symbolic_sizes import axes
+from tfjac.types import Tensor
 
 
-def is_grouped(op):
+def is_grouped(op: tf.Operation) -> bool:
     """Return whether `op` is a convolution in which each group of output channels sees a part of the input's."""
     if facts_of(op).grouped is None:
         return False
@@ -21,12 +22,12 @@ def is_grouped(op):
     return None not in (channels, seen) and channels != seen
 
 
-def runs_in_groups(op):
+def runs_in_groups(op: tf.Operation) -> bool:
     """Return whether TensorFlow has groups for convolutions of the type of `op`, outside of XLA."""
     return facts_of(op).grouped == "run"
 
 
-def convolved_alone(op):
+def convolved_alone(op: tf.Operation) -> list[Tensor]:
     """Return the outputs of a copied grouped 2-D convolution, to be differentiated by groups.
 
     Outside of XLA, TensorFlow's optimiser would fuse it with a bias behind it, into an op that on some processors has
@@ -36,7 +37,7 @@ def convolved_alone(op):
     return [tf.ensure_shape(output, output.shape) for output in op.outputs]
 
 
-def convolve_by_groups(op, x, kernel):
+def convolve_by_groups(op: tf.Operation, x: Tensor, kernel: Tensor) -> Tensor:
     """Return what `op`, a grouped convolution, gives for `x` and `kernel`, by one convolution per group.
 
     Stacks and reshapes only: the gradient of a concatenation is none that XLA takes inside a loop over cotangents.
@@ -63,7 +64,7 @@ def convolve_by_groups(op, x, kernel):
     return tf.reshape(stacked, [*sizes[:axis], sizes[axis] * sizes[axis + 1], *sizes[axis + 2 :]])
 
 
-def _is_depthwise(op):
+def _is_depthwise(op: tf.Operation) -> bool:
     """Whether each group is one channel, in a way that TensorFlow has an op for: one for hundreds of groups."""
     strides, plain = op.get_attr("strides"), max(op.get_attr("dilations")) == 1
     plain = plain and runs_in_groups(op) and _channel_axis(op) == -1 and strides[1] == strides[2]
@@ -71,7 +72,7 @@ def _is_depthwise(op):
     return plain and known and op.inputs[1].shape[-2] == 1
 
 
-def _convolve(op, x, kernel):
+def _convolve(op: tf.Operation, x: Tensor, kernel: Tensor) -> Tensor:
     """The convolution of one group. Dilated ones have no gradient on CPU either, unless batches of phases stand in."""
     strides, dilations = op.get_attr("strides"), op.get_attr("dilations")
     padding = op.get_attr("padding")
@@ -82,17 +83,17 @@ def _convolve(op, x, kernel):
     return convolution(input=x, filter=kernel, strides=strides, dilations=dilations, padding=padding, **attributes)
 
 
-def gradient_by_groups(op, cotangent):
+def gradient_by_groups(op: tf.Operation, cotangent: Tensor) -> list[Tensor]:
     """Group by group; the values stay what they are, and gradients but for rounding."""
     z = convolve_by_groups(op, *op.inputs)
     return tf.gradients(z, list(op.inputs), grad_ys=cotangent)
 
 
-def _channel_axis(op):
+def _channel_axis(op: tf.Operation) -> int:
     return 1 if op.get_attr("data_format") in (b"NCHW", b"NCDHW") else -1
 
 
-def _apart(tensor, axis, groups):
+def _apart(tensor: Tensor, axis: int, groups: int) -> list[Tensor]:
     sizes = axes(tensor)
     split = [*sizes[:axis], groups, sizes[axis] // groups, *sizes[axis + 1 :]]
     return tf.unstack(tf.reshape(tensor, split), groups, axis=axis)

@@ -7,28 +7,29 @@ import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.facts import is_identities
+from tfjac.types import Tensor
 
 _EDIT = "_tfjac_edit"
 _CURVATURE = "_tfjac_curvature"
 
 
-def mark_op(op, text):
+def mark_op(op: tf.Operation, text: str) -> None:
     """Mark an op as that of an edit; `text` is what to call it, such as "a tfjac.hook on layer 'dense'"."""
     _private.set_text_attribute(op, _EDIT, text)
 
 
-def edit_mark(op):
+def edit_mark(op: tf.Operation) -> str:
     """Return what to call the edit that has put `op` there, or changes its gradient; "" where there is none."""
     return _private.text_attribute(op, _EDIT) or ""
 
 
-def copy_mark(op, copy):
+def copy_mark(op: tf.Operation, copy: tf.Operation) -> None:
     """Mark `copy` as `op` is marked."""
     if edit_mark(op):
         mark_op(copy, edit_mark(op))
 
 
-def mark_curvature(value, point, *hessian):
+def mark_curvature(value: Tensor, point: Tensor, *hessian: Tensor) -> Tensor:
     """Return what equals `value`, marked as a convex function of `point`, with its Hessian if there is one.
 
     Gradients pass to `value` alone.
@@ -38,7 +39,7 @@ def mark_curvature(value, point, *hessian):
     return marked[0]
 
 
-def curvature_mark(tensor):
+def curvature_mark(tensor: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
     """Return the value, the point and the Hessian (or None) of a tensor that `mark_curvature` made; None for others."""
     op = tensor.op
     if not is_identities(op) or tensor.value_index or _private.text_attribute(op, _CURVATURE) is None:

@@ -5,7 +5,8 @@ gradient of every op that has one with finite differences.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 import tensorflow as tf
 
@@ -16,9 +17,10 @@ from tfjac.graph.gradients import custom_gradients
 from tfjac.graph.reading.static_values import static_value
 from tfjac.graph.reading.traversal import between, carries_gradient, references
 from tfjac.ops._library import register_gradient
+from tfjac.types import Tensor
 
 
-def _always(op, ops):
+def _always(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return True
 
 
@@ -36,15 +38,17 @@ class Gradient:
     when: Callable = _always
     name: str | None = None
 
-    def name_for(self, op_type):
+    def name_for(self, op_type: str) -> str:
         """Return the name by which TensorFlow knows the gradient of ops of this type."""
         return self.name or f"Tfjac{op_type}"
 
 
-def differentiated_as(expression, when=_always):
+def differentiated_as(
+    expression: Callable, when: Callable[[tf.Operation, Sequence[tf.Operation]], bool] = _always
+) -> Gradient:
     """Return the `Gradient` of an expression `(op, *inputs)` that equals the outputs of `op`."""
 
-    def of_expression(op, *cotangents):
+    def of_expression(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
         inputs = [tf.identity(tensor) for tensor in op.inputs]  # one may be read twice: each for itself
         outputs = tf.nest.flatten(expression(op, *inputs))
         pairs = [(y, u) for y, u in zip(outputs, cotangents) if u is not None]
@@ -53,20 +57,20 @@ def differentiated_as(expression, when=_always):
     return Gradient(of_expression, when)
 
 
-def refused(because):
+def refused(because: str) -> Gradient:
     """Return the `Gradient` of ops that are differentiated wrongly, with nothing that takes its place.
 
     Args:
         because: what TensorFlow does. Where that is wrong for some inputs alone, it is a fact of `refused_inputs`.
     """
 
-    def refuse(op, *cotangents):
+    def refuse(op: tf.Operation, *cotangents: Tensor | None) -> NoReturn:
         raise _refusal(op, because)
 
     return Gradient(refuse)
 
 
-def _refuse_constant(op, *cotangents):
+def _refuse_constant(op: tf.Operation, *cotangents: Tensor | None) -> NoReturn:
     raise LookupError(
         "No gradient passes through this op, which TensorFlow has as a constant: take first derivatives, in reverse "
         f"mode. Received: op {op.name!r} of type {op.type}"
@@ -77,7 +81,7 @@ TAKEN_FOR_CONSTANT = Gradient(_refuse_constant)
 """That of ops that TensorFlow says nothing depends on."""
 
 
-def register_all():
+def register_all() -> None:
     """Register all gradients with TensorFlow at once: functions that were saved name them."""
     for op_type, facts in facts_by_type().items():
         if facts.gradient is not None:
@@ -86,12 +90,12 @@ def register_all():
             custom_gradients.OWN.add(name)
 
 
-def listed():
+def listed() -> frozenset[str]:
     """Return the types of all ops that are not left to TensorFlow, a set."""
     return types_where(lambda facts: facts.gradient is not None or facts.refused_inputs is not None)
 
 
-def mend(ops, sources=None):
+def mend(ops: Sequence[tf.Operation], sources: Iterable[Tensor] | None = None) -> None:
     """Have gradients through `ops` taken by what the facts say, in loops and branches too; custom gradients stay.
 
     Args:
@@ -113,23 +117,24 @@ def mend(ops, sources=None):
         _check_not_refused(ops, references(sources))
 
 
-def _bodies(op):
+def _bodies(op: tf.Operation) -> list[tf.Graph]:
     return [body for attribute in facts_of(op).bodies for body in _private.function_bodies(op, attribute)]
 
 
-def _check_not_refused(ops, sources):
+def _check_not_refused(ops: Sequence[tf.Operation], sources: set) -> None:
     """Check `ops`, and those of their bodies, given the `ref()` of what is differentiated by: constants, it may be."""
     reached = _reached(ops, sources)
     for op in ops:
-        if facts_of(op).refused_inputs is not None:
-            because, inputs = facts_of(op).refused_inputs
+        refused_inputs = facts_of(op).refused_inputs
+        if refused_inputs is not None:
+            because, inputs = refused_inputs
             if any(op.inputs[k].ref() in reached for k in inputs):
                 raise _refusal(op, because)
         for body in _bodies(op):
             _check_not_refused(body.get_operations(), _parameters_reached(op, body, reached))
 
 
-def _reached(ops, sources):
+def _reached(ops: Iterable[tf.Operation], sources: set) -> set:
     """The `ref()` of the tensors to which gradients of what `ops` compute pass on the way to the sources."""
     reached = set(sources)
     for op in ops:
@@ -138,7 +143,7 @@ def _reached(ops, sources):
     return reached
 
 
-def _parameters_reached(op, body, reached):
+def _parameters_reached(op: tf.Operation, body: tf.Graph, reached: set) -> set:
     """The `ref()` of the parameters of a body of `op` that stand for what is reached, in a loop after any step."""
     given = op.inputs[len(op.inputs) - len(body.inputs) :]
     inner = {own.ref() for own, outer in zip(body.inputs, given) if outer.ref() in reached}
@@ -149,7 +154,7 @@ def _parameters_reached(op, body, reached):
     return inner
 
 
-def _refusal(op, because):
+def _refusal(op: tf.Operation, because: str) -> LookupError:
     return LookupError(
         f"TensorFlow's gradient of this op is wrong: {because}. Write it in other ops, or give it a gradient by "
         "tf.custom_gradient; or take what it computes as fixed, by tf.stop_gradient. "
@@ -157,7 +162,7 @@ def _refusal(op, because):
     )
 
 
-def check_loops(ys, sources):
+def check_loops(ys: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     """Warn where a tape records a gradient that goes back through a loop; refuse loops that XLA cannot go back through.
 
     A loop is given more outputs when its gradient is taken: what it saves of each step. A tape, inside of a
@@ -183,7 +188,7 @@ def check_loops(ys, sources):
         )
 
 
-def slopes_of(op, ones):
+def slopes_of(op: tf.Operation, ones: Tensor) -> list[Tensor | None]:
     """Return the derivative of the only output of `op` by each input, element by element; None where there is none.
 
     Args:
@@ -191,4 +196,4 @@ def slopes_of(op, ones):
         ones: ones like the output.
     """
     found = _private.gradient_function(op)(op, ones)
-    return found if isinstance(found, (list, tuple)) else [found]
+    return list(found) if isinstance(found, (list, tuple)) else [found]

@@ -4,14 +4,18 @@ import collections
 import dataclasses
 import difflib
 import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.nodes.globs import glob_pattern, is_glob
+from tfjac.graph.nodes.table import Node, Nodes
 from tfjac.graph.reading.origins import layer_scope
 from tfjac.graph.reading.variables import handle_in, is_of_keras_2, is_variable, name_of_variable
+from tfjac.types import Selector
 
 _WITH_CALL = re.compile(r"(.*)\[(\d+)\]")
 
@@ -22,10 +26,10 @@ class OpType:
 
     name: str
 
-    def __call__(self, node):
+    def __call__(self, node: Node) -> bool:
         return node.kind == "op" and node.op_type == self.name
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"op_type({self.name!r})"
 
 
@@ -36,10 +40,10 @@ class LayerCall:
     layer: keras.Layer
     call: int
 
-    def __call__(self, node):
+    def __call__(self, node: Node) -> bool:
         return _returned_by(node, self.layer) and node.call == self.call
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"layer_call({self.layer.name!r}, {self.call})"
 
 
@@ -65,14 +69,14 @@ def layer_call(layer: keras.Layer, call: int) -> LayerCall:
     return LayerCall(layer, call)
 
 
-def is_selector(x):
+def is_selector(x: Any) -> bool:
     """Return whether x selects nodes rather than being a tensor or variable."""
     return isinstance(x, (str, keras.Layer, OpType, LayerCall, keras.KerasTensor)) or (
         callable(x) and not tf.is_tensor(x) and not is_variable(x)
     )
 
 
-def select(nodes, selector):
+def select(nodes: Nodes, selector: Selector) -> list[Node]:
     """Return the nodes that a selector means, in order: a list that is not empty.
 
     Args:
@@ -94,14 +98,14 @@ def select(nodes, selector):
     return found
 
 
-def described(selector):
+def described(selector: Selector) -> str:
     """Return what to call a selector in a message."""
     if is_variable(selector):
         return f"variable {name_of_variable(selector)!r}"
     return f"layer {selector.name!r}" if isinstance(selector, keras.Layer) else repr(selector)
 
 
-def _selected(nodes, selector):
+def _selected(nodes: Nodes, selector: Selector) -> list[Node]:
     if isinstance(selector, str):
         return _named(nodes, selector)
     if isinstance(selector, keras.KerasTensor):
@@ -128,11 +132,11 @@ def _selected(nodes, selector):
     )
 
 
-def _returned_by(node, layer):
-    return node.kind == "layer" and node.returned.id == str(id(layer))
+def _returned_by(node: Node, layer: keras.Layer) -> bool:
+    return node.kind == "layer" and node.returned is not None and node.returned.id == str(id(layer))
 
 
-def _layer_of(symbolic):
+def _layer_of(symbolic: keras.KerasTensor) -> keras.Layer:
     """The layer, or call of a layer, whose output a symbolic tensor of a functional model is."""
     layer, index, calls = _private.symbolic_origin(symbolic)
     if not isinstance(layer, keras.Layer) or calls > 1:
@@ -143,7 +147,7 @@ def _layer_of(symbolic):
     return layer
 
 
-def _named(nodes, text):
+def _named(nodes: Nodes, text: str) -> list[Node]:
     """Nodes by name: of a tap, else of a layer, an op, a variable, else of a layer that names of ops tell of."""
     matched = _WITH_CALL.fullmatch(text)
     name, call = (matched[1], int(matched[2])) if matched else (text, None)
@@ -156,7 +160,7 @@ def _named(nodes, text):
     return found if call is None else [node for node in found if node.call == call]
 
 
-def _read_from(reads, name):
+def _read_from(reads: Sequence[Node], name: str) -> list[Node]:
     """Reads of the variables of a name; there may be several in a program, which no name tells apart."""
     found = _matching(reads, name)
     handles = {(node.name, id(node.handle)) for node in found}
@@ -168,7 +172,7 @@ def _read_from(reads, name):
     return found
 
 
-def _matching(nodes, name, name_of=lambda node: node.name):
+def _matching(nodes: Sequence[Node], name: str, name_of: Callable[[Node], str] = lambda node: node.name) -> list[Node]:
     """Nodes by the whole name, with and without the index of a result, else by its end."""
     if is_glob(name):
         pattern = glob_pattern(name)
@@ -181,24 +185,24 @@ def _matching(nodes, name, name_of=lambda node: node.name):
     return exact or _only(ends, name)
 
 
-def _without_index(name):
+def _without_index(name: str) -> str:
     return re.sub(r":\d+$", "", name)
 
 
-def _by_path(nodes, name):
+def _by_path(nodes: Nodes, name: str) -> list[Node]:
     """Ops by the path of their layer, and the end of their name: "net/dense/MatMul" for "net_1/dense_1/MatMul"."""
     ops = [node for node in nodes if node.kind == "op"]
     return _matching(ops, name, lambda node: f"{node.layer}/{node.name.rsplit('/', 1)[-1]}")
 
 
-def _of_scope(nodes, name):
+def _of_scope(nodes: Nodes, name: str) -> list[Node]:
     """What a layer returned that is only known by the names of its ops: what is computed in it and used outside."""
     within = [node for node in nodes if node.kind == "op" and f"/{node.layer}/".find(f"/{name}/") >= 0]
     results = _results_in(nodes, [(node, _up_to(node.layer, name)) for node in within])
     return _only([(node, _up_to(node.layer, name)) for node in results], name)
 
 
-def _results_in(nodes, within):
+def _results_in(nodes: Nodes, within: Iterable[tuple[Node, str]]) -> list[Node]:
     """The nodes that are used outside of the call of a layer that they are computed in.
 
     Args:
@@ -217,7 +221,7 @@ def _results_in(nodes, within):
     return results
 
 
-def _in_scope_of(nodes, layer):
+def _in_scope_of(nodes: Nodes, layer: keras.Layer) -> list[Node]:
     """What a layer returned where its calls are not known, by the names of its ops.
 
     Ops of another layer may have the same name: it counts that variables of this one are read in the same call. Of a
@@ -230,7 +234,7 @@ def _in_scope_of(nodes, layer):
     return _results_in(nodes, [(node, call) for node, call in within if call in calls])
 
 
-def _call_of(node, name):
+def _call_of(node: Node, name: str) -> str | Any:
     """The numbered scope of the call of a layer called `name` in which a node is computed; None for none."""
     if f"/{node.layer}/".find(f"/{name}/") < 0:
         return None
@@ -239,16 +243,16 @@ def _call_of(node, name):
     return "/".join(scopes[: len(scopes) - deeper])
 
 
-def _op_key(node):
+def _op_key(node: Node) -> tuple:
     return (*node.place, node.op.name)
 
 
-def _up_to(path, name):
+def _up_to(path: str, name: str) -> str:
     end = f"/{path}/".find(f"/{name}/") + len(name)
     return path[:end]
 
 
-def _only(found, name):
+def _only(found: Iterable[tuple[Node, str]], name: str) -> list[Node]:
     """Nodes of pairs of these and their names, where all have one."""
     paths = dict.fromkeys(path for _, path in found)
     if len(paths) > 1:
@@ -259,14 +263,14 @@ def _only(found, name):
     return [node for node, _ in found]
 
 
-def _type_alike(nodes, name):
+def _type_alike(nodes: Nodes, name: Any) -> str:
     """Say which type of ops a name is but for its case; nothing where it is none."""
     types = {node.op_type.lower(): node.op_type for node in nodes if node.kind == "op"}
     alike = types.get(name.lower()) if isinstance(name, str) else None
     return "" if alike in (None, name) else f"; a type of ops here is op_type({alike!r})"
 
 
-def _nearest(nodes, selector):
+def _nearest(nodes: Nodes, selector: Selector) -> str:
     names = list(dict.fromkeys(node.name for node in [*nodes, *nodes.reads]))
     if isinstance(selector, str) and is_glob(selector):
         deep = [name for name in names if glob_pattern(selector.replace("*", "**")).fullmatch(name)]

@@ -4,9 +4,10 @@ import collections
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
+import keras
 import tensorflow as tf
 
 from tfjac.graph import _private
@@ -84,7 +85,7 @@ class Node:
         """The op that computes it, of a graph that is read and never run."""
         return self.tensor.op
 
-    def __str__(self):
+    def __str__(self) -> str:
         call = f"[{self.call}]" if self.kind == "layer" and self.call else ""
         return f"{self.kind} {self.name + call!r} of type {self.op_type}"
 
@@ -117,27 +118,29 @@ class Nodes(collections.abc.Sequence[Node]):
         """Return the nodes whose attributes have these values, such as `where(kind="layer", op_type="Conv2D")`."""
         return Nodes(node for node in self if all(getattr(node, key) == value for key, value in values.items()))
 
-    def __str__(self):
+    def __str__(self) -> str:
         rows = [self.columns, *([_text(getattr(node, column)) for column in self.columns] for node in self)]
         return os.linesep.join(aligned(rows, indent=""))
 
     __repr__ = __str__
 
 
-def _text(value):
+def _text(value: Any) -> str:
     if isinstance(value, tf.DType):
         return value.name
     return "" if value is None else str(value)
 
 
-def nodes_in(graph, targets):
+def nodes_in(graph: tf.Graph, targets: Sequence[Tensor]) -> Nodes:
     """Return the `Nodes` of a function that its `targets` are computed from, or what it does.
 
     Args:
         graph: its graph.
         targets: list of tensors of it.
     """
-    numbers, repeated, nodes, reads = {}, collections.Counter(), [], []
+    numbers: dict[str, dict[str, int]] = {}
+    repeated: collections.Counter[str] = collections.Counter()
+    nodes, reads = [], []
     names = {id(handle_in(graph, each)): name_of_variable(each) for each in getattr(graph, "variables", ())}
     for node in _nodes_of(graph, targets, (), "", _Origin(numbers)):
         if node.kind == "variable":
@@ -154,7 +157,7 @@ def nodes_in(graph, targets):
     return Nodes(nodes, reads)
 
 
-def node_of_layer(layer, tensor, output):
+def node_of_layer(layer: keras.Layer, tensor: Tensor, output: int | str) -> Node:
     """Return the `Node` for a tensor that a Keras layer returns, where its graph is not read: index `output` or ""."""
     returned = Returned(layer.name, type(layer).__name__, str(id(layer)), "0", str(output))
     name = layer.name + (f":{output}" if returned.output else "")
@@ -162,7 +165,9 @@ def node_of_layer(layer, tensor, output):
     return Node(name, "layer", returned.type, tensor.shape, tensor.dtype, "", tensor, (), returned, origin)
 
 
-def _nodes_of(graph, targets, place, inside, origin):
+def _nodes_of(
+    graph: tf.Graph, targets: Sequence[Tensor], place: tuple, inside: str, origin: "_Origin"
+) -> Iterator[Node]:
     """Yield the nodes of a function, those of the functions that its ops call before the results of these."""
     ops = needed_ops(graph, targets)
     origin = dataclasses.replace(origin, ops=ops)
@@ -180,7 +185,7 @@ def _nodes_of(graph, targets, place, inside, origin):
                     yield _node(output, place, inside, origin)
 
 
-def _node(tensor, place, inside, origin):
+def _node(tensor: Tensor, place: tuple, inside: str, origin: "_Origin") -> Node:
     op, name, returned = tensor.op, tap_of(tensor.op), returned_by_layer(tensor.op)
     kind, op_type = "tap" if name else "layer" if returned else "op", op.type
     if returned:
@@ -190,7 +195,7 @@ def _node(tensor, place, inside, origin):
     return Node(name, kind, op_type, tensor.shape, tensor.dtype, inside, tensor, place, returned, origin)
 
 
-def _passes_on_what_is_unlisted(op):
+def _passes_on_what_is_unlisted(op: tf.Operation) -> bool:
     if not is_identity(op) or tap_of(op) or returned_by_layer(op):
         return False
     return facts_of(op.inputs[0].op).kind in _UNLISTED
@@ -206,20 +211,20 @@ class _Origin:
         ops: its ops, in order.
     """
 
-    numbers: dict
-    around: tuple = ()
-    ops: list = dataclasses.field(default=(), repr=False)
+    numbers: dict[str, dict[str, int]]
+    around: tuple[tf.Operation, ...] = ()
+    ops: Sequence[tf.Operation] = dataclasses.field(default=(), repr=False)
 
-    def name_of(self, op):
+    def name_of(self, op: tf.Operation) -> str:
         """Return the name of `op` with the scopes around its function, which the names in loops begin with already."""
         scopes = [os.path.dirname(each.name) if is_call(each) else each.name for each in self._around(op)]
         return "/".join(part for part in (*scopes, op.name) if part)
 
-    def path(self, op):
+    def path(self, op: tf.Operation) -> str:
         """Return the path of the layer that made `op`."""
         return "/".join(path for path in map(layer_path, (*self._around(op), op)) if path)
 
-    def outermost(self, tensor):
+    def outermost(self, tensor: Tensor) -> Tensor:
         """Return what `tensor`, of the innermost function, is outside of all functions, where it is passed to them."""
         for op in reversed(self.around):
             inputs = [id(given) for given in tensor.graph.inputs]
@@ -229,12 +234,12 @@ class _Origin:
             tensor = without_identities(passed[inputs.index(id(tensor))])
         return tensor
 
-    def _around(self, op):
+    def _around(self, op: tf.Operation) -> tuple[tf.Operation, ...]:
         """The ops around a function whose names the name of `op` does not begin with."""
         named = [k for k, each in enumerate(self.around, 1) if op.name.startswith(f"{each.name}/")]
         return self.around[named[-1] if named else 0 :]
 
     @functools.cached_property
-    def calls(self):
+    def calls(self) -> dict[str, int]:
         """The numbers of calls by scope."""
         return layer_calls(self.ops)

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import threading
 import typing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ import tensorflow as tf
 from tfjac.graph import _private
 from tfjac.graph.facts import is_identity
 from tfjac.graph.nodes.losses import AddedLosses
-from tfjac.types import Nest, NestLike
+from tfjac.types import Config, Nest, NestLike, Tensor
 
 TAP = "_tfjac_tap"
 """The attribute of an identity that holds the name of a tap."""
@@ -73,25 +74,25 @@ class Tap(keras.layers.Layer):
         tap_name: the name of the tap; that of the layer must not hold a "/".
     """
 
-    def __init__(self, tap_name, **options):
+    def __init__(self, tap_name: str, **options: Any) -> None:
         """Make the layer."""
         super().__init__(**{"name": tap_name.replace("/", "_"), **options})
         self.tap_name, self.supports_masking = tap_name, True
 
-    def call(self, inputs):
+    def call(self, inputs: Nest[Tensor]) -> NestLike:
         """Return the inputs, tapped."""
         return tap(inputs, self.tap_name)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Any:
         """Return the shape of the inputs."""
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """Return what makes the layer again."""
         return {**super().get_config(), "tap_name": self.tap_name}
 
 
-def _tapped(x, name):
+def _tapped(x: Any, name: str) -> Any:
     if isinstance(x, keras.KerasTensor):
         return Tap(name)(x)
     if isinstance(x, tf.__internal__.CompositeTensor) and not isinstance(x, tf.Variable):
@@ -104,7 +105,7 @@ def _tapped(x, name):
     return x if tf.executing_eagerly() else _marked(x, {TAP: name})
 
 
-def _marked(x, texts):
+def _marked(x: Tensor, texts: Mapping[str, str]) -> Tensor:
     """Return an identity of x that has these attributes.
 
     In a function that `tf.vectorized_map` maps, what takes its place, for all slices at once, has them too.
@@ -116,7 +117,7 @@ def _marked(x, texts):
     return with_mask_of(x, marked)
 
 
-def with_mask_of(x, like):
+def with_mask_of(x: Tensor, like: Tensor) -> Tensor:
     """Return `like` with the mask that Keras has put on x, where it has."""
     if hasattr(x, "_keras_mask"):
         like._keras_mask = x._keras_mask
@@ -124,7 +125,7 @@ def with_mask_of(x, like):
 
 
 @contextlib.contextmanager
-def layers_tapped():
+def layers_tapped() -> Iterator[AddedLosses]:
     """Return a context in which everything that a layer of Keras returns, in this thread, is tapped by its path.
 
     It is entered with the `AddedLosses` of these layers. Keras has no place to be told of the calls of all layers, so
@@ -140,12 +141,12 @@ def layers_tapped():
         _count_contexts(-1)
 
 
-def taps_layers():
+def taps_layers() -> bool:
     """Return whether `layers_tapped` holds in this thread."""
     return getattr(_here, "path", None) is not None
 
 
-def _count_contexts(change):
+def _count_contexts(change: int) -> None:
     """One thread may wait inside such a context for another to pass through one, as those of a strategy do."""
     global _contexts
     with _counting:
@@ -153,7 +154,7 @@ def _count_contexts(change):
         keras.layers.Layer.__call__ = _tapping_call if _contexts else _call
 
 
-def _tapping_call(layer, *args, **kwargs):
+def _tapping_call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
     path = getattr(_here, "path", None)
     if path is None:
         return _call(layer, *args, **kwargs)
@@ -173,7 +174,7 @@ def _tapping_call(layer, *args, **kwargs):
     return tf.nest.pack_sequence_as(outputs, marked, expand_composites=True)
 
 
-def _as_returned(x, returned):
+def _as_returned(x: Tensor, returned: Returned) -> Tensor:
     return _marked(x, {_RETURNED + field: text for field, text in returned._asdict().items()})
 
 
@@ -181,22 +182,22 @@ _call = keras.layers.Layer.__call__
 _here, _counting, _contexts, _calls = threading.local(), threading.Lock(), 0, itertools.count()
 
 
-def _is_of_a_graph(x):
+def _is_of_a_graph(x: Any) -> bool:
     return isinstance(x, tf.Tensor) and tf.is_symbolic_tensor(x)
 
 
-def tap_of(op):
+def tap_of(op: tf.Operation) -> str | None:
     """Return the name of the tap that `op` is, or None."""
     return _private.text_attribute(op, TAP) if is_identity(op) else None
 
 
-def is_tap(op):
+def is_tap(op: tf.Operation) -> bool:
     """Return whether `op` is an identity that gives its input a name."""
     return tap_of(op) is not None or returned_by_layer(op) is not None
 
 
-def returned_by_layer(op):
+def returned_by_layer(op: tf.Operation) -> Returned | None:
     """Return the `Returned` of the result of a layer that `op` passes on, or None."""
     if not is_identity(op) or _private.text_attribute(op, _RETURNED + "path") is None:
         return None
-    return Returned(*(_private.text_attribute(op, _RETURNED + field) for field in Returned._fields))
+    return Returned(*(_private.text_attribute(op, _RETURNED + field) or "" for field in Returned._fields))

@@ -1,6 +1,7 @@
 """A function of the user's as a graph of its own, which is read, and copied with edits."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ from tfjac.graph.gradients.custom_gradients import forget_all_with_graph
 from tfjac.graph.nodes.losses import AddedLosses
 from tfjac.graph.nodes.taps import layers_tapped
 from tfjac.graph.running.functions import call_converted
+from tfjac.types import OpEdit, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Traced:
     losses: AddedLosses
 
     @property
-    def graph(self):
+    def graph(self) -> tf.Graph:
         """The graph."""
         return self.concrete.graph
 
-    def place(self, edit=None):
+    def place(self, edit: OpEdit | None = None) -> Any:
         """Copy the graph into the current one, with its side effects, calls inlined; return what the function returns.
 
         The losses that layers have of the graph are replaced by their copies.
@@ -50,7 +52,7 @@ class Traced:
         )
 
 
-def trace(function, *args, **kwargs):
+def trace(function: Callable, *args: Any, **kwargs: Any) -> Traced:
     """Trace `function(*args, **kwargs)` into a graph of its own, in which what Keras layers return is tapped.
 
     Args:
@@ -61,7 +63,7 @@ def trace(function, *args, **kwargs):
     """
     structure = []
 
-    def traced():
+    def traced() -> list[Tensor]:
         structure.append(call_converted(function, *args, **kwargs))
         returned = [x for x in tf.nest.flatten(structure[-1], expand_composites=True) if tf.is_tensor(x)]
         return returned + losses.in_graph(tf.compat.v1.get_default_graph())
