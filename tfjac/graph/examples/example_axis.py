@@ -7,18 +7,21 @@ without a rule, means that examples mix, as far as can be told: an honest answer
 """
 
 import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.bodies import calls_functions
 from tfjac.graph.examples import example_rules
-from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.examples.open_sizes import sizes_to_check
 from tfjac.graph.facts import facts_of, is_constant
 from tfjac.graph.paths.dependence import Dependence, differentiable_inputs
 from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
 from tfjac.graph.reading.traversal import Inherited, ancestors
+from tfjac.types import Tensor
 
 __all__ = [
     "SHARED",
@@ -41,7 +44,7 @@ class ExamplesMix(ValueError):
     __init__ = Exception.__init__  # without one of its own, autograph passes the error on as what it is
 
 
-def examples_mix_at(op, reason):
+def examples_mix_at(op: tf.Operation, reason: str) -> ExamplesMix:
     """Return the error that names `op` as where examples mix."""
     error = ExamplesMix(f"examples mix at op {op.name!r} of type {op.type}: {reason}")
     error.op, error.within, error.reason = op, op, reason
@@ -65,24 +68,30 @@ class ExampleAnalysis:
     """
 
     dependence: Dependence
-    path: list
-    axes: dict
-    input_axes: dict
-    assumed: list
-    insides: dict
+    path: list[tf.Operation]
+    axes: dict[Any, Axis]
+    input_axes: dict[str, list[Axis]]
+    assumed: list[tuple[Tensor, ExampleAxis]]
+    insides: dict[str, Any]
 
-    def axis(self, tensor):
+    def axis(self, tensor: Tensor) -> Axis:
         """Return the `ExampleAxis` of `tensor`, `SHARED`, or None where it is not on the path."""
         return self.axes.get(tensor.ref())
 
-    def carries(self, tensor):
+    def carries(self, tensor: Tensor) -> bool:
         """Return whether `tensor` is on the path and carries the examples."""
         return isinstance(self.axis(tensor), ExampleAxis)
 
 
 def analyse_examples(
-    sources, targets, axes=None, num_examples=None, by_value=False, proved=(), takes_rows_of_weights=False
-):
+    sources: Any,
+    targets: Sequence[Tensor],
+    axes: Sequence[Axis] | None = None,
+    num_examples: int | None = None,
+    by_value: bool = False,
+    proved: Iterable[Tensor] = (),
+    takes_rows_of_weights: bool = False,
+) -> ExampleAnalysis:
     """Find the example axis of every tensor between `sources` and `targets`.
 
     Args:
@@ -116,7 +125,7 @@ def analyse_examples(
     return ExampleAnalysis(dependence, path, wanted.axes, wanted.input_axes, wanted.assumed, wanted.insides)
 
 
-def shared_values(sources, targets):
+def shared_values(sources: Any, targets: Sequence[Tensor]) -> list[Tensor]:
     """List the values through which alone examples depend on one another, as a mean over the batch is one.
 
     Each is computed from the data of many examples and from the sources, and all examples use it whole. With these
@@ -141,7 +150,7 @@ def shared_values(sources, targets):
     return list({value.ref(): value for value in wanted.shared}.values())
 
 
-class WantedAxes:
+class WantedAxes(Wanted):
     """The example axes asked for so far, walking backwards.
 
     Attributes:
@@ -156,44 +165,59 @@ class WantedAxes:
             the walk stops at them.
     """
 
-    def __init__(self, dependence, num_examples, stops_at_shared=False, takes_rows_of_weights=False):
-        self.stops_at_shared, self.shared, self.takes_rows_of_weights = stops_at_shared, [], takes_rows_of_weights
+    def __init__(
+        self,
+        dependence: Dependence,
+        num_examples: int | None,
+        stops_at_shared: bool = False,
+        takes_rows_of_weights: bool = False,
+    ) -> None:
+        self.stops_at_shared, self.takes_rows_of_weights = stops_at_shared, takes_rows_of_weights
         self.dependence, self.num_examples, self.by_value = dependence, num_examples, dependence.by_value
-        self.reaches, self.depends_on_no_data = dependence.reaches, Inherited(self._made_of_no_data)
-        self.axes, self.input_axes, self.shapes, self.insides = {}, {}, {}, {}
-        self.assumed, self.meetings, self.symbolic_sizes = [], {}, SymbolicSizes()
+        self.depends_on_no_data: Callable[[Tensor], bool] = Inherited(self._made_of_no_data)
+        self.reaches: Callable[[Tensor], bool] = dependence.reaches
+        self.symbolic_sizes, self.shapes, self.insides = SymbolicSizes(), {}, {}
+        self.axes: dict[Any, Axis] = {}
+        self.input_axes: dict[str, list[Axis]] = {}
+        self.shared: list[Tensor] = []
+        self.assumed: list[tuple[Tensor, ExampleAxis]] = []
+        self.meetings: dict[str, list[tuple[Tensor, ExampleAxis]]] = {}
 
-    def shape(self, tensor):
+    def shape(self, tensor: Tensor) -> list[int | Any] | None:
         """Static shape of `tensor` as a list, with what its consumers imply filled in; None where unknown."""
         if tensor.ref() in self.shapes:
             return self.shapes[tensor.ref()]
         return None if tensor.shape.rank is None else tensor.shape.as_list()
 
-    def meet(self, op, carriers):
+    def meet(self, op: tf.Operation, carriers: list[tuple[Tensor, ExampleAxis]]) -> None:
         """Note that `op` broadcasts these together along the axis of the examples: pairs `(tensor, ExampleAxis)`."""
         self.meetings[op.name] = carriers
 
-    def assume(self, op, tensor, axis):
+    def assume(self, op: tf.Operation, tensor: Tensor, axis: ExampleAxis) -> None:
         """Note that the rule of `op`, if that is on the path, holds where `tensor` has the examples along `axis`."""
         if op.outputs[0].ref() in self.axes:
             self.assumed.append((tensor, axis))
 
-    def check_sizes(self, path, proved=(), resizing=()):
+    def check_sizes(
+        self, path: Sequence[tf.Operation], proved: Iterable[Tensor] = (), resizing: Iterable[str] = ()
+    ) -> None:
         """Add to what is assumed the sizes of what is broadcast together."""
         self.assumed += sizes_to_check(path, self, proved, {*self.insides, *resizing})
 
-    def carriers(self, tensor, axis):
+    def carriers(self, tensor: Tensor, axis: ExampleAxis) -> list[tuple[Tensor, ExampleAxis]]:
         """List the inputs that the examples of `tensor` come from: pairs of a tensor and its `ExampleAxis`."""
         axes = example_rules.own_input_axes(tensor.op, axis, self)
         if any(met is tensor for met, _ in self.meetings.get(tensor.op.name, ())):  # it may have more rows than these
             return []
         return [(given, found) for given, found in zip(tensor.op.inputs, axes) if found not in (None, SHARED)]
 
-    def analyse_body(self, sources, targets, axes):
+    def analyse_body(
+        self, sources: Sequence[Tensor], targets: Sequence[Tensor], axes: Sequence[Axis]
+    ) -> ExampleAnalysis:
         """`analyse_examples` for the body of an op of this graph."""
         return analyse_examples(sources, targets, axes, self.num_examples, self.by_value)
 
-    def keeps_apart(self, sources, target, axis):
+    def keeps_apart(self, sources: Sequence[tuple[Tensor, Axis]], target: Tensor, axis: ExampleAxis) -> bool:
         """Return whether values of slices of `target` come from the same slices of the sources alone, in a body.
 
         Args:
@@ -212,14 +236,14 @@ class WantedAxes:
         found = [(analysis.axis(tensor), known) for tensor, known in sources if analysis.axis(tensor) is not None]
         return bool(found) and all(one == other for one, other in found)
 
-    def propagate(self, op):
+    def propagate(self, op: tf.Operation) -> None:
         wanted = {
             index: self.axes[output.ref()] for index, output in enumerate(op.outputs) if output.ref() in self.axes
         }
         if not wanted:
             return
         if all(axis is SHARED for axis in wanted.values()):
-            inputs = [SHARED] * len(op.inputs)
+            inputs: list[Axis] = [SHARED] * len(op.inputs)
         else:
             inputs = self.input_axes[op.name] = self._from_rule(op, wanted)
         for index in range(len(op.inputs)) if self.by_value else differentiable_inputs(op):
@@ -235,7 +259,7 @@ class WantedAxes:
             else:
                 self.want(op, tensor, axis)
 
-    def _from_rule(self, op, wanted):
+    def _from_rule(self, op: tf.Operation, wanted: dict[int, Axis]) -> list[Axis]:
         if _takes_rows(op) and self._is_of_weights(op.inputs[0]):
             return [SHARED] * len(op.inputs)  # of a table's elements, each example reads those of the slice alone
         try:
@@ -250,18 +274,18 @@ class WantedAxes:
             inside.within = op
             raise
 
-    def _is_of_weights(self, tensor):
+    def _is_of_weights(self, tensor: Tensor) -> bool:
         """Return whether `tensor` is computed from variables and numbers in the code; small arrays may be data."""
         captured = _private.captured_constants(tensor.graph)
         return self.depends_on_no_data(tensor) and not any(op.name in captured for op in ancestors([tensor]))
 
-    def _may_hold_data(self, tensor):
+    def _may_hold_data(self, tensor: Tensor) -> bool:
         """Return whether data may be in `tensor`: numbers in the code are taken for data if they are several."""
         constants = (op.outputs[0] for op in ancestors([tensor]) if is_constant(op))
         several = any(each.dtype.is_floating and (each.shape.num_elements() or 0) > 1 for each in constants)
         return several or not self._is_of_weights(tensor)
 
-    def _made_of_no_data(self, op, inputs_are):
+    def _made_of_no_data(self, op: tf.Operation, inputs_are: Sequence[bool]) -> list[bool]:
         """Whether the outputs of `op` are computed from variables and constants alone, given whether its inputs are.
 
         A tensor that is differentiated with respect to is data, also as a constant: TensorFlow captures small ones so.
@@ -269,7 +293,7 @@ class WantedAxes:
         leaf = op.outputs[0].dtype == tf.resource or (is_constant(op) and not self.reaches(op.outputs[0]))
         return [all(inputs_are) if op.inputs else leaf for _ in op.outputs]
 
-    def want(self, op, tensor, axis):
+    def want(self, op: tf.Operation, tensor: Tensor, axis: Axis) -> None:
         """Note that `op` uses `tensor` this way."""
         known = self.axes.setdefault(tensor.ref(), axis)
         if known == axis or self._agree_when_run(tensor, known, axis):
@@ -281,12 +305,12 @@ class WantedAxes:
                 op, f"it uses {tensor.name!r} {describe(axis)}, which is used {describe(known)} elsewhere"
             )
 
-    def _has_rows_of_weights(self, tensor, axes):
+    def _has_rows_of_weights(self, tensor: Tensor, axes: set[Axis]) -> bool:
         """Whether a tensor that is used whole and by rows is of variables alone, with a row for each example."""
         both = self.takes_rows_of_weights and axes == {SHARED, ExampleAxis(0)} and self.num_examples is not None
         return both and tensor.shape[0] == self.num_examples and not self._may_hold_data(tensor)
 
-    def _agree_when_run(self, tensor, known, axis):
+    def _agree_when_run(self, tensor: Tensor, known: Axis, axis: Axis) -> bool:
         """Take the known size over one that is left open, if that is all that two uses differ in."""
         if SHARED in (known, axis) or None not in (known.inner, axis.inner):
             return False
@@ -298,11 +322,11 @@ class WantedAxes:
         return True
 
 
-def _takes_rows(op):
+def _takes_rows(op: tf.Operation) -> bool:
     """Whether `op` is a slice with other rows than what it slices."""
     return facts_of(op).takes in ("a slice", "a strided slice") and op.inputs[0].shape[:1] != op.outputs[0].shape[:1]
 
 
-def describe(axis):
+def describe(axis: Axis) -> str:
     """Say in words how a tensor is used."""
     return "whole, for all examples" if axis is SHARED else f"per example along axis {axis.axis}"

@@ -7,9 +7,15 @@ dict by index, in place of the one axis. The rules stand among the facts of thei
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import tensorflow as tf
 
 from tfjac.graph.facts import facts_by_type, facts_of, instead_of
 from tfjac.graph.gradients.custom_gradients import is_custom
+from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
+from tfjac.types import Tensor
 
 SHARED = "shared"
 CUSTOM = "CustomGradient"
@@ -31,12 +37,38 @@ class ExampleAxis:
     outer: int = 1
     inner: int | None = 1
 
-    def moved(self, axis):
+    def moved(self, axis: int) -> "ExampleAxis":
         """The same examples along another axis."""
         return dataclasses.replace(self, axis=axis)
 
 
-def known_shape(wanted, tensor):
+Axis: TypeAlias = ExampleAxis | Any
+"""An `ExampleAxis`, or `SHARED`; None where what is asked for does not depend on the tensor."""
+
+
+class Wanted(Protocol):
+    """What a rule may ask of the walk that asks it, and note with it; see `example_axis.WantedAxes`."""
+
+    num_examples: int | None
+    by_value: bool
+    reaches: Callable[[Tensor], bool]
+    depends_on_no_data: Callable[[Tensor], bool]
+    symbolic_sizes: SymbolicSizes
+    shapes: dict[Any, list[int | Any]]
+    insides: dict[str, Any]
+
+    def shape(self, tensor: Tensor) -> list[int | Any] | None: ...
+
+    def meet(self, op: tf.Operation, carriers: list[tuple[Tensor, ExampleAxis]]) -> None: ...
+
+    def assume(self, op: tf.Operation, tensor: Tensor, axis: ExampleAxis) -> None: ...
+
+    def analyse_body(self, sources: Sequence[Tensor], targets: Sequence[Tensor], axes: Sequence[Axis]) -> Any: ...
+
+    def keeps_apart(self, sources: Sequence[tuple[Tensor, Axis]], target: Tensor, axis: ExampleAxis) -> bool: ...
+
+
+def known_shape(wanted: Wanted, tensor: Tensor) -> list[int | Any]:
     """Return `wanted.shape(tensor)`.
 
     Raises:
@@ -48,7 +80,9 @@ def known_shape(wanted, tensor):
     return shape
 
 
-def aligned(op, axis, tensors, out, wanted):
+def aligned(
+    op: tf.Operation, axis: ExampleAxis, tensors: Sequence[Tensor], out: Sequence[int | Any], wanted: Wanted
+) -> list[Axis]:
     """Return the example axis of each of `tensors`, which `op` broadcasts to the shape `out`, aligned from the right.
 
     One that has size 1 there is shared by all examples; where sizes are open this is found out when the graph runs.
@@ -60,7 +94,7 @@ def aligned(op, axis, tensors, out, wanted):
     return found
 
 
-def of_operand(axis, tensor, position, size, wanted):
+def of_operand(axis: ExampleAxis, tensor: Tensor, position: int, size: int | None, wanted: Wanted) -> Axis:
     """Return the example axis of an operand that has it at `position`, if it has one; it has `size` in the output."""
     one = position >= 0 and known_shape(wanted, tensor)[position] == 1
     if position < 0 or (one and (size != 1 or wanted.depends_on_no_data(tensor))):
@@ -68,11 +102,9 @@ def of_operand(axis, tensor, position, size, wanted):
     return axis.moved(position)
 
 
-def input_axes(op, wanted_outputs, wanted):
+def input_axes(op: tf.Operation, wanted_outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     """Return the example axis of each input of `op`, given those of its outputs by index."""
-    if is_custom(op) and not wanted.by_value:
-        return facts_by_type()[CUSTOM].axes_of_body(op, wanted_outputs, wanted)
-    facts = facts_of(op)
+    facts = facts_by_type()[CUSTOM] if is_custom(op) and not wanted.by_value else facts_of(op)
     if facts.axes_of_body is not None:
         return facts.axes_of_body(op, wanted_outputs, wanted)
     if facts.example_axis is None:
@@ -85,7 +117,7 @@ def input_axes(op, wanted_outputs, wanted):
     return facts.example_axis(op, axes.pop(), wanted)
 
 
-def own_input_axes(op, axis, wanted):
+def own_input_axes(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Return the example axis of each input of an op without a body; all `SHARED` where its rule says no more."""
     rule = facts_of(op).example_axis
     try:

@@ -15,13 +15,27 @@ the output lacks is summed over, or reduced; what an operand lacks it is spread 
 Which axis carries the examples, and open sizes, follow from that here; sparsity, factors and costs in other layers.
 """
 
-from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape, of_operand
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape, of_operand
 from tfjac.graph.facts import facts_of
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.types import Tensor
+
+Labels: TypeAlias = list[str | Any]
+AxisLabels: TypeAlias = tuple[Sequence[Labels | Any], Labels]
+"""The labels of each operand, None for one that holds no elements, and those of the output."""
 
 
-def axis_labels(op, shape=None, value_of=static_value):
+def axis_labels(
+    op: tf.Operation,
+    shape: Callable[[int], list[int | Any]] | None = None,
+    value_of: Callable[[Tensor], Any] = static_value,
+) -> AxisLabels | Any:
     """Return the labels of the operands of `op` and of its output; None where they are unknown, or it has none.
 
     Args:
@@ -35,22 +49,24 @@ def axis_labels(op, shape=None, value_of=static_value):
     return rule(op, shape or (lambda k: op.inputs[k].shape.as_list()), value_of)
 
 
-def by_labels(rule):
+def by_labels(rule: Callable[..., AxisLabels | None]) -> dict[str, Callable]:
     """Return the facts that follow from a rule of labels."""
     return {"labels": rule, "example_axis": example_axes, "sizes": labelled_sizes}
 
 
-def from_the_right(rank):
+def from_the_right(rank: int) -> Labels:
     """Return labels by which operands of different ranks are aligned, and broadcast."""
     return [str(rank - k) for k in range(rank)]
 
 
-def in_order(rank):
+def in_order(rank: int) -> Labels:
     """Return a label for each axis of one operand."""
     return [f"axis {k}" for k in range(rank)]
 
 
-def example_axes(op, axis, wanted, value_of=static_value):
+def example_axes(
+    op: tf.Operation, axis: ExampleAxis, wanted: Wanted, value_of: Callable[[Tensor], Any] = static_value
+) -> list[Axis]:
     """The fact `example_axis`: the axis of each operand that has the label of the one of the examples."""
     found = axis_labels(op, lambda k: known_shape(wanted, op.inputs[k]), value_of)
     if found is None:
@@ -64,8 +80,9 @@ def example_axes(op, axis, wanted, value_of=static_value):
         raise NoRule("it takes a diagonal over the examples")
     _note_sizes(op, operands, wanted)
     shape = wanted.shape(op.outputs[0])
-    result = [
-        of_operand(axis, tensor, labels.index(label), shape and shape[axis.axis], wanted) if count else SHARED
+    size = shape[axis.axis] if shape else None
+    result: list[Axis] = [
+        of_operand(axis, tensor, labels.index(label), size, wanted) if count else SHARED
         for tensor, labels, count in zip(op.inputs, operands, counts)
     ]
     if label.isdigit():
@@ -73,13 +90,13 @@ def example_axes(op, axis, wanted, value_of=static_value):
     return result
 
 
-def _note_sizes(op, operands, wanted):
+def _note_sizes(op: tf.Operation, operands: Sequence[Labels | None], wanted: Wanted) -> None:
     """Fill in sizes that one operand leaves open, and another has under the same label."""
-    shapes = [labels and known_shape(wanted, tensor) for tensor, labels in zip(op.inputs, operands)]
+    shapes = [known_shape(wanted, tensor) if labels else [] for tensor, labels in zip(op.inputs, operands)]
     sizes = {
         label: size
         for labels, shape in zip(operands, shapes)
-        for label, size in zip(labels or (), shape or ())
+        for label, size in zip(labels or (), shape)
         if size is not None and label is not None and not label.isdigit()
     }
     for tensor, labels, shape in zip(op.inputs, operands, shapes):
@@ -87,10 +104,15 @@ def _note_sizes(op, operands, wanted):
             wanted.shapes[tensor.ref()] = [sizes.get(label, size) for label, size in zip(labels, shape)]
 
 
-def labelled_sizes(known, output, given, value_of=static_value):
+def labelled_sizes(
+    known: SymbolicSizes,
+    output: Tensor,
+    given: Sequence[list[Size] | Any],
+    value_of: Callable[[Tensor], Any] = static_value,
+) -> list[Size | None] | None:
     """The fact `sizes`: those of one label are equal; where they are broadcast, 1 gives way, or either name."""
 
-    def shape(k):
+    def shape(k: int) -> list[int | None]:
         return [None if size.open else size.number for size in given[k]]
 
     found = axis_labels(output.op, shape, value_of)

@@ -5,12 +5,18 @@ axis of a tensor that has one row after all is none. Two that come down to the s
 for sure, whatever it is; the others are checked when the graph runs.
 """
 
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import ExampleAxis
+from tfjac.types import Tensor
 
 
-def sizes_to_check(path, wanted, proved=(), resizing=()):
+def sizes_to_check(
+    path: Sequence[tf.Operation], wanted: Any, proved: Iterable[Tensor] = (), resizing: Container[str] = ()
+) -> list[tuple[Tensor, ExampleAxis]]:
     """List the tensors whose number of rows decides whether they carry the examples at all.
 
     Args:
@@ -34,25 +40,26 @@ def sizes_to_check(path, wanted, proved=(), resizing=()):
                     proved.add(size)
                     found.append((tensor, axis))
         carrying = [pair for pair in zip(op.inputs, axes) if isinstance(pair[1], ExampleAxis)]
-        sizes = {origins.of(*pair) for pair in carrying} - {None}
-        if meeting and sizes & proved:  # what is broadcast with it has no more rows
-            sizes &= proved
-        if op.name not in resizing and sizes and (len(sizes) == 1 or sizes <= proved):
-            origins.same(op.outputs, next(iter(sizes)))
+        carried = {origins.of(*pair) for pair in carrying} - {None}
+        if meeting and carried & proved:  # what is broadcast with it has no more rows
+            carried &= proved
+        if op.name not in resizing and carried and (len(carried) == 1 or carried <= proved):
+            origins.same(op.outputs, next(iter(carried)))
     return found
 
 
 class _Origins:
     """For a tensor and its example axis what stands for the size: the tensor that it was first the size of."""
 
-    def __init__(self, wanted, path):
-        self.wanted, self.on_path, self.known = wanted, {op.name for op in path}, {}
+    def __init__(self, wanted: Any, path: Iterable[tf.Operation]) -> None:
+        self.wanted, self.on_path = wanted, {op.name for op in path}
+        self.known: dict[Any, Any] = {}
 
-    def same(self, outputs, size):
+    def same(self, outputs: Iterable[Tensor], size: Any) -> None:
         """Note the size of the outputs of an op of the path."""
         self.known.update((output.ref(), size) for output in outputs)
 
-    def of(self, tensor, axis):
+    def of(self, tensor: Tensor, axis: ExampleAxis) -> Any:
         """Return a `ref()`, or None where the size is static, as of variables; lists show theirs in the elements."""
         is_array = tensor.dtype not in (tf.variant, tf.resource) and tensor.shape.rank is not None
         if not is_array or tensor.shape[axis.axis] is not None:
@@ -62,7 +69,7 @@ class _Origins:
             self.known[first] = self._off_path(tensor, axis)
         return self.known[first]
 
-    def _off_path(self, tensor, axis):
+    def _off_path(self, tensor: Tensor, axis: ExampleAxis) -> Any:
         """Go up while there is one way only, by the rules that lead along the path."""
         while tensor.ref() not in self.known and tensor.op.name not in self.on_path:
             carriers = self.wanted.carriers(tensor, axis)

@@ -6,12 +6,14 @@ The rules stand among the facts of their ops, in `op_facts`.
 """
 
 import dataclasses
+from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
 from tfjac._indices import as_int32
-from tfjac.graph.examples.example_rules import NoRule
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.facts import facts_of, is_branching, is_loop
+from tfjac.types import Tensor
 
 NONE = -1
 """The segment of a row that contributes to nothing."""
@@ -30,30 +32,42 @@ class Rows:
     is_segments: bool = False
 
     @property
-    def size(self):
+    def size(self) -> int | Tensor:
         """Number of rows: an integer, or a scalar tensor where it is open while tracing."""
         static = self.ids.shape[0]
         return tf.shape(self.ids)[0] if static is None else static
 
-    def along(self, tensor):
+    def along(self, tensor: Tensor) -> Tensor:
         """The segment of each slice along axis 0 of `tensor`, which has the same number of slices for each row."""
         if tensor.shape[0] is not None and tensor.shape[0] == self.ids.shape[0]:
             return self.ids
         return tf.repeat(self.ids, tf.shape(tensor)[0] // tf.maximum(self.size, 1))
 
 
-def merged(one, other):
+InputRows: TypeAlias = list[tuple[Axis, Rows | Any]]
+"""The axis of each input of an op, and its rows where it carries some."""
+
+
+class WantedRows(Wanted, Protocol):
+    """The same for rules of rows; see `row_segments`."""
+
+    def must_agree(self, agree: Tensor, op: tf.Operation) -> None: ...
+
+    def is_weight(self, tensor: Tensor) -> bool: ...
+
+
+def merged(one: Rows, other: Rows) -> tuple[Rows, Tensor]:
     """Return the rows of a tensor that is used as `one` and as `other`, and where these agree, `[rows]`."""
     agree = (one.ids == other.ids) | (one.ids < 0) | (other.ids < 0)
     return Rows(tf.maximum(one.ids, other.ids)), agree
 
 
-def moves_rows(op):
+def moves_rows(op: tf.Operation) -> bool:
     """Return whether `op` takes what is along axis 0 of its inputs to other places."""
     return facts_of(op).rows is not None and not (is_loop(op) or is_branching(op))
 
 
-def input_rows(op, axis, rows, wanted):
+def input_rows(op: tf.Operation, axis: ExampleAxis, rows: Rows, wanted: WantedRows) -> InputRows | None:
     """Return the axis and the rows of each input of `op`, or None where no row leaves its place.
 
     Raises:
@@ -67,20 +81,20 @@ def input_rows(op, axis, rows, wanted):
     return rule(op, rows, wanted)
 
 
-def of_rows(indices):
+def of_rows(indices: Tensor) -> Tensor:
     """Indices `[..., 1]` of whole rows as `[...]`."""
     if indices.shape[-1] != 1:
         raise NoRule("its indices do not name whole rows")
     return indices[..., 0]
 
 
-def summed_into(output, rows, ids):
+def summed_into(output: Tensor, rows: Rows, ids: Tensor) -> Rows:
     """The rows of what is summed: row e belongs to the segment of row `ids[e]` of the output."""
     ids = as_int32(ids)
     return Rows(tf.where(ids < 0, NONE, tf.gather(rows.along(output), tf.maximum(ids, 0))))
 
 
-def gathered_from(params, rows, indices, op, wanted):
+def gathered_from(params: Tensor, rows: Rows, indices: Tensor, op: tf.Operation, wanted: WantedRows) -> Rows:
     """The rows of what is gathered from: a row belongs to the segment of the outputs that it is part of.
 
     That must be one and the same for all of them: else segments depend on one another.

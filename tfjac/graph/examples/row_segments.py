@@ -6,15 +6,18 @@ which segment a row contributes to (`row_rules`): it is read off the ids and ind
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph.examples.example_axis import SHARED, ExampleAnalysis, WantedAxes, examples_mix_at
-from tfjac.graph.examples.example_rules import ExampleAxis, NoRule
-from tfjac.graph.examples.row_rules import Rows, input_rows, merged, moves_rows
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, NoRule
+from tfjac.graph.examples.row_rules import InputRows, Rows, input_rows, merged, moves_rows
 from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.graph.paths.dependence import Dependence
 from tfjac.graph.reading.traversal import Inherited
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass
@@ -27,15 +30,15 @@ class SegmentAnalysis(ExampleAnalysis):
             caller to check when the graph runs.
     """
 
-    rows: dict
-    agreements: list
+    rows: dict[Any, Rows | Any]
+    agreements: list[tuple[tf.Operation, Tensor]]
 
-    def rows_of(self, tensor):
+    def rows_of(self, tensor: Tensor) -> Rows:
         """Return the `Rows` of `tensor`."""
         return self.rows[tensor.ref()]
 
 
-def analyse_segments(sources, targets, num_segments):
+def analyse_segments(sources: Any, targets: Sequence[Tensor], num_segments: int | Tensor) -> SegmentAnalysis:
     """Find the rows of every tensor between `sources` and `targets`, and the segment of each.
 
     Args:
@@ -60,20 +63,23 @@ def analyse_segments(sources, targets, num_segments):
     for op in reversed(path):
         wanted.propagate(op)
     wanted.check_sizes(path, resizing=wanted.moving)
-    insides, axes = {}, (wanted.axes, wanted.input_axes, wanted.assumed)
+    axes = (wanted.axes, wanted.input_axes, wanted.assumed)
     rows = {**wanted.assumed_rows, **wanted.rows}
-    return SegmentAnalysis(dependence, path, *axes, insides, rows, wanted.agreements)
+    return SegmentAnalysis(dependence, path, *axes, {}, rows, wanted.agreements)
 
 
 class _WantedRows(WantedAxes):
     """The axes and rows asked for so far, walking backwards."""
 
-    def __init__(self, dependence):
+    def __init__(self, dependence: Dependence) -> None:
         super().__init__(dependence, None)
-        self.rows, self.assumed_rows, self.moving, self.agreements = {}, {}, set(), []
+        self.rows: dict[Any, Rows] = {}
+        self.assumed_rows: dict[Any, Rows | None] = {}
+        self.moving: set[str] = set()
+        self.agreements: list[tuple[tf.Operation, Tensor]] = []
         self._is_fed = Inherited(_depends_on_fed)
 
-    def propagate(self, op):
+    def propagate(self, op: tf.Operation) -> None:
         wanted = {k: self.axes[output.ref()] for k, output in enumerate(op.outputs) if output.ref() in self.axes}
         carrying = [op.outputs[k] for k, axis in wanted.items() if axis is not SHARED]
         if not carrying:
@@ -92,7 +98,7 @@ class _WantedRows(WantedAxes):
                 if axis.inner is None:
                     self.assumed.append((tensor, axis))
 
-    def _inputs(self, op, wanted, carrying):
+    def _inputs(self, op: tf.Operation, wanted: dict[int, Axis], carrying: Sequence[Tensor]) -> InputRows:
         """The axis of each input, and its rows."""
         rows = self.rows[carrying[0].ref()]
         if any(self.rows[other.ref()] is not rows for other in carrying) and not moves_rows(op):
@@ -106,23 +112,23 @@ class _WantedRows(WantedAxes):
             self.moving.add(op.name)
         return moved or [(axis, None if axis is SHARED else rows) for axis in self._from_rule(op, wanted)]
 
-    def place(self, tensor, rows):
+    def place(self, tensor: Tensor, rows: Rows) -> None:
         """Note that the rows of `tensor` are `rows`."""
         known = self.rows.setdefault(tensor.ref(), rows)
         if known is not rows:
             self.rows[tensor.ref()], agree = merged(known, rows)
             self.must_agree(agree, tensor.op)
 
-    def assume(self, op, tensor, axis):
+    def assume(self, op: tf.Operation, tensor: Tensor, axis: ExampleAxis) -> None:
         """The same, with rows of the output of `op` in place of examples."""
         super().assume(op, tensor, axis)
         self.assumed_rows[tensor.ref()] = self.rows.get(op.outputs[0].ref())
 
-    def must_agree(self, agree, op):
+    def must_agree(self, agree: Tensor, op: tf.Operation) -> None:
         """Note that no segment depends on another only where all of `agree`, about rows at `op`, holds."""
         self.agreements.append((op, tf.reduce_all(agree)))
 
-    def is_weight(self, tensor):
+    def is_weight(self, tensor: Tensor) -> bool:
         """Return whether `tensor` is made of the sources alone, as the table of an embedding is.
 
         Else it has rows of data: it was multiplied by something else, or depends on an input.
@@ -134,7 +140,7 @@ class _WantedRows(WantedAxes):
         return True
 
 
-def _depends_on_fed(op, inputs_do):
+def _depends_on_fed(op: tf.Operation, inputs_do: Sequence[bool]) -> list[bool]:
     """Whether the outputs of `op` depend on floating-point data that the graph is fed, given whether its inputs do."""
     fed = is_parameter(op) and op.outputs[0].dtype.is_floating
     return [fed or any(inputs_do) for _ in op.outputs]
