@@ -2,6 +2,8 @@
 
 import contextlib
 import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -13,12 +15,20 @@ from tfjac.graph.nodes import is_selector, layers_tapped, with_tensors
 from tfjac.graph.reading.python_values import refusing_values
 from tfjac.graph.reading.variables import is_variable
 from tfjac.graph.running.functions import call_converted, quiet_function
+from tfjac.types import NestLike, Tensor, Tensors
 
 _NONE = object()
 """In the place of xs where there are none; None is what may have been passed for them."""
 
 
-def in_graph(compute, ys, may_be_complex=False, xs=_NONE, tapped=False, is_one=False):
+def in_graph(
+    compute: Callable[..., Any],
+    ys: Tensors,
+    may_be_complex: bool = False,
+    xs: Any = _NONE,
+    tapped: bool = False,
+    is_one: bool = False,
+) -> Any:
     """Return `compute(tensors)` with `ys` as tensors of the current graph.
 
     Args:
@@ -40,7 +50,7 @@ def in_graph(compute, ys, may_be_complex=False, xs=_NONE, tapped=False, is_one=F
     return quiet_function(traced)() if callable(ys) and tf.executing_eagerly() else traced()
 
 
-def read_graph(read, ys, xs=_NONE):
+def read_graph(read: Callable[..., Any], ys: Tensors, xs: Any = _NONE) -> Any:
     """Return what `read(tensors)` says of `ys`, tensors of the current graph then; any value of Python's. Runs nothing.
 
     Args:
@@ -58,10 +68,17 @@ def read_graph(read, ys, xs=_NONE):
     return said[-1]
 
 
-def _tracing(compute, ys, may_be_complex, xs=_NONE, tapped=False, is_one=False):
+def _tracing(
+    compute: Callable[..., Any],
+    ys: Tensors,
+    may_be_complex: bool,
+    xs: Any = _NONE,
+    tapped: bool = False,
+    is_one: bool = False,
+) -> Callable[[], Any]:
     """The function without arguments that checks ys, or what they return, and hands them to `compute`."""
 
-    def checked(tensors):
+    def checked(tensors: NestLike) -> NestLike:
         if is_one and tf.nest.is_nested(tensors):
             raise TypeError(
                 "ys must be one tensor here: call this for each, or join them by tf.concat along an axis of outputs. "
@@ -71,14 +88,14 @@ def _tracing(compute, ys, may_be_complex, xs=_NONE, tapped=False, is_one=False):
 
     selecting = xs is not _NONE and any(map(is_selector, tf.nest.flatten(xs)))
 
-    def computed(tensors):
+    def computed(tensors: NestLike) -> Any:
         with _refused_by_name():
             if xs is _NONE:
                 return compute(tensors)
             sources, tensors = with_tensors(xs, tensors) if selecting else (xs, tensors)
             return compute(tensors, sources)
 
-    def traced():
+    def traced() -> Any:
         if not callable(ys):
             return computed(checked(ys))
         with layers_tapped() if selecting or tapped else contextlib.nullcontext(), _explained(ys):
@@ -89,7 +106,7 @@ def _tracing(compute, ys, may_be_complex, xs=_NONE, tapped=False, is_one=False):
 
 
 @contextlib.contextmanager
-def _explained(ys):
+def _explained(ys: Callable) -> Iterator[None]:
     """Say of a callable that asks for arguments, or for values, what to pass in its place."""
     try:
         with refusing_values("ys", "tfjac.explain_gradient, called eagerly, names the line"):
@@ -104,7 +121,7 @@ def _explained(ys):
 
 
 @contextlib.contextmanager
-def _refused_by_name():
+def _refused_by_name() -> Iterator[None]:
     """Say of a gradient that TensorFlow has not, as that of `tf.recompute_grad` for the second time, what to do."""
     try:
         yield
@@ -117,7 +134,7 @@ def _refused_by_name():
         ) from refusal
 
 
-def _takes_no_arguments(function):
+def _takes_no_arguments(function: Any) -> bool:
     try:
         signature = inspect.signature(function.call if isinstance(function, keras.Layer) else function)
     except (TypeError, ValueError):  # builtins tell nothing
@@ -129,12 +146,12 @@ def _takes_no_arguments(function):
     return True
 
 
-def _unseen(tensors):
+def _unseen(tensors: NestLike) -> NestLike:
     """What a callable returned, calls inlined: it is seen here alone, so random numbers may be drawn again there."""
     return tf.nest.pack_sequence_as(tensors, inline_calls(tf.nest.flatten(tensors), draw_again=True))
 
 
-def _checked(tensor, may_be_complex):
+def _checked(tensor: Any, may_be_complex: bool) -> Tensor:
     if not tf.is_tensor(tensor):
         raise TypeError(
             "ys must be a tensor of the tf.function being traced, or a callable without arguments that returns one. "

@@ -93,7 +93,7 @@ def op_like(op: tf.Operation, inputs: Sequence[Tensor]) -> list[Tensor]:
     return list(_pfor._create_op(op.type, inputs, [out.dtype for out in op.outputs], op.node_def.attr).outputs)
 
 
-def python_function(op: tf.Operation) -> Callable | None:
+def python_function(op: tf.Operation) -> Callable | Any:
     """Return the Python function that an op made by `tf.py_function` calls, or None where it is not there any more.
 
     The op holds no more of it than a number.

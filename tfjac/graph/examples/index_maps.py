@@ -109,7 +109,7 @@ def labelled_sizes(
     output: Tensor,
     given: Sequence[list[Size] | Any],
     value_of: Callable[[Tensor], Any] = static_value,
-) -> list[Size | None] | None:
+) -> Sequence[Size | None] | None:
     """The fact `sizes`: those of one label are equal; where they are broadcast, 1 gives way, or either name."""
 
     def shape(k: int) -> list[int | None]:

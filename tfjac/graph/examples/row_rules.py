@@ -51,6 +51,8 @@ InputRows: TypeAlias = list[tuple[Axis, Rows | Any]]
 class WantedRows(Wanted, Protocol):
     """The same for rules of rows; see `row_segments`."""
 
+    rows: dict[Any, Rows]
+
     def must_agree(self, agree: Tensor, op: tf.Operation) -> None: ...
 
     def is_weight(self, tensor: Tensor) -> bool: ...

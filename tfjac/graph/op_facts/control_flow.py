@@ -1,17 +1,21 @@
 """Calls, loops, conditionals, and what runs a branch of several."""
 
 import dataclasses
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
 from tfjac.graph import _private
 from tfjac.graph.copying.bodies import Body, bodies_of, opened, without_identities
-from tfjac.graph.examples.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, Axis, NoRule, Wanted
+from tfjac.graph.examples.row_rules import Rows, WantedRows
 from tfjac.graph.facts import declare, facts_of, is_conditional
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.paths.dependence import Dependence
 from tfjac.graph.reading.statefulness import culprit_in
 from tfjac.graph.reading.traversal import ancestors
+from tfjac.types import Tensor
 
 
 @dataclasses.dataclass
@@ -28,9 +32,9 @@ class LoopInside:
 
     body: Body
     condition: Body
-    state: dict
-    writes: dict
-    invariant: dict
+    state: dict[int, Axis]
+    writes: dict[int, list[tf.Operation]]
+    invariant: dict[int, Axis]
 
 
 @dataclasses.dataclass
@@ -43,10 +47,10 @@ class BranchInside:
     """
 
     body: Body
-    inputs: dict
+    inputs: dict[int, Axis]
 
 
-def _loop(op, outputs, wanted):
+def _loop(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     """The axes of the loop variables that the body maps to themselves, grown from the wanted ones.
 
     Whether another step is run may depend on all examples; no gradient passes through that decision.
@@ -84,7 +88,7 @@ def _loop(op, outputs, wanted):
     return _axes_of_inputs({**invariant, **state}, reached, len(op.inputs))
 
 
-def _reached_in_loop(op, body, same, wanted):
+def _reached_in_loop(op: tf.Operation, body: Body, same: set[int], wanted: Wanted) -> list[int]:
     """Indices of the loop variables that the sources reach before the loop or in one of its steps."""
     reached = [k for k, tensor in enumerate(op.inputs) if wanted.reaches(tensor)]
     while True:
@@ -97,7 +101,7 @@ def _reached_in_loop(op, body, same, wanted):
         reached += further
 
 
-def _writes(body, k):
+def _writes(body: Body, k: int) -> list[tf.Operation]:
     """The ops by which a step writes to list `k`, last one first.
 
     Raises:
@@ -115,7 +119,7 @@ def _writes(body, k):
     return writes
 
 
-def _check_can_run_again(body):
+def _check_can_run_again(body: Body) -> None:
     culprit = culprit_in(body.outputs[0].graph)
     if culprit is not None:
         raise NoRule(
@@ -123,14 +127,15 @@ def _check_can_run_again(body):
         )
 
 
-def _conditional(op, outputs, wanted):
+def _conditional(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     """Each branch by itself; they must use each input in the same way. No gradient passes through the choice."""
     if is_conditional(op):
         branches = bodies_of(op, "else_branch") + bodies_of(op, "then_branch")
     else:
         branches = bodies_of(op, "branches")
     reached = [k for k, tensor in enumerate(op.inputs[1:]) if wanted.reaches(tensor)]
-    inputs, insides = {}, []
+    inputs: dict[int, Axis] = {}
+    insides = []
     for branch in branches:
         targets = [branch.outputs[k] for k in outputs]
         analysis = wanted.analyse_body([branch.inputs[k] for k in reached], targets, list(outputs.values()))
@@ -147,16 +152,16 @@ def _conditional(op, outputs, wanted):
     return [SHARED, *_axes_of_inputs(inputs, reached, len(op.inputs) - 1)]
 
 
-def _axes_of_inputs(known, reached, count):
+def _axes_of_inputs(known: Mapping[int, Axis], reached: Container[int], count: int) -> list[Axis]:
     """The axis of each input: None where what is differentiated by enters only results that are not asked for."""
     return [known.get(k, None if k in reached else SHARED) for k in range(count)]
 
 
-def _control_flow(op, rows, wanted):
+def _control_flow(op: tf.Operation, rows: Rows, wanted: WantedRows) -> NoReturn:
     raise NoRule("loops and conditionals are not covered where examples are groups of rows")
 
 
-def _shapes_of_branches(op):
+def _shapes_of_branches(op: tf.Operation) -> list[tf.TensorShape]:
     """For each output what all branches agree on of its shape; one of them may be all that the op itself shows."""
     shapes = [output.shape for output in op.outputs]
     for body in (body for attribute in facts_of(op).bodies for body in _private.function_bodies(op, attribute)):
@@ -164,11 +169,11 @@ def _shapes_of_branches(op):
     return shapes
 
 
-def _have_other_shapes(op, ops):
+def _have_other_shapes(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return any(not shape.is_fully_defined() for shape in _shapes_of_branches(op))
 
 
-def _gradient_of_choice(op, *cotangents):
+def _gradient_of_choice(op: tf.Operation, *cotangents: Tensor | None) -> Any:
     """TensorFlow's own, but of cotangents of whose shapes no more is known than all branches agree on.
 
     What comes after may know the shape of the branch that is taken; TensorFlow's gradient of the other one, which has

@@ -1,19 +1,24 @@
 """Convolutions, their gradients, and what else has the examples along axis 0."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.examples.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients import grouped_convolution
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.types import Tensor
 
 
-def first_axis(*carriers):
+def first_axis(*carriers: int) -> Callable:
     """Return a rule for ops whose inputs at `carriers` have the examples first, and whose other inputs are shared."""
 
-    def rule(op, axis, wanted):
+    def rule(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
         if axis.axis != 0:
             raise NoRule(f"it carries the examples along axis {axis.axis}, where it combines slices")
         return [axis if index in carriers else SHARED for index in range(len(op.inputs))]
@@ -21,12 +26,14 @@ def first_axis(*carriers):
     return rule
 
 
-def same_rows(known, output, given):
+def same_rows(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
     """The sizes of a result that has as many rows as the first input."""
     return [given[0][0]] + [None] * (len(given[0]) - 1)
 
 
-def folded_into_the_batch(op, inputs, stacked):
+def folded_into_the_batch(
+    op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]
+) -> Sequence[Tensor] | None:
     """The sizes of the result come first, the cotangents `[c, n, ...]` last: as good as those of c·n examples."""
     sizes, *shared, cotangents = inputs
     c, n, *rest = cotangents.shape
@@ -40,7 +47,7 @@ def folded_into_the_batch(op, inputs, stacked):
     return [tf.reshape(output, [-1 if c is None else c, -1 if n is None else n, *result])]
 
 
-def _filter_gradient(op, inputs, stacked):
+def _filter_gradient(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """TensorFlow loses explicit paddings, and makes one group of all channels."""
     channels = op.inputs[0].shape[1 if op.get_attr("data_format") == b"NCHW" else 3]
     sizes = static_value(op.inputs[1])

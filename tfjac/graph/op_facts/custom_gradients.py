@@ -1,22 +1,27 @@
 """Custom gradients: what their backward does to the cotangents of different examples."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
 from tfjac.graph import _private
 from tfjac.graph.copying.inlining import inline_calls
-from tfjac.graph.examples.example_rules import CUSTOM, SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import CUSTOM, SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
 from tfjac.graph.facts import declare
-from tfjac.graph.gradients.custom_gradients import backward_of, reason_untraced
+from tfjac.graph.gradients.custom_gradients import Backward, backward_of, reason_untraced
 from tfjac.graph.paths.linearity import is_affine
 
 _REASON = "_tfjac_mixes"
 """The attribute that says why the backward of an op combines examples, where whoever made it knows better."""
 
 
-def explain_mixing(op, reason):
+def explain_mixing(op: tf.Operation, reason: str) -> None:
     """Have the error of an op with a custom gradient that combines the cotangents of different examples say why."""
     _private.set_text_attribute(op, _REASON, reason)
 
 
-def _custom(op, outputs, wanted):
+def _custom(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     """An input is per example where slice n of its gradient comes from slices n of the cotangents alone.
 
     What else the backward reads, and how, is of no matter: a row of the Jacobian is linear in cotangents only. The
@@ -38,10 +43,11 @@ def _custom(op, outputs, wanted):
     return axes
 
 
-def _axis_of(op, index, backward, outputs, wanted):
+def _axis_of(op: tf.Operation, index: int, backward: Backward, outputs: Mapping[int, Axis], wanted: Wanted) -> Axis:
     """The example axis of an input, proved from its gradient."""
     tensor, gradient = op.inputs[index], backward.gradients[index]
     cotangents = [(backward.cotangents[k], axis) for k, axis in outputs.items() if backward.cotangents[k] is not None]
+    assert gradient is not None
     with gradient.graph.as_default():
         (gradient,) = inline_calls([gradient], draw_again=True)
     for axis in dict.fromkeys(axis for axis in outputs.values() if axis is not SHARED):
@@ -54,7 +60,7 @@ def _axis_of(op, index, backward, outputs, wanted):
     raise NoRule(known or "its custom gradient combines the cotangents of different examples, or may")
 
 
-def _candidates(axis, shape, num_examples):
+def _candidates(axis: ExampleAxis, shape: Sequence[int | Any], num_examples: int | None) -> list[ExampleAxis]:
     """The axes along which a tensor of this shape may carry examples that an output carries along `axis`."""
     positions = sorted(range(len(shape)), key=lambda k: k != axis.axis)
     if num_examples is None or axis.inner is None:

@@ -1,16 +1,27 @@
 """Ops that act element by element, with broadcasting."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.examples.example_rules import SHARED, known_shape
-from tfjac.graph.examples.index_maps import by_labels, example_axes, from_the_right, in_order, labelled_sizes
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, Wanted, known_shape
+from tfjac.graph.examples.index_maps import (
+    AxisLabels,
+    by_labels,
+    example_axes,
+    from_the_right,
+    in_order,
+    labelled_sizes,
+)
 from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import TAKEN_FOR_CONSTANT, Gradient, differentiated_as
 from tfjac.graph.op_facts.reductions import MEAN
 from tfjac.graph.reading.static_values import of_inputs
-from tfjac.graph.reading.symbolic_sizes import Size, of_first
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first
+from tfjac.types import Array, Tensor
 
 EQUAL, GREATER, MINIMUM, SELECT, SELECT_V2 = "Equal", "Greater", "Minimum", "Select", "SelectV2"
 """Types of ops that rules of other families look for."""
@@ -44,26 +55,30 @@ GRADIENTS = f"{_OF_COTANGENT_FIRST} {_OF_COTANGENT_SECOND} InvGrad SoftsignGrad"
 # ------------------------------------------------------------------------------------ axes, and that of the examples
 
 
-def _aligned(op, shape, value_of):
+def _aligned(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels:
     """From the right, with broadcasting."""
     operands = [from_the_right(len(shape(k))) for k in range(len(op.inputs))]
     return operands, max(operands, key=len)
 
 
-def _bias_add(op, shape, value_of):
+def _bias_add(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels:
     """A bias for each channel."""
     labels = in_order(len(shape(0)))
     return [labels, [labels[1 if op.get_attr("data_format") == b"NCHW" else -1]]], labels
 
 
-def _ensure_shape(op, axis, wanted):
+def _ensure_shape(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Fills in the shape of what comes without one, as from Python."""
     if wanted.shape(op.inputs[0]) is None:
         wanted.shapes[op.inputs[0].ref()] = known_shape(wanted, op.outputs[0])
     return example_axes(op, axis, wanted)
 
 
-def _select(op, axis, wanted):
+def _select(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """No broadcasting: a condition of rank 1 chooses whole rows, along axis 0."""
     by_row = op.inputs[0].shape.rank == 1 != op.inputs[1].shape.rank
     condition = SHARED if op.inputs[0].shape.rank == 0 or (by_row and axis.axis != 0) else axis
@@ -73,7 +88,7 @@ def _select(op, axis, wanted):
 # -------------------------------------------------------------------------------------------------------- sizes, values
 
 
-def _quotients(known, output, given):
+def _quotients(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
     """What is left over in no division is there whatever the open sizes."""
     if None in given or len(given[0]) != len(given[1]):
         return None
@@ -81,25 +96,25 @@ def _quotients(known, output, given):
     return None if None in found else found
 
 
-def _products(known, output, given):
+def _products(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
     if None in given or len(given[0]) != len(given[1]):
         return None
     return [one * other for one, other in zip(*given)]
 
 
-def _ones(known, output, given):
+def _ones(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
     return [Size()] * output.shape.num_elements() if output.shape.is_fully_defined() else None
 
 
-def _where_not_positive(limit):
+def _where_not_positive(limit: Array | None) -> bool:
     return limit is not None and (limit <= 0).all()
 
 
-def _where_not_negative(limit):
+def _where_not_negative(limit: Array | None) -> bool:
     return limit is not None and (limit >= 0).all()
 
 
-def _cast(output, value_of):
+def _cast(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array | None:
     value = value_of(output.op.inputs[0])
     return None if value is None else np.asarray(value).astype(output.dtype.as_numpy_dtype)
 
@@ -107,7 +122,7 @@ def _cast(output, value_of):
 # -------------------------------------------------------------------------------- gradients, conversions to many slices
 
 
-def _is_mean_in_a_gradient(op, ops):
+def _is_mean_in_a_gradient(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     """Whether `op` stops the gradient of the mean of a variance, and `ops` hold the gradient of that variance.
 
     `tf.nn.moments` computes the variance as the mean of (x − stop_gradient(mean))². That is right in first derivatives,
@@ -121,42 +136,42 @@ def _is_mean_in_a_gradient(op, ops):
     return any(other.name in names for other in ops)
 
 
-def _passed_on(op, cotangent):
+def _passed_on(op: tf.Operation, cotangent: Tensor) -> Tensor:
     return cotangent
 
 
-def _is_complex(op, ops):
+def _is_complex(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return op.outputs[0].dtype.is_complex
 
 
-def _squared_difference(op, x, y):
+def _squared_difference(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     """|x − y|²; TensorFlow forgets the conjugates."""
     return tf.math.conj(x - y) * (x - y)
 
 
-def _xdivy(op, x, y):
+def _xdivy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     return tf.math.divide_no_nan(x, y)
 
 
-def _xlogy(op, x, y):
+def _xlogy(op: tf.Operation, x: Tensor, y: Tensor) -> Tensor:
     safe = tf.where(tf.equal(x, 0), tf.ones_like(y), y)
     return x * tf.math.log(safe)
 
 
-def _softsign(op, cotangent, x):
+def _softsign(op: tf.Operation, cotangent: Tensor, x: Tensor) -> Tensor:
     return cotangent / tf.square(1 + tf.abs(x))
 
 
 _ZERO = "it is zero with respect to this argument, which is not implemented"
 
 
-def _by_slope(at):
+def _by_slope(at: int) -> Callable:
     """A shortcut of the vectoriser's for an op of two tensors of one shape, of which the one at `at` is the cotangent.
 
     A slope, the same for all slices, times the cotangents `[c, ...]`.
     """
 
-    def convert(op, inputs, stacked):
+    def convert(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
         if stacked[1 - at] or op.inputs[1 - at].shape.rank is None:
             return None
         given = list(inputs)
@@ -167,12 +182,12 @@ def _by_slope(at):
     return convert
 
 
-def _bias_add_grad(op, inputs, stacked):
+def _bias_add_grad(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """TensorFlow believes that images whose channels come first have two more axes."""
     return None if op.get_attr("data_format") == b"NCHW" and op.inputs[0].shape.rank != 4 else inputs
 
 
-def _first(op):
+def _first(op: tf.Operation) -> Tensor:
     return op.inputs[0]
 
 

@@ -1,10 +1,12 @@
 """Ops that turn numbers and words into categories, as preprocessing does: no gradient passes."""
 
-from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
+import tensorflow as tf
+
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
 from tfjac.graph.facts import declare
 
 
-def _one_hot(op, axis, wanted):
+def _one_hot(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """The classes take an axis that the indices do not have."""
     classes = op.get_attr("axis") % len(known_shape(wanted, op.outputs[0]))
     if axis.axis == classes:

@@ -2,18 +2,20 @@
 
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
-from tfjac.graph.examples.row_rules import gathered_from, of_rows
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
+from tfjac.graph.examples.row_rules import InputRows, Rows, WantedRows, gathered_from, of_rows
 from tfjac.graph.facts import declare, reads_variable
 from tfjac.graph.op_facts.elementwise import GREATER, SELECT_V2
 from tfjac.graph.op_facts.joining import PACK
 from tfjac.graph.op_facts.sizes import RANGE
 from tfjac.graph.reading.static_values import static_value
+from tfjac.graph.reading.symbolic_sizes import SymbolicSizes
+from tfjac.types import Tensor
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 
 
-def _gather(op, axis, wanted):
+def _gather(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """params[..., indices, ...]: examples are in the indices, or in an axis of params not gathered along."""
     params, indices = op.inputs[:2]
     batch_dims = op.get_attr("batch_dims")
@@ -39,7 +41,7 @@ def _gather(op, axis, wanted):
     ]
 
 
-def _gather_nd(op, axis, wanted):
+def _gather_nd(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """params[indices[..., :], ...]: examples are in the indices, in an axis of params behind these, or are counted."""
     indices = op.inputs[1]
     depth, positions = depth_of(indices, wanted)
@@ -48,7 +50,7 @@ def _gather_nd(op, axis, wanted):
     return [axis if _counts_rows(indices) else SHARED, axis]
 
 
-def depth_of(indices, wanted):
+def depth_of(indices: Tensor, wanted: Wanted) -> tuple[int, int]:
     """How many axes the indices go into, and how many axes of positions they have."""
     shape = known_shape(wanted, indices)
     if shape[-1] is None:
@@ -56,14 +58,14 @@ def depth_of(indices, wanted):
     return shape[-1], len(shape) - 1
 
 
-def _counts_rows(indices):
+def _counts_rows(indices: Tensor) -> bool:
     """Whether the indices are `tf.stack([tf.range(n), ...], axis=-1)`: row k reads from row k."""
     if indices.op.type != PACK:
         return False
     return indices.op.get_attr("axis") % 2 == 1 and _counts(indices.op.inputs[0])
 
 
-def _counts(indices):
+def _counts(indices: Tensor) -> bool:
     """Whether the indices are those of a `tf.range(n)`."""
     if indices.op.type != RANGE:
         return False
@@ -71,7 +73,7 @@ def _counts(indices):
     return static_value(start) == 0 and static_value(step) == 1
 
 
-def _counts_all_rows(indices, params, known):
+def _counts_all_rows(indices: Tensor, params: Tensor, known: SymbolicSizes) -> bool:
     """Whether the indices are `tf.range(tf.shape(params)[0])`, as of a `tf.vectorized_map` of an open batch.
 
     There they are a choice between these and 0, for all of which there is one row alone.
@@ -88,7 +90,7 @@ def _counts_all_rows(indices, params, known):
     return all(known.entries(size) == rows for size in [*sizes, indices.op.inputs[1]])
 
 
-def _reverse_sequence(op, axis, wanted):
+def _reverse_sequence(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     if op.get_attr("seq_dim") == axis.axis:
         raise NoRule("it reverses along the axis of the examples")
     return [axis, axis.moved(0) if op.get_attr("batch_dim") == axis.axis else SHARED]
@@ -97,7 +99,7 @@ def _reverse_sequence(op, axis, wanted):
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-def _rows_of_gather(op, rows, wanted):
+def _rows_of_gather(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     """Row e of the output comes from row `indices[e]`, of other rows; or of a table that all share."""
     params, indices, along = op.inputs
     whole_rows = tf.get_static_value(along) == 0 and not op.get_attr("batch_dims")
@@ -106,7 +108,7 @@ def _rows_of_gather(op, rows, wanted):
     return [(ExampleAxis(0), gathered_from(params, rows, indices, op, wanted)), (SHARED, None), (SHARED, None)]
 
 
-def _rows_of_gather_nd(op, rows, wanted):
+def _rows_of_gather_nd(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     params, indices = op.inputs
     if not wanted.reaches(params) or wanted.is_weight(params):
         raise NoRule("it picks from a table that all examples share")

@@ -1,32 +1,38 @@
 """Whole layers in one op: normalisation over batches and classes, the losses that go with it, a block of LSTMs."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import NoRule, aligned, known_shape
-from tfjac.graph.examples.index_maps import example_axes, in_order
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, NoRule, Wanted, aligned, known_shape
+from tfjac.graph.examples.index_maps import AxisLabels, example_axes, in_order
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import differentiated_as, refused
 from tfjac.graph.op_facts.convolution import first_axis, same_rows
 from tfjac.graph.reading.symbolic_sizes import of_first
+from tfjac.types import Tensor
 
 
-def _batch_norm(op, axis, wanted):
+def _batch_norm(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     if op.get_attr("is_training"):
         raise NoRule("batch normalisation in training mode takes its mean and variance over the batch")
     return first_axis(0)(op, axis, wanted)
 
 
-def _first_at_inference(op):
+def _first_at_inference(op: tf.Operation) -> tuple[int, ...]:
     return () if op.get_attr("is_training") else (0,)
 
 
-def _softmax(op, shape, value_of):
+def _softmax(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels:
     """All along the last axis depends on all of it."""
     batch = in_order(len(shape(0)) - 1)
     return [[*batch, "given"]], [*batch, "made"]
 
 
-def _cross_entropy(op, axis, wanted):
+def _cross_entropy(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Losses [n] and gradients [n, classes] of logits [n, classes]; one row of logits or labels may serve all."""
     if axis.axis != 0:
         raise NoRule("it normalises over the axis of the examples")
@@ -35,7 +41,7 @@ def _cross_entropy(op, axis, wanted):
     return aligned(op, axis, op.inputs, known_shape(wanted, op.outputs[1]), wanted)
 
 
-def _softmax_cross_entropy(op, logits, labels):
+def _softmax_cross_entropy(op: tf.Operation, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """TensorFlow takes labels that add up to one for granted, and loses them from second derivatives."""
     logarithms = tf.nn.log_softmax(logits)
     loss = -tf.reduce_sum(tf.math.multiply_no_nan(logarithms, labels), -1)

@@ -2,30 +2,31 @@
 
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient
+from tfjac.types import Tensor
 
 
-def _list_from_tensor(op, axis, wanted):
+def _list_from_tensor(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis.moved(axis.axis + 1), SHARED]
 
 
-def _list_stack(op, axis, wanted):
+def _list_stack(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     if axis.axis == 0:
         raise NoRule("the examples are the elements of a list: a loop over examples")
     return [axis.moved(axis.axis - 1), SHARED]
 
 
-def _list_get(op, axis, wanted):
+def _list_get(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis, SHARED, SHARED]
 
 
-def _list_set(op, axis, wanted):
+def _list_set(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis, SHARED, axis]
 
 
-def _list_gather(op, cotangent):
+def _list_gather(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """An element that is read twice gets the sum: TensorFlow gives it the last."""
     handle, indices, element_shape = op.inputs
     length = tf.raw_ops.TensorListLength(input_handle=handle)

@@ -1,21 +1,26 @@
 """Ops that compute nothing: constants, parameters, variables, what passes values on, side effects."""
 
-import numpy as np
+from collections.abc import Mapping
 
+import numpy as np
+import tensorflow as tf
+
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.reading.static_values import of_inputs
 from tfjac.graph.reading.symbolic_sizes import of_first
+from tfjac.types import Tensor
 
 
-def _identity(op, axis, wanted):
+def _identity(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return [axis]
 
 
-def _identities(op, outputs, wanted):
+def _identities(op: tf.Operation, outputs: Mapping[int, Axis], wanted: Wanted) -> list[Axis]:
     return [outputs.get(k) for k in range(len(op.inputs))]
 
 
-def _passed_on(op):
+def _passed_on(op: tf.Operation) -> Tensor:
     return op.inputs[0]
 
 

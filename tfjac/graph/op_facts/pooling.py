@@ -1,5 +1,7 @@
 """Pooling, and patches of images."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,6 +9,7 @@ from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.convolution import first_axis, folded_into_the_batch, same_rows
 from tfjac.graph.reading.static_values import static_value
+from tfjac.types import Array, Tensor
 
 _MAXIMA = {
     "MaxPoolGrad": tf.raw_ops.MaxPoolGradGrad,
@@ -15,7 +18,7 @@ _MAXIMA = {
 }
 
 
-def _max_pool(op, cotangent):
+def _max_pool(op: tf.Operation, cotangent: Tensor) -> list[Tensor | None]:
     """What flows back at the places of the maxima, of an image that is padded beforehand.
 
     TensorFlow's kernel on CPU writes the result over the cotangent, while it still reads it, where both have as many
@@ -33,9 +36,10 @@ def _max_pool(op, cotangent):
     return [tf.zeros_like(x), tf.zeros_like(y), tf.ensure_shape(maxima, y.shape)] + [None] * (len(op.inputs) - 3)
 
 
-def _explicit_paddings(op, sizes, strides):
+def _explicit_paddings(op: tf.Operation, sizes: Sequence[int], strides: Sequence[int]) -> Array | Tensor:
     """`[rank, 2]`: the places before and behind each axis that the windows of `op` look at beyond the image."""
-    x, y, padding = *op.inputs[:2], op.get_attr("padding")
+    x, y = op.inputs[:2]
+    padding = op.get_attr("padding")
     if padding == b"EXPLICIT":
         return np.reshape(op.get_attr("explicit_paddings"), [-1, 2])
     if padding == b"VALID":

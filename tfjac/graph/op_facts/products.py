@@ -1,18 +1,24 @@
 """Products of matrices, in all their forms: MatMul, BatchMatMul, Einsum, and that with a sparse matrix."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule
-from tfjac.graph.examples.index_maps import by_labels, from_the_right
-from tfjac.graph.examples.row_rules import gathered_from, summed_into
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
+from tfjac.graph.examples.index_maps import AxisLabels, Labels, by_labels, from_the_right
+from tfjac.graph.examples.row_rules import InputRows, Rows, WantedRows, gathered_from, summed_into
 from tfjac.graph.facts import declare
 from tfjac.graph.reading.symbolic_sizes import axes
+from tfjac.types import Tensor
 
 
-def _matrices(left, right):
+def _matrices(left: str, right: str) -> Callable:
     """[..., i, k] · [..., k, j], broadcast in front; the attributes `left` and `right` say which is transposed."""
 
-    def labels(op, shape, value_of):
+    def labels(
+        op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+    ) -> AxisLabels:
         batches = [from_the_right(len(shape(k)) - 2) for k in range(2)]
         matrices = [list("ki" if op.get_attr(left) else "ik"), list("jk" if op.get_attr(right) else "kj")]
         return [batch + matrix for batch, matrix in zip(batches, matrices)], [*max(batches, key=len), "i", "j"]
@@ -20,7 +26,7 @@ def _matrices(left, right):
     return labels
 
 
-def _einsum(op, shape, value_of):
+def _einsum(op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]) -> AxisLabels:
     """The labels of its equation, an ellipsis spelt out in numbers."""
     left, output = op.get_attr("equation").decode().split("->")
     operands = [(labels, from_the_right(len(shape(k)) - len(labels) + 3)) for k, labels in enumerate(left.split(","))]
@@ -28,12 +34,12 @@ def _einsum(op, shape, value_of):
     return [_spelt(*pair) for pair in operands], _spelt(output, broadcast)
 
 
-def _spelt(labels, of_ellipsis):
+def _spelt(labels: str, of_ellipsis: Labels) -> Labels:
     first, dots, last = labels.partition("...")
     return [*first, *(of_ellipsis if dots else ()), *last]
 
 
-def _sparse_matmul(op, axis, wanted):
+def _sparse_matmul(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """[rows, k] · [k, columns]: examples are in the rows of the sparse matrix, or in the columns of the dense one."""
     dense, adjoint = op.inputs[3], op.get_attr("adjoint_b")
     if axis.axis == 1:
@@ -43,7 +49,7 @@ def _sparse_matmul(op, axis, wanted):
     return [SHARED] * 4
 
 
-def _rows_of_sparse_matmul(op, rows, wanted):
+def _rows_of_sparse_matmul(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     """Entry e takes row `column[e]` of the dense matrix to row `row[e]` of the output: a gather, then a sum."""
     if op.get_attr("adjoint_b"):
         raise NoRule("its dense factor is transposed")
@@ -54,7 +60,7 @@ def _rows_of_sparse_matmul(op, rows, wanted):
             (ExampleAxis(0), gathered_from(op.inputs[3], entries, column, op, wanted))]  # fmt: skip
 
 
-def _as_one_product(op, inputs, stacked):
+def _as_one_product(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """All slices below one another, or side by side. TensorFlow leaves a size open that no empty matrix tells."""
     a, b = inputs
     if all(stacked):
@@ -71,7 +77,7 @@ def _as_one_product(op, inputs, stacked):
     return [tf.transpose(tf.reshape(a @ side_by_side, [axes(a)[0], c, columns]), [1, 0, 2])]
 
 
-def _einsum_of_slices(op, inputs, stacked):
+def _einsum_of_slices(op: tf.Operation, inputs: Sequence[Tensor], stacked: Sequence[bool]) -> Sequence[Tensor] | None:
     """TensorFlow takes no diagonals as a result, though the op gives them."""
     output = op.get_attr("equation").decode().split("->")[-1].replace(".", "")
     return inputs if len(set(output)) == len(output) else None

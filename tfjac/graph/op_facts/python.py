@@ -3,20 +3,21 @@
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.examples.example_rules import SHARED, NoRule
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient
+from tfjac.types import Tensor
 
 _DECLARED = "_tfjac_per_example"
 """The attribute of an op that was declared to keep examples apart."""
 
 
-def declare_per_example(op):
+def declare_per_example(op: tf.Operation) -> None:
     """Say of an op that calls Python that row n of its outputs comes from rows n of its inputs alone."""
     _private.set_integers_attribute(op, _DECLARED, [1])
 
 
-def _python(op, axis, wanted):
+def _python(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Examples run along axis 0 of every input, where this was declared."""
     if _private.integers_attribute(op, _DECLARED) is None:
         raise NoRule(
@@ -28,7 +29,7 @@ def _python(op, axis, wanted):
     return [SHARED if tensor.shape.rank == 0 else axis for tensor in op.inputs]
 
 
-def _gradient_of_python(op, *cotangents):
+def _gradient_of_python(op: tf.Operation, *cotangents: Tensor | None) -> list[Tensor | None]:
     """The gradient by running the function once more under a tape.
 
     TensorFlow keeps the tape of the run forwards, for a single backward pass, and second derivatives see nothing of
@@ -37,7 +38,7 @@ def _gradient_of_python(op, *cotangents):
     function, count = _private.python_function(op), len(op.inputs)
     given = [(k, cotangent) for k, cotangent in enumerate(cotangents) if cotangent is not None]
 
-    def backward(*tensors):
+    def backward(*tensors: Tensor) -> list[Tensor]:
         inputs, arriving = tensors[:count], tensors[count:]
         with tf.GradientTape() as tape:
             tape.watch(inputs)

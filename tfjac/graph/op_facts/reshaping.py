@@ -1,13 +1,22 @@
 """Ops that give the elements of a tensor another shape or order, or repeat them."""
 
 import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import _private
-from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, aligned, known_shape
-from tfjac.graph.examples.index_maps import axis_labels, example_axes, from_the_right, in_order, labelled_sizes
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, aligned, known_shape
+from tfjac.graph.examples.index_maps import (
+    AxisLabels,
+    axis_labels,
+    example_axes,
+    from_the_right,
+    in_order,
+    labelled_sizes,
+)
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.gradients.vectorising import by_known_lists
@@ -15,15 +24,16 @@ from tfjac.graph.op_facts.elementwise import EQUAL, MINIMUM, SELECT, SELECT_V2
 from tfjac.graph.op_facts.reductions import undoes_broadcast
 from tfjac.graph.op_facts.sizes import RESHAPE, SHAPE
 from tfjac.graph.reading.static_values import static_value
-from tfjac.graph.reading.symbolic_sizes import Size, of_first, product
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes, of_first, product
+from tfjac.types import Array, Tensor
 
 
-def _is_fixed(op, ops):
+def _is_fixed(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     """Whether XLA compiles this, and the graph fixes the permutation."""
     return _private.compiled_by_xla(op.graph) and static_value(op.inputs[1]) is not None
 
 
-def _gradient_of_transpose(op, cotangent):
+def _gradient_of_transpose(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """By a constant, which XLA needs: a loop saves the permutation, and on the way back it is none any more."""
     return tf.transpose(cotangent, np.argsort(static_value(op.inputs[1]))), None
 
@@ -31,14 +41,16 @@ def _gradient_of_transpose(op, cotangent):
 # --------------------------------------------------------------------------------------------- the axis of the examples
 
 
-def _reshape(op, axis, wanted):
+def _reshape(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Behind the sum that undoes a broadcast, in a gradient, the axes are those of the sum, less some in front."""
     if undoes_broadcast(op.inputs[0].op):
         return [axis.moved(axis.axis + op.inputs[0].op.inputs[0].shape.rank - op.outputs[0].shape.rank), SHARED]
     return [_regrouped(op, axis, wanted), SHARED]
 
 
-def _with_one_more(op, shape, value_of):
+def _with_one_more(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels | None:
     added, labels = value_of(op.inputs[1]), in_order(len(shape(0)))
     if added is None:
         return None
@@ -46,7 +58,9 @@ def _with_one_more(op, shape, value_of):
     return [labels, None], [*labels[:at], None, *labels[at:]]
 
 
-def _without_ones(op, shape, value_of):
+def _without_ones(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels | None:
     sizes = shape(0)
     removed = {axis % len(sizes) for axis in op.get_attr("squeeze_dims")}
     if not removed and None in sizes:
@@ -56,7 +70,7 @@ def _without_ones(op, shape, value_of):
     return [labels], [label for label in labels if label]
 
 
-def _axes_of_size_1(op, axis, wanted):
+def _axes_of_size_1(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """If the examples run along an axis that is added, or what is removed is open, by the order of the elements."""
     found = axis_labels(op, lambda k: known_shape(wanted, op.inputs[k]))
     if found is None or found[1][axis.axis] is None:
@@ -64,7 +78,7 @@ def _axes_of_size_1(op, axis, wanted):
     return example_axes(op, axis, wanted)
 
 
-def _regrouped(op, axis, wanted):
+def _regrouped(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> ExampleAxis:
     """Keep the row-major order: `before` elements outside an example's block and `after` inside must stay the same.
 
     Where sizes are open, examples that run outermost stay outermost, and how many rows each takes is left open.
@@ -86,32 +100,35 @@ def _regrouped(op, axis, wanted):
     raise NoRule(f"it reshapes {shape} to {out}, in which the examples cannot be told apart")
 
 
-def _implausible(axis, size, num_examples):
+def _implausible(axis: ExampleAxis, size: int | None, num_examples: int | None) -> tuple[bool, bool | int]:
     """Sort key: open axes first. Those of size 1 last, save where there is one example: any axis would fit then."""
     if num_examples == 1:
+        assert axis.inner is not None  # it fits
         return size is not None, axis.outer * axis.inner
     return size is not None, size == 1
 
 
-def _sizes(wanted, tensor, shape):
+def _sizes(wanted: Wanted, tensor: Tensor, shape: Sequence[int | Any]) -> list[Size]:
     """The sizes of `tensor`, some of which `shape` may know by number."""
     if None not in shape:
         return [Size(size) for size in shape]
     return [named if size is None else Size(size) for size, named in zip(shape, wanted.symbolic_sizes.sizes(tensor))]
 
 
-def _number(size):
+def _number(size: Size | None) -> int:
     """The number that a `Size` is, 0 where it is open or None."""
     return 0 if size is None or size.open else size.number
 
 
-def _divides(block, size, num_examples):
+def _divides(block: int, size: int | None, num_examples: int | None) -> bool:
     if size is None:
         return True
     return size == block * num_examples if num_examples is not None else size % block == 0
 
 
-def _permuted(op, shape, value_of):
+def _permuted(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels | None:
     order = value_of(op.inputs[1])
     if order is None:
         return None
@@ -119,11 +136,11 @@ def _permuted(op, shape, value_of):
     return [labels, None], [labels[int(axis)] for axis in order]
 
 
-def _transpose(op, axis, wanted):
+def _transpose(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     return example_axes(op, axis, wanted, lambda _: permutation_of(op, wanted.symbolic_sizes))
 
 
-def _tile(op, axis, wanted):
+def _tile(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     shape, multiples = known_shape(wanted, op.inputs[0]), wanted.symbolic_sizes.entries(op.inputs[1])
     if shape[axis.axis] == 1 and op.outputs[0].shape[axis.axis] != 1:
         return [SHARED, SHARED]
@@ -132,17 +149,19 @@ def _tile(op, axis, wanted):
     return [axis, SHARED]
 
 
-def _spread(op, shape, value_of):
+def _spread(
+    op: tf.Operation, shape: Callable[[int], list[int | Any]], value_of: Callable[[Tensor], Any]
+) -> AxisLabels | None:
     (rank,) = shape(1)
     return None if rank is None else ([from_the_right(len(shape(0))), None], from_the_right(rank))
 
 
-def _broadcast_to(op, axis, wanted):
+def _broadcast_to(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     given, result = op.inputs[0], op.outputs[0]
     return [aligned(op, axis, [given, result], known_shape(wanted, result), wanted)[0], SHARED]
 
 
-def _space_to_batch(op, axis, wanted):
+def _space_to_batch(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """The new batch is block · n, the block outermost."""
     block = static_value(op.inputs[1])
     if block is None or axis.axis != 0 or axis.outer % math.prod(block):
@@ -150,7 +169,7 @@ def _space_to_batch(op, axis, wanted):
     return [ExampleAxis(0, int(axis.outer // math.prod(block)), axis.inner), SHARED, SHARED]
 
 
-def _batch_to_space(op, axis, wanted):
+def _batch_to_space(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     block = static_value(op.inputs[1])
     if block is None or axis.axis != 0:
         raise NoRule("it moves positions out of the axis of the examples")
@@ -160,7 +179,9 @@ def _batch_to_space(op, axis, wanted):
 # ---------------------------------------------------------------------------------------------------------------- sizes
 
 
-def _reshaped_sizes(known, output, given):
+def _reshaped_sizes(
+    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
+) -> Sequence[Size | None] | None:
     """The entries of the new shape; what stands for -1 follows from the others."""
     entries = known.entries(output.op.inputs[1])
     if entries is None:
@@ -169,11 +190,13 @@ def _reshaped_sizes(known, output, given):
     return [rest if entry == Size(-1) else entry for entry in entries]
 
 
-def _transposed_sizes(known, output, given):
+def _transposed_sizes(
+    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
+) -> Sequence[Size | None] | None:
     return labelled_sizes(known, output, given, lambda _: permutation_of(output.op, known))
 
 
-def permutation_of(op, known):
+def permutation_of(op: tf.Operation, known: SymbolicSizes) -> Array | None:
     """Return the permutation of a Transpose, None where it is unknown; `known` are the `SymbolicSizes` of its graph.
 
     TensorFlow's vectoriser leaves the first two of three axes as they are where one of them has size 1, and gives the
@@ -189,7 +212,7 @@ def permutation_of(op, known):
     return swapped if swaps else None
 
 
-def _one_has_size_1(known, condition, tensor):
+def _one_has_size_1(known: SymbolicSizes, condition: tf.Operation, tensor: Tensor) -> bool:
     """Whether `condition` is `tf.minimum(s[0], s[1]) == 1`, where `s = tf.shape(tensor)`."""
     if condition.type != EQUAL or static_value(condition.inputs[1]) != 1 or tensor.shape.rank is None:
         return False
@@ -198,7 +221,7 @@ def _one_has_size_1(known, condition, tensor):
     return smaller.type == MINIMUM and [known.entries(size) for size in smaller.inputs] == sizes
 
 
-def _reshaped_as_swapped(known, transpose):
+def _reshaped_as_swapped(known: SymbolicSizes, transpose: tf.Operation) -> bool:
     """Whether all that reads the elements are reshapes to the shape of the input, its first two sizes swapped."""
     first, second, *others = known.sizes(transpose.inputs[0])
     readers = [reader for reader in transpose.outputs[0].consumers() if reader.type != SHAPE]
@@ -206,12 +229,14 @@ def _reshaped_as_swapped(known, transpose):
     return shapes != [] and all(shape == [second, first, *others] for shape in shapes)
 
 
-def _tiled_sizes(known, output, given):
+def _tiled_sizes(
+    known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]
+) -> Sequence[Size | None] | None:
     multiples = known.entries(output.op.inputs[1])
     return multiples and [size * times for size, times in zip(given[0], multiples)]
 
 
-def _made_a_column(op):
+def _made_a_column(op: tf.Operation) -> Tensor | None:
     return op.inputs[0] if op.inputs[0].shape.rank == 1 and op.outputs[0].shape[1:] == [1] else None
 
 

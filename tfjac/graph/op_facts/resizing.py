@@ -3,11 +3,15 @@
 Without them there is no forward mode, and a second derivative through such an op counts as zero.
 """
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
+from tfjac.graph.examples.example_rules import Axis, ExampleAxis, Wanted
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import Gradient, refused
 from tfjac.graph.op_facts.convolution import first_axis
+from tfjac.types import Tensor
 
 _RESIZE = {
     "ResizeBilinearGrad": tf.raw_ops.ResizeBilinear,
@@ -16,14 +20,14 @@ _RESIZE = {
 }
 
 
-def _resize(op, cotangent):
+def _resize(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     size = tf.shape(op.inputs[0])[1:3]
     options = {name: op.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
     resized = _RESIZE[op.type](images=cotangent, size=size, **options)
     return tf.cast(resized, op.inputs[0].dtype), None
 
 
-def _scale_and_translate(op, cotangent):
+def _scale_and_translate(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     grads, _, scale, translation = op.inputs
     options = {name: op.get_attr(name) for name in ("kernel_type", "antialias")}
     size = tf.shape(grads)[1:3]
@@ -31,7 +35,7 @@ def _scale_and_translate(op, cotangent):
     return moved, None, None, None
 
 
-def _crop_and_resize(op, cotangent):
+def _crop_and_resize(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     grads, boxes, indices, _ = op.inputs
     crops = tf.raw_ops.CropAndResize(
         image=cotangent, boxes=boxes, box_ind=indices, crop_size=tf.shape(grads)[1:3], method=op.get_attr("method")
@@ -39,11 +43,11 @@ def _crop_and_resize(op, cotangent):
     return tf.cast(crops, grads.dtype), None, None, None
 
 
-def _is_not_single(op, ops):
+def _is_not_single(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return op.inputs[0].dtype != tf.float32
 
 
-def _gradient_of_translated(op, cotangent):
+def _gradient_of_translated(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """TensorFlow's takes no image of another dtype than the result, which is float32."""
     images, _, scale, translation = op.inputs
     options = {name: op.get_attr(name) for name in ("kernel_type", "antialias")}
@@ -54,18 +58,18 @@ def _gradient_of_translated(op, cotangent):
     return tf.cast(found, images.dtype), None, None, None
 
 
-def _is_half(op, ops):
+def _is_half(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     return op.inputs[0].dtype not in (tf.float32, tf.float64)
 
 
-def _gradient_of_bicubic(op, cotangent):
+def _gradient_of_bicubic(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """TensorFlow's is None for images of half precision, so that nothing seems to depend on them."""
     images, options = op.inputs[0], {name: op.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
     found = tf.raw_ops.ResizeBicubicGrad(grads=cotangent, original_image=tf.cast(images, tf.float32), **options)
     return tf.cast(found, images.dtype), None
 
 
-def _gradient_of_area(op, cotangent):
+def _gradient_of_area(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     """The transpose of what resizes by areas, a matrix for the rows and one for the columns."""
     if op.get_attr("align_corners"):
         raise LookupError(
@@ -77,7 +81,7 @@ def _gradient_of_area(op, cotangent):
     return tf.cast(tf.einsum("yi,xj,nyxc->nijc", rows, columns, cotangent), images.dtype), None
 
 
-def _shares(size, new_size):
+def _shares(size: Tensor, new_size: Tensor) -> Tensor:
     """The share `[new_size, size]` that each of the old pixels along an axis has of each new one."""
     width = tf.cast(size, tf.float32) / tf.cast(new_size, tf.float32)
     first = tf.cast(tf.range(new_size), tf.float32)[:, None] * width
@@ -86,7 +90,7 @@ def _shares(size, new_size):
     return tf.maximum(common, 0) / width
 
 
-def _transform(op, axis, wanted):
+def _transform(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """One transform for all images, or one for each."""
     transforms = op.inputs[1]
     if transforms.shape.rank is not None and transforms.shape[0] == 1:

@@ -5,21 +5,24 @@ gradient of what stands there in the end. Which one stands there, the op itself 
 same way.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac._indices import as_int32
-from tfjac.graph.examples.example_rules import SHARED, ExampleAxis, NoRule, known_shape
-from tfjac.graph.examples.row_rules import NONE, Rows, of_rows, summed_into
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
+from tfjac.graph.examples.row_rules import NONE, InputRows, Rows, WantedRows, of_rows, summed_into
 from tfjac.graph.facts import declare, facts_of
 from tfjac.graph.gradients.mending import Gradient
 from tfjac.graph.op_facts.indexing import depth_of
 from tfjac.graph.reading.static_values import static_value
+from tfjac.types import Tensor
 
 # --------------------------------------------------------------------------------------------- the axis of the examples
 
 
-def _scatter_nd(op, axis, wanted):
+def _scatter_nd(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Updates [positions, ...behind] are added up at the places that the indices name: [places, ...behind]."""
     indices, updates, _ = op.inputs
     if _writes_each_row(op, indices, updates, axis, wanted):
@@ -27,14 +30,14 @@ def _scatter_nd(op, axis, wanted):
     return [SHARED, _behind_places(indices, axis, wanted), SHARED]
 
 
-def _scatter_into(op, axis, wanted):
+def _scatter_into(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     _, indices, updates = op.inputs
     if _writes_each_row(op, indices, updates, axis, wanted):
         return [axis, SHARED, axis]
     return [axis, SHARED, _behind_places(indices, axis, wanted)]
 
 
-def _writes_each_row(op, indices, updates, axis, wanted):
+def _writes_each_row(op: tf.Operation, indices: Tensor, updates: Tensor, axis: ExampleAxis, wanted: Wanted) -> bool:
     """Whether row k of the indices `[n, depth]` names a place in example k, for each of the n examples."""
     if axis != ExampleAxis(0) or indices.shape.rank != 2 or not _numbers_rows(indices):
         return False
@@ -45,7 +48,7 @@ def _writes_each_row(op, indices, updates, axis, wanted):
     return True
 
 
-def _numbers_rows(tensor):
+def _numbers_rows(tensor: Tensor) -> bool:
     """Whether the first column of a tensor, or a vector, is 0, 1, 2, ..., as far as the graph tells."""
     known = static_value(tensor)
     if known is not None:
@@ -56,14 +59,14 @@ def _numbers_rows(tensor):
     return column is True or (column is not None and column.shape.rank in (1, 2) and _numbers_rows(column))
 
 
-def _behind_places(indices, axis, wanted):
+def _behind_places(indices: Tensor, axis: ExampleAxis, wanted: Wanted) -> ExampleAxis:
     depth, positions = depth_of(indices, wanted)
     if axis.axis < depth:
         raise NoRule("it writes to examples by index")
     return axis.moved(axis.axis - depth + positions)
 
 
-def _update_block(op, axis, wanted):
+def _update_block(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """A block replaces a part of the input; along the axis of the examples it must be as long as the input."""
     size, block = (known_shape(wanted, tensor)[axis.axis] for tensor in op.inputs[:2])
     if size != block:
@@ -75,16 +78,16 @@ def _update_block(op, axis, wanted):
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-def _rows_of_scatter(op, rows, wanted):
+def _rows_of_scatter(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     return [(SHARED, None), (ExampleAxis(0), summed_into(op.outputs[0], rows, of_rows(op.inputs[0]))), (SHARED, None)]
 
 
-def _rows_of_scatter_into(op, rows, wanted):
+def _rows_of_scatter_into(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     updates = summed_into(op.outputs[0], rows, of_rows(op.inputs[1]))
     return [(ExampleAxis(0), rows), (SHARED, None), (ExampleAxis(0), updates)]
 
 
-def _rows_of_stitch(op, rows, wanted):
+def _rows_of_stitch(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     """Row e of each part goes to row `indices[e]` of the output."""
     indices = list(op.inputs[: len(op.inputs) // 2])
     if any(each.shape.rank != 1 for each in indices):
@@ -94,7 +97,7 @@ def _rows_of_stitch(op, rows, wanted):
     ]
 
 
-def _rows_of_partition(op, rows, wanted):
+def _rows_of_partition(op: tf.Operation, rows: Rows, wanted: WantedRows) -> InputRows | None:
     """Row e of the data is a row of one of the outputs, which have their own rows each, or none at all."""
     data, partitions = op.inputs
     if partitions.shape.rank != 1:
@@ -112,13 +115,13 @@ def _rows_of_partition(op, rows, wanted):
 # ------------------------------------------------------------------------------------------------------------ gradients
 
 
-def _may_repeat(indices):
+def _may_repeat(indices: Tensor) -> bool:
     """Whether a row of `[k, depth]` indices may occur twice, as far as the graph tells."""
     known = static_value(indices)
     return known is None or len({tuple(row) for row in known.reshape(-1, known.shape[-1])}) < known[..., 0].size
 
 
-def _gradient_of_update(op, cotangent):
+def _gradient_of_update(op: tf.Operation, cotangent: Tensor) -> tuple[Tensor | None, ...]:
     tensor, indices, updates = op.inputs
     indices = as_int32(indices)  # TensorFlow 2.21 does not vectorise writes by others
     depth = tf.shape(indices)[-1]
@@ -130,7 +133,7 @@ def _gradient_of_update(op, cotangent):
     return rest, None, _where_first_axes(stands, tf.gather_nd(cotangent, indices))
 
 
-def _stitches_may_repeat(op, ops):
+def _stitches_may_repeat(op: tf.Operation, ops: Iterable[tf.Operation]) -> bool:
     known = [static_value(indices) for indices in op.inputs[: len(op.inputs) // 2]]
     if any(value is None for value in known):
         return True
@@ -138,7 +141,7 @@ def _stitches_may_repeat(op, ops):
     return len(set(together)) < len(together)
 
 
-def _stitch(op, cotangent):
+def _stitch(op: tf.Operation, cotangent: Tensor) -> list[Tensor | None]:
     cotangent = tf.convert_to_tensor(cotangent)
     indices = op.inputs[: len(op.inputs) // 2]
     sizes = tf.stack([tf.size(each) for each in indices])
@@ -153,7 +156,7 @@ def _stitch(op, cotangent):
     return [None] * len(indices) + parts
 
 
-def _where_first_axes(mask, tensor):
+def _where_first_axes(mask: Tensor, tensor: Tensor) -> Tensor:
     """Zeros where `mask`, of the first axes of `tensor`, is false."""
     trailing = tf.ones([tf.rank(tensor) - tf.rank(mask)], tf.int32)
     return tf.where(tf.reshape(mask, tf.concat([tf.shape(mask), trailing], 0)), tensor, tf.zeros_like(tensor))

@@ -1,16 +1,21 @@
 """Ops that take a part of a tensor by places, and the gradient that puts it back."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import tensorflow as tf
 
-from tfjac.graph.examples.example_rules import SHARED, NoRule, known_shape
+from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.vectorising import by_known_lists
 from tfjac.graph.op_facts.joining import CONCAT_OFFSET, PACK
 from tfjac.graph.op_facts.sizes import SHAPE, SHAPES
 from tfjac.graph.reading.static_values import of_inputs, static_value
+from tfjac.graph.reading.symbolic_sizes import Size, SymbolicSizes
+from tfjac.types import Array, Tensor
 
 
-def _slice(op, axis, wanted):
+def _slice(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """From 0, up to the end. The parts of a gradient of concat have that size by construction, be it open or not."""
     tensor, begin, size = op.inputs
     whole, taken = tensor.shape[axis.axis], _size_taken(size, axis.axis)
@@ -21,7 +26,7 @@ def _slice(op, axis, wanted):
     return [axis, SHARED, SHARED]
 
 
-def _starts_at_zero(begin, along):
+def _starts_at_zero(begin: Tensor, along: int) -> bool:
     """Whether a slice begins at 0 on axis `along`; a gradient of concat takes its beginnings from ConcatOffset."""
     if begin.op.type == CONCAT_OFFSET:
         concatenated = static_value(begin.op.inputs[0])
@@ -30,7 +35,7 @@ def _starts_at_zero(begin, along):
     return value is not None and value[along] == 0
 
 
-def _size_taken(size, along):
+def _size_taken(size: Tensor, along: int) -> int | None:
     """The size of a slice on axis `along`; None where the trace leaves it open."""
     if size.op.type in (SHAPE, SHAPES):
         return size.op.inputs[size.value_index].shape[along]
@@ -39,7 +44,7 @@ def _size_taken(size, along):
     return None if value is None else value[along]
 
 
-def _is_size_of(tensor, size, along):
+def _is_size_of(tensor: Tensor, size: Tensor, along: int) -> bool:
     """Whether `size[along]` was packed from `tf.shape(tensor)[along]`."""
     entry = size.op.inputs[along] if size.op.type == PACK else size
     if entry.op.type != "StridedSlice" or entry.op.inputs[0].op.type != SHAPE:
@@ -48,7 +53,7 @@ def _is_size_of(tensor, size, along):
     return entry.op.inputs[0].op.inputs[0] is tensor and begin is not None and begin.tolist() == [along]
 
 
-def _strided_slice(op, axis, wanted):
+def _strided_slice(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """Follow the masks: each entry of the index is a new axis, one index, a range, or an ellipsis."""
     begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
     shape = known_shape(wanted, op.inputs[0])
@@ -64,7 +69,7 @@ def _strided_slice(op, axis, wanted):
     return [axis.moved(source), SHARED, SHARED, SHARED]
 
 
-def _strided_slice_gradient(op, axis, wanted):
+def _strided_slice_gradient(op: tf.Operation, axis: ExampleAxis, wanted: Wanted) -> list[Axis]:
     """The transpose of a slice: what was taken goes back to its place among zeros."""
     begin, end, strides = (static_value(tensor) for tensor in op.inputs[1:4])
     rank, size = op.inputs[0].shape[0], known_shape(wanted, op.outputs[0])[axis.axis]
@@ -78,7 +83,7 @@ def _strided_slice_gradient(op, axis, wanted):
     raise NoRule("it puts back a part of the axis of the examples")
 
 
-def _sliced_axis(wanted_axis, entries, rank, masks):
+def _sliced_axis(wanted_axis: int, entries: int, rank: int, masks: Mapping[str, int]) -> tuple[int, int | None] | None:
     """Return the input axis and the index entry behind output axis `wanted_axis`; None for a new axis."""
     consumed = sum(not (masks["new_axis"] >> e & 1 or masks["ellipsis"] >> e & 1) for e in range(entries))
     source = target = 0
@@ -101,13 +106,15 @@ def _sliced_axis(wanted_axis, entries, rank, masks):
     return source + (wanted_axis - target), None
 
 
-def _whole_range(entry, begin, end, strides, masks, size):
+def _whole_range(
+    entry: int, begin: Array | None, end: Array | None, strides: Array, masks: Mapping[str, int], size: int | None
+) -> bool:
     from_start = masks["begin"] >> entry & 1 or (begin is not None and begin[entry] == 0)
     to_end = masks["end"] >> entry & 1 or (end is not None and size is not None and end[entry] >= size)
-    return strides[entry] == 1 and from_start and to_end
+    return bool(strides[entry] == 1 and from_start and to_end)
 
 
-def _one_entry(known, output, given):
+def _one_entry(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any]) -> Sequence[Size | None] | None:
     """One entry of a vector, or some that follow one another, of which the masks say nothing else."""
     bounds = [static_value(bound) for bound in output.op.inputs[1:]]
     if given[0] is None or any(bound is None or bound.size != 1 for bound in bounds):
@@ -122,7 +129,7 @@ def _one_entry(known, output, given):
     return given[0][begin:end:stride]
 
 
-def _one_element(output, value_of):
+def _one_element(output: Tensor, value_of: Callable[[Tensor], Any]) -> Any:
     """One element of a vector, as in `tf.shape(x)[0]`."""
     op = output.op
     if op.inputs[0].shape.rank != 1 or op.get_attr("shrink_axis_mask") != 1:
@@ -130,7 +137,7 @@ def _one_element(output, value_of):
     return of_inputs(lambda vector, begin, *_: vector[begin[0]])(output, value_of)
 
 
-def _made_a_column(op):
+def _made_a_column(op: tf.Operation) -> Tensor | None:
     """The vector x of `x[:, None]`."""
     whole = op.get_attr("begin_mask") & op.get_attr("end_mask") & 1 and op.get_attr("new_axis_mask") == 2
     strides = static_value(op.inputs[3])

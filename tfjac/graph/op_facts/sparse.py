@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from tfjac.graph.facts import declare
 from tfjac.graph.gradients.mending import differentiated_as
+from tfjac.types import Tensor
 
 
-def _spread(indices, dense):
+def _spread(indices: Tensor, dense: Tensor) -> Tensor:
     """Return the elements of a dense tensor that meet those of a sparse one at `indices[k, rank]`, `[k]`."""
     if dense.shape.rank == 0:
         return dense
@@ -18,15 +19,15 @@ def _spread(indices, dense):
     return tf.gather_nd(dense, own * several)
 
 
-def _added(op, indices, values, shape, dense):
+def _added(op: tf.Operation, indices: Tensor, values: Tensor, shape: Tensor, dense: Tensor) -> Tensor:
     return values + _spread(indices, dense)
 
 
-def _multiplied(op, indices, values, shape, dense):
+def _multiplied(op: tf.Operation, indices: Tensor, values: Tensor, shape: Tensor, dense: Tensor) -> Tensor:
     return values * _spread(indices, dense)
 
 
-def _divided(op, indices, values, shape, dense):
+def _divided(op: tf.Operation, indices: Tensor, values: Tensor, shape: Tensor, dense: Tensor) -> Tensor:
     return values / _spread(indices, dense)
 
 
