@@ -1,13 +1,26 @@
 """Many applications of one linear map: vectorised, or so many at a time as memory allows."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
 import tensorflow as tf
 
 from tfjac._warn import warn
 from tfjac.graph import Dependence, axes, vectorised_map
 from tfjac.jacobians.shapes import product
+from tfjac.types import Tensor
+
+Limits: TypeAlias = tuple[int | None, int | None]
+"""A `chunk_size` and a `memory_budget`, of which one at most is given."""
 
 
-def stacked(function, count, specs, chunk_size=None, vectorised=True):
+def stacked(
+    function: Callable[[Tensor], Sequence[Tensor]],
+    count: int | Tensor,
+    specs: Sequence[tf.TensorSpec],
+    chunk_size: int | Tensor | None = None,
+    vectorised: bool = True,
+) -> list[Tensor]:
     """Stack `function(0)`, ..., `function(count - 1)`.
 
     Args:
@@ -25,7 +38,12 @@ def stacked(function, count, specs, chunk_size=None, vectorised=True):
     return in_chunks(lambda indices: mapped(function, [indices], specs, vectorised), count, stacks, at_once)
 
 
-def mapped(function, stacks, specs, vectorised=True):
+def mapped(
+    function: Callable[..., Sequence[Tensor]],
+    stacks: Sequence[Tensor],
+    specs: Sequence[tf.TensorSpec],
+    vectorised: bool = True,
+) -> list[Tensor]:
     """Apply `function` to each slice of some tensors: the one place where the passes of the package are vectorised.
 
     Args:
@@ -51,7 +69,7 @@ def mapped(function, stacks, specs, vectorised=True):
     return results
 
 
-def _vectorised(function, stacks):
+def _vectorised(function: Callable[..., Sequence[Tensor]], stacks: Sequence[Tensor]) -> list[Tensor] | None:
     try:
         return vectorised_map(function, stacks)
     except Exception as failure:  # whatever a conversion may raise; what is wrong with `function` is raised without it
@@ -60,7 +78,13 @@ def _vectorised(function, stacks):
         return None
 
 
-def in_chunks(function, count, specs, chunk_size=None, axis=0):
+def in_chunks(
+    function: Callable[[Tensor], Sequence[Tensor]],
+    count: int | Tensor,
+    specs: Sequence[tf.TensorSpec],
+    chunk_size: int | Tensor | None = None,
+    axis: int = 0,
+) -> list[Tensor]:
     """Concatenate what `function` gives for consecutive chunks of `range(count)`, one chunk after the other.
 
     Args:
@@ -78,14 +102,16 @@ def in_chunks(function, count, specs, chunk_size=None, axis=0):
         return [_first(part, count, some, axis) for part in function(tf.range(some))]
     offsets, last = tf.range(chunk_size), some - 1
 
-    def one_chunk(start):  # the last chunk repeats the last row, which is cut off below
+    def one_chunk(start: Tensor) -> Sequence[Tensor]:  # the last chunk repeats the last row, which is cut off below
         return function(tf.minimum(start + offsets, last))
 
     parts = tf.map_fn(one_chunk, tf.range(0, some, chunk_size), fn_output_signature=specs, parallel_iterations=1)
     return [_first(_merged(part, axis), count, None, axis) for part in parts]
 
 
-def unless_empty(y, compute, shapes, dtypes):
+def unless_empty(
+    y: Tensor, compute: Callable[[], list[Tensor]], shapes: Sequence[Sequence[int | Tensor]], dtypes: Sequence[tf.DType]
+) -> list[Tensor]:
     """Return `compute()`, or zeros where y has no elements: `tf.vectorized_map` gets the shapes of nothing wrong.
 
     Args:
@@ -95,7 +121,7 @@ def unless_empty(y, compute, shapes, dtypes):
         dtypes: list of their dtypes.
     """
 
-    def zeros():
+    def zeros() -> list[Tensor]:
         return [tf.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes)]
 
     size = product(axes(y))
@@ -107,13 +133,13 @@ def unless_empty(y, compute, shapes, dtypes):
     return results
 
 
-def _resized(spec, axis, size):
+def _resized(spec: tf.TensorSpec, axis: int, size: int | Tensor) -> tf.TensorSpec:
     sizes = spec.shape.as_list()
     sizes[axis] = size if isinstance(size, int) else None
     return tf.TensorSpec(sizes, spec.dtype)
 
 
-def _merged(part, axis):
+def _merged(part: Tensor, axis: int) -> Tensor:
     """Bring the chunks `[chunks, ..., c, ...]` together along `axis`."""
     order = [*range(1, axis + 1), 0, *range(axis + 1, part.shape.rank)]
     sizes = axes(part)
@@ -123,11 +149,13 @@ def _merged(part, axis):
     )
 
 
-def _first(part, count, length, axis):
+def _first(part: Tensor, count: int | Tensor, length: int | Tensor | None, axis: int) -> Tensor:
     return part if length is count else part[(*[slice(None)] * axis, slice(count))]
 
 
-def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
+def passes_at_once(
+    chunk_size: int | None, memory_budget: int | None, bytes_per_pass: Callable[[], int | Tensor]
+) -> int | Tensor | None:
     """Decide how many passes are live at once.
 
     Args:
@@ -157,14 +185,14 @@ def passes_at_once(chunk_size, memory_budget, bytes_per_pass):
     return tf.cast(tf.clip_by_value(memory_budget // tf.maximum(size, 1), 1, tf.int32.max), tf.int32)
 
 
-def bytes_of_pass(sources, *ys):
+def bytes_of_pass(sources: Sequence[Tensor | Any], *ys: Tensor) -> int | Tensor:
     """Estimate what one pass between `sources` and ys takes: the bytes of the floating-point tensors on the way."""
     path = Dependence(sources).path(ys)
     numbers = (output for op in path for output in op.outputs if output.dtype.is_floating or output.dtype.is_complex)
     return _bytes_of(numbers)
 
 
-def _bytes_of(tensors):
+def _bytes_of(tensors: Iterable[Tensor]) -> int | Tensor:
     """An integer where the shapes are static, else a scalar int64 tensor."""
     total = 0
     for tensor in tensors:

@@ -1,7 +1,11 @@
 """Whether gradients reach what they are asked for: an error or a warning names the op at which they stop."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from tfjac._warn import warn
-from tfjac.graph import Dependence, inline_calls, lost_paths, stops_of
+from tfjac.graph import Dependence, LostPath, inline_calls, lost_paths, stops_of
+from tfjac.types import Tensor, Variable
 
 MOST_NAMED = 3
 """Ops that one message names at most."""
@@ -11,7 +15,7 @@ UNUSED = ("error", "zero")
 """What may be done about a variable that ys do not depend on."""
 
 
-def check_unused_choice(unconnected_gradients):
+def check_unused_choice(unconnected_gradients: str) -> None:
     """Check what is to be done about a variable that ys do not depend on.
 
     Raises:
@@ -24,7 +28,7 @@ def check_unused_choice(unconnected_gradients):
         )
 
 
-def differentiated(ys, sources):
+def differentiated(ys: Sequence[Tensor], sources: Sequence[Tensor | Any]) -> tuple[list[Tensor], Dependence]:
     """Return what is differentiated: ys without calls on the way, and the `Dependence` on the sources.
 
     All public functions come here, or to `used_places`: what is lost on the way is said.
@@ -39,7 +43,13 @@ def differentiated(ys, sources):
     return ys, dependence
 
 
-def used_places(ys, variables, dependence, unconnected_gradients, claim="ys does not depend on this variable"):
+def used_places(
+    ys: Sequence[Tensor],
+    variables: Sequence[Variable | Tensor],
+    dependence: Dependence,
+    unconnected_gradients: str,
+    claim: str = "ys does not depend on this variable",
+) -> list[int]:
     """Return the places of the variables that ys depend on, and warn of paths that gradients do not follow.
 
     Args:
@@ -57,7 +67,13 @@ def used_places(ys, variables, dependence, unconnected_gradients, claim="ys does
     return sorted(dependence.sources_of_any(ys))
 
 
-def check_connected(ys, xs, dependence, claim="ys does not depend on this variable", way_out=""):
+def check_connected(
+    ys: Sequence[Tensor],
+    xs: Sequence[Variable | Tensor],
+    dependence: Dependence,
+    claim: str = "ys does not depend on this variable",
+    way_out: str = "",
+) -> None:
     """Refuse an x for which no y has a gradient, and warn of paths to ys that gradients do not follow.
 
     Args:
@@ -80,7 +96,7 @@ def check_connected(ys, xs, dependence, claim="ys does not depend on this variab
     warn_of_lost_paths(ys, dependence)
 
 
-def warn_of_lost_paths(ys, dependence):
+def warn_of_lost_paths(ys: Sequence[Tensor], dependence: Dependence) -> None:
     """Warn of values that reach ys from the sources of `dependence` by paths that gradients do not follow."""
     paths = lost_paths(ys, dependence)
     for index in sorted({path.target for path in paths if path.whole}):
@@ -97,14 +113,14 @@ def warn_of_lost_paths(ys, dependence):
         )
 
 
-def _named(paths):
+def _named(paths: Sequence[LostPath]) -> str:
     named = "; ".join(str(path) for path in paths[:MOST_NAMED])
     return named if len(paths) <= MOST_NAMED else f"{named}; and {len(paths) - MOST_NAMED} more"
 
 
-def _remedies(paths):
+def _remedies(paths: Sequence[LostPath]) -> str:
     return "; or ".join(dict.fromkeys(path.remedy for path in paths[:MOST_NAMED]))
 
 
-def _warn(message):
+def _warn(message: str) -> None:
     warn(f"tfjac: {message}.")

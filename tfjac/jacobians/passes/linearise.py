@@ -4,6 +4,9 @@ Each is traced once, for a seed of zeros, and applied to other seeds by replay: 
 it is. That keeps traces short, and the gradient of no op is asked for inside a loop.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import (
@@ -27,6 +30,7 @@ from tfjac.graph import (
 from tfjac.graph.facts import instead_of
 from tfjac.jacobians.passes.chunks import in_chunks, mapped, unless_empty
 from tfjac.jacobians.shapes import product
+from tfjac.types import Tensor, Variable
 
 
 class LinearMap:
@@ -38,20 +42,20 @@ class LinearMap:
         ys: list of the tensors that are differentiated, see `differentiated` of `tfjac.graph.replay`.
     """
 
-    def __init__(self, seeds, results, ys):
+    def __init__(self, seeds: Sequence[Tensor], results: Sequence[Tensor | None], ys: Sequence[Tensor]) -> None:
         self.seeds, self.results, self._ys = seeds, results, ys
 
     @property
-    def _present(self):
+    def _present(self) -> list[Tensor]:
         return [result for result in self.results if result is not None]
 
-    def __call__(self, *seeds):
+    def __call__(self, *seeds: Tensor) -> list[Tensor | Any]:
         """Apply the map to other seeds, in the current graph; None stays None."""
         pairs = list(zip(self.seeds, seeds))
         applied = iter(replay(self._present, pairs, constant=shape_only, differentiated=self._ys))
         return [None if result is None else next(applied) for result in self.results]
 
-    def on_stacks(self, *stacks):
+    def on_stacks(self, *stacks: Tensor) -> list[Tensor | Any]:
         """Apply the map to each slice of `stacks`, one tensor `[c, *seed.shape]` per seed.
 
         Returns:
@@ -60,20 +64,20 @@ class LinearMap:
         Cost: c applications, vectorised where that can be trusted.
         """
         present = LinearMap(self.seeds, self._present, self._ys)
-        specs = [tf.TensorSpec(result.shape, result.dtype) for result in present.results]
+        specs = [tf.TensorSpec(result.shape, result.dtype) for result in self._present]
         applied = iter(mapped(present, stacks, specs, self.vectorises()) if specs else ())
         return [None if result is None else next(applied) for result in self.results]
 
-    def with_zeros(self, likes):
+    def with_zeros(self, likes: Sequence[Variable | Tensor]) -> "LinearMap":
         """Return the map with zeros in place of None, like tensors, variables or handles `likes`, one per result."""
         return LinearMap(self.seeds, [_or_zeros_like(*pair) for pair in zip(self.results, likes)], self._ys)
 
-    def vectorises(self):
+    def vectorises(self) -> bool:
         """Return whether to vectorise the map, see `tfjac.graph.vectorises`."""
         return vectorises(between(self.seeds, self._present))
 
 
-def pull_back(ys, sources, stop=()):
+def pull_back(ys: Sequence[Tensor], sources: Sequence[Tensor], stop: Sequence[Tensor] = ()) -> LinearMap:
     """Return u ↦ (Σ_y u_y · ∂y/∂s)_s, a `LinearMap` with one seed per y and one result per source s.
 
     Args:
@@ -95,7 +99,7 @@ class NoForwardMode(LookupError):
     __init__ = Exception.__init__  # without one of its own, autograph passes the error on as what it is
 
     @classmethod
-    def because(cls, reason):
+    def because(cls, reason: object) -> "NoForwardMode":
         """Return the error that gives `reason`."""
         return cls(
             "There is no forward mode here: it differentiates the backward pass, which is not possible. Take reverse "
@@ -103,7 +107,7 @@ class NoForwardMode(LookupError):
         )
 
 
-def push_forward(ys, sources):
+def push_forward(ys: Sequence[Tensor], sources: Sequence[Tensor]) -> LinearMap:
     """Return v ↦ (Σ_s ∂y/∂s · v_s)_y, the transpose of `pull_back`, as the pull-back of the pull-back.
 
     Args:
@@ -126,7 +130,7 @@ def push_forward(ys, sources):
 _NOT_LINEAR = "a custom gradient is not linear in what flows back"
 
 
-def _pulled_back(ys, sources):
+def _pulled_back(ys: Sequence[Tensor], sources: Sequence[Tensor]) -> tuple[list[tf.Operation], LinearMap]:
     """Return the ops from the sources to ys, and the `pull_back`, whose backward can be differentiated."""
     path = between(sources, ys)
     if any(is_affine(op) for op in custom_ops(path)):
@@ -134,7 +138,7 @@ def _pulled_back(ys, sources):
     return path, pull_back(ys, sources)
 
 
-def _computed(results, seeds):
+def _computed(results: Sequence[Tensor | None], seeds: Sequence[Tensor]) -> list[Tensor | None]:
     """Return results of a backward pass, differentiable in its seeds as they are computed from these; None stays."""
     try:
         present = iter(as_computed([result for result in results if result is not None], seeds))
@@ -143,7 +147,9 @@ def _computed(results, seeds):
     return [None if result is None else next(present) for result in results]
 
 
-def _transposed(results, tangents, seeds, path):
+def _transposed(
+    results: Sequence[Tensor | None], tangents: Sequence[Tensor], seeds: Sequence[Tensor], path: Sequence[tf.Operation]
+) -> list[Tensor | None]:
     """Return the transpose of the linear map from `seeds` to `results` at `tangents`, one tensor per seed, or None."""
     pairs = [pair for pair in zip(_computed(results, seeds), tangents) if pair[0] is not None]
     present, given = [result for result, _ in pairs], [tangent for _, tangent in pairs]
@@ -162,12 +168,12 @@ def _transposed(results, tangents, seeds, path):
     return forward
 
 
-def _proved(path):
+def _proved(path: Sequence[tf.Operation]) -> bool:
     """Whether the backward of each op of a path is linear, one by one: values of two branches are told apart so."""
     return any(map(calls_functions, path)) and first_not_linear(path) is None
 
 
-def _or_zeros_like(result, source):
+def _or_zeros_like(result: Tensor | None, source: Variable | Tensor) -> Tensor:
     """The gradient of a source; where there is none, zeros like the source, which may be a variable or its handle."""
     if result is not None:
         return result
@@ -179,12 +185,12 @@ def _or_zeros_like(result, source):
     return tf.zeros(spec.shape, spec.dtype)
 
 
-def dense(gradients):
+def dense(gradients: Iterable[Any]) -> list[Tensor | None]:
     """Turn `tf.IndexedSlices` among `gradients` into tensors; None stays None."""
     return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _shaped(gradients, sources):
+def _shaped(gradients: Iterable[Any], sources: Iterable[Tensor]) -> list[Tensor | None]:
     """Dense gradients with the static shapes of the sources, which gradients of loops forget."""
     results = dense(gradients)
     for result, source in zip(results, sources):
@@ -193,7 +199,13 @@ def _shaped(gradients, sources):
     return results
 
 
-def over_basis(linear, argument, results, y, chunk_size=None):
+def over_basis(
+    linear: LinearMap,
+    argument: Variable | Tensor,
+    results: Sequence[Variable | Tensor],
+    y: Tensor,
+    chunk_size: int | Tensor | None = None,
+) -> list[Tensor]:
     """Apply a linear map to each tensor of the basis of its argument.
 
     Args:
@@ -211,11 +223,11 @@ def over_basis(linear, argument, results, y, chunk_size=None):
     specs = [tf.TensorSpec([None, *result.shape], result.dtype) for result in results]
     shapes = [[count, *axes(result)] for result in results]
 
-    def rows(indices):
+    def rows(indices: Tensor) -> list[Tensor]:
         basis = tf.one_hot(indices, count, dtype=argument.dtype)
         return linear.on_stacks(tf.reshape(basis, [*axes(indices), *axes(argument)]))
 
-    def compute():
+    def compute() -> list[Tensor]:
         return in_chunks(rows, count, specs, chunk_size if linear.vectorises() else 1)
 
     return unless_empty(y, compute, shapes, [result.dtype for result in results])

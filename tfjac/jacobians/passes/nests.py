@@ -1,13 +1,17 @@
 """Nests of arguments: the sources that stand for `xs` in a graph, and what is said where they are wrong."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from tfjac.arguments import described_value
 from tfjac.graph import as_tf_variable, captured_tensor, handle_in, is_variable
+from tfjac.types import Nest, NestLike, Sources, Tensor, TensorLike, Unconnected, Variable
 
 
-def sources_of(xs, may_be_complex=False):
+def sources_of(xs: Sources, may_be_complex: bool = False) -> list[Tensor | Any]:
     """Return what stands for each x of the nest `xs` in the graph being traced; None where the graph does not use it.
 
     Args:
@@ -25,7 +29,7 @@ def sources_of(xs, may_be_complex=False):
     return [_source(x, may_be_complex) for x in flat]
 
 
-def check_variables(variables):
+def check_variables(variables: Any) -> None:
     """Check a nest of variables, or of what stands for them, before anything is traced.
 
     Raises:
@@ -49,7 +53,7 @@ def check_variables(variables):
         )
 
 
-def _source(x, may_be_complex):
+def _source(x: Any, may_be_complex: bool) -> Tensor | None:
     graph = tf.compat.v1.get_default_graph()
     if not is_variable(x) and not tf.is_tensor(x):
         raise TypeError(
@@ -76,7 +80,7 @@ def _source(x, may_be_complex):
     return x
 
 
-def check_real(name, x):
+def check_real(name: str, x: Variable | Tensor) -> None:
     """Check that x, a variable or tensor that is differentiated with respect to, is not complex.
 
     Raises:
@@ -89,18 +93,20 @@ def check_real(name, x):
         )
 
 
-def like(x):
+def like(x: Variable | Tensor) -> tf.Variable | Tensor:
     """Return what has the shape and dtype of x: the `tf.Variable` behind a variable, or the tensor itself."""
     return as_tf_variable(x) if is_variable(x) else x
 
 
-def shaped_like(xs, sources):
+def shaped_like(xs: Nest[Variable | Tensor], sources: Iterable[Tensor | None]) -> list[tf.Variable | Tensor]:
     """Return for each x of the nest what has its shape and dtype: its tensor of the graph, or the variable."""
     flat = tf.nest.flatten(xs)
     return [like(x) if s is None or s.dtype == tf.resource else s for x, s in zip(flat, sources)]
 
 
-def packed(structure, results, xs, unconnected):
+def packed(
+    structure: NestLike, results: Sequence[Tensor | None], xs: Sequence[Any], unconnected: tf.UnconnectedGradients
+) -> NestLike:
     """Pack flat `results` like the nest `structure`, with zeros for None if that is wanted.
 
     Args:
@@ -114,14 +120,14 @@ def packed(structure, results, xs, unconnected):
     return tf.nest.pack_sequence_as(structure, results)
 
 
-def _zeros(x):
+def _zeros(x: Any) -> Tensor:
     if callable(x):
         return x()
     x = like(x)
     return tf.zeros(x.shape, x.dtype) if isinstance(x, tf.Variable) else tf.zeros_like(x)
 
 
-def unconnected_choice(unconnected_gradients):
+def unconnected_choice(unconnected_gradients: Unconnected) -> tf.UnconnectedGradients:
     """Return the `tf.UnconnectedGradients` named "none" or "zero".
 
     Raises:
@@ -136,7 +142,9 @@ def unconnected_choice(unconnected_gradients):
         ) from None
 
 
-def matching(name, values, structure, references, what):
+def matching(
+    name: str, values: Nest[TensorLike], structure: NestLike, references: Iterable[Variable | Tensor], what: str
+) -> list[Tensor]:
     """Convert the nest `values` to a flat list of tensors that match `references` one by one.
 
     Args:
@@ -160,12 +168,12 @@ def matching(name, values, structure, references, what):
     return [_matching(name, value, like(x), what) for value, x in zip(tf.nest.flatten(values), references)]
 
 
-def _outline(nest):
+def _outline(nest: NestLike) -> NestLike:
     """What to call a nest in a message: of arrays the shapes, without their elements."""
     return tf.nest.map_structure(lambda x: str(getattr(x, "shape", type(x).__name__)), nest)
 
 
-def _matching(name, value, reference, what):
+def _matching(name: str, value: TensorLike, reference: tf.Variable | Tensor, what: str) -> Tensor:
     value = converted(name, value, reference.dtype, what)
     if not value.shape.is_compatible_with(reference.shape):
         raise ValueError(
@@ -174,7 +182,7 @@ def _matching(name, value, reference, what):
     return value
 
 
-def converted(name, value, dtype, what):
+def converted(name: str, value: TensorLike, dtype: tf.DType, what: str) -> Tensor:
     """Convert `value` to a tensor of this dtype.
 
     Raises:

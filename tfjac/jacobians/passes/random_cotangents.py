@@ -5,6 +5,8 @@ almost every u. What shows in none is where TensorFlow's own gradient is wrong.
 """
 
 import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,12 +24,20 @@ from tfjac.graph import (
 from tfjac.graph.facts import facts_of
 from tfjac.jacobians.passes.backward import gradients_or_zeros
 from tfjac.jacobians.shapes import product
+from tfjac.types import Tensor, Variable
 
 _NO_GRADIENT = (LookupError, NotImplementedError, TypeError, ValueError)
 """What TensorFlow raises where it cannot differentiate: no gradient, not this case of it, a tensor of another graph."""
 
 
-def verify_jacobian(verify, given, ys, sources, jacobian, xs):
+def verify_jacobian(
+    verify: bool | None,
+    given: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    sources: Sequence[Tensor | Any],
+    jacobian: Callable[[list[Tensor]], Sequence[tuple[Tensor, Tensor]]],
+    xs: Sequence[Variable | Tensor],
+) -> None:
     """Add a check to the graph being traced, if it is wanted.
 
     Args:
@@ -59,10 +69,11 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
             verified(copy, y, tf.reduce_max(tf.abs(y)), what, resolution)
     every, some = _random(ys, False), _random(ys, True)
     expected = [_gradients_by_tensorflow(ys, sources, u) for u in (every, some, [u / 3 for u in every])]
-    if any(gradients is None for gradients in expected):
+    known = [gradients for gradients in expected if gradients is not None]
+    if len(known) < len(expected):
         return
-    lost = [largest_of(whole - 3 * third) for whole, _, third in zip(*expected)]
-    for name, cotangents, gradients in (("all examples", every, expected[0]), ("some examples", some, expected[1])):
+    lost = [largest_of(whole - 3 * third) for whole, _, third in zip(*known)]
+    for name, cotangents, gradients in (("all examples", every, known[0]), ("some examples", some, known[1])):
         length = tf.add_n([tf.norm(tf.cast(u, tf.float64)) for u in cotangents])
         found = jacobian(cotangents)
         scales = [tf.cast(norm, tf.float64) * length for _, norm in found]
@@ -73,13 +84,13 @@ def verify_jacobian(verify, given, ys, sources, jacobian, xs):
             verified(ours, theirs, scale, what, resolution, loss, widest)
 
 
-def _dtypes(path, ys):
+def _dtypes(path: Iterable[tf.Operation], ys: Sequence[Tensor]) -> set[tf.DType]:
     """The dtypes that are computed in on the way to ys."""
     tensors = [*ys, *(output for op in path for output in op.outputs)]
     return {tensor.dtype for tensor in tensors if tensor.dtype.is_floating or tensor.dtype.is_complex}
 
 
-def _is_linear(path):
+def _is_linear(path: Sequence[tf.Operation]) -> bool:
     """Whether cotangents flow back along the ops of a path linearly; where they do not, warn of it."""
     other = first_not_linear(path)
     if other is not None:
@@ -90,7 +101,9 @@ def _is_linear(path):
     return other is None
 
 
-def _gradients_by_tensorflow(ys, sources, cotangents):
+def _gradients_by_tensorflow(
+    ys: Sequence[Tensor], sources: Sequence[Tensor | Any], cotangents: Sequence[Tensor]
+) -> list[Tensor] | None:
     """TensorFlow's gradients; None, with a warning, where it has none, as of some loops that are copies."""
     try:
         return gradients_or_zeros(ys, sources, cotangents)
@@ -99,14 +112,21 @@ def _gradients_by_tensorflow(ys, sources, cotangents):
         return None
 
 
-def _warn(reason):
+def _warn(reason: str) -> None:
     warn(f"tfjac: this Jacobian is not verified, as {reason}")
 
 
-def verify_factors(verify, given, ys, sources, factors, variables):
+def verify_factors(
+    verify: bool | None,
+    given: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    sources: Sequence[Tensor | Any],
+    factors: Sequence[Any],
+    variables: Sequence[Variable | Tensor],
+) -> None:
     """`verify_jacobian` for the factors of stacked ys with respect to variables."""
 
-    def products(cotangents):
+    def products(cotangents: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         n = axes(cotangents[0])[0]
         flat = [tf.reshape(u, [n, product(axes(u)[1:])]) for u in cotangents]
         u = flat[0] if len(flat) == 1 else tf.concat(flat, 1)
@@ -118,16 +138,25 @@ def verify_factors(verify, given, ys, sources, factors, variables):
     verify_jacobian(verify, given, ys, sources, products, variables)
 
 
-def verify_blocks(verify, given, y, sources, blocks, xs, by_example):
+def verify_blocks(
+    verify: bool | None,
+    given: Tensor,
+    y: Tensor,
+    sources: Sequence[Tensor | Any],
+    blocks: Sequence[Tensor | None],
+    xs: Sequence[Variable | Tensor],
+    by_example: bool,
+) -> None:
     """`verify_jacobian` for dense blocks: `[n, *outputs, *inputs]` where `by_example`, else `[*y.shape, *x.shape]`."""
 
     present = [k for k, block in enumerate(blocks) if block is not None and sources[k] is not None]
-    blocks, sources, xs = ([each[k] for k in present] for each in (blocks, sources, xs))
+    formed: list[Tensor] = [blocks[k] for k in present]
+    sources, xs = ([each[k] for k in present] for each in (sources, xs))
 
-    def products(cotangents):
+    def products(cotangents: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         (u,) = cotangents
         found = []
-        for block in blocks:
+        for block in formed:
             sizes = axes(block)
             rows = [sizes[0]] if by_example else []
             width = product(sizes[y.shape.rank :])
@@ -139,7 +168,7 @@ def verify_blocks(verify, given, y, sources, blocks, xs, by_example):
     verify_jacobian(verify, [given], [y], sources, products, xs)
 
 
-def _described(x, source):
+def _described(x: Variable | Tensor, source: Tensor) -> str:
     """Name an x, and the op by which it enters the graph."""
     name = getattr(x, "path", None) or (x.name if is_variable(x) else f"x of shape {x.shape}")
     readers = [op for op in source.consumers() if facts_of(op).kind == "read"] or [source.op]
@@ -147,11 +176,11 @@ def _described(x, source):
     return f"{name} (used first by op {users[0].name} of type {users[0].type})" if users else name
 
 
-def _root_of_sum(squares):
+def _root_of_sum(squares: Tensor) -> Tensor:
     return tf.sqrt(tf.reduce_sum(tf.cast(squares, tf.float64)))
 
 
-def _random(ys, halved):
+def _random(ys: Sequence[Tensor], halved: bool) -> list[Tensor]:
     """Random cotangents; zero for a random half of the examples where `halved`."""
     seed = [random.getrandbits(31), random.getrandbits(31)]
     cotangents = []

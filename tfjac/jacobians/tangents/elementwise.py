@@ -4,14 +4,17 @@ Sums and products have rules of their own. The slopes of all others are what the
 that they are TensorFlow's, and mended where those are wrong.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from tfjac.graph import slopes_of
 from tfjac.graph.op_types import SEVERAL_INPUTS, UNARY
-from tfjac.jacobians.tangents.rules import NoTangents, rule
+from tfjac.jacobians.tangents.rules import NoTangents, Step, rule
+from tfjac.types import Tensor
 
 
-def _added(tangents):
+def _added(tangents: Sequence[Tensor]) -> Tensor:
     """Return the sum of tangents that broadcast."""
     found = tangents[0]
     for each in tangents[1:]:
@@ -20,7 +23,7 @@ def _added(tangents):
 
 
 @rule(*UNARY, *SEVERAL_INPUTS)
-def _by_slopes(step):
+def _by_slopes(step: Step) -> list[Tensor]:
     shape = step.op.outputs[0].shape
     if any(step.op.inputs[k].shape != shape for k in step.carriers):
         raise NoTangents  # the gradient would add up what was spread
@@ -31,24 +34,24 @@ def _by_slopes(step):
 
 
 @rule("Add AddV2")
-def _sum(step):
+def _sum(step: Step) -> list[Tensor]:
     return [_added([step.aligned(k) for k in step.carriers])]
 
 
 @rule("Sub")
-def _difference(step):
+def _difference(step: Step) -> list[Tensor]:
     if 1 not in step.carriers:
         return [step.aligned(0)]
     return [-step.aligned(1) if step.carriers == [1] else step.aligned(0) - step.aligned(1)]
 
 
 @rule("Neg")
-def _negative(step):
+def _negative(step: Step) -> list[Tensor]:
     return [-step.tangents[0]]
 
 
 @rule("Mul")
-def _product(step):
+def _product(step: Step) -> list[Tensor]:
     x, y = step.op.inputs
     if x is y:
         return [step.tangents[0] * (x + x)]
@@ -56,7 +59,7 @@ def _product(step):
 
 
 @rule("RealDiv Div")
-def _quotient(step):
+def _quotient(step: Step) -> list[Tensor]:
     y = step.op.inputs[1]
     if step.carriers == [0]:
         return [step.aligned(0) / y]
@@ -65,21 +68,21 @@ def _quotient(step):
 
 
 @rule("AddN")
-def _sum_of_many(step):
+def _sum_of_many(step: Step) -> list[Tensor]:
     return [_added([step.tangents[k] for k in step.carriers])]
 
 
 @rule("SelectV2")
-def _chosen(step):
+def _chosen(step: Step) -> list[Tensor]:
     x, y = (tf.zeros([], step.op.outputs[0].dtype) if step.tangents[k] is None else step.aligned(k) for k in (1, 2))
     return [tf.where(step.op.inputs[0], x, y)]
 
 
 @rule("Cast")
-def _cast(step):
+def _cast(step: Step) -> list[Tensor]:
     return [tf.cast(step.tangents[0], step.op.outputs[0].dtype)]
 
 
 @rule("Identity ReadVariableOp EnsureShape Snapshot")
-def _unchanged(step):
+def _unchanged(step: Step) -> list[Tensor]:
     return [step.tangents[0]]

@@ -1,17 +1,20 @@
 """The walk from a few parameters to results, and the factors of a Jacobian that it gives."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import Dependence, has_custom_gradient, inline_calls, mend_gradients
 from tfjac.jacobians.factors.factorize import real_source_in
-from tfjac.jacobians.factors.forms import DenseFactor
+from tfjac.jacobians.factors.forms import DenseFactor, Factor
 from tfjac.jacobians.factors.strategies import in_dtype_of
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_factors
 from tfjac.jacobians.tangents.rules import NoTangents, Step, rule_of, spread
+from tfjac.types import Tensor, Variable
 
 COLUMNS = 16
 """Parameters up to which their tangents are carried all at once."""
@@ -22,13 +25,13 @@ NUMBERS = 2**14
 """Numbers of the tangents of one tensor up to which an op takes hardly longer than for one number."""
 
 
-def few_columns(variables):
+def few_columns(variables: Sequence[Variable | Tensor]) -> bool:
     """Return whether variables have so few elements that forward mode may be the shortest way."""
     sizes = [_size(variable) for variable in variables]
     return None not in sizes and 0 < sum(sizes) <= COLUMNS
 
 
-def forward_factors(ys, variables, fewest=0):
+def forward_factors(ys: Sequence[Tensor], variables: Sequence[Variable | Tensor], fewest: int = 0) -> list[Factor]:
     """Return a `DenseFactor` of ∂ys/∂v for each variable v, from tangents that are carried forward.
 
     Args:
@@ -59,7 +62,7 @@ def forward_factors(ys, variables, fewest=0):
     return factors
 
 
-def _seeds(sources, variables):
+def _seeds(sources: Sequence[Tensor], variables: Sequence[Variable | Tensor]) -> dict[Any, Tensor]:
     """Return the tangents of the parameters themselves, a dict from `ref()` of the sources: slices of the identity."""
     shapes = [like(variable).shape for variable in variables]
     identity = np.eye(sum(shape.num_elements() for shape in shapes))
@@ -70,9 +73,9 @@ def _seeds(sources, variables):
     }
 
 
-def _carried(path, seeds):
+def _carried(path: Iterable[tf.Operation], seeds: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
     """Return the tangents of all tensors on the path, a dict from `ref()`."""
-    found, kept = dict(seeds), {}
+    found, kept = dict(seeds), dict[Any, Tensor]()
     count = next(iter(seeds.values())).shape[0]
     for op in path:
         step = Step(op, [found.get(each.ref()) for each in op.inputs], count, kept)
@@ -82,7 +85,7 @@ def _carried(path, seeds):
     return found
 
 
-def _rows(ys, found, count):
+def _rows(ys: Sequence[Tensor], found: Mapping[Any, Tensor], count: int) -> Tensor:
     """Return the tangents of ys as one tensor `[n,m,p]`."""
     parts = []
     for y in ys:
@@ -92,7 +95,13 @@ def _rows(ys, found, count):
     return tf.transpose(parts[0] if len(parts) == 1 else tf.concat(parts, 2), [1, 2, 0])
 
 
-def _check(path, ys, dependence, sources, variables):
+def _check(
+    path: Sequence[tf.Operation],
+    ys: Sequence[Tensor],
+    dependence: Dependence,
+    sources: Sequence[Tensor],
+    variables: Sequence[Variable | Tensor],
+) -> None:
     """Raise `NoTangents` where rules will not do, before an op is added to the graph."""
     if dependence.sources_of_any(ys) != set(range(len(sources))) or not all(y.shape.is_fully_defined() for y in ys):
         raise NoTangents
@@ -114,5 +123,5 @@ def _check(path, ys, dependence, sources, variables):
         raise NoTangents from None
 
 
-def _size(variable):
+def _size(variable: Variable | Tensor) -> int | Any:
     return like(variable).shape.num_elements()

@@ -6,10 +6,14 @@ raises `NoTangents` where it does not know.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-_RULES: dict = {}
+from tfjac.types import Array, Tensor
+
+_RULES: dict[str, "Rule"] = {}
 
 
 class NoTangents(Exception):
@@ -28,16 +32,16 @@ class Step:
     """
 
     op: tf.Operation
-    tangents: list
+    tangents: list[Tensor | Any]
     count: int
-    kept: dict
+    kept: dict[Any, Tensor]
 
     @property
-    def carriers(self):
+    def carriers(self) -> list[int]:
         """Positions of the inputs that depend on the parameters."""
         return [k for k, tangents in enumerate(self.tangents) if tangents is not None]
 
-    def aligned(self, k):
+    def aligned(self, k: int) -> Tensor:
         """Return the tangents of input k with as many axes as the first output's, for broadcasting."""
         tangents, rank = self.tangents[k], self.op.outputs[0].shape.rank + 1
         if tangents.shape.rank == rank:
@@ -45,24 +49,24 @@ class Step:
         shape = [self.count, *[1] * (rank - tangents.shape.rank), *tangents.shape[1:]]
         return self._once((tangents.ref(), rank), lambda: tf.reshape(tangents, shape))
 
-    def ones(self):
+    def ones(self) -> Tensor:
         """Return ones like the first output."""
         (output, *_) = self.op.outputs
         return self._once((*output.shape, output.dtype), lambda: tf.ones(output.shape, output.dtype))
 
-    def _once(self, key, make):
+    def _once(self, key: tuple, make: Callable[[], Tensor]) -> Tensor:
         if key not in self.kept:
             self.kept[key] = make()
         return self.kept[key]
 
-    def full(self, k):
+    def full(self, k: int) -> Tensor:
         """Return the tangents of input k, `[p, *shape]`: zeros where there are none, and nothing stands for more."""
         shape = [self.count, *self.op.inputs[k].shape]
         if self.tangents[k] is None:
             return tf.zeros(shape, self.op.inputs[k].dtype)
         return spread(self.tangents[k], shape)
 
-    def fixed(self, k):
+    def fixed(self, k: int) -> Array:
         """Return the value of input k, an array.
 
         Raises:
@@ -73,28 +77,32 @@ class Step:
             raise NoTangents
         return value
 
-    def only(self, *positions):
+    def only(self, *positions: int) -> None:
         """Raise `NoTangents` unless inputs at `positions` alone depend on the parameters."""
         if not set(self.carriers) <= set(positions):
             raise NoTangents
 
 
-def spread(tangents, shape):
+Rule: TypeAlias = Callable[["Step"], list[Tensor]]
+"""From a step to the tangents of each output of its op."""
+
+
+def spread(tangents: Tensor, shape: Sequence[int]) -> Tensor:
     """Return tangents with the axes that stand for larger ones at full size."""
     return tangents if tangents.shape == shape else tf.broadcast_to(tangents, shape)
 
 
-def rule(*op_types):
+def rule(*op_types: str) -> Callable[[Rule], Rule]:
     """Return a decorator that registers a rule for these op types, which may stand in one string."""
 
-    def register(function):
+    def register(function: Rule) -> Rule:
         _RULES.update(dict.fromkeys((op_type for each in op_types for op_type in each.split()), function))
         return function
 
     return register
 
 
-def rule_of(op):
+def rule_of(op: tf.Operation) -> Rule:
     """Return the rule for `op`.
 
     Raises:
@@ -105,6 +113,6 @@ def rule_of(op):
     return _RULES[op.type]
 
 
-def types_with_rules():
+def types_with_rules() -> set[str]:
     """Return the op types that have a rule, a set."""
     return set(_RULES)
