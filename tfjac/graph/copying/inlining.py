@@ -16,7 +16,7 @@ from tfjac.types import Copies, Tensor
 
 
 def inline_calls(
-    targets: Sequence[Tensor], depends_on: Iterable[Tensor] | None = None, draw_again: bool = False
+    targets: Sequence[Tensor], depends_on: Sequence[Tensor] | None = None, draw_again: bool = False
 ) -> list[Tensor]:
     """Return tensors equal to `targets` whose graph calls no function on the way, nor makes a choice that is fixed.
 
@@ -63,12 +63,12 @@ def _rewritten(op: tf.Operation, inputs: Sequence[Tensor], copied: Callable[[], 
     return copied()
 
 
-def _path(sources: Iterable[Tensor] | None, targets: Sequence[Tensor]) -> list[tf.Operation]:
+def _path(sources: Sequence[Tensor] | None, targets: Sequence[Tensor]) -> list[tf.Operation]:
     reads = custom_gradients.inputs_read
     return ancestors(targets, reads=reads) if sources is None else between(sources, targets, reads)
 
 
-def _from_the_first_on(calls: Iterable[tf.Operation], path: Iterable[tf.Operation]) -> list[tf.Operation]:
+def _from_the_first_on(calls: Sequence[tf.Operation], path: Iterable[tf.Operation]) -> list[tf.Operation]:
     """The ops of `path` that are calls or depend on one."""
     names, reached, ops = {op.name for op in calls}, set(), []
     for op in path if calls else ():

@@ -252,7 +252,7 @@ def _up_to(path: str, name: str) -> str:
     return path[:end]
 
 
-def _only(found: Iterable[tuple[Node, str]], name: str) -> list[Node]:
+def _only(found: Sequence[tuple[Node, str]], name: str) -> list[Node]:
     """Nodes of pairs of these and their names, where all have one."""
     paths = dict.fromkeys(path for _, path in found)
     if len(paths) > 1:

@@ -14,7 +14,7 @@ from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.pattern import SparsityPattern
 from tfjac.jacobians.sparsity.propagation import Propagation
 from tfjac.progress import shown
-from tfjac.types import Sources, Tensors
+from tfjac.types import NestLike, Sources, Tensor, Tensors, Variable
 
 
 def sparsity(ys: Tensors, xs: Sources) -> SparsityPattern:
@@ -45,7 +45,7 @@ def sparsity(ys: Tensors, xs: Sources) -> SparsityPattern:
     """
     found = []
 
-    def compute(ys, xs):
+    def compute(ys: NestLike, xs: NestLike) -> Tensor:
         found.append(Ends.of(ys, xs).pattern())
         return tf.constant(0)
 
@@ -65,13 +65,13 @@ class Ends:
         walk: the `Propagation` in their graph.
     """
 
-    ys: list
-    sources: list
-    sizes: list
+    ys: list[Tensor]
+    sources: list[Tensor]
+    sizes: list[int]
     walk: Propagation
 
     @classmethod
-    def of(cls, ys, xs):
+    def of(cls, ys: NestLike, xs: NestLike) -> "Ends":
         """Read the arguments of a user.
 
         Raises:
@@ -85,7 +85,7 @@ class Ends:
         sizes = [product(_static_shape(x)) for x in xs]
         return cls(ys, sources, sizes, walk)
 
-    def pattern(self):
+    def pattern(self) -> SparsityPattern:
         """Return the `SparsityPattern` of the ys.
 
         Raises:
@@ -96,19 +96,19 @@ class Ends:
         rows = [empty(self.walk.size(y), total) if sets is None else sets for y, sets in zip(self.ys, rows)]
         return SparsityPattern(scipy.sparse.vstack(rows, format="csr"), self.walk.opaque)
 
-    def sized(self):
+    def sized(self) -> "Ends":
         """Return the same, with the shapes of the ys known."""
         if not all(y.shape.is_fully_defined() for y in self.ys):
             self.pattern()
         return self
 
-    def with_static_ys(self):
+    def with_static_ys(self) -> "Ends":
         """Return the same with ys of static shapes; `pattern` may have found some that the graph does not show."""
         ys = [y if y.shape.is_fully_defined() else tf.ensure_shape(y, self.walk.shape(y)) for y in self.ys]
         return dataclasses.replace(self, ys=ys)
 
 
-def _static_shape(x):
+def _static_shape(x: Variable | Tensor) -> list[int]:
     shape = like(x).shape
     if not shape.is_fully_defined():
         raise ValueError(

@@ -76,7 +76,7 @@ def bicolouring(matrix: scipy.sparse.csr_array, most: float) -> Colouring | None
     return found if found.num_forward + found.num_reverse <= most else None
 
 
-def _fullest(matrix):
+def _fullest(matrix: scipy.sparse.csr_array) -> tuple[float, Array]:
     """Choose rows that are taken apart: the fullest, as many as promise the fewest products.
 
     Returns:
@@ -99,7 +99,7 @@ def _fullest(matrix):
     return best, counts >= least
 
 
-def _apart(matrix, full):
+def _apart(matrix: scipy.sparse.csr_array, full: Array) -> tuple[Array, Array]:
     """Return the colours of the rows that are `full`, and of the columns without them; −1 for all other rows."""
     rows = np.full(matrix.shape[0], -1, np.int32)
     rows[full] = colours_of_columns(matrix[full].T)

@@ -1,5 +1,7 @@
 """What no rule covers, read off the gradient of the op: it is linear in the cotangents, and made of simpler ops."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,9 +9,11 @@ from tfjac.graph import calls_functions, custom_ops, inline_calls, is_affine
 from tfjac.jacobians.sparsity.index_sets import composed, each_its_own, empty, union
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoIndexSets, has_cotangents
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step
+from tfjac.types import Tensor
 
 
-def index_sets_by_gradient(step):
+def index_sets_by_gradient(step: Step) -> Patterns:
     """Return the index sets of the outputs of `step.op`, from those of its inputs.
 
     The op's own gradient (or the custom one that a user gave it) is traced for it alone. What its result depends on in
@@ -48,14 +52,16 @@ def index_sets_by_gradient(step):
     return [total[next(blocks)] if k in step.wanted else None for k in range(len(op.outputs))]
 
 
-def _pull_back(outputs, inputs, shapes):
+def _pull_back(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], shapes: Sequence[Sequence[int]]
+) -> tuple[tf.Graph, Sequence[Tensor], list[Tensor | None]]:
     """Trace the gradient in a graph of its own; return this, the cotangents, and the gradients, None for no path."""
     traced = []
 
-    def pull_back(*cotangents):
+    def pull_back(*cotangents: Tensor) -> None:
         gradients = tf.gradients(outputs, inputs, list(cotangents), stop_gradients=inputs)
-        present = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
-        present = iter(inline_calls(present, depends_on=cotangents))
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+        present = iter(inline_calls(dense, depends_on=cotangents))
         traced.extend([cotangents, [None if gradient is None else next(present) for gradient in gradients]])
 
     specs = [tf.TensorSpec(shape, output.dtype) for output, shape in zip(outputs, shapes)]

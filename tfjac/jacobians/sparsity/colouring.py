@@ -5,14 +5,16 @@ One product with the sum of the unit vectors of a colour then gives all the colu
 """
 
 import numpy as np
+import scipy.sparse
 
 from tfjac.ops import column_colours
+from tfjac.types import Array
 
 # Above this many pairs of columns that share a row, the order of the columns is taken as it is.
 MOST_PAIRS = 2 * 10**7
 
 
-def colours_of_columns(pattern):
+def colours_of_columns(pattern: scipy.sparse.sparray) -> Array:
     """Give each column of `pattern` a colour, so that no row has two entries of one colour.
 
     Args:

@@ -8,9 +8,16 @@ ops are made of.
 import contextlib
 import contextvars
 import math
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
+
+from tfjac.types import Array, ArrayLike, Tensor
+
+IndexSets: TypeAlias = scipy.sparse.csr_array
+"""A boolean matrix [elements of a tensor, elements of x]."""
 
 _MOST: contextvars.ContextVar[int | None] = contextvars.ContextVar("most entries", default=None)
 
@@ -20,7 +27,7 @@ class TooManyEntries(Exception):
 
 
 @contextlib.contextmanager
-def at_most(entries):
+def at_most(entries: int) -> Iterator[None]:
     """Within this context, raise `TooManyEntries` before the index sets of one tensor take more than `entries`."""
     before = _MOST.set(entries)
     try:
@@ -29,14 +36,14 @@ def at_most(entries):
         _MOST.reset(before)
 
 
-def check_entries(count):
+def check_entries(count: int) -> None:
     """Raise `TooManyEntries` where so many are more than the limit that `at_most` set, if one is set."""
     most = _MOST.get()
     if most is not None and count > most:
         raise TooManyEntries(f"{count:,} entries are more than {most:,}")
 
 
-def composed(local, pattern):
+def composed(local: scipy.sparse.sparray, pattern: IndexSets) -> IndexSets:
     """Return the index sets of a tensor, given those of the one that it depends on.
 
     Args:
@@ -49,18 +56,18 @@ def composed(local, pattern):
     return local @ pattern
 
 
-def links(rows, columns, shape):
+def links(rows: Array, columns: Array, shape: tuple[int, int]) -> IndexSets:
     """Return the boolean matrix with an entry at each `(rows[k], columns[k])`."""
     ones = np.ones(len(rows), bool)
     return scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)
 
 
-def empty(rows, columns):
+def empty(rows: int, columns: int) -> IndexSets:
     """Return the matrix without entries."""
     return scipy.sparse.csr_array((rows, columns), dtype=bool)
 
 
-def each_its_own(tensors, sizes):
+def each_its_own(tensors: Sequence[Tensor], sizes: Sequence[int]) -> list[tuple[Tensor, IndexSets]]:
     """List pairs of a tensor and its index sets, where each element is an x itself, one tensor behind the other."""
     total, offsets = sum(sizes), np.cumsum([0, *sizes])
     return [
@@ -69,7 +76,7 @@ def each_its_own(tensors, sizes):
     ]
 
 
-def union(parts):
+def union(parts: Sequence[Any]) -> Any:
     """Unite index sets of the same tensor."""
     total = parts[0]
     for part in parts[1:]:
@@ -77,37 +84,43 @@ def union(parts):
     return total
 
 
-def all_elements(pattern):
+def all_elements(pattern: IndexSets) -> IndexSets:
     """Return what all elements together depend on, as a single row."""
     return collected(pattern, np.zeros(pattern.shape[0], np.int64), 1)
 
 
-def repeated(row, count):
+def repeated(row: IndexSets, count: int) -> IndexSets:
     """Return the index sets of `count` elements that all have those of `row`."""
     return picked(row, np.zeros(count, np.int64))
 
 
-def smeared(pattern, shape, axes):
+def smeared(pattern: IndexSets, shape: Sequence[int], axes: Container[int]) -> IndexSets:
     """Let each element have the index sets of all elements with its place on the axes other than `axes`."""
     labels = [None if axis in axes else label for axis, label in enumerate(axis_names(len(shape)))]
     return linked(pattern, labels, shape, labels, shape)
 
 
-def picked(pattern, numbers):
+def picked(pattern: IndexSets, numbers: ArrayLike) -> IndexSets:
     """Return the index sets of a tensor whose element k is element `numbers[k]`, or nothing where that is negative."""
     numbers = np.asarray(numbers).reshape(-1)
     kept = np.flatnonzero(numbers >= 0)
     return composed(links(kept, numbers[kept], (len(numbers), pattern.shape[0])), pattern)
 
 
-def collected(pattern, groups, num_groups):
+def collected(pattern: IndexSets, groups: ArrayLike, num_groups: int) -> IndexSets:
     """Return the union of the index sets of each group; element k is of group `groups[k]`, of none where negative."""
     groups = np.asarray(groups).reshape(-1)
     kept = np.flatnonzero(groups >= 0)
     return composed(links(groups[kept], kept, (num_groups, len(groups))), pattern)
 
 
-def linked(pattern, labels, shape, out_labels, out_shape):
+def linked(
+    pattern: IndexSets,
+    labels: Sequence[str | None],
+    shape: Sequence[int],
+    out_labels: Sequence[str | None],
+    out_shape: Sequence[int],
+) -> IndexSets:
     """Return the index sets of a tensor that depends on all elements with the same place on the axes they share.
 
     Args:
@@ -128,7 +141,9 @@ def linked(pattern, labels, shape, out_labels, out_shape):
     return picked(pattern, np.argsort(groups)[places])
 
 
-def numbered(labels, shape, kept, sizes):
+def numbered(
+    labels: Sequence[str | None], shape: Sequence[int], kept: Sequence[str | None], sizes: Sequence[int]
+) -> Array:
     """For each element of a tensor, row-major, the flat number of its place on the axes `kept` of these sizes."""
     total, stride = np.zeros(shape, np.int64), 1
     for label, size in zip(reversed(kept), reversed(sizes)):
@@ -139,6 +154,6 @@ def numbered(labels, shape, kept, sizes):
     return total.reshape(-1)
 
 
-def axis_names(rank, prefix=""):
+def axis_names(rank: int, prefix: str = "") -> list[str | None]:
     """Return labels for the axes of a tensor, counted from the right, so that broadcasting aligns them."""
     return [f"{prefix}{rank - k}" for k in range(rank)]

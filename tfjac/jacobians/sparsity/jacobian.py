@@ -1,18 +1,19 @@
 """A sparse Jacobian from few products, one for each colour of its columns or rows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import in_graph
-from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once, stacked
-from tfjac.jacobians.passes.linearise import NoForwardMode, pull_back, push_forward
+from tfjac.jacobians.passes.chunks import Limits, bytes_of_pass, passes_at_once, stacked
+from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, pull_back, push_forward
 from tfjac.jacobians.passes.nests import like
 from tfjac.jacobians.passes.random_cotangents import verify_jacobian
 from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.pattern import MODES, SparsityPattern
-from tfjac.types import JacobianMode, Sources, Tensors
+from tfjac.types import Array, JacobianMode, NestLike, Sources, Tensor, Tensors, Variable
 
 
 def sparse_jacobian(
@@ -64,7 +65,7 @@ def sparse_jacobian(
     passes_at_once(chunk_size, memory_budget, lambda: 1)
     made = {}
 
-    def compute(ys, xs):
+    def compute(ys: NestLike, xs: NestLike) -> Tensor:
         dtype = _dtype(xs)
         ends = Ends.of(ys, xs)
         made["pattern"] = found = ends.pattern() if pattern is None else _checked(pattern, ends.sized())
@@ -80,10 +81,17 @@ def sparse_jacobian(
     return tf.SparseTensor(held(np.stack([found.rows, found.indices], 1).astype(np.int64)), values, found.shape)
 
 
-def _verify(verify, given, ends, pattern, values, xs):
+def _verify(
+    verify: bool | None,
+    given: Sequence[Tensor],
+    ends: Ends,
+    pattern: SparsityPattern,
+    values: Tensor,
+    xs: Sequence[Variable | Tensor],
+) -> None:
     """`verify_jacobian` for the entries of a pattern."""
 
-    def products(cotangents):
+    def products(cotangents: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         u = tf.concat([tf.cast(tf.reshape(each, [-1]), values.dtype) for each in cotangents], 0)
         columns = tf.math.unsorted_segment_sum(values * tf.gather(u, pattern.rows), pattern.indices, sum(ends.sizes))
         return [(part, tf.norm(tf.cast(values, tf.float64))) for part in tf.split(columns, ends.sizes)]
@@ -91,7 +99,7 @@ def _verify(verify, given, ends, pattern, values, xs):
     verify_jacobian(verify, given, ends.ys, ends.sources, products, xs)
 
 
-def _checked(pattern, ends):
+def _checked(pattern: Any, ends: Ends) -> SparsityPattern:
     pattern = pattern if isinstance(pattern, SparsityPattern) else SparsityPattern(pattern)
     shape = (sum(ends.walk.size(y) for y in ends.ys), sum(ends.sizes))
     if pattern.shape != shape:
@@ -102,7 +110,7 @@ def _checked(pattern, ends):
     return pattern
 
 
-def _dtype(xs):
+def _dtype(xs: NestLike) -> tf.DType:
     dtypes = {like(x).dtype for x in tf.nest.flatten(xs)}
     if len(dtypes) > 1:
         raise TypeError(
@@ -112,7 +120,7 @@ def _dtype(xs):
     return dtypes.pop()
 
 
-def values_of(pattern, mode, ends, dtype, limits):
+def values_of(pattern: SparsityPattern, mode: str, ends: Ends, dtype: tf.DType, limits: Limits) -> Tensor:
     """The entries of the pattern, row after row."""
     if mode != "auto":
         return _entries(pattern, mode, ends, dtype, limits)
@@ -122,7 +130,7 @@ def values_of(pattern, mode, ends, dtype, limits):
         return _entries(pattern, "reverse", ends, dtype, limits)
 
 
-def _entries(pattern, mode, ends, dtype, limits):
+def _entries(pattern: SparsityPattern, mode: Any, ends: Ends, dtype: tf.DType, limits: Limits) -> Tensor:
     """Pick each entry out of the one product that holds it."""
     colouring = pattern.colouring(mode)
     sizes_of_ys = [y.shape.num_elements() for y in ends.ys]
@@ -130,7 +138,8 @@ def _entries(pattern, mode, ends, dtype, limits):
         (push_forward, colouring.columns, sizes_of_ys, pattern.indices, pattern.rows),
         (pull_back, colouring.rows, ends.sizes, pattern.rows, pattern.indices),
     ]
-    parts, place, before = [], np.zeros(pattern.num_entries, np.int64), 0
+    parts: list[Tensor] = []
+    place, before = np.zeros(pattern.num_entries, np.int64), 0
     for (differentiate, colours, sizes, colour_of, within), here in zip(sides, (~colouring.by_row, colouring.by_row)):
         if here.any():
             products = _products(differentiate(ends.ys, ends.sources), colours, sizes, dtype, ends, limits)
@@ -140,14 +149,18 @@ def _entries(pattern, mode, ends, dtype, limits):
     return tf.gather(tf.concat(parts, 0), held(place))
 
 
-def _products(product, colours, sizes, dtype, ends, limits):
+def _products(
+    product: LinearMap, colours: Array, sizes: Sequence[int], dtype: tf.DType, ends: Ends, limits: Limits
+) -> Tensor:
     """Stack the products with the indicator of each colour, as many at once as the limits allow."""
     chunk_size, memory_budget = limits
     passes = passes_at_once(chunk_size, memory_budget, lambda: sum(bytes_of_pass(ends.sources, y) for y in ends.ys))
     return _for_each_colour(product, colours, sizes, dtype, passes)
 
 
-def _for_each_colour(product, colours, sizes, dtype, passes):
+def _for_each_colour(
+    product: LinearMap, colours: Array, sizes: Sequence[int], dtype: tf.DType, passes: int | Tensor | None
+) -> Tensor:
     """Stack the products with the indicator of each colour: `[colours, length]`.
 
     Args:
@@ -159,7 +172,7 @@ def _for_each_colour(product, colours, sizes, dtype, passes):
     """
     indicators = tf.constant(colours)  # in the graph, as products of what is linear are then computed once
 
-    def one(colour):
+    def one(colour: Tensor) -> list[Tensor]:
         parts = product(*_like(tf.equal(indicators, colour), product.seeds))
         zeros = [tf.zeros([size], dtype) for size in sizes]
         flat = [zero if part is None else tf.cast(tf.reshape(part, [-1]), dtype) for part, zero in zip(parts, zeros)]
@@ -169,13 +182,13 @@ def _for_each_colour(product, colours, sizes, dtype, passes):
     return rows
 
 
-def _like(flat, tensors):
+def _like(flat: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Cut a flat vector into tensors of the shapes and dtypes of `tensors`."""
     parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
     return [tf.cast(tf.reshape(part, tensor.shape), tensor.dtype) for part, tensor in zip(parts, tensors)]
 
 
-def held(array):
+def held(array: Array) -> Tensor:
     """Return an array as a tensor that the graph captures: what stands in a graph is copied whenever that is read."""
     with tf.init_scope():
         return tf.constant(array)

@@ -1,5 +1,8 @@
 """What tracing knows of the tensors of a graph: values and shapes that are the same in every run, whatever xs are."""
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,6 +10,7 @@ from tfjac.graph import captured_tensor, references, shape_only
 from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.jacobians.sparsity.rules.index_set_rules import has_rule
 from tfjac.jacobians.sparsity.running import can_run, run
+from tfjac.types import Array, Tensor
 
 
 class Known:
@@ -16,7 +20,13 @@ class Known:
     what is computed from it, is never known: an eager tensor that is an x, too, is a constant in the graph.
     """
 
-    def __init__(self, graph, xs=(), parameters=(), enclosing=None):
+    def __init__(
+        self,
+        graph: tf.Graph,
+        xs: Sequence[Tensor] = (),
+        parameters: Iterable[tuple[Tensor, Array | None, list[int] | None]] = (),
+        enclosing: "Known | None" = None,
+    ) -> None:
         """Start with nothing but what is given.
 
         Args:
@@ -26,23 +36,25 @@ class Known:
             enclosing: the `Known` of the graph that this one captures tensors of, or None.
         """
         self._enclosing = enclosing
-        self._eager = [x for x in xs if not tf.is_symbolic_tensor(x)] + (enclosing._eager if enclosing else [])
+        self._eager: list[Tensor] = [x for x in xs if not tf.is_symbolic_tensor(x)] + (
+            enclosing._eager if enclosing else []
+        )
         here = [x for x in xs if tf.is_symbolic_tensor(x)] + [captured_tensor(graph, x) for x in self._eager]
         self._moving = references(x for x in here if x is not None)
         self._values = dict.fromkeys(self._moving)
-        self._shapes = {}
+        self._shapes: dict[Any, list[int] | None] = {}
         for tensor, value, shape in parameters:
             self._values[tensor.ref()], self._shapes[tensor.ref()] = value, shape
             if value is None:
                 self._moving.add(tensor.ref())
 
-    def __call__(self, tensor):
+    def __call__(self, tensor: Tensor) -> Array | Any:
         """Return the value of `tensor` as an array, or None where it is open."""
         for op in _unvisited(tensor, lambda each: each.ref() in self._values):
             self._values.update(zip(references_of(op.outputs), self._values_of(op)))
         return self._values[tensor.ref()]
 
-    def entries(self, tensor):
+    def entries(self, tensor: Tensor) -> list[Any]:
         """Return the elements of a vector (or scalar) one by one as a list, None for each that is open."""
         value = self(tensor)
         if value is not None:
@@ -55,7 +67,7 @@ class Known:
             return self.entries(tensor.op.inputs[0])
         return [None] * int(np.prod(self.shape(tensor)))
 
-    def shape(self, tensor):
+    def shape(self, tensor: Tensor) -> list[int] | Any:
         """Return the sizes of the axes of `tensor`, a list; None where one is not known, or it holds no numbers."""
         if not _holds_numbers(tensor.dtype):
             return None
@@ -64,7 +76,7 @@ class Known:
         shape = self._shapes[tensor.ref()] if tensor.ref() in self._shapes else tensor.shape.as_list()
         return _ensured_shape(tensor) if shape is None else shape
 
-    def learn(self, tensor, value, shape):
+    def learn(self, tensor: Tensor, value: Array | None, shape: list[int] | None) -> None:
         """Note what is found in another way; None is nothing."""
         if value is not None:
             self._values[tensor.ref()] = value
@@ -72,7 +84,7 @@ class Known:
         if shape is not None:
             self._shapes[tensor.ref()] = shape
 
-    def of_body(self, parameters):
+    def of_body(self, parameters: Iterable[tuple[Tensor, Array | None, list[int] | None]]) -> "Known":
         """Return what is known of the body of a loop or branch.
 
         Args:
@@ -81,10 +93,10 @@ class Known:
         parameters = list(parameters)
         return Known(parameters[0][0].graph, parameters=parameters, enclosing=self)
 
-    def _has_shape(self, tensor):
+    def _has_shape(self, tensor: Tensor) -> bool:
         return tensor.ref() in self._shapes or tensor.shape.is_fully_defined()
 
-    def _values_of(self, op):
+    def _values_of(self, op: tf.Operation) -> list[Array | None]:
         if not shape_only(op) and references(op.inputs) & self._moving:
             self._moving |= references(op.outputs)
         elif facts_of(op).list == "made of a tensor":
@@ -106,7 +118,7 @@ class Known:
             return [None if value is None else np.asarray(value) for value in static]
         return [None] * len(op.outputs)
 
-    def _of_capture(self, placeholder):
+    def _of_capture(self, placeholder: Tensor) -> Array | None:
         outer = _captured_by(placeholder)
         if outer is None:
             return None
@@ -114,12 +126,12 @@ class Known:
             return outer.numpy()
         return self._enclosing(outer) if self._enclosing else None
 
-    def _shapes_of(self, op):
+    def _shapes_of(self, op: tf.Operation) -> list[list[int] | None]:
         """By running the op on ones, if its rule says that values of floats have no say in the shape."""
         if is_parameter(op):
             outer = _captured_by(op.outputs[0])
-            known = outer is not None and tf.is_symbolic_tensor(outer) and self._enclosing
-            return [self._enclosing.shape(outer) if known else None]
+            known = outer is not None and tf.is_symbolic_tensor(outer)
+            return [self._enclosing.shape(outer) if known and self._enclosing else None]
         found = None
         if has_rule(op.type):
             inputs = [self._value_or_ones(each) for each in op.inputs]
@@ -131,7 +143,7 @@ class Known:
         values = [self(output) for output in op.outputs]
         return [None if value is None else list(value.shape) for value in values]
 
-    def _ends_of_slice(self, op):
+    def _ends_of_slice(self, op: tf.Operation) -> list[Array | None]:
         """Begin and end, with a place of its own choice where one element is taken at an open place."""
         begin, end = (self.entries(each) for each in op.inputs[1:3])
         for k in range(len(begin)):
@@ -139,19 +151,19 @@ class Known:
                 begin[k], end[k] = 0, 1
         return [None if None in entries else np.array(entries, np.int32) for entries in (begin, end)]
 
-    def _value_or_ones(self, tensor):
+    def _value_or_ones(self, tensor: Tensor) -> Array | None:
         value = self(tensor)
         if value is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
             return _ones(self.shape(tensor), tensor.dtype)
         return value
 
 
-def references_of(tensors):
+def references_of(tensors: Iterable[Tensor]) -> list:
     """The `ref()` of each of `tensors`, in order."""
     return [tensor.ref() for tensor in tensors]
 
 
-def _unvisited(tensor, is_known):
+def _unvisited(tensor: Tensor, is_known: Callable[[Tensor], bool]) -> Iterator[tf.Operation]:
     """The ops that `tensor` is computed from, up to tensors that are known, inputs before consumers."""
     stack = [tensor]
     while stack:
@@ -161,19 +173,19 @@ def _unvisited(tensor, is_known):
             yield tensor.op
 
 
-def _ensured_shape(tensor):
+def _ensured_shape(tensor: Tensor) -> list[int] | None:
     """The shape that a `tf.ensure_shape` of the tensor says that it has, or None."""
     ensured = [op.outputs[0].shape for op in tensor.consumers() if op.type == "EnsureShape"]
     return next((shape.as_list() for shape in ensured if shape.is_fully_defined()), None)
 
 
-def _captured_by(placeholder):
+def _captured_by(placeholder: Tensor) -> Tensor | None:
     """What the graph of a placeholder captured as it, or None."""
     captures = getattr(placeholder.graph, "captures", ())
     return next((outer for outer, inner in captures if inner is placeholder), None)
 
 
-def _run_where_known(op, inputs):
+def _run_where_known(op: tf.Operation, inputs: Sequence[Array | None]) -> list[Array] | None:
     """The outputs of `op` for these inputs; None where one of them is None, or the op cannot run."""
     if any(value is None for value in inputs) or not can_run(op):
         return None
@@ -183,9 +195,9 @@ def _run_where_known(op, inputs):
         return None
 
 
-def _ones(shape, dtype):
+def _ones(shape: Sequence[int] | None, dtype: tf.DType) -> Array | None:
     return None if shape is None or not _holds_numbers(dtype) else np.ones(shape, dtype.as_numpy_dtype)
 
 
-def _holds_numbers(dtype):
+def _holds_numbers(dtype: tf.DType) -> bool:
     return dtype not in (tf.resource, tf.variant, tf.string)

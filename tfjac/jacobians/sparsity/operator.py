@@ -6,6 +6,7 @@ whatever ops moved it there, and a product for each colour of the pattern has th
 """
 
 import itertools
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import scipy.sparse
@@ -21,12 +22,16 @@ from tfjac.jacobians.sparsity.analysis import Ends
 from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most
 from tfjac.jacobians.sparsity.jacobian import held, values_of
 from tfjac.jacobians.sparsity.layout import Groups, Layout
+from tfjac.jacobians.sparsity.pattern import SparsityPattern
+from tfjac.types import Tensor, Variable
 
 MEMORY = 2**28
 """Bytes that the products may take at once."""
 
 
-def compressed_operator(y, variables, rows_of_example, most):
+def compressed_operator(
+    y: Tensor, variables: Sequence[Variable | Tensor], rows_of_example: Iterable[int], most: int
+) -> JacobianOperator | None:
     """Return ∂y/∂variables as a `JacobianOperator` of what each element of y depends on.
 
     Its factors are `GatherFactor`s of rows of one column each. An example is an element of y, or some in a row.
@@ -63,27 +68,27 @@ def compressed_operator(y, variables, rows_of_example, most):
     return JacobianOperator(factors, [like(variable).shape for variable in variables], len(layouts[0].columns), size)
 
 
-def _cut(pattern, sizes):
+def _cut(pattern: SparsityPattern, sizes: Sequence[int]) -> list[scipy.sparse.csr_array]:
     """Cut a pattern `[rows, p]` into the columns of each variable; their data number the entries from 1 on."""
     columns, ends = scipy.sparse.csc_array(pattern.csr(np.arange(1, pattern.num_entries + 1))), np.cumsum([0, *sizes])
     return [scipy.sparse.csr_array(columns[:, first:last]) for first, last in itertools.pairwise(ends)]
 
 
-def _work(parts, size):
+def _work(parts: Sequence[scipy.sparse.csr_array], size: int) -> tuple[int, int]:
     """How many numbers J has, and products JᵀJ, where an example is so many rows; among equals, larger examples."""
     groups = [Groups(part, size) for part in parts]
     width = sum(each.width for each in groups)
     return groups[0].number * width * (size + width), -size
 
 
-def _layouts(parts, size, most):
+def _layouts(parts: Sequence[scipy.sparse.csr_array], size: int, most: int) -> list[Layout]:
     width = sum(Groups(part, size).width for part in parts)
     if parts[0].shape[0] * width > most:
         raise TooManyEntries
     return [Layout.of(part, size) for part in parts]
 
 
-def _factor(layout, values):
+def _factor(layout: Layout, values: Tensor) -> GatherFactor:
     """The factor of one variable, of the entries of J, `[entries]`."""
     d = tf.gather(tf.concat([tf.zeros([1], values.dtype), values], 0), held(layout.entries))
     return GatherFactor(held(layout.columns), d[..., None], layout.size)

@@ -110,8 +110,9 @@ class SparsityPattern:
         """Return where each entry is read in a mode; "bidirectional" only where `mode` is that."""
         if mode == "bidirectional" and self._bicolouring is not None:
             return self._bicolouring
-        one_way = forward_colouring if mode == "forward" else reverse_colouring
-        return one_way(self.colours(mode), self._matrix)
+        if mode == "forward":
+            return forward_colouring(self.colours("forward"), self._matrix)
+        return reverse_colouring(self.colours("reverse"), self._matrix)
 
     def csr(self, values: TensorLike | None = None) -> scipy.sparse.csr_array:
         """Return the pattern, or a matrix with these values, as a SciPy CSR array.
@@ -124,22 +125,22 @@ class SparsityPattern:
         return scipy.sparse.csr_array((np.asarray(values), self.indices, self.indptr), shape=self.shape)
 
     @functools.cached_property
-    def _bicolouring(self):
+    def _bicolouring(self) -> Colouring | None:
         return bicolouring(self._matrix, min(self._fullest) / 2)
 
     @functools.cached_property
-    def _fullest(self):
+    def _fullest(self) -> tuple[int, int]:
         """How many entries the fullest row has, and the fullest column."""
         return np.diff(self.indptr).max(initial=0), np.bincount(self.indices, minlength=1).max(initial=0)
 
-    def _count(self, mode):
+    def _count(self, mode: Literal["forward", "reverse", "bidirectional"]) -> int:
         colouring = self.colouring(mode)
         return colouring.num_forward + colouring.num_reverse
 
-    def _fewer(self):
+    def _fewer(self) -> Literal["forward", "reverse"]:
         return "forward" if self._count("forward") < self._count("reverse") else "reverse"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         opaque = f", opaque ops: {', '.join(self.opaque_ops)}" if self.opaque_ops else ""
         return (
             f"<SparsityPattern {self.shape[0]}×{self.shape[1]}, {self.num_entries} entries ({self.density:.2%}), "

@@ -1,6 +1,7 @@
 """Index sets carried through a graph, op by op."""
 
 import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -8,7 +9,10 @@ import tensorflow as tf
 from tfjac.graph import Dependence, handle_shape, references
 from tfjac.jacobians.shapes import product
 from tfjac.jacobians.sparsity.by_gradient import index_sets_by_gradient
+from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.rules import NoIndexSets, Step, all_of_all, carries_gradient, index_sets_of
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns
+from tfjac.types import Tensor
 
 
 class Propagation:
@@ -22,18 +26,25 @@ class Propagation:
         reading: the types of ops whose gradients are being read: they are not to be read once more inside.
     """
 
-    def __init__(self, known, opaque, by_value=False, reading=frozenset()):
+    def __init__(
+        self, known: Known, opaque: list[str], by_value: bool = False, reading: frozenset = frozenset()
+    ) -> None:
         self.known, self.opaque, self.by_value, self.reading = known, opaque, by_value, reading
 
-    def within(self, known):
+    def within(self, known: Known) -> "Propagation":
         """Return the same for the body of a loop or branch, of which `known` is known."""
         return Propagation(known, self.opaque, self.by_value, self.reading)
 
-    def through_gradient(self, known, kind):
+    def through_gradient(self, known: Known, kind: tuple) -> "Propagation":
         """Return one for the graph of a gradient, of which `known` is known, of an op of type `kind`."""
         return Propagation(known, [], True, self.reading | {kind})
 
-    def carry(self, sources, targets, path=None):
+    def carry(
+        self,
+        sources: Iterable[tuple[Tensor, Any]],
+        targets: Sequence[Tensor],
+        path: Sequence[tf.Operation] | None = None,
+    ) -> Patterns:
         """Carry index sets from some tensors of the graph to others.
 
         Args:
@@ -60,11 +71,11 @@ class Propagation:
                     found[output.ref()] = sets + own[output.ref()] if output.ref() in own else sets
         return [found.get(target.ref()) for target in targets]
 
-    def path(self, sources, targets):
+    def path(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> list[tf.Operation]:
         """List the ops between some tensors of the graph and others, inputs before consumers."""
         return Dependence(sources, self.by_value).path(targets)
 
-    def shape(self, tensor):
+    def shape(self, tensor: Tensor) -> list[int]:
         """Return the sizes of the axes of a tensor, or of the variable that it stands for.
 
         Raises:
@@ -78,14 +89,14 @@ class Propagation:
             )
         return shape
 
-    def size(self, tensor):
+    def size(self, tensor: Tensor) -> int:
         """Return the number of elements of a tensor."""
         return product(self.shape(tensor))
 
-    def _follows(self, tensor):
+    def _follows(self, tensor: Tensor) -> bool:
         return self.by_value or carries_gradient(tensor.dtype)
 
-    def _through(self, step):
+    def _through(self, step: Step) -> Patterns:
         """The index sets of the outputs by a rule, else from the op's gradient, else all of all."""
         for way in (index_sets_of, index_sets_by_gradient):
             with contextlib.suppress(NoIndexSets):

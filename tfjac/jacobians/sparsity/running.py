@@ -2,20 +2,23 @@
 
 import functools
 import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfjac.graph import calls_functions
 from tfjac.graph.facts import is_parameter
+from tfjac.types import Array, Tensor
 
 
-def can_run(op):
+def can_run(op: tf.Operation) -> bool:
     """Return whether `run` can run `op`: it has no state, calls no function, and has an eager form."""
     stateful = op.op_def.is_stateful or is_parameter(op)
     return not (stateful or calls_functions(op)) and hasattr(tf.raw_ops, op.type)
 
 
-def run(op, inputs, attributes=None):
+def run(op: tf.Operation, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> list[Array]:
     """Run an op like `op` on other inputs, outside the graph being traced.
 
     Args:
@@ -34,7 +37,7 @@ def run(op, inputs, attributes=None):
         return [output.numpy() for output in tf.nest.flatten(outputs)]
 
 
-def _inputs_by_name(op, tensors):
+def _inputs_by_name(op: tf.Operation, tensors: Sequence[Tensor]) -> dict[str, Any]:
     """Sort the flat inputs of an op by the names of its arguments."""
     values, position = {}, 0
     for argument in op.op_def.input_arg:
@@ -49,7 +52,7 @@ def _inputs_by_name(op, tensors):
     return values
 
 
-def _chosen_attributes(op_def):
+def _chosen_attributes(op_def: Any) -> list[Any]:
     """The attributes of an op that do not follow from its inputs."""
     implied = {
         name
@@ -60,11 +63,11 @@ def _chosen_attributes(op_def):
 
 
 @functools.cache
-def _argument_names(op_type):
+def _argument_names(op_type: str) -> list[str]:
     return [name for name in inspect.signature(getattr(tf.raw_ops, op_type)).parameters if name != "name"]
 
 
-def _renamed(values, names):
+def _renamed(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Give each value the name that Python has for it: a few arguments were renamed there, in the same order."""
     unmatched = [name for name in names if name not in values]
     return {name if name in names else unmatched.pop(0): value for name, value in values.items()}

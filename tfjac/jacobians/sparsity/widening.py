@@ -1,10 +1,15 @@
 """Where elements come to depend on much of the sources: the first op, by the index sets of what lies before it."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
+import tensorflow as tf
 
 from tfjac.jacobians.sparsity.index_sets import TooManyEntries, at_most, each_its_own
 from tfjac.jacobians.sparsity.known import Known
 from tfjac.jacobians.sparsity.propagation import Propagation
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step
+from tfjac.types import Tensor
 
 _MOST = 10**7
 """Index sets with more entries are not made: the op that would make them is the one."""
@@ -17,9 +22,9 @@ class _Widens(Exception):
 class _UntilItWidens(Propagation):
     """Index sets on their way up to the first op of whose output an element depends on more than `widest` elements."""
 
-    widest = 0
+    widest: float = 0
 
-    def _through(self, step):
+    def _through(self, step: Step) -> Patterns:
         try:
             outputs = super()._through(step)
         except TooManyEntries:
@@ -29,7 +34,7 @@ class _UntilItWidens(Propagation):
         return outputs
 
 
-def first_op_that_widens(ys, sources, widest):
+def first_op_that_widens(ys: Sequence[Tensor], sources: Iterable[Tensor | None], widest: float) -> tf.Operation | None:
     """Return the first op on the way to ys of whose output an element depends on many elements of the sources, or None.
 
     Args:

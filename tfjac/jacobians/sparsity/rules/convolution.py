@@ -2,16 +2,18 @@
 
 import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import scipy.sparse
+import tensorflow as tf
 
-from tfjac.jacobians.sparsity.index_sets import composed, linked, links, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
+from tfjac.jacobians.sparsity.index_sets import IndexSets, composed, linked, links, union
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule
 
 
 @rule("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-def _convolution(step):
+def _convolution(step: Step) -> Patterns:
     """Inputs x [n, *large, c_in] and kernel [*k, c_in/g, c_out]."""
     parts = []
     if step.patterns[0] is not None:
@@ -23,7 +25,7 @@ def _convolution(step):
 
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
-def _transposed(step):
+def _transposed(step: Step) -> Patterns:
     """Inputs sizes, kernel and y [n, *small, c_out]; the transpose of `_convolution`."""
     parts = []
     if step.patterns[2] is not None:
@@ -36,13 +38,13 @@ def _transposed(step):
 
 
 @rule("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolWithArgmax")
-def _pool(step):
+def _pool(step: Step) -> Patterns:
     window, own = _pooling(step, step.shape(0), step.out_shape())
     return [window.slide(step.patterns[0], own, itertools.repeat(own)), *[None] * (len(step.op.outputs) - 1)]
 
 
 @rule("AvgPoolGrad", "AvgPool3DGrad", "MaxPoolGrad", "MaxPool3DGrad")
-def _pool_gradient(step):
+def _pool_gradient(step: Step) -> Patterns:
     """The last input is the cotangent of the result. Where the largest elements are is taken as given."""
     last = len(step.op.inputs) - 1
     if step.patterns[last] is None or (step.walk.by_value and step.carriers != [last]):
@@ -51,12 +53,12 @@ def _pool_gradient(step):
     return [window.slide_back(step.patterns[last], own, itertools.repeat(own))]
 
 
-def _pooling(step, large, small):
+def _pooling(step: Step, large: Sequence[int], small: Sequence[int]) -> tuple["_Window", scipy.sparse.csr_array]:
     own = scipy.sparse.eye_array(large[-1], dtype=bool, format="csr")
     return _Window(step, large, small, step.op.get_attr("ksize")[1:-1]), own
 
 
-def _channels(step, c_in, c_out):
+def _channels(step: Step, c_in: int, c_out: int) -> tuple[scipy.sparse.csr_array, Iterable[scipy.sparse.csr_array]]:
     """Which channels meet, as `left [c_out, c] @ right[place] [c, c_in]` for each place of the window.
 
     A fixed kernel says so itself, its zeros included; else all channels of a group meet, through c = groups.
@@ -80,7 +82,7 @@ def _channels(step, c_in, c_out):
     return scipy.sparse.eye_array(c_out, dtype=bool, format="csr"), right
 
 
-def _of_kernel(step, side):
+def _of_kernel(step: Step, side: str) -> IndexSets:
     """Every position depends on all of the kernel that belongs to its channel."""
     if step.op.type == "DepthwiseConv2dNativeBackpropInput":
         raise NoIndexSets("the kernel of a transposed depthwise convolution is not covered")
@@ -103,7 +105,7 @@ class _Window:
         size: sizes of the window, perhaps with more behind.
     """
 
-    def __init__(self, step, large, small, size):
+    def __init__(self, step: Step, large: Sequence[int], small: Sequence[int], size: Sequence[int]) -> None:
         op = step.op
         names = {attribute.name for attribute in op.op_def.attr}
         if "data_format" in names and op.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
@@ -114,12 +116,16 @@ class _Window:
         self.dilation = op.get_attr("dilations")[1:-1] if "dilations" in names else [1] * len(self.large)
         self.before = self._padding(op)
 
-    def slide(self, pattern, left, right):
+    def slide(
+        self, pattern: IndexSets, left: scipy.sparse.csr_array, right: Iterable[scipy.sparse.csr_array]
+    ) -> IndexSets:
         """Index sets of the output at the positions, from those of the input."""
         passed = [composed(self._local(place, channels), pattern) for place, channels in zip(self._places(), right)]
         return composed(self._per_position(left), union(passed))
 
-    def slide_back(self, pattern, left, right):
+    def slide_back(
+        self, pattern: IndexSets, left: scipy.sparse.csr_array, right: Iterable[scipy.sparse.csr_array]
+    ) -> IndexSets:
         """Index sets of what the window slides over, from those at the positions."""
         pattern = composed(self._per_position(left).T.tocsr(), pattern)
         return union(
@@ -129,15 +135,15 @@ class _Window:
             ]
         )
 
-    def _per_position(self, left):
+    def _per_position(self, left: scipy.sparse.csr_array) -> IndexSets:
         count = self.n * math.prod(self.small)
         return scipy.sparse.kron(scipy.sparse.eye_array(count, dtype=bool), left, format="csr").astype(bool)
 
-    def _local(self, place, channels):
+    def _local(self, place: scipy.sparse.csr_array, channels: scipy.sparse.csr_array) -> IndexSets:
         examples = scipy.sparse.eye_array(self.n, dtype=bool)
         return scipy.sparse.kron(scipy.sparse.kron(examples, place), channels, format="csr").astype(bool)
 
-    def _places(self):
+    def _places(self) -> Iterator[scipy.sparse.csr_array]:
         """For each place of the window, the boolean matrix [positions, space] of what it sees."""
         for offset in itertools.product(*map(range, self.size)):
             axes = [
@@ -153,7 +159,7 @@ class _Window:
             seen = np.ravel_multi_index(grid[:, inside], self.large)
             yield links(positions, seen, (math.prod(self.small), math.prod(self.large)))
 
-    def _padding(self, op):
+    def _padding(self, op: tf.Operation) -> Sequence[int]:
         padding = op.get_attr("padding")
         if padding == b"VALID":
             return [0] * len(self.large)

@@ -6,17 +6,21 @@ element depends on all that any input depends on.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfjac.graph import has_custom_gradient
-from tfjac.jacobians.sparsity.index_sets import all_elements, linked, repeated, union
+from tfjac.jacobians.sparsity.index_sets import IndexSets, all_elements, linked, repeated, union
 from tfjac.jacobians.sparsity.lists import ListSets
+from tfjac.types import Array
 
-_RULES: dict[
-    str, tuple
-] = {}  # from op type to a pair: the rule, and a function of the step that says whether it covers it
+Patterns: TypeAlias = list[IndexSets | Any]
+"""Index sets of the inputs, or outputs, of an op; those of lists are `ListSets`. None for nothing."""
+
+_RULES: dict[str, tuple[Callable[["Step"], Patterns], Callable[["Step"], bool]]] = {}
+"""From op type to a pair: the rule, and a function of the step that says whether it covers it."""
 
 
 class NoIndexSets(Exception):
@@ -35,66 +39,68 @@ class Step:
     """
 
     op: tf.Operation
-    patterns: list
-    wanted: set
+    patterns: Patterns
+    wanted: set[int]
     walk: Any
 
     @property
-    def carriers(self):
+    def carriers(self) -> list[int]:
         """Positions of the inputs that depend on x."""
         return [k for k, pattern in enumerate(self.patterns) if pattern is not None]
 
-    def shape(self, k):
+    def shape(self, k: int) -> list[int]:
         """Sizes of the axes of input k."""
         return self.walk.shape(self.op.inputs[k])
 
-    def out_shape(self, k=0):
+    def out_shape(self, k: int = 0) -> list[int]:
         """Sizes of the axes of output k."""
         return self.walk.shape(self.op.outputs[k])
 
-    def size(self, k):
+    def size(self, k: int) -> int:
         """Number of elements of input k."""
         return self.walk.size(self.op.inputs[k])
 
-    def out_size(self, k=0):
+    def out_size(self, k: int = 0) -> int:
         """Number of elements of output k."""
         return self.walk.size(self.op.outputs[k])
 
-    def fixed(self, k):
+    def fixed(self, k: int) -> Array | Any:
         """Return the value of input k where it is the same in every run, else None."""
         return self.walk.known(self.op.inputs[k])
 
-    def value(self, k):
+    def value(self, k: int) -> Array:
         """Return the value of input k, which must be fixed."""
         value = self.fixed(k)
         if value is None:
             raise NoIndexSets(f"its input {k} is unknown until it runs")
         return value
 
-    def entries(self, k):
+    def entries(self, k: int) -> list[Any]:
         """Return the elements of vector input k one by one, None for each that is not fixed."""
         return self.walk.known.entries(self.op.inputs[k])
 
-    def linked(self, k, labels, out_labels, output=0):
+    def linked(
+        self, k: int, labels: Sequence[str | None], out_labels: Sequence[str | None], output: int = 0
+    ) -> IndexSets:
         """Return what output elements depend on through input k, by labels of axes; see `index_sets.linked`."""
         return linked(self.patterns[k], labels, self.shape(k), out_labels, self.out_shape(output))
 
 
-def has_cotangents(dtype):
+def has_cotangents(dtype: tf.DType) -> bool:
     """Return whether tensors of this dtype have gradients."""
     return dtype.is_floating or dtype.is_complex
 
 
-def carries_gradient(dtype):
+def carries_gradient(dtype: tf.DType) -> bool:
     """Return whether tensors of this dtype have gradients, or stand for what has: variables and lists."""
     return has_cotangents(dtype) or dtype in (tf.resource, tf.variant)
 
 
-def _registering(covers):
+def _registering(covers: Callable[["Step"], bool]) -> Callable:
     """Return a decorator `@rule(*op_types)` that enters a rule into the table, for steps for which `covers` holds."""
 
-    def rule(*op_types):
-        def register(function):
+    def rule(*op_types: str) -> Callable:
+        def register(function: Callable) -> Callable:
             _RULES.update(dict.fromkeys(op_types, (function, covers)))
             return function
 
@@ -103,11 +109,11 @@ def _registering(covers):
     return rule
 
 
-def _no_lists(step):
+def _no_lists(step: Step) -> bool:
     return not any(isinstance(pattern, ListSets) for pattern in step.patterns)
 
 
-def _carry_gradients(step):
+def _carry_gradients(step: Step) -> bool:
     tensors = [step.op.inputs[k] for k in step.carriers] + [step.op.outputs[k] for k in step.wanted]
     return all(carries_gradient(tensor.dtype) for tensor in tensors)
 
@@ -122,12 +128,12 @@ list_rule = _registering(_carry_gradients)
 """Register a rule for `op_types` that takes lists of tensors: its patterns may be `ListSets`."""
 
 
-def has_rule(op_type):
+def has_rule(op_type: str) -> bool:
     """Return whether there is a rule for ops of this type."""
     return op_type in _RULES
 
 
-def index_sets_of(step):
+def index_sets_of(step: Step) -> Patterns:
     """Return the index sets of the outputs of `step.op`.
 
     Raises:
@@ -144,7 +150,7 @@ def index_sets_of(step):
     return function(step)
 
 
-def all_of_all(step):
+def all_of_all(step: Step) -> Patterns:
     """The index sets where nothing is known: every output element depends on everything."""
     patterns = [step.patterns[k] for k in step.carriers]
     rows = [each.all_elements() if isinstance(each, ListSets) else all_elements(each) for each in patterns]

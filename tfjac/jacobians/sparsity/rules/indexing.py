@@ -1,15 +1,19 @@
 """Slices, rolls, gathers and paddings: where positions are open, any place along their axis may be meant."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, picked, smeared
-from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule
 from tfjac.jacobians.sparsity.rules.moves import moved
+from tfjac.types import Array, Tensor
 
 
 @rule("Slice")
-def _slice(step):
+def _slice(step: Step) -> Patterns:
     """Inputs x, begin, size."""
     full, part = step.shape(0), step.out_shape()
     begin = [0 if whole == size else entry for whole, size, entry in zip(full, part, step.entries(1))]
@@ -18,14 +22,14 @@ def _slice(step):
 
 
 @rule("StridedSlice")
-def _strided_slice(step):
+def _strided_slice(step: Step) -> Patterns:
     """Inputs x, begin, end, strides."""
     axes, given, attributes = _strides(step, step.shape(0), step.out_shape())
     return moved(step, (0,), given, attributes, [smeared(step.patterns[0], step.shape(0), axes)])
 
 
 @rule("StridedSliceGrad")
-def _strided_slice_grad(step):
+def _strided_slice_grad(step: Step) -> Patterns:
     """Inputs shape of x, begin, end, strides, cotangent of the slice."""
     axes, given, attributes = _strides(step, step.out_shape(), step.shape(4))
     (result,) = moved(step, (4,), given | {0: _filled(step, 0, step.out_shape())}, attributes)
@@ -33,7 +37,7 @@ def _strided_slice_grad(step):
 
 
 @rule("Roll")
-def _roll(step):
+def _roll(step: Step) -> Patterns:
     """Inputs x, shifts, their axes."""
     shifts, axes = step.entries(1), np.reshape(step.value(2), -1)
     patterns = [smeared(step.patterns[0], step.shape(0), [axes[k] % len(step.shape(0)) for k in _open(shifts)])]
@@ -41,14 +45,14 @@ def _roll(step):
 
 
 @rule("ReverseSequence")
-def _reverse_sequence(step):
+def _reverse_sequence(step: Step) -> Patterns:
     if step.fixed(1) is not None:
         return moved(step, (0,))
     return [smeared(step.patterns[0], step.shape(0), [step.op.get_attr("seq_dim")])]
 
 
 @rule("Pad", "PadV2", "MirrorPad")
-def _pad(step):
+def _pad(step: Step) -> Patterns:
     """Inputs x, paddings, and perhaps what to pad with."""
     if step.fixed(1) is not None:
         return moved(step, (0, 2) if step.op.type == "PadV2" else (0,))
@@ -60,7 +64,7 @@ def _pad(step):
 
 
 @rule("GatherV2")
-def _gather(step):
+def _gather(step: Step) -> Patterns:
     """Inputs x, indices, axis."""
     if step.fixed(1) is not None:
         return moved(step, (0,))
@@ -71,22 +75,22 @@ def _gather(step):
 
 
 @rule("GatherNd")
-def _gather_nd(step):
+def _gather_nd(step: Step) -> Patterns:
     return moved(step, (0,)) if step.fixed(1) is not None else _anywhere_in_front(step)
 
 
 @rule("ResourceGather")
-def _resource_gather(step):
+def _resource_gather(step: Step) -> Patterns:
     batch = step.op.get_attr("batch_dims")
     return _of_variable(step, lambda table, indices: tf.gather(table, indices, batch_dims=batch), batch, batch + 1)
 
 
 @rule("ResourceGatherNd")
-def _resource_gather_nd(step):
+def _resource_gather_nd(step: Step) -> Patterns:
     return _of_variable(step, tf.gather_nd, 0, step.shape(1)[-1])
 
 
-def _of_variable(step, gather, begin, end):
+def _of_variable(step: Step, gather: Callable[[Tensor, Tensor], Tensor], begin: int, end: int) -> Patterns:
     """Gather from a variable: it has numbers, but its handle cannot be run on them."""
     shape, indices = step.shape(0), step.fixed(1)
     if indices is None:
@@ -98,25 +102,27 @@ def _of_variable(step, gather, begin, end):
     return [picked(step.patterns[0], numbers.numpy())]
 
 
-def _anywhere_in_front(step):
+def _anywhere_in_front(step: Step) -> Patterns:
     """Open indices into the leading axes, as many as the last axis of input 1 is long."""
     labels, depth = axis_names(len(step.shape(0))), step.shape(1)[-1]
     new = [f"new{k}" for k in range(len(step.shape(1)) - 1)]
     return [step.linked(0, labels, new + labels[depth:])]
 
 
-def _open(entries):
+def _open(entries: Sequence[Any]) -> list[int]:
     return [k for k, entry in enumerate(entries) if entry is None]
 
 
-def _filled(step, k, entries, default=0):
+def _filled(step: Step, k: int, entries: Sequence[Any], default: int = 0) -> Array:
     """The value of input k, with `default` for what is open."""
     tensor = step.op.inputs[k]
     values = [default if entry is None else entry for entry in entries]
     return np.reshape(values, step.shape(k)).astype(tensor.dtype.as_numpy_dtype)
 
 
-def _strides(step, full, part):
+def _strides(
+    step: Step, full: Sequence[int], part: Sequence[int]
+) -> tuple[list[int], dict[int, Array], dict[str, int]]:
     """Find the axes along which a strided slice is open, and put one that takes the first elements in its place.
 
     Args:

@@ -1,7 +1,7 @@
 """Linear algebra on the last two axes: all of a matrix depends on all of the matrices it is made of."""
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
 from tfjac.jacobians.sparsity.rules.labelled import unless_spread
 
 BATCHED = """
@@ -11,11 +11,11 @@ BATCHED = """
 
 
 @rule(*BATCHED.split())
-def _within_batch(step):
+def _within_batch(step: Step) -> Patterns:
     """Batch axes may be broadcast; those of an output are as many as those of the widest input."""
     ranks = [max(len(step.shape(k)) - 2, 0) for k in range(len(step.op.inputs))]
     labels = axis_names(max(ranks))
-    result = [None] * len(step.op.outputs)
+    result: Patterns = [None] * len(step.op.outputs)
     for index in step.wanted:
         out_shape = step.out_shape(index)
         inner = [f"new{k}" for k in range(len(out_shape) - len(labels))]
@@ -24,6 +24,6 @@ def _within_batch(step):
         for k in step.carriers:
             own = labels[len(labels) - ranks[k] :]
             own = unless_spread(own, step.shape(k), sizes) + [None] * (len(step.shape(k)) - len(own))
-            parts.append(step.linked(k, own, labels + inner, index))
+            parts.append(step.linked(k, own, [*labels, *inner], index))
         result[index] = union(parts)
     return result

@@ -1,12 +1,16 @@
 """Ops that move elements: run once, on the numbers of the elements, they tell where each one comes from."""
 
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import axis_names, empty, picked, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule, value_rule
+from tfjac.jacobians.sparsity.index_sets import IndexSets, axis_names, empty, picked, union
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule, value_rule
 from tfjac.jacobians.sparsity.rules.labelled import broadcast
 from tfjac.jacobians.sparsity.running import run
+from tfjac.types import Array
 
 FIRST_INPUT = """
     BatchToSpaceND DepthToSpace Diag DiagPart DynamicPartition MatrixBandPart ReverseV2
@@ -23,37 +27,37 @@ MOVED = {
 
 
 @rule(*MOVED)
-def _moved(step):
+def _moved(step: Step) -> Patterns:
     return moved(step, MOVED[step.op.type])
 
 
 @rule("Pack")
-def _all_inputs(step):
+def _all_inputs(step: Step) -> Patterns:
     return moved(step, range(len(step.op.inputs)))
 
 
 @rule("ConcatV2")
-def _concat(step):
+def _concat(step: Step) -> Patterns:
     return moved(step, range(len(step.op.inputs) - 1))
 
 
 @rule("Reshape")
-def _same_order(step):
+def _same_order(step: Step) -> Patterns:
     return [step.patterns[0]]
 
 
 @rule("Fill")
-def _fill(step):
+def _fill(step: Step) -> Patterns:
     return [step.linked(1, [], axis_names(len(step.out_shape())))]
 
 
 @rule("Tile")
-def _tile(step):
+def _tile(step: Step) -> Patterns:
     return moved(step, (0,), {1: np.divide(step.out_shape(), step.shape(0)).astype(int)})
 
 
 @value_rule("Select", "SelectV2")
-def _select(step):
+def _select(step: Step) -> Patterns:
     """A fixed condition, as on the boundary of a domain, chooses now; an open one may choose either."""
     if step.patterns[0] is None and step.fixed(0) is not None:
         return moved(step, (1, 2))
@@ -65,7 +69,13 @@ def _select(step):
     return [union(parts)]
 
 
-def moved(step, data, given=None, attributes=None, patterns=None):
+def moved(
+    step: Step,
+    data: Collection[int],
+    given: Mapping[int, Array] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    patterns: Patterns | None = None,
+) -> Patterns:
     """Return the index sets of all outputs of an op that only moves the elements of its inputs `data`.
 
     The elements are numbered from 1 on through all of these inputs; what the op itself fills in is 0.
@@ -91,7 +101,7 @@ def moved(step, data, given=None, attributes=None, patterns=None):
     return [picked(together, np.asarray(numbers, np.int64) - 1) for numbers in run(step.op, inputs, attributes)]
 
 
-def _stacked(step, data, patterns):
+def _stacked(step: Step, data: Iterable[int], patterns: Patterns) -> IndexSets:
     """The index sets of several inputs one below the other."""
     columns = next(pattern.shape[1] for pattern in patterns if pattern is not None)
     parts = [empty(step.size(k), columns) if patterns[k] is None else patterns[k] for k in data]

@@ -4,11 +4,11 @@ import numpy as np
 import scipy.sparse
 
 from tfjac.jacobians.sparsity.index_sets import axis_names, composed, linked, links, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import rule
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
 
 
 @rule("SparseTensorDenseMatMul")
-def _sparse_matmul(step):
+def _sparse_matmul(step: Step) -> Patterns:
     """Inputs indices, values, shape of a sparse matrix, and a dense one."""
     indices, shape = step.value(0), step.value(2)
     if step.op.get_attr("adjoint_a"):
@@ -30,7 +30,7 @@ def _sparse_matmul(step):
 
 
 @rule("TridiagonalMatMul")
-def _tridiagonal_matmul(step):
+def _tridiagonal_matmul(step: Step) -> Patterns:
     """Inputs superdiagonal, diagonal, subdiagonal [..., 1, i] and rhs [..., i, j]."""
     *batch, size, width = step.shape(3)
     labels = [*axis_names(len(batch)), "i", "j"]

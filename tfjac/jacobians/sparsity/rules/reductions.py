@@ -5,31 +5,32 @@ import math
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import axis_names, composed, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import rule
+from tfjac.jacobians.sparsity.index_sets import IndexSets, axis_names, composed, union
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
+from tfjac.types import Array
 
 
 @rule("L2Loss")
-def _to_scalar(step):
+def _to_scalar(step: Step) -> Patterns:
     return [step.linked(0, axis_names(len(step.shape(0))), [])]
 
 
 @rule("TopKV2", "FFT", "IFFT", "RFFT", "IRFFT")
-def _along_last_axis(step):
+def _along_last_axis(step: Step) -> Patterns:
     return _within_batch(step, 1)
 
 
 @rule("FFT2D", "IFFT2D", "RFFT2D", "IRFFT2D")
-def _along_last_two_axes(step):
+def _along_last_two_axes(step: Step) -> Patterns:
     return _within_batch(step, 2)
 
 
 @rule("FFT3D", "IFFT3D")
-def _along_last_three_axes(step):
+def _along_last_three_axes(step: Step) -> Patterns:
     return _within_batch(step, 3)
 
 
-def _within_batch(step, inner):
+def _within_batch(step: Step, inner: int) -> Patterns:
     """All of the last `inner` axes depends on all of them; leading axes are a batch."""
     labels = axis_names(len(step.shape(0)))
     batch = labels[: len(labels) - inner]
@@ -37,18 +38,18 @@ def _within_batch(step, inner):
 
 
 @rule("Cumsum", "Cumprod", "CumulativeLogsumexp")
-def _cumulative(step):
+def _cumulative(step: Step) -> Patterns:
     size = step.shape(0)[_axis(step)]
     running = np.tri(size, k=-1 if step.op.get_attr("exclusive") else 0, dtype=bool)
     return [_along(step, _axis(step), running.T if step.op.get_attr("reverse") else running)]
 
 
-def _axis(step):
+def _axis(step: Step) -> int:
     return int(step.value(1)) % len(step.shape(0))
 
 
 @rule("LRN")
-def _local_response(step):
+def _local_response(step: Step) -> Patterns:
     """Each channel is divided by what it and its neighbours amount to."""
     radius, channels = step.op.get_attr("depth_radius"), step.shape(0)[-1]
     distance = np.subtract.outer(np.arange(channels), np.arange(channels))
@@ -56,12 +57,12 @@ def _local_response(step):
 
 
 @rule("Cross")
-def _cross(step):
+def _cross(step: Step) -> Patterns:
     """Of three numbers, each comes of the other two."""
     return [union([_along(step, len(step.shape(k)) - 1, ~np.eye(3, dtype=bool), k) for k in step.carriers])]
 
 
-def _along(step, axis, local, k=0):
+def _along(step: Step, axis: int, local: Array, k: int = 0) -> IndexSets:
     """Each place along an axis of input k depends on the places where the boolean matrix `local` has an entry."""
     shape = step.shape(k)
     before, after = (scipy.sparse.eye_array(math.prod(part), dtype=bool) for part in (shape[:axis], shape[axis + 1 :]))

@@ -1,38 +1,41 @@
 """Images made larger or smaller: linear, along height and along width apart, so that unit vectors tell all."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import scipy.sparse
 
-from tfjac.jacobians.sparsity.index_sets import composed
-from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, rule
+from tfjac.jacobians.sparsity.index_sets import IndexSets, composed
+from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, rule
 from tfjac.jacobians.sparsity.running import run
+from tfjac.types import Array
 
 
 @rule("ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor", "ResizeNearestNeighborGrad")
-def _resized(step):
+def _resized(step: Step) -> Patterns:
     """Images [n, h, w, c] and sizes."""
     return [_separable(step, lambda axis, units, sizes: [units, sizes])]
 
 
 @rule("ResizeBicubicGrad", "ResizeBilinearGrad")
-def _resized_gradient(step):
+def _resized_gradient(step: Step) -> Patterns:
     """Cotangents [n, h', w', c], and images of which only the shape counts."""
     return [_separable(step, lambda axis, units, sizes: [units, _images(step, units, sizes)])]
 
 
 @rule("ScaleAndTranslate")
-def _scaled(step):
+def _scaled(step: Step) -> Patterns:
     """Images, sizes, scales and translations [height, width]."""
     return [_separable(step, lambda axis, units, sizes: [units, sizes, *_scaling(step, axis)])]
 
 
 @rule("ScaleAndTranslateGrad")
-def _scaled_gradient(step):
+def _scaled_gradient(step: Step) -> Patterns:
     """Cotangents, images of which only the shape counts, scales and translations [height, width]."""
     return [_separable(step, lambda axis, units, sizes: [units, _images(step, units, sizes), *_scaling(step, axis)])]
 
 
-def _separable(step, inputs):
+def _separable(step: Step, inputs: Callable[[int, Array, Array], list[Array]]) -> IndexSets:
     """The index sets of the output, where it is linear in input 0 and each axis has weights of its own.
 
     Args:
@@ -56,10 +59,10 @@ def _separable(step, inputs):
     return composed(local.astype(bool), step.patterns[0])
 
 
-def _images(step, units, sizes):
+def _images(step: Step, units: Array, sizes: Sequence[int]) -> Array:
     return np.zeros([len(units), *sizes, 1], step.op.inputs[1].dtype.as_numpy_dtype)
 
 
-def _scaling(step, axis):
+def _scaling(step: Step, axis: int) -> tuple[Array, Array]:
     own = np.arange(2) == axis
     return np.where(own, step.value(2), 1).astype(np.float32), np.where(own, step.value(3), 0).astype(np.float32)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from tfjac.jacobians.sparsity.index_sets import axis_names, collected, links, picked, union
-from tfjac.jacobians.sparsity.rules.index_set_rules import rule
+from tfjac.jacobians.sparsity.index_sets import IndexSets, axis_names, collected, links, picked, union
+from tfjac.jacobians.sparsity.rules.index_set_rules import Patterns, Step, rule
+from tfjac.types import Array
 
 SEGMENTS = """
     SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
@@ -16,7 +17,7 @@ SPARSE_SEGMENTS = """
 
 
 @rule(*SEGMENTS.split())
-def _segments(step):
+def _segments(step: Step) -> Patterns:
     """Data [*ids, ...] to [segments, ...]; open ids may name any segment."""
     ids = step.fixed(1)
     rank = len(step.shape(1))
@@ -27,7 +28,7 @@ def _segments(step):
 
 
 @rule(*SPARSE_SEGMENTS.split())
-def _sparse_segments(step):
+def _sparse_segments(step: Step) -> Patterns:
     """Data [rows, ...], the rows that are used, and the segment of each of these."""
     rows, ids = step.fixed(1), step.fixed(2)
     labels = axis_names(len(step.shape(0)))
@@ -39,13 +40,13 @@ def _sparse_segments(step):
 
 
 @rule("ScatterNd")
-def _scatter(step):
+def _scatter(step: Step) -> Patterns:
     """Inputs indices, updates, shape."""
     return [_scattered(step, 0, 1)]
 
 
 @rule("TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "TensorScatterUpdate")
-def _scatter_into(step):
+def _scatter_into(step: Step) -> Patterns:
     """Inputs tensor, indices, updates. Of several updates of one element, each may be the one that stays."""
     parts = []
     if step.patterns[0] is not None:
@@ -60,13 +61,13 @@ def _scatter_into(step):
 
 
 @rule("DynamicStitch", "ParallelDynamicStitch")
-def _stitch(step):
+def _stitch(step: Step) -> Patterns:
     """Lists of indices and of data, one row for each index. Of several for one row, each may be the one that stays."""
     count = len(step.op.inputs) // 2
     return [union([_added(step, step.patterns[k], step.value(k - count)) for k in step.carriers])]
 
 
-def _scattered(step, indices, updates):
+def _scattered(step: Step, indices: int, updates: int) -> IndexSets:
     """What the output owes to updates `[*indices but the last axis, ...]`."""
     places = step.fixed(indices)
     if places is None:
@@ -76,19 +77,19 @@ def _scattered(step, indices, updates):
     return collected(step.patterns[updates], _places(step, places, step.size(updates)), step.out_size())
 
 
-def _places(step, indices, size):
+def _places(step: Step, indices: Array, size: int) -> Array:
     """Turn indices `[..., k]` into the leading k axes of the output into the flat places of `size` updates there."""
     depth = indices.shape[-1]
     rows = np.ravel_multi_index(np.moveaxis(indices, -1, 0), step.out_shape()[:depth]) if depth else indices[..., 0]
     return _with_inner(rows, size)
 
 
-def _with_inner(rows, size):
+def _with_inner(rows: Array, size: int) -> Array:
     """The flat places of rows, `size` elements in all; negative where the row is."""
     inner = size // max(rows.size, 1)
     return np.where(rows.reshape(-1, 1) < 0, -1, rows.reshape(-1, 1) * inner + np.arange(inner))
 
 
-def _added(step, pattern, rows):
+def _added(step: Step, pattern: IndexSets, rows: Array) -> IndexSets:
     """Row k of the data, `[*rows.shape, ...]`, is added to row `rows[k]` of the output."""
     return collected(pattern, _with_inner(rows, pattern.shape[0]), step.out_size())
