@@ -1,9 +1,12 @@
 """The Jacobian of each example's results with respect to its own inputs."""
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
 from tfjac.graph import (
     SHARED,
+    ExampleAnalysis,
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
@@ -11,16 +14,17 @@ from tfjac.graph import (
     examples_mix_at,
     in_graph,
 )
+from tfjac.graph.paths.dependence import Dependence
 from tfjac.jacobians.factors.control_flow import Sweep, has_control_flow
 from tfjac.jacobians.factors.cotangents import asking_for
-from tfjac.jacobians.passes.chunks import bytes_of_pass, in_chunks, passes_at_once, unless_empty
+from tfjac.jacobians.passes.chunks import Limits, bytes_of_pass, in_chunks, passes_at_once, unless_empty
 from tfjac.jacobians.passes.connectedness import differentiated
-from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
+from tfjac.jacobians.passes.linearise import LinearMap, NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
 from tfjac.jacobians.separate_outputs import separate_outputs
 from tfjac.jacobians.shapes import after, check_when_run, product
-from tfjac.types import NestLike, Sources, Tensors, Unconnected
+from tfjac.types import NestLike, Sources, Tensor, Tensors, Unconnected
 
 
 def batch_jacobian(
@@ -69,7 +73,7 @@ def batch_jacobian(
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
-    def compute(ys, x):
+    def compute(ys: NestLike, x: NestLike) -> NestLike:
         sources = sources_of(x)
         flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         results = [_of_one(y, x, dependence, unconnected, (chunk_size, memory_budget)) for y in flat]
@@ -80,7 +84,9 @@ def batch_jacobian(
     return in_graph(compute, ys, xs=x)
 
 
-def _of_one(y, x, dependence, unconnected, limits):
+def _of_one(
+    y: Tensor, x: NestLike, dependence: Dependence, unconnected: tf.UnconnectedGradients, limits: Limits
+) -> NestLike:
     sources = dependence.sources
     tensors = [given if source is None else source for given, source in zip(tf.nest.flatten(x), sources)]
     for name, tensor in [("ys", y), *(("x", tensor) for tensor in tensors)]:
@@ -94,7 +100,7 @@ def _of_one(y, x, dependence, unconnected, limits):
     return packed(x, results, [_zeros_of(y, tensor) for tensor in tensors], unconnected)
 
 
-def example_blocks(y, sources, limits):
+def example_blocks(y: Tensor, sources: Sequence[Tensor], limits: Limits) -> list[Tensor]:
     """Compute ∂y[n]/∂s[n] for each source s, `[n, *outputs, *inputs]`.
 
     Args:
@@ -120,12 +126,13 @@ def example_blocks(y, sources, limits):
         analysis = None
     if alone and (analysis is None or any(analysis.axis(source) is SHARED for source in sources)):
         return _examples_first(over_basis(pull_back([y], sources), y, sources, y, at_once), y, sources)
+    assert analysis is not None  # only one that is alone has none
     checks = []
     if not alone:
         for source in sources:
             _check_axis(source, analysis)
         checks = check_when_run(analysis.assumed, axes(y)[0])
-    blocks = separate_outputs(y, *sources, analysis) if len(sources) == 1 and not alone else None
+    blocks = separate_outputs(y, sources[0], analysis) if len(sources) == 1 and not alone else None
     if blocks is not None:
         return after(checks, [blocks])
     forward = _forward_map(y, sources, analysis)
@@ -134,7 +141,7 @@ def example_blocks(y, sources, limits):
     return _examples_first(after(checks, _pulled_back(y, sources, analysis, at_once)), y, sources)
 
 
-def _forward_map(y, sources, analysis):
+def _forward_map(y: Tensor, sources: Sequence[Tensor], analysis: ExampleAnalysis) -> LinearMap | None:
     """The map from tangents to those of y where an example has fewer inputs than outputs; else None."""
     inputs, outputs = sum(product(axes(source)[1:]) for source in sources), product(axes(y)[1:])
     known = isinstance(inputs, int) and isinstance(outputs, int)
@@ -146,16 +153,18 @@ def _forward_map(y, sources, analysis):
         return None
 
 
-def _pushed_forward(forward, y, sources, at_once):
+def _pushed_forward(
+    forward: LinearMap, y: Tensor, sources: Sequence[Tensor], at_once: int | Tensor | None
+) -> list[Tensor]:
     """The blocks `[n, *outputs, *inputs]` by tangents of each input of all examples at once."""
     n, *outputs = axes(y)
     sizes = [product(axes(source)[1:]) for source in sources]
 
-    def columns(indices):
+    def columns(indices: Tensor) -> list[Tensor]:
         basis = tf.split(tf.one_hot(indices, sum(sizes), dtype=y.dtype), sizes, axis=1)
         return forward.on_stacks(*(_for_all_examples(*pair) for pair in zip(basis, sources)))
 
-    def compute():
+    def compute() -> list[Tensor]:
         spec = tf.TensorSpec([None, *y.shape], y.dtype)
         (stack,) = in_chunks(columns, sum(sizes), [spec], at_once if forward.vectorises() else 1)
         parts = tf.split(tf.transpose(stack, [*range(1, y.shape.rank + 1), 0]), sizes, axis=-1)
@@ -166,14 +175,16 @@ def _pushed_forward(forward, y, sources, at_once):
     return unless_empty(y, compute, shapes, [source.dtype for source in sources])
 
 
-def _for_all_examples(basis, source):
+def _for_all_examples(basis: Tensor, source: Tensor) -> Tensor:
     """`[c, inputs]` to `[c, n, *inputs]`, the same for each of the n examples."""
     n, *inputs = axes(source)
     (count,) = axes(basis)[:1]
     return tf.broadcast_to(tf.reshape(tf.cast(basis, source.dtype), [count, 1, *inputs]), [count, n, *inputs])
 
 
-def _pulled_back(y, sources, analysis, at_once):
+def _pulled_back(
+    y: Tensor, sources: Sequence[Tensor], analysis: ExampleAnalysis, at_once: int | Tensor | None
+) -> list[Tensor]:
     """The cotangents `[m, *s.shape]` of each output of all examples at once."""
     m = product(axes(y)[1:])
     passes = _swept_passes if has_control_flow(analysis) else _mapped_passes
@@ -183,16 +194,16 @@ def _pulled_back(y, sources, analysis, at_once):
     return unless_empty(y, lambda: in_chunks(chunk, m, specs, at_once), shapes, dtypes)
 
 
-def _mapped_passes(y, sources, analysis):
+def _mapped_passes(y: Tensor, sources: Sequence[Tensor], analysis: ExampleAnalysis) -> Callable[[Tensor], list[Tensor]]:
     """From the indices `[c]` of outputs to the cotangents `[c, *s.shape]` of the sources, by a vectorised map."""
     backward = pull_back([y], sources).with_zeros(sources)
     return lambda outputs: backward.on_stacks(asking_for(y, outputs))
 
 
-def _swept_passes(y, sources, analysis):
+def _swept_passes(y: Tensor, sources: Sequence[Tensor], analysis: ExampleAnalysis) -> Callable[[Tensor], list[Tensor]]:
     """The same through loops and conditionals, which are walked backwards for all outputs at once."""
 
-    def cotangents(outputs):
+    def cotangents(outputs: Tensor) -> list[Tensor]:
         sweep = Sweep(analysis, axes(y)[0])  # no weight is looked at, so there are no uses
         sweep.add(y, asking_for(y, outputs))
         sweep.run(carried=sources)
@@ -201,19 +212,19 @@ def _swept_passes(y, sources, analysis):
     return cotangents
 
 
-def _examples_first(stacks, y, sources):
+def _examples_first(stacks: Sequence[Tensor], y: Tensor, sources: Sequence[Tensor]) -> list[Tensor]:
     """From [m, n, *inputs] to [n, *outputs, *inputs], n that of y: where a source has more rows, this fails."""
     return [_example_first(*pair, y) for pair in zip(stacks, sources)]
 
 
-def _example_first(stack, source, y):
+def _example_first(stack: Tensor, source: Tensor, y: Tensor) -> Tensor:
     (n, *outputs), (_, *inputs) = axes(y), axes(source)
     order = [1, 0, *range(2, source.shape.rank + 1)]
     return tf.reshape(tf.transpose(stack, order), [n, *outputs, *inputs])
 
 
-def _zeros_of(y, tensor):
-    def zeros():
+def _zeros_of(y: Tensor, tensor: Tensor) -> Callable[[], Tensor]:
+    def zeros() -> Tensor:
         known = isinstance(axes(y)[0], int) and isinstance(axes(tensor)[0], int)
         checks = [] if known else check_when_run([(tensor, ExampleAxis(0))], axes(y)[0])
         return after(checks, [tf.zeros([*axes(y), *axes(tensor)[1:]], tensor.dtype)])[0]
@@ -221,7 +232,7 @@ def _zeros_of(y, tensor):
     return zeros
 
 
-def _check_rank(name, tensor):
+def _check_rank(name: str, tensor: Tensor) -> None:
     if not isinstance(tensor, tf.Tensor) or tensor.shape.rank in (0, None):
         raise ValueError(
             f"{name} must be a tensor with the examples along axis 0, of a known rank of at least 1. For variables use "
@@ -229,7 +240,7 @@ def _check_rank(name, tensor):
         )
 
 
-def _check_rows(y, x):
+def _check_rows(y: Tensor, x: Tensor) -> None:
     if not y.shape[:1].is_compatible_with(x.shape[:1]):
         raise ValueError(
             "ys and x must have the same examples along axis 0; for anything else use jacobian. "
@@ -237,7 +248,7 @@ def _check_rows(y, x):
         )
 
 
-def _check_axis(source, analysis):
+def _check_axis(source: Tensor, analysis: ExampleAnalysis) -> None:
     axis = analysis.axis(source)
     if axis is SHARED:
         op = next((op for op in analysis.path if any(tensor is source for tensor in op.inputs)), source.op)

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfjac.graph import axes
 from tfjac.jacobians.shapes import product
-from tfjac.types import Nest, NestLike, TensorLike
+from tfjac.types import Nest, NestLike, Tensor, TensorLike
 
 
 def chain(outer: TensorLike, inner: Nest[TensorLike], node_rank: int = 1, batch_dims: int = 0) -> NestLike:
@@ -35,7 +35,7 @@ def chain(outer: TensorLike, inner: Nest[TensorLike], node_rank: int = 1, batch_
     return tf.nest.map_structure(lambda each: _product(outer, tf.convert_to_tensor(each), node_rank, batch_dims), inner)
 
 
-def _product(outer, inner, node_rank, batch_dims):
+def _product(outer: Tensor, inner: Tensor, node_rank: int, batch_dims: int) -> Tensor:
     _check(outer, inner, node_rank, batch_dims)
     outer_axes, inner_axes = axes(outer), axes(inner)
     y, z = outer_axes[batch_dims : len(outer_axes) - node_rank], inner_axes[batch_dims : batch_dims + node_rank]
@@ -45,7 +45,7 @@ def _product(outer, inner, node_rank, batch_dims):
     return tf.reshape(tf.matmul(left, right), [*batch, *y, *x])
 
 
-def _check(outer, inner, node_rank, batch_dims):
+def _check(outer: Tensor, inner: Tensor, node_rank: int, batch_dims: int) -> None:
     if outer.dtype != inner.dtype or not outer.dtype.is_floating:
         raise TypeError(
             "outer and inner must be of one floating-point dtype; cast one of them. "

@@ -1,5 +1,8 @@
 """Products with second derivatives that are never formed: the Hessian's, the generalised Gauss-Newton matrix's."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import between, call_converted, first_not_linear, in_graph, inline_calls
@@ -46,7 +49,7 @@ def hvp(
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(losses, xs):
+    def compute(losses: NestLike, xs: NestLike) -> NestLike:
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
         present = [source for source in sources if source is not None]
@@ -60,7 +63,7 @@ def hvp(
     return in_graph(compute, losses, xs=xs)
 
 
-def _check_is_a_hessian(sources, losses):
+def _check_is_a_hessian(sources: Sequence[Tensor], losses: Sequence[Tensor]) -> None:
     """Refuse custom gradients that are not linear in what flows back: what they give is the gradient of nothing."""
     wrong = first_not_linear(between(sources, losses))
     if wrong is not None:
@@ -110,7 +113,7 @@ def ggnvp(
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(tensors, xs):
+    def compute(tensors: NestLike, xs: NestLike) -> NestLike:
         flat_vectors = matching("vectors", vectors, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs)
         given = call_converted(losses, tensors) if callable(losses) else losses
@@ -122,7 +125,13 @@ def ggnvp(
     return in_graph(compute, outputs, xs=xs)
 
 
-def _through_outputs(inlined, outputs, losses, sources, vectors):
+def _through_outputs(
+    inlined: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    losses: Sequence[Tensor],
+    sources: Sequence[Tensor | Any],
+    vectors: Sequence[Tensor],
+) -> list[Tensor | None]:
     """Jᵀ H_L J v, with J through the `inlined` outputs and H_L through `outputs` as the losses use them."""
     velocities = pushed(inlined, sources, vectors)
     curvature = _loss_hessian(losses, outputs, velocities)
@@ -130,7 +139,9 @@ def _through_outputs(inlined, outputs, losses, sources, vectors):
     return pulled([z for z, _ in pairs], sources, [u for _, u in pairs]) if pairs else [None] * len(sources)
 
 
-def _loss_hessian(losses, outputs, velocities):
+def _loss_hessian(
+    losses: Sequence[Tensor], outputs: Sequence[Tensor], velocities: Sequence[Tensor | None]
+) -> list[Tensor | None]:
     """H_L times `velocities`, one per output; None where it is zero. No output is differentiated through another."""
     losses, _ = differentiated(losses, outputs)
     _check_is_a_hessian(outputs, losses)
@@ -148,5 +159,5 @@ def _loss_hessian(losses, outputs, velocities):
     return dense(tf.gradients(slopes, outputs, grad_ys=directions, stop_gradients=outputs))
 
 
-def _of_present(sources, vectors):
+def _of_present(sources: Sequence[Tensor | Any], vectors: Iterable[Tensor]) -> list[Tensor]:
     return [vector for source, vector in zip(sources, vectors) if source is not None]

@@ -1,16 +1,19 @@
 """The full Jacobian of anything with respect to anything."""
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
-from tfjac.graph import SHARED, Dependence, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph
+from tfjac.graph import SHARED, Dependence, ExampleAnalysis, ExampleAxis, ExamplesMix, analyse_examples, axes, in_graph
+from tfjac.graph.examples.example_rules import Axis
 from tfjac.jacobians.batch import example_blocks
 from tfjac.jacobians.factors.factorize import factors_by_rules, rows_like
-from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
+from tfjac.jacobians.passes.chunks import Limits, bytes_of_pass, passes_at_once
 from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import NoForwardMode, over_basis, pull_back, push_forward
 from tfjac.jacobians.passes.nests import packed, shaped_like, sources_of, unconnected_choice
 from tfjac.jacobians.passes.random_cotangents import verify_blocks
-from tfjac.types import JacobianMode, NestLike, Sources, Tensors, Unconnected
+from tfjac.types import JacobianMode, NestLike, Sources, Tensor, Tensors, Unconnected
 
 MODES = ("auto", "reverse", "forward")
 
@@ -70,7 +73,7 @@ def jacobian(
     unconnected = unconnected_choice(unconnected_gradients)
     passes_at_once(chunk_size, memory_budget, lambda: 1)
 
-    def compute(ys, xs):
+    def compute(ys: NestLike, xs: NestLike) -> NestLike:
         sources = sources_of(xs)
         flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         results = [_of_one(y, xs, dependence, mode, unconnected, (chunk_size, memory_budget)) for y in flat]
@@ -81,7 +84,14 @@ def jacobian(
     return in_graph(compute, ys, xs=xs)
 
 
-def _of_one(y, xs, dependence, mode, unconnected, limits):
+def _of_one(
+    y: Tensor,
+    xs: NestLike,
+    dependence: Dependence,
+    mode: JacobianMode,
+    unconnected: tf.UnconnectedGradients,
+    limits: Limits,
+) -> NestLike:
     """The Jacobians of one y, in a nest like `xs`."""
     sources = dependence.sources
     flat = shaped_like(xs, sources)
@@ -103,24 +113,26 @@ def _of_one(y, xs, dependence, mode, unconnected, limits):
     return packed(xs, results, [_zeros_of(y, x) for x in flat], unconnected)
 
 
-def _zeros_of(y, x):
+def _zeros_of(y: Tensor, x: tf.Variable | Tensor) -> Callable[[], Tensor]:
     return lambda: tf.zeros([*axes(y), *axes(x)], x.dtype)
 
 
-def _ways(y, xs, dependence, mode):
+def _ways(
+    y: Tensor, xs: Sequence[tf.Variable | Tensor], dependence: Dependence, mode: JacobianMode
+) -> list[str | None]:
     """Choose the way for each x; None where y does not depend on it."""
     connected = dependence.sources_of(y)
     ways = dict.fromkeys(connected, mode) if mode != "auto" else _by_examples(y, connected, dependence)
     return [_less_work(y, x) if ways.get(k) == "mixed" else ways.get(k) for k, x in enumerate(xs)]
 
 
-def _less_work(y, x):
+def _less_work(y: Tensor, x: tf.Variable | Tensor) -> str:
     """Forward where it is less work: one of its products costs about two backward passes."""
     rows, columns = y.shape.num_elements(), x.shape.num_elements()
     return "reverse" if None in (rows, columns) or 2 * columns >= rows else "forward"
 
 
-def _by_examples(y, connected, dependence):
+def _by_examples(y: Tensor, connected: Sequence[int], dependence: Dependence) -> dict[int, str]:
     """What examples along axis 0 of y make of each connected source, as far as can be proved while tracing.
 
     Returns:
@@ -141,20 +153,20 @@ def _by_examples(y, connected, dependence):
     return ways | dict.fromkeys(_assuming(analysis, dependence).intersection(connected), "mixed")
 
 
-def _way(axis):
+def _way(axis: Axis) -> str:
     if axis is SHARED:
         return "factors"
     return "blocks" if axis == ExampleAxis(0) else "mixed"
 
 
-def _assuming(analysis, dependence):
+def _assuming(analysis: ExampleAnalysis, dependence: Dependence) -> set[int]:
     """The indices of the sources between which and y a size is left open, and only assumed to fit the examples."""
     on_path = {op.name for op in analysis.path}
     users = [op for tensor, _ in analysis.assumed for op in tensor.consumers() if op.name in on_path]
     return dependence.sources_of_any(output for op in users for output in op.outputs)
 
 
-def _by_factors(y, sources, xs, limits):
+def _by_factors(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits) -> list[Tensor]:
     try:
         factors = factors_by_rules([y], xs, Dependence(sources), _passes(y, sources, limits))
     except ExamplesMix:  # which shows in some loops only when they are walked backwards
@@ -162,23 +174,23 @@ def _by_factors(y, sources, xs, limits):
     return [rows_like(y, x, factor) for x, factor in zip(xs, factors)]
 
 
-def _by_blocks(y, sources, xs, limits):
+def _by_blocks(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits) -> list[Tensor]:
     return [_spread(block, y.shape.rank) for block in example_blocks(y, sources, limits)]
 
 
-def _spread(block, rank):
+def _spread(block: Tensor, rank: int) -> Tensor:
     """Put ∂y[n]/∂x[n] `[n, *outputs, *inputs]` on the diagonal of zeros `[n, *outputs, n, *inputs]`."""
     n, *sizes = axes(block)
     diagonal = tf.reshape(tf.eye(n, dtype=tf.bool), [n, *[1] * (rank - 1), n, *[1] * (len(sizes) - rank + 1)])
     return tf.where(diagonal, tf.expand_dims(block, rank), tf.zeros([], block.dtype))
 
 
-def _reverse(y, sources, xs, limits):
+def _reverse(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits) -> list[Tensor]:
     rows = over_basis(pull_back([y], sources), y, xs, y, _passes(y, sources, limits))
     return [tf.reshape(part, [*axes(y), *axes(x)]) for part, x in zip(rows, xs)]
 
 
-def _forward(y, sources, xs, limits):
+def _forward(y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits) -> list[Tensor]:
     results = []
     for x, source in zip(xs, sources):
         forward = push_forward([y], [source]).with_zeros([y])
@@ -189,13 +201,15 @@ def _forward(y, sources, xs, limits):
     return results
 
 
-def _forward_where_possible(y, sources, xs, limits):
+def _forward_where_possible(
+    y: Tensor, sources: Sequence[Tensor], xs: list[tf.Variable | Tensor], limits: Limits
+) -> list[Tensor]:
     try:
         return _forward(y, sources, xs, limits)
     except NoForwardMode:
         return _reverse(y, sources, xs, limits)
 
 
-def _passes(y, sources, limits):
+def _passes(y: Tensor, sources: Sequence[Tensor], limits: Limits) -> int | Tensor | None:
     chunk_size, memory_budget = limits
     return passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))

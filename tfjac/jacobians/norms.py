@@ -1,19 +1,19 @@
 """Norms of per-example gradients, and sums of them with a factor for each, without forming any of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
 from tfjac.arguments import not_negative
 from tfjac.graph import Dependence, between, first_not_linear, in_graph, inline_calls
 from tfjac.jacobians.factors.factorize import factorize
-from tfjac.jacobians.factors.forms import squared_row_norms
+from tfjac.jacobians.factors.forms import Factor, squared_row_norms
 from tfjac.jacobians.passes.connectedness import used_places
 from tfjac.jacobians.passes.nests import check_variables, converted, like, packed, shaped_like, sources_of
 from tfjac.jacobians.per_example import of_rank_one
 from tfjac.jacobians.shapes import wide_dtype
 from tfjac.jacobians.vector_products import pulled
-from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors, UnusedVariables
+from tfjac.types import NestLike, Sources, Tensor, TensorLike, Tensors, UnusedVariables, Variable
 
 
 def per_example_gradient_norms(
@@ -50,7 +50,7 @@ def per_example_gradient_norms(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> Tensor:
         factors = _factors(y, tf.nest.flatten(variables), verify, unconnected_gradients)
         return tf.cast(_norms(factors, y.dtype), y.dtype)
 
@@ -100,7 +100,7 @@ def clipped_gradients(
 
     not_negative("clip_norm", clip_norm)
 
-    def factors(norms, losses):
+    def factors(norms: Tensor, losses: Tensor) -> Tensor:
         bound = tf.cast(_one_for_each("clip_norm", clip_norm, losses, scalar_too=True), norms.dtype)
         return clipping_factors(norms, bound)
 
@@ -140,7 +140,7 @@ def scaled_gradients(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> tuple[NestLike, Tensor]:
         flat = tf.nest.flatten(variables)
         rows = _factors(y, flat, verify, unconnected_gradients)
         norms = _norms(rows, y.dtype)
@@ -182,7 +182,7 @@ def weighted_gradients(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> NestLike:
         factor = _one_for_each("weights", weights, of_rank_one(y), scalar_too=False)
         sources = sources_of(variables)
         present = [source for source in sources if source is not None]
@@ -198,11 +198,13 @@ def weighted_gradients(
     return in_graph(compute, losses, xs=variables, is_one=True)
 
 
-def _factors(losses, variables, verify, unconnected_gradients):
+def _factors(
+    losses: Tensor, variables: list, verify: bool | None, unconnected_gradients: UnusedVariables
+) -> list[Factor]:
     return factorize([of_rank_one(losses)], variables, verify=verify, unconnected_gradients=unconnected_gradients)
 
 
-def _norms(factors, dtype):
+def _norms(factors: Iterable[Factor], dtype: tf.DType) -> Tensor:
     """The norms `[n]` in `dtype`, but in no less than single precision: squares overflow before norms do."""
     dtype = wide_dtype(dtype)
     by_dtype: dict[tf.DType, list] = {}
@@ -211,19 +213,19 @@ def _norms(factors, dtype):
     return tf.sqrt(tf.add_n([tf.cast(squared_row_norms(each)[:, 0], dtype) for each in by_dtype.values()]))
 
 
-def _of_examples(rows, kept):
+def _of_examples(rows: list[Factor], kept: Tensor) -> list[Factor]:
     """The factors without the examples of which `kept[n]` is false, copied only where there are any."""
     return tf.cond(tf.reduce_all(kept), lambda: rows, lambda: [row.of_examples(kept) for row in rows])
 
 
-def _weighted_sum(factor, variable, weights):
+def _weighted_sum(factor: Factor, variable: Variable | Tensor, weights: Tensor) -> Tensor:
     """Σ_n w[n] J[n,0,q], in the shape of the variable."""
     variable = like(variable)
     weights = tf.cast(weights, factor.dtype)
     return tf.cast(tf.reshape(factor.adjoint_matmul(weights[:, None, None]), variable.shape), variable.dtype)
 
 
-def _one_for_each(name, value, losses, scalar_too):
+def _one_for_each(name: str, value: TensorLike, losses: Tensor, scalar_too: bool) -> Tensor:
     """Convert `value` to a tensor that fits the losses `[n]`."""
     tensor = converted(name, value, losses.dtype, "losses")
     allowed = [losses.shape] + [tf.TensorShape([])] * scalar_too

@@ -1,6 +1,6 @@
 """The Jacobian as a linear operator, kept as factors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -8,10 +8,10 @@ import tensorflow as tf
 from tfjac import ops
 from tfjac.graph import axes, in_graph
 from tfjac.jacobians.factors.factorize import factorize
-from tfjac.jacobians.factors.forms import DenseFactor, kernel, listed, squared_row_norms
+from tfjac.jacobians.factors.forms import DenseFactor, Factor, kernel, listed, squared_row_norms
 from tfjac.jacobians.passes.nests import check_variables, like
 from tfjac.jacobians.shapes import product
-from tfjac.types import DType, Mixing, Sources, Tensor, Tensors, UnusedVariables
+from tfjac.types import DType, Mixing, NestLike, Sources, Tensor, Tensors, UnusedVariables
 
 
 class JacobianOperator(tf.linalg.LinearOperator):
@@ -49,7 +49,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
         parameters = {"factors": factors, "shapes": shapes, "num_examples": num_examples, "num_outputs": num_outputs}
         super().__init__(dtype=dtypes.pop(), is_square=False, parameters={**parameters, "name": name}, name=name)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         n, m = (size if isinstance(size, int) else "?" for size in (self._n, self._m))
         kinds = ", ".join(dict.fromkeys(type(factor).__name__ for factor in self._factors))
         rows = n * m if isinstance(n, int) and isinstance(m, int) else "?"
@@ -125,17 +125,17 @@ class JacobianOperator(tf.linalg.LinearOperator):
         """Return the norms of the columns, `[p]`."""
         return tf.sqrt(tf.concat([factor.squared_column_norms() for factor in self._factors], 0))
 
-    def _listed(self):
+    def _listed(self) -> tuple:
         return listed(*(factor if factor.has_outer_form else DenseFactor(factor.dense()) for factor in self._factors))
 
-    def _shape(self):
+    def _shape(self) -> tf.TensorShape:
         rows = self.num_rows if isinstance(self.num_rows, int) else None
         return tf.TensorShape([rows, self.num_parameters])
 
-    def _shape_tensor(self):
+    def _shape_tensor(self) -> Tensor:
         return tf.stack([self.num_rows, self.num_parameters])
 
-    def _matmul(self, x, adjoint=False, adjoint_arg=False):
+    def _matmul(self, x: Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> Tensor:
         x = tf.linalg.adjoint(x) if adjoint_arg else x
         columns = axes(x)[-1]
         if adjoint:
@@ -145,7 +145,7 @@ class JacobianOperator(tf.linalg.LinearOperator):
         result = tf.add_n([factor.matmul(part) for factor, part in zip(self._factors, parts)])
         return tf.reshape(result, [self.num_rows, columns])
 
-    def _to_dense(self):
+    def _to_dense(self) -> Tensor:
         return tf.reshape(ops.jacobian_rows(*self._listed()), [self.num_rows, self.num_parameters])
 
 
@@ -188,18 +188,20 @@ def jacobian_operator(
         [[9.0, 12.0], [12.0, 17.0]]
     """
 
-    def factors_of(ys, flat):
+    def factors_of(ys: list[Tensor], flat: list) -> list[Factor]:
         return factorize(ys, flat, examples_mix, verify=verify, unconnected_gradients=unconnected_gradients)
 
     return operator_of(ys, variables, factors_of)
 
 
-def operator_of(ys, variables, factors_of):
+def operator_of(
+    ys: Tensors, variables: Sources, factors_of: Callable[[list[Tensor], list], Sequence[Factor]]
+) -> JacobianOperator:
     """Return the `JacobianOperator` of the factors that `factors_of(list of ys, list of variables)` gives."""
     check_variables(variables)
     shapes: list[tf.TensorShape] = []
 
-    def compute(ys, variables):
+    def compute(ys: NestLike, variables: NestLike) -> tuple[Sequence[Factor], int | Tensor, int | Tensor]:
         ys, flat = tf.nest.flatten(ys), tf.nest.flatten(variables)
         factors = factors_of(ys, flat)
         shapes[:] = [like(x).shape for x in flat]

@@ -6,7 +6,7 @@ from tfjac.graph import in_graph
 from tfjac.jacobians.factors.factorize import factorize, real_source_in, rows_like
 from tfjac.jacobians.passes.chunks import bytes_of_pass, passes_at_once
 from tfjac.jacobians.passes.nests import check_variables
-from tfjac.types import Mixing, NestLike, Sources, Tensors, UnusedVariables
+from tfjac.types import Mixing, NestLike, Sources, Tensor, Tensors, UnusedVariables
 
 
 def per_example_jacobian(
@@ -55,7 +55,7 @@ def per_example_jacobian(
     passes_at_once(chunk_size, memory_budget, lambda: 1)
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> list[Tensor]:
         flat = tf.nest.flatten(variables)
         sources = [source for source in (real_source_in(y.graph, v) for v in flat) if source is not None]
         at_once = passes_at_once(chunk_size, memory_budget, lambda: bytes_of_pass(sources, y))
@@ -94,7 +94,7 @@ def per_example_gradients(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> NestLike:
         return per_example_jacobian(
             of_rank_one(y), variables, examples_mix, verify=verify, unconnected_gradients=unconnected_gradients
         )
@@ -102,7 +102,7 @@ def per_example_gradients(
     return in_graph(compute, losses, xs=variables, is_one=True)
 
 
-def of_rank_one(losses):
+def of_rank_one(losses: Tensor) -> Tensor:
     if losses.shape.rank != 1:
         raise ValueError(
             "losses must have one entry per example, shape [n]: use a loss with reduction='none', and reduce what is "

@@ -7,7 +7,7 @@ from tfjac.jacobians.factors.factorize import factorize_segments, rows_like
 from tfjac.jacobians.operator import JacobianOperator, operator_of
 from tfjac.jacobians.passes.nests import check_variables
 from tfjac.jacobians.per_example import of_rank_one
-from tfjac.types import Nest, NestLike, Tensors, UnusedVariables, Variable
+from tfjac.types import Nest, NestLike, Tensor, Tensors, UnusedVariables, Variable
 
 
 def per_segment_jacobian(
@@ -50,7 +50,7 @@ def per_segment_jacobian(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> list[Tensor]:
         flat = tf.nest.flatten(variables)
         factors = factorize_segments([y], flat, max_rows, verify, unconnected_gradients)
         return [rows_like(y, v, factor) for v, factor in zip(flat, factors)]
@@ -83,7 +83,7 @@ def per_segment_gradients(
     """
     check_variables(variables)
 
-    def compute(y, variables):
+    def compute(y: Tensor, variables: NestLike) -> NestLike:
         return per_segment_jacobian(of_rank_one(y), variables, max_rows, verify, unconnected_gradients)
 
     return in_graph(compute, losses, xs=variables, is_one=True)

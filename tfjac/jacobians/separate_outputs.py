@@ -5,11 +5,14 @@ these are broadcast along m. There a gradient would be summed over m, and what i
 take one backward pass over tensors `[n, m]`, where a pass forward for each takes as many over `[columns, n, m]`.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import (
     SHARED,
+    ExampleAnalysis,
     ExampleAxis,
     ExamplesMix,
     analyse_examples,
@@ -19,6 +22,7 @@ from tfjac.graph import (
     transplant,
 )
 from tfjac.jacobians.passes.backward import gradients_or_zeros
+from tfjac.types import Tensor
 
 _DERIVATIVES = {
     "AddV2": (lambda op, c: c, lambda op, c: c),
@@ -38,7 +42,7 @@ _LARGEST = 256
 """Columns that are told apart by their numbers, in any dtype."""
 
 
-def separate_outputs(y, source, analysis):
+def separate_outputs(y: Tensor, source: Tensor, analysis: ExampleAnalysis) -> Tensor | None:
     """Return ∂y[n, m]/∂s[n] `[n, m, p]`, or None where outputs are not known to be computed apart in this way.
 
     Args:
@@ -48,13 +52,13 @@ def separate_outputs(y, source, analysis):
     """
     if y.shape.rank != 2 or source.shape.rank != 2 or not y.dtype.is_floating or (y.shape[1] or 0) < 2:
         return None
-    uses = _uses(y, source, analysis)
-    columns = uses and _columns([op.inputs[index] for op, index in uses], source)
+    uses = _uses(y, source, analysis) or []
+    columns = _columns([op.inputs[index] for op, index in uses], source) if uses else None
     if not columns:
         return None
     outputs = [op.outputs[0] for op, _ in uses]
     cotangents = gradients_or_zeros(y, outputs, tf.ones_like(y))
-    found = [[] for _ in range(source.shape[1])]
+    found: list[list[Tensor]] = [[] for _ in range(source.shape[1])]
     for (op, index), cotangent, column in zip(uses, cotangents, columns):
         found[column].append(_DERIVATIVES[op.type][index](op, cotangent))
     zeros = tf.zeros_like(y)
@@ -62,7 +66,7 @@ def separate_outputs(y, source, analysis):
     return tf.transpose(stack, [1, 2, 0])  # several times faster than to stack single numbers
 
 
-def _uses(y, source, analysis):
+def _uses(y: Tensor, source: Tensor, analysis: ExampleAnalysis) -> list[tuple[tf.Operation, int]] | None:
     """List the pairs of an op and the index of an input that it broadcasts along m; None where there are others."""
     try:
         along = analyse_examples([source], [y], axes=[ExampleAxis(1)], num_examples=y.shape[1])
@@ -87,7 +91,7 @@ _PLACES = [(ExampleAxis(0), ExampleAxis(1)), (ExampleAxis(0, inner=None), Exampl
 """Where examples and outputs run in `[n, m]`."""
 
 
-def _is_plain(op, y, analysis, along):
+def _is_plain(op: tf.Operation, y: Tensor, analysis: ExampleAnalysis, along: ExampleAnalysis) -> bool:
     """Return whether an op is one of `_DERIVATIVES`, and its output `[n, m]`."""
     out = op.outputs[0]
     places = analysis.axis(out), along.axis(out)
@@ -95,7 +99,7 @@ def _is_plain(op, y, analysis, along):
     return op.type in _DERIVATIVES and same and places in _PLACES
 
 
-def _columns(tensors, source):
+def _columns(tensors: Sequence[Tensor], source: Tensor) -> list[int] | None:
     """Return which column of `source` each tensor `[n, 1]` is, a list; None where one is not a column as it is."""
     selecting = [op for op in ancestors(tensors, [source]) if op is not source.op]
     of_one = all(tensor.shape.rank == 2 and tensor.shape[1] == 1 for tensor in tensors)
@@ -109,7 +113,7 @@ def _columns(tensors, source):
     rows, columns = source.shape
     numbers = np.tile(np.arange(columns), [2 if rows is None else rows, 1])
 
-    def selected(numbers):
+    def selected(numbers: Tensor) -> Tensor:
         copies = transplant(tensors, [(source, numbers)])
         return tf.concat([copies[tensor.ref()] for tensor in tensors], axis=1)
 

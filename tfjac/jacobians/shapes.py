@@ -1,33 +1,35 @@
 """Sizes of tensors that may be open while tracing, and the example axis brought to the front."""
 
 import math
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfjac.graph import axes, compiled_by_xla
+from tfjac.graph.examples.example_rules import ExampleAxis
 from tfjac.types import Tensor
 
 Size: TypeAlias = int | Tensor
 """A size: an integer, or a scalar tensor where it is open while tracing."""
 
 
-def product(sizes):
+def product(sizes: Iterable[Any]) -> Any:
     """Return the product of `sizes`, a Python integer where all are."""
     return math.prod(sizes, start=1)
 
 
-def widened(tensor):
+def widened(tensor: Tensor) -> Tensor:
     """Return `tensor` in at least single precision: squares and long sums of less overflow, or lose what is small."""
     return tf.cast(tensor, wide_dtype(tensor.dtype)) if tensor.dtype.is_floating else tensor
 
 
-def wide_dtype(dtype):
+def wide_dtype(dtype: tf.DType) -> tf.DType:
     """Return the dtype that `widened` gives: float32 in place of half precision, every other dtype as it is."""
     return tf.float32 if dtype.is_floating and dtype.size < tf.float32.size else dtype
 
 
-def split_examples(tensor, axis, n, lead=0):
+def split_examples(tensor: Tensor, axis: ExampleAxis, n: int | Tensor, lead: int = 0) -> Tensor:
     """Bring the examples to the front.
 
     Args:
@@ -51,20 +53,20 @@ def split_examples(tensor, axis, n, lead=0):
     return tensor if position == 0 else tf.transpose(tensor, order)
 
 
-def inner_size(tensor, axis, n, lead=0):
+def inner_size(tensor: Tensor, axis: ExampleAxis, n: int | Tensor, lead: int = 0) -> int | Tensor:
     """Return `axis.inner`, worked out from the size of the axis where the trace left it open."""
     if axis.inner is not None:
         return axis.inner
     return axes(tensor)[lead + axis.axis] // (axis.outer * tf.maximum(n, 1))
 
 
-def split_labels(labels, axis):
+def split_labels(labels: Sequence[str], axis: ExampleAxis) -> list[str]:
     """Return the labels of `split_examples(tensor, axis)` for a tensor with these labels, the example's left out."""
     before, behind = labels[: axis.axis], labels[axis.axis + 1 :]
     return [*before, *(["outer"] if axis.outer != 1 else []), *(["inner"] if axis.inner != 1 else []), *behind]
 
 
-def check_when_run(assumed, n):
+def check_when_run(assumed: Iterable[tuple[Tensor, ExampleAxis]], n: int | Tensor) -> list[tf.Operation | Tensor]:
     """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them.
 
     Args:
@@ -77,17 +79,17 @@ def check_when_run(assumed, n):
     return [_check(tensor, axis, n) for tensor, axis in assumed]
 
 
-def has_whole_rows(tensor, axis, n):
+def has_whole_rows(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> Tensor:
     """Return whether the axis of the examples holds a whole number of rows for each of them, a boolean scalar."""
     size, block = _size_and_block(tensor, axis, n)
     return size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
 
 
-def _size_and_block(tensor, axis, n):
+def _size_and_block(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> tuple[Tensor, int | Tensor]:
     return tf.shape(tensor)[axis.axis], axis.outer * n * (1 if axis.inner is None else axis.inner)
 
 
-def _check(tensor, axis, n):
+def _check(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> tf.Operation | Tensor:
     size, block = _size_and_block(tensor, axis, n)
     if compiled_by_xla(tf.compat.v1.get_default_graph()):  # XLA drops assertions, but compiles no such reshape
         rows = [block] if axis.inner is not None else [block, size // tf.maximum(block, 1)]
@@ -104,7 +106,7 @@ def _check(tensor, axis, n):
     )
 
 
-def after(checks, tensors):
+def after(checks: Sequence[tf.Operation | Tensor], tensors: list[Tensor]) -> list[Tensor]:
     """Return `tensors`, to be had only where `checks` have passed."""
     if not checks:
         return tensors

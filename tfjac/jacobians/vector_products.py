@@ -1,5 +1,6 @@
 """Products with a Jacobian that is never formed: J·v forward, Jᵀ·u backward."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -8,7 +9,7 @@ from tfjac.graph import Dependence, check_loops, in_graph, inline_calls
 from tfjac.jacobians.passes.connectedness import differentiated
 from tfjac.jacobians.passes.linearise import dense, push_forward
 from tfjac.jacobians.passes.nests import matching, packed, shaped_like, sources_of, unconnected_choice
-from tfjac.types import Nest, NestLike, Sources, TensorLike, Tensors, Unconnected
+from tfjac.types import Nest, NestLike, Sources, Tensor, TensorLike, Tensors, Unconnected
 
 
 def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradients: Unconnected = "none") -> NestLike:
@@ -47,7 +48,7 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(ys, xs):
+    def compute(ys: NestLike, xs: NestLike) -> NestLike:
         vectors = matching("tangents", tangents, xs, tf.nest.flatten(xs), "xs")
         sources = sources_of(xs, may_be_complex=True)
         flat, _ = differentiated(tf.nest.flatten(ys), sources)
@@ -56,7 +57,7 @@ def jvp(ys: Tensors, xs: Sources, tangents: Nest[TensorLike], unconnected_gradie
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
-def pushed(ys, sources, vectors):
+def pushed(ys: Sequence[Tensor], sources: Sequence[Tensor | Any], vectors: Sequence[Tensor]) -> list[Tensor | None]:
     """Push `vectors`, one per source, forward to `ys`; None for a y that depends on none. A source may be None."""
     results: list[Any] = []
     dependence = Dependence(sources)
@@ -104,7 +105,7 @@ def vjp(
     """
     unconnected = unconnected_choice(unconnected_gradients)
 
-    def compute(ys, xs):
+    def compute(ys: NestLike, xs: NestLike) -> NestLike:
         sources = sources_of(xs, may_be_complex=True)
         flat, dependence = differentiated(tf.nest.flatten(ys), sources)
         vectors = _ones(flat) if cotangents is None else matching("cotangents", cotangents, ys, flat, "ys")
@@ -116,14 +117,14 @@ def vjp(
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
-def _if_connected(connected, result, like):
+def _if_connected(connected: bool, result: Tensor | None, like: Tensor) -> Tensor | None:
     """Return what is None where there is no path, and only there, as of `jacobian`: TensorFlow knows zeros of both."""
     if not connected:
         return None
     return tf.zeros_like(like) if result is None else result
 
 
-def _ones(ys):
+def _ones(ys: Sequence[Tensor]) -> list[Tensor]:
     """The cotangents of a plain gradient."""
     for y in ys:
         if y.dtype.is_complex:
@@ -134,7 +135,7 @@ def _ones(ys):
     return [tf.ones_like(y) for y in ys]
 
 
-def pulled(ys, sources, vectors):
+def pulled(ys: Sequence[Tensor], sources: Sequence[Tensor | Any], vectors: Sequence[Tensor]) -> list[Tensor | None]:
     """Pull `vectors`, one per y, back to the sources; None where there is no path. A source may be None."""
     present = [source for source in sources if source is not None]
     if not present:

@@ -61,7 +61,7 @@ class _Branch:
         specs = [tf.TensorSpec(shape, spec.dtype) for shape, spec in zip(self.shapes, specs)]
         self.traced = tf.function(self._run, autograph=False).get_concrete_function(specs)
 
-    def _run(self, seeds: Sequence) -> Any:
+    def _run(self, seeds: list) -> Any:
         graph, n = tf.compat.v1.get_default_graph(), self.sweep.n
         inputs = [graph.capture(tensor) for tensor in self.op.inputs[1:]]
         mapping = transplant(self.targets, zip(self.inside.body.inputs, inputs))
