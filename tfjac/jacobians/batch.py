@@ -223,7 +223,7 @@ def _example_first(stack: Tensor, source: Tensor, y: Tensor) -> Tensor:
     return tf.reshape(tf.transpose(stack, order), [n, *outputs, *inputs])
 
 
-def _zeros_of(y: Tensor, tensor: Tensor) -> Callable[[], Tensor]:
+def _zeros_of(y: Tensor, tensor: tf.Variable | Tensor) -> Callable[[], Tensor]:
     def zeros() -> Tensor:
         known = isinstance(axes(y)[0], int) and isinstance(axes(tensor)[0], int)
         checks = [] if known else check_when_run([(tensor, ExampleAxis(0))], axes(y)[0])
@@ -232,7 +232,7 @@ def _zeros_of(y: Tensor, tensor: Tensor) -> Callable[[], Tensor]:
     return zeros
 
 
-def _check_rank(name: str, tensor: Tensor) -> None:
+def _check_rank(name: str, tensor: tf.Variable | Tensor) -> None:
     if not isinstance(tensor, tf.Tensor) or tensor.shape.rank in (0, None):
         raise ValueError(
             f"{name} must be a tensor with the examples along axis 0, of a known rank of at least 1. For variables use "
@@ -240,7 +240,7 @@ def _check_rank(name: str, tensor: Tensor) -> None:
         )
 
 
-def _check_rows(y: Tensor, x: Tensor) -> None:
+def _check_rows(y: Tensor, x: tf.Variable | Tensor) -> None:
     if not y.shape[:1].is_compatible_with(x.shape[:1]):
         raise ValueError(
             "ys and x must have the same examples along axis 0; for anything else use jacobian. "

@@ -117,7 +117,7 @@ def vjp(
     return in_graph(compute, ys, may_be_complex=True, xs=xs)
 
 
-def _if_connected(connected: bool, result: Tensor | None, like: Tensor) -> Tensor | None:
+def _if_connected(connected: bool, result: Tensor | None, like: tf.Variable | Tensor) -> Tensor | None:
     """Return what is None where there is no path, and only there, as of `jacobian`: TensorFlow knows zeros of both."""
     if not connected:
         return None

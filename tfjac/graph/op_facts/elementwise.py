@@ -107,11 +107,11 @@ def _ones(known: SymbolicSizes, output: Tensor, given: Sequence[list[Size] | Any
 
 
 def _where_not_positive(limit: Array | None) -> bool:
-    return limit is not None and (limit <= 0).all()
+    return limit is not None and bool((limit <= 0).all())
 
 
 def _where_not_negative(limit: Array | None) -> bool:
-    return limit is not None and (limit >= 0).all()
+    return limit is not None and bool((limit >= 0).all())
 
 
 def _cast(output: Tensor, value_of: Callable[[Tensor], Any]) -> Array | None:

@@ -84,7 +84,7 @@ def lost_paths(targets: Sequence[Tensor], sources: Any) -> "list[LostPath]":
     return found
 
 
-def stops_of(source: Tensor, targets: Sequence[Tensor], dependence: Dependence) -> "list[LostPath]":
+def stops_of(source: int, targets: Sequence[Tensor], dependence: Dependence) -> "list[LostPath]":
     """List the ops at which the gradient of `targets` with respect to one source stops, where it has none.
 
     Args:

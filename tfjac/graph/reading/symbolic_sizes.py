@@ -102,7 +102,7 @@ def of_first(known: Any, output: Tensor, given: Any) -> Any:
     return given[0]
 
 
-def axes(tensor: Tensor) -> list:
+def axes(tensor: tf.Variable | Tensor) -> list:
     """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
     if tensor.shape.is_fully_defined():
         return tensor.shape.as_list()

@@ -76,7 +76,7 @@ def bicolouring(matrix: scipy.sparse.csr_array, most: float) -> Colouring | None
     return found if found.num_forward + found.num_reverse <= most else None
 
 
-def _fullest(matrix: scipy.sparse.csr_array) -> tuple[float, Array]:
+def _fullest(matrix: scipy.sparse.csr_array) -> tuple[float | np.integer, Array]:
     """Choose rows that are taken apart: the fullest, as many as promise the fewest products.
 
     Returns:

@@ -36,7 +36,7 @@ def at_most(entries: int) -> Iterator[None]:
         _MOST.reset(before)
 
 
-def check_entries(count: int) -> None:
+def check_entries(count: int | np.integer) -> None:
     """Raise `TooManyEntries` where so many are more than the limit that `at_most` set, if one is set."""
     most = _MOST.get()
     if most is not None and count > most:

@@ -129,7 +129,7 @@ class SparsityPattern:
         return bicolouring(self._matrix, min(self._fullest) / 2)
 
     @functools.cached_property
-    def _fullest(self) -> tuple[int, int]:
+    def _fullest(self) -> tuple[int | np.integer, int | np.integer]:
         """How many entries the fullest row has, and the fullest column."""
         return np.diff(self.indptr).max(initial=0), np.bincount(self.indices, minlength=1).max(initial=0)
 
