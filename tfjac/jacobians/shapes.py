@@ -29,7 +29,7 @@ def wide_dtype(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype.is_floating and dtype.size < tf.float32.size else dtype
 
 
-def split_examples(tensor: Tensor, axis: ExampleAxis, n: int | Tensor, lead: int = 0) -> Tensor:
+def split_examples(tensor: Tensor, axis: ExampleAxis, n: Size, lead: int = 0) -> Tensor:
     """Bring the examples to the front.
 
     Args:
@@ -53,7 +53,7 @@ def split_examples(tensor: Tensor, axis: ExampleAxis, n: int | Tensor, lead: int
     return tensor if position == 0 else tf.transpose(tensor, order)
 
 
-def inner_size(tensor: Tensor, axis: ExampleAxis, n: int | Tensor, lead: int = 0) -> int | Tensor:
+def inner_size(tensor: Tensor, axis: ExampleAxis, n: Size, lead: int = 0) -> Size:
     """Return `axis.inner`, worked out from the size of the axis where the trace left it open."""
     if axis.inner is not None:
         return axis.inner
@@ -66,7 +66,7 @@ def split_labels(labels: Sequence[str], axis: ExampleAxis) -> list[str]:
     return [*before, *(["outer"] if axis.outer != 1 else []), *(["inner"] if axis.inner != 1 else []), *behind]
 
 
-def check_when_run(assumed: Iterable[tuple[Tensor, ExampleAxis]], n: int | Tensor) -> list[tf.Operation | Tensor]:
+def check_when_run(assumed: Iterable[tuple[Tensor, ExampleAxis]], n: Size) -> list[tf.Operation | Tensor]:
     """Check sizes that the trace left open: the examples' axis must hold a whole number of rows for each of them.
 
     Args:
@@ -79,17 +79,17 @@ def check_when_run(assumed: Iterable[tuple[Tensor, ExampleAxis]], n: int | Tenso
     return [_check(tensor, axis, n) for tensor, axis in assumed]
 
 
-def has_whole_rows(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> Tensor:
+def has_whole_rows(tensor: Tensor, axis: ExampleAxis, n: Size) -> Tensor:
     """Return whether the axis of the examples holds a whole number of rows for each of them, a boolean scalar."""
     size, block = _size_and_block(tensor, axis, n)
     return size == block if axis.inner is not None else size % tf.maximum(block, 1) == 0
 
 
-def _size_and_block(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> tuple[Tensor, int | Tensor]:
+def _size_and_block(tensor: Tensor, axis: ExampleAxis, n: Size) -> tuple[Tensor, Size]:
     return tf.shape(tensor)[axis.axis], axis.outer * n * (1 if axis.inner is None else axis.inner)
 
 
-def _check(tensor: Tensor, axis: ExampleAxis, n: int | Tensor) -> tf.Operation | Tensor:
+def _check(tensor: Tensor, axis: ExampleAxis, n: Size) -> tf.Operation | Tensor:
     size, block = _size_and_block(tensor, axis, n)
     if compiled_by_xla(tf.compat.v1.get_default_graph()):  # XLA drops assertions, but compiles no such reshape
         rows = [block] if axis.inner is not None else [block, size // tf.maximum(block, 1)]

@@ -70,7 +70,7 @@ def _counts(indices: Tensor) -> bool:
     if indices.op.type != RANGE:
         return False
     start, _, step = indices.op.inputs
-    return static_value(start) == 0 and static_value(step) == 1
+    return bool(static_value(start) == 0 and static_value(step) == 1)
 
 
 def _counts_all_rows(indices: Tensor, params: Tensor, known: SymbolicSizes) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph.examples.example_rules import SHARED, Axis, ExampleAxis, NoRule, Wanted, known_shape
@@ -32,10 +33,10 @@ def _starts_at_zero(begin: Tensor, along: int) -> bool:
         concatenated = static_value(begin.op.inputs[0])
         return concatenated is not None and int(concatenated) % begin.shape[0] != along
     value = tf.get_static_value(begin, partial=True)
-    return value is not None and value[along] == 0
+    return value is not None and bool(value[along] == 0)
 
 
-def _size_taken(size: Tensor, along: int) -> int | None:
+def _size_taken(size: Tensor, along: int) -> int | np.integer | None:
     """The size of a slice on axis `along`; None where the trace leaves it open."""
     if size.op.type in (SHAPE, SHAPES):
         return size.op.inputs[size.value_index].shape[along]

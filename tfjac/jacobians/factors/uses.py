@@ -37,7 +37,7 @@ class Use:
     output_index: int
     axis: ExampleAxis
     input_axes: list
-    n: int | tf.Tensor
+    n: Size | Any
     d: Any = None
 
     @property
@@ -80,7 +80,7 @@ class OwnRows(Use):
 
 
 def find_uses(
-    analysis: ExampleAnalysis, sources: Sequence[Tensor], n: Size, takes_own_rows: bool = False
+    analysis: ExampleAnalysis, sources: Sequence[Tensor], n: Size | None, takes_own_rows: bool = False
 ) -> "list[Use]":
     """List the uses of `sources`, which cover every path from them to the results.
 
@@ -108,7 +108,7 @@ def find_uses(
     return own + [use for op in analysis.path for use in _uses_of(op, analysis, n)]
 
 
-def _uses_of(op: tf.Operation, analysis: ExampleAnalysis, n: Size) -> "list[Use]":
+def _uses_of(op: tf.Operation, analysis: ExampleAnalysis, n: Size | None) -> "list[Use]":
     outputs = [index for index, output in enumerate(op.outputs) if analysis.carries(output)]
     if not outputs:
         return []

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tfjac.graph import captured_tensor, references, shape_only
 from tfjac.graph.facts import facts_of, is_parameter
 from tfjac.jacobians.sparsity.rules.index_set_rules import has_rule
-from tfjac.jacobians.sparsity.running import can_run, run
-from tfjac.types import Array, Tensor
+from tfjac.jacobians.sparsity.running import Value, can_run, run
+from tfjac.types import Tensor
 
 
 class Known:
@@ -24,7 +24,7 @@ class Known:
         self,
         graph: tf.Graph,
         xs: Sequence[Tensor] = (),
-        parameters: Iterable[tuple[Tensor, Array | None, list[int] | None]] = (),
+        parameters: Iterable[tuple[Tensor, Value | None, list[int] | None]] = (),
         enclosing: "Known | None" = None,
     ) -> None:
         """Start with nothing but what is given.
@@ -48,7 +48,7 @@ class Known:
             if value is None:
                 self._moving.add(tensor.ref())
 
-    def __call__(self, tensor: Tensor) -> Array | Any:
+    def __call__(self, tensor: Tensor) -> Value | Any:
         """Return the value of `tensor` as an array, or None where it is open."""
         for op in _unvisited(tensor, lambda each: each.ref() in self._values):
             self._values.update(zip(references_of(op.outputs), self._values_of(op)))
@@ -76,7 +76,7 @@ class Known:
         shape = self._shapes[tensor.ref()] if tensor.ref() in self._shapes else tensor.shape.as_list()
         return _ensured_shape(tensor) if shape is None else shape
 
-    def learn(self, tensor: Tensor, value: Array | None, shape: list[int] | None) -> None:
+    def learn(self, tensor: Tensor, value: Value | None, shape: list[int] | None) -> None:
         """Note what is found in another way; None is nothing."""
         if value is not None:
             self._values[tensor.ref()] = value
@@ -84,7 +84,7 @@ class Known:
         if shape is not None:
             self._shapes[tensor.ref()] = shape
 
-    def of_body(self, parameters: Iterable[tuple[Tensor, Array | None, list[int] | None]]) -> "Known":
+    def of_body(self, parameters: Iterable[tuple[Tensor, Value | None, list[int] | None]]) -> "Known":
         """Return what is known of the body of a loop or branch.
 
         Args:
@@ -96,7 +96,7 @@ class Known:
     def _has_shape(self, tensor: Tensor) -> bool:
         return tensor.ref() in self._shapes or tensor.shape.is_fully_defined()
 
-    def _values_of(self, op: tf.Operation) -> list[Array | None]:
+    def _values_of(self, op: tf.Operation) -> list[Value | None]:
         if not shape_only(op) and references(op.inputs) & self._moving:
             self._moving |= references(op.outputs)
         elif facts_of(op).list == "made of a tensor":
@@ -118,7 +118,7 @@ class Known:
             return [None if value is None else np.asarray(value) for value in static]
         return [None] * len(op.outputs)
 
-    def _of_capture(self, placeholder: Tensor) -> Array | None:
+    def _of_capture(self, placeholder: Tensor) -> Value | None:
         outer = _captured_by(placeholder)
         if outer is None:
             return None
@@ -143,7 +143,7 @@ class Known:
         values = [self(output) for output in op.outputs]
         return [None if value is None else list(value.shape) for value in values]
 
-    def _ends_of_slice(self, op: tf.Operation) -> list[Array | None]:
+    def _ends_of_slice(self, op: tf.Operation) -> list[Value | None]:
         """Begin and end, with a place of its own choice where one element is taken at an open place."""
         begin, end = (self.entries(each) for each in op.inputs[1:3])
         for k in range(len(begin)):
@@ -151,7 +151,7 @@ class Known:
                 begin[k], end[k] = 0, 1
         return [None if None in entries else np.array(entries, np.int32) for entries in (begin, end)]
 
-    def _value_or_ones(self, tensor: Tensor) -> Array | None:
+    def _value_or_ones(self, tensor: Tensor) -> Value | None:
         value = self(tensor)
         if value is None and (tensor.dtype.is_floating or tensor.dtype.is_complex):
             return _ones(self.shape(tensor), tensor.dtype)
@@ -185,7 +185,7 @@ def _captured_by(placeholder: Tensor) -> Tensor | None:
     return next((outer for outer, inner in captures if inner is placeholder), None)
 
 
-def _run_where_known(op: tf.Operation, inputs: Sequence[Array | None]) -> list[Array] | None:
+def _run_where_known(op: tf.Operation, inputs: Sequence[Value | None]) -> list[Value] | None:
     """The outputs of `op` for these inputs; None where one of them is None, or the op cannot run."""
     if any(value is None for value in inputs) or not can_run(op):
         return None
@@ -195,7 +195,7 @@ def _run_where_known(op: tf.Operation, inputs: Sequence[Array | None]) -> list[A
         return None
 
 
-def _ones(shape: Sequence[int] | None, dtype: tf.DType) -> Array | None:
+def _ones(shape: Sequence[int] | None, dtype: tf.DType) -> Value | None:
     return None if shape is None or not _holds_numbers(dtype) else np.ones(shape, dtype.as_numpy_dtype)
 
 

@@ -3,13 +3,17 @@
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import calls_functions
 from tfjac.graph.facts import is_parameter
-from tfjac.types import Array, Tensor
+from tfjac.types import Tensor
+
+Value: TypeAlias = np.ndarray | np.generic
+"""An array; one of rank 0 may be a scalar of NumPy's."""
 
 
 def can_run(op: tf.Operation) -> bool:
@@ -18,7 +22,7 @@ def can_run(op: tf.Operation) -> bool:
     return not (stateful or calls_functions(op)) and hasattr(tf.raw_ops, op.type)
 
 
-def run(op: tf.Operation, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> list[Array]:
+def run(op: tf.Operation, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None) -> list[Value]:
     """Run an op like `op` on other inputs, outside the graph being traced.
 
     Args:

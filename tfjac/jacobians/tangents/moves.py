@@ -1,12 +1,13 @@
 """Ops that move elements: reshapes, slices, stacks. The axis of the parameters comes first, before all of theirs."""
 
+import numpy as np
 import tensorflow as tf
 
 from tfjac.jacobians.tangents.rules import Step, rule
-from tfjac.types import Tensor
+from tfjac.types import Array, Tensor
 
 
-def _behind(axis: int, rank: int) -> int:
+def _behind(axis: int | np.integer | Array, rank: int) -> int:
     """Return the axis of tangents that is `axis` of a tensor of so many axes."""
     return int(axis) + 1 if axis >= 0 else int(axis) + rank + 1
 

@@ -12,7 +12,7 @@ from tfjac.graph.op_types import CONDITIONALS, LOOPS
 from tfjac.jacobians.sparsity.index_sets import union
 from tfjac.jacobians.sparsity.lists import ListSets
 from tfjac.jacobians.sparsity.rules.index_set_rules import NoIndexSets, Patterns, Step, list_rule
-from tfjac.types import Array
+from tfjac.jacobians.sparsity.running import Value
 
 # Loops of more steps are taken for such of any number of steps.
 MAX_STEPS = 1000
@@ -95,7 +95,7 @@ class _State:
     """What is known of the parameters, or results, of a body: index sets, values, and shapes; None where it is not."""
 
     patterns: Patterns
-    values: list[Array | None]
+    values: list[Value | None]
     shapes: list[list[int] | None]
 
     @classmethod
@@ -129,7 +129,7 @@ class _Body:
         values, shapes = zip(*((known(output), known.shape(output)) for output in self.outputs))
         return _State(patterns, list(values), list(shapes))
 
-    def results(self, state: _State) -> list[Array | None]:
+    def results(self, state: _State) -> list[Value | None]:
         """Return the values of the results, None for each that is open."""
         known = self._known(state)
         return [known(output) for output in self.outputs]
