@@ -146,7 +146,7 @@ class ConjugateGradients:
     Iterations end where all residuals are TOLERANCE of their right-hand sides.
     """
 
-    TOLERANCE, MOST = 1e-4, 1000
+    TOLERANCE, MOST = 1e-5, 1000
 
     def __init__(self, data, damping):
         self._data = data
