@@ -4,7 +4,6 @@ import pathlib
 
 import keras
 import numpy as np
-import pytest
 import scipy.stats
 import tensorflow as tf
 

@@ -6,10 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import choice, described_value, positive, positive_integer
-from tfjac.graph import as_tf_variable, flat_layers
+from tfjac.arguments import choice, positive, positive_integer
+from tfjac.graph import as_tf_variable
 from tfjac.laplace.bases import Examples, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
