@@ -63,9 +63,6 @@ def test_training_again_without_an_example():
             changes.append(np.mean((model(x_test) - y_test) ** 2) - before)
             own_changes.append(float((model(x[k : k + 1]) - y[k])[0, 0]) ** 2 - at[k, 0])
     correlations = {name: scipy.stats.pearsonr(each, changes)[0] for name, each in predicted.items()}
-    print(
-        correlations, scipy.stats.spearmanr(predicted["newton"], changes)[0], scipy.stats.pearsonr(own, own_changes)[0]
-    )
     assert correlations["newton"] > 0.95 and correlations["first_order"] > 0.9
     assert scipy.stats.pearsonr(own, own_changes)[0] > 0.95
 
@@ -103,7 +100,6 @@ def test_wrong_labels_of_digits():
         name: (among(each, 20), among(each, 40))
         for name, each in (("norms", norms), ("influence", found.self_influence()), ("tracin", traced.self_influence()))
     }
-    print(counts)
     assert found.removal == "first_order"
     assert counts["influence"][0] >= 16 and counts["influence"][1] >= 18
     assert counts["influence"][0] >= counts["norms"][0]

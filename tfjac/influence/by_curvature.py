@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from tfjac.influence.data import TrainingData
 from tfjac.influence.sides import Side
@@ -95,16 +94,12 @@ class CurvatureInfluence:
         if self.removal == "first_order":
             return self._side.forces
         matrices = np.eye(self.num_outputs) - self._side.metrics @ self._blocks
-        try:
-            found = np.linalg.solve(matrices, self._side.forces[..., None])[..., 0]
-        except LinAlgError:
-            found = np.full(1, np.nan)
-        if not np.isfinite(found).all():
+        if np.min(np.linalg.svd(matrices, compute_uv=False)) <= 100 * self._data.epsilon:
             raise ValueError(
                 "An example has a leverage of one: without it the weights are not determined. Give a damping above "
                 f"zero, or removal='first_order'. Received: damping {self.damping:.3g}"
             )
-        return found
+        return np.linalg.solve(matrices, self._side.forces[..., None])[..., 0]
 
     def _moved(self, x):
         """Return the change of z, `[t, n, *outputs]`."""

@@ -58,8 +58,8 @@ def influence(
             at most 5,000 rows, else "cg"; "tracin" for Σ η g*·g over checkpoints of the training.
         removal: "first_order", as above; "newton" to also take the curvature of the example out of P, which is exact
             for squares and linear models, and better near to high leverage; "auto" for "newton" with squares, and
-            for "first_order" with cross-entropies, whose curvature is not that without the example, and with "cg", where
-            "newton" would take n·m solutions.
+            for "first_order" with cross-entropies, which are no squares, and with "cg", where "newton" would take n·m
+            solutions.
         damping: λ, in units of the mean loss: a penalty λ/2·‖w‖² that the training had, as `keras.regularizers.l2(λ/2)`
             on all weights; zero for none. Where None, a tenth of the mean eigenvalue of Σ JᵀHJ/n.
         checkpoints: for "tracin" alone: a list of `model.get_weights()`, or of files of weights.
