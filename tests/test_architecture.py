@@ -20,6 +20,7 @@ LAYERS = {
     "optimizers": 3,
     "privacy": 3,
     "laplace": 4,
+    "influence": 5,
     "parameters": 4,
     "explanations": 4,
 }

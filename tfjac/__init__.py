@@ -12,6 +12,7 @@ from tfjac import (  # noqa: F401  the first refuses other backends
 from tfjac.black_box import External, MeasurementFailed, estimators, external
 from tfjac.explaining import GradientReport, explain_gradient
 from tfjac.flops import FlopCount, count_flops
+from tfjac.influence import CurvatureInfluence, TracInInfluence, influence
 from tfjac.interception import (
     Edit,
     GradientSummaries,
@@ -80,6 +81,7 @@ from tfjac.parameters import Parameters
 __version__ = "0.1.0"
 
 __all__ = [
+    "CurvatureInfluence",
     "CurveFitResult",
     "Edit",
     "ExamplesMix",
@@ -103,6 +105,7 @@ __all__ = [
     "RobustError",
     "SparsityPattern",
     "Status",
+    "TracInInfluence",
     "batch_jacobian",
     "callbacks",
     "chain",
@@ -120,6 +123,7 @@ __all__ = [
     "handlers",
     "hook",
     "hvp",
+    "influence",
     "intercept",
     "jacobian",
     "jacobian_operator",

@@ -19,6 +19,7 @@ GROUPS = {
     "Training with Levenberg–Marquardt": [
         "fit", "LevenbergMarquardt", "callbacks", "full_batch", "RobustError", "GaussianNLL", "register_curvature",
         "fisher_of_normal", "optimizers", "laplace", "LaplacePosterior",
+        "influence", "CurvatureInfluence", "TracInInfluence",
     ],
     "Least squares": [
         "least_squares", "LeastSquaresProblem", "LeastSquaresResult", "BatchedLeastSquaresResult", "Status",

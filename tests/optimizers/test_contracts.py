@@ -46,7 +46,7 @@ def test_no_import_points_up():
 
 def test_siblings_use_the_public_face_of_the_optimizer():
     public = set(tfjac.optimizers.__all__)
-    for sibling in ("laplace", "parameters", "black_box", "flops", "interception", "explaining"):
+    for sibling in ("laplace", "influence", "parameters", "black_box", "flops", "interception", "explaining"):
         for path in (ROOT.parent / sibling).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfjac.optimizers"):

@@ -31,7 +31,7 @@ class NetworkCurvature:
         self._from_logits, self._chunk = from_logits, chunk
         specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
         weighed = tf.TensorSpec([None], tf.float32)
-        self._latent = quiet_function(self._trace_latent, input_signature=[specs])
+        self._latent = quiet_function(self.traced_latent, input_signature=[specs])
         self._gram = quiet_function(self._trace_gram, input_signature=[specs])
         self._rows = quiet_function(self._trace_rows, input_signature=[specs])
         self._kernel = quiet_function(self._trace_kernel, input_signature=[specs, weighed])
@@ -81,20 +81,21 @@ class NetworkCurvature:
 
     # -------------------------------------------------------------- traced
 
-    def _trace_latent(self, x):
+    def traced_latent(self, x):
+        """Return z `[n, ...]` of the graph that is being traced."""
         output = self._model(x, training=False)
         if not isinstance(output, tf.Tensor):
             raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
         return self._likelihood.latent(output, self._from_logits)
 
     def _trace_gram(self, x):
-        return self._operator(self._likelihood.term(self._trace_latent(x)).rows()[0]).gram()
+        return self._operator(self._likelihood.term(self.traced_latent(x)).rows()[0]).gram()
 
     def _trace_rows(self, x):
-        return self._operator(self._trace_latent(x)).to_dense()
+        return self._operator(self.traced_latent(x)).to_dense()
 
     def _trace_kernel(self, x, weighed):
-        latent = self._trace_latent(x)
+        latent = self.traced_latent(x)
         rows = self._likelihood.term(latent).rows()[0]
         weighed = tf.reshape(tf.cast(weighed, latent.dtype), [-1] + [1] * (latent.shape.rank - 1))
         return self._operator(weighed * rows + (1 - weighed) * latent).kernel()

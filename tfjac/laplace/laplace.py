@@ -6,12 +6,12 @@ from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfjac.arguments import choice, described_value, positive, positive_integer
-from tfjac.graph import as_tf_variable, flat_layers
+from tfjac.arguments import choice, positive, positive_integer
+from tfjac.graph import as_tf_variable
 from tfjac.laplace.bases import Examples, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
+from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
 from tfjac.laplace.likelihoods import likelihood_of
 from tfjac.laplace.marginal_likelihood import most_probable
 from tfjac.laplace.posterior import LaplacePosterior
@@ -87,7 +87,7 @@ def laplace(
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
     Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
     """
-    _check_data(model, x)
+    check_trained("laplace", model, x)
     distribution, from_logits = likelihood_of(model, likelihood, from_logits)
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
@@ -98,8 +98,8 @@ def laplace(
         raise ValueError("The noise is found from the targets: give y, or noise. Received: y=None, noise=None")
     choice("side", side, ("auto", "weights", "examples"))
     batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
-    variables = _variables(model, variables)
-    as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
+    variables = chosen_variables(model, variables)
+    as_inputs = functools.partial(inputs_like, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
     fit = _fit(curvature, x, y, variables, as_inputs)
@@ -111,22 +111,6 @@ def laplace(
         basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
     )
     return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
-
-
-def _check_data(model, x):
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"laplace takes a trained Keras model. Received: {described_value(model)}")
-    if isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)):
-        raise TypeError(
-            "laplace takes arrays x and y, as all pairs of examples may be needed at once. Make them of a data set: "
-            "x, y = (np.concatenate(part) for part in zip(*dataset.as_numpy_iterator())), if it is in batches. "
-            "Received: a data set of batches"
-        )
-    if not model.built:
-        raise ValueError(
-            "laplace takes a trained model, and this one has no weights yet: call it on an example, and fit it. "
-            f"Received: {model!r}"
-        )
 
 
 def _fit(curvature, x, y, variables, as_inputs):
@@ -144,25 +128,3 @@ def _fit(curvature, x, y, variables, as_inputs):
         num_outputs=int(np.prod(latent.shape[1:])),
         as_inputs=as_inputs,
     )
-
-
-def _variables(model, variables):
-    if isinstance(variables, str):
-        choice("variables", variables, ("all", "last_layer"))
-        layers = [layer for layer in flat_layers(model, include_self=False) if layer.trainable_variables]
-        with_own = [layer for layer in layers if not isinstance(layer, keras.Model)]
-        variables = model.trainable_variables if variables == "all" else with_own[-1].trainable_variables
-    variables = list(variables)
-    if not variables:
-        raise ValueError("variables must hold at least one variable. Received: none that is trainable")
-    return variables
-
-
-def _as_inputs(x, dtype):
-    """Return a nest of tensors; numbers with a point in the dtype of the variables."""
-
-    def tensor(part):
-        part = np.asarray(part)
-        return tf.constant(part, dtype if part.dtype.kind == "f" else None)
-
-    return tf.nest.map_structure(tensor, x)

@@ -46,6 +46,15 @@ class Likelihood(abc.ABC):
         """Return the term of a loss that has the Hessian H of −log p at z; see `objective.terms`."""
 
     @abc.abstractmethod
+    def residual(self, latent, labels):
+        """Return r, of the shape of z, with R r = −∂ log p/∂z; RᵀJ is the Jacobian of the rows of `term(latent)`.
+
+        Args:
+            latent: z, `[n, ...]`.
+            labels: y in the shape of z, rows of labels for classes.
+        """
+
+    @abc.abstractmethod
     def log_likelihood(self, latent, targets, noise):
         """Return Σ log p(y | z), NumPy in float64.
 
@@ -65,6 +74,10 @@ class Gaussian(Likelihood):
         """Return ½z²."""
         return SquaredTerm(latent, tf.fill(tf.shape(latent), tf.cast(0.5, latent.dtype)), True)
 
+    def residual(self, latent, labels):
+        """Return z − y, for σ = 1."""
+        return latent - labels
+
     def log_likelihood(self, latent, targets, noise):
         """Return the logarithm of the normal density."""
         error = np.reshape(targets, latent.shape) - latent
@@ -79,6 +92,10 @@ class Categorical(Likelihood):
     def term(self, latent):
         """Return the cross-entropy, with labels that add up to one; which they are, H does not depend on."""
         return CrossEntropyTerm(latent, tf.ones_like(latent) / tf.cast(tf.shape(latent)[-1], latent.dtype))
+
+    def residual(self, latent, labels):
+        """Return (p − y)/√p."""
+        return CrossEntropyTerm(latent, labels).rows()[1]
 
     def log_likelihood(self, latent, targets, noise):
         """Return Σ y·log softmax(z) for classes, or rows of labels."""
@@ -101,8 +118,16 @@ class Bernoulli(Likelihood):
 
     def term(self, latent):
         """Return the binary cross-entropy."""
-        probability = tf.sigmoid(tf.stop_gradient(latent))
-        return SeparableTerm(latent, tf.zeros_like(latent), probability * (1 - probability))
+        return SeparableTerm(latent, tf.zeros_like(latent), self._curvature(latent))
+
+    def residual(self, latent, labels):
+        """Return (p − y)/√(p(1 − p))."""
+        return (tf.sigmoid(latent) - labels) / tf.sqrt(self._curvature(latent))
+
+    def _curvature(self, latent):
+        """p(1 − p), that is not zero where p is rounded to one."""
+        latent = tf.stop_gradient(latent)
+        return tf.sigmoid(latent) * tf.sigmoid(-latent)
 
     def log_likelihood(self, latent, targets, noise):
         """Return Σ y·z − log(1 + eᶻ)."""

@@ -1,0 +1,151 @@
+"""Influences against what algebra and one tape for each row say."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfjac
+from tests.optimizers.test_laplace import CASES, NEW, X, dense, hessian, logits, network
+from tests.precision import floating
+
+RNG = np.random.default_rng(5)
+Y_NEW = {
+    "gaussian": RNG.normal(size=(5, 2)),
+    "categorical": RNG.integers(3, size=5),
+    "bernoulli": RNG.integers(2, size=(5, 1)),
+}
+LOSSES = {
+    "gaussian": keras.losses.mean_squared_error,
+    "categorical": keras.losses.sparse_categorical_crossentropy,
+    "bernoulli": keras.losses.binary_crossentropy,
+}
+
+
+def gradients(name, model, x, y):
+    """Of the loss that Keras counts, one row at a time, `[n, p]`."""
+    found = []
+    for k in range(len(x)):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(LOSSES[name](tf.constant(y[k : k + 1]), model(x[k : k + 1], training=False)))
+        parts = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        found.append(np.concatenate([part.numpy().ravel() for part in parts]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("method", ["weights", "examples", "cg"])
+@pytest.mark.parametrize("name", list(CASES))
+def test_first_order_against_rows_of_a_tape(name, method):
+    loss, outputs, activation, y = CASES[name]
+    scale = {"gaussian": 2 / outputs, "categorical": 1, "bernoulli": 1}[name]
+    damping = 0.02
+    with floating("float64"):
+        model = network(outputs, activation)
+        model.compile(loss=loss)
+        found = tfjac.influence(model, X, y, method=method, removal="first_order", damping=damping, batch_size=4)
+        changes, own, levers = found.on_losses(NEW, Y_NEW[name]), found.self_influence(), found.leverages()
+        moved = found.on_outputs(NEW)
+        rows = dense(model, X, model.trainable_variables, activation is not None)
+        new_rows = dense(model, NEW, model.trainable_variables, activation is not None)
+        at, new = gradients(name, model, X, y), gradients(name, model, NEW, Y_NEW[name])
+        z = model.predict(X, verbose=0) if name == "gaussian" else logits(model, X)
+    weighed = scale * np.einsum("nip,nij,njq->npq", rows, hessian(name, z, 1.0), rows)
+    inverse = np.linalg.inv(weighed.sum(0) + 14 * damping * np.eye(rows.shape[-1]))
+    exact = {"rtol": 1e-5, "atol": 1e-8} if method != "cg" else {"rtol": 2e-3, "atol": 1e-5}
+    np.testing.assert_allclose(changes, new @ inverse @ at.T, **exact)
+    np.testing.assert_allclose(own, np.einsum("np,pq,nq->n", at, inverse, at), **exact)
+    np.testing.assert_allclose(levers, np.einsum("npq,qp->n", weighed, inverse), **exact)
+    np.testing.assert_allclose(moved, np.einsum("tip,pq,nq->tni", new_rows, inverse, at), **exact)
+
+
+def ridge(x, y, left_out, penalty):
+    """The weights of least squares with a penalty, one row for each example that counts: NumPy's normal equations."""
+    counts = np.ones(len(x))
+    counts[left_out] = 0
+    return np.linalg.solve(x.T @ (counts[:, None] * x) + penalty * np.eye(x.shape[1]), x.T @ (counts[:, None] * y))
+
+
+@pytest.mark.parametrize(("method", "damping"), [("weights", 0.0), ("weights", 0.1), ("examples", 0.1), ("cg", 0.1)])
+def test_ridge_regression_without_each_example(method, damping):
+    """Exact by algebra: the mean of two squares is minimised with λ/2‖w‖²."""
+    n = 12
+    x, y = RNG.normal(size=(n, 4)), RNG.normal(size=(n, 2))
+    x_new, y_new = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 2))
+    with floating("float64"):
+        layer = keras.layers.Dense(2, use_bias=False)
+        model = keras.Sequential([keras.Input((4,)), layer])
+        model.compile(loss="mse")
+        layer.kernel.assign(ridge(x, y, [], n * damping))
+        found = tfjac.influence(model, x, y, method=method, damping=damping, removal="newton")
+        moved, changes, own = found.on_outputs(x_new), found.on_losses(x_new, y_new), found.self_influence()
+        levers = found.leverages()
+    weights, without = ridge(x, y, [], n * damping), [ridge(x, y, [k], n * damping) for k in range(n)]
+    exact = {"rtol": 1e-9, "atol": 1e-12} if method != "cg" else {"rtol": 2e-3, "atol": 1e-4}
+    np.testing.assert_allclose(moved, [[row @ (w - weights) for w in without] for row in x_new], **exact)
+
+    def loss(w, row, target):
+        return np.mean((row @ w - target) ** 2)
+
+    expected = [[loss(w, *each) - loss(weights, *each) for w in without] for each in zip(x_new, y_new)]
+    np.testing.assert_allclose(changes, expected, **exact)
+    np.testing.assert_allclose(
+        own, [loss(w, x[k], y[k]) - loss(weights, x[k], y[k]) for k, w in enumerate(without)], **exact
+    )
+    hat = np.diag(x @ np.linalg.inv(x.T @ x + n * damping * np.eye(4)) @ x.T)
+    np.testing.assert_allclose(levers, 2 * hat, **exact)
+
+
+@pytest.mark.parametrize("name", ["categorical", "bernoulli"])
+@pytest.mark.parametrize("size", [12.0, 30.0])
+def test_saturated_logits_on_the_wrong_side(name, size):
+    """In float32 their probability is one; the example with the wrong label must not count as none."""
+    outputs = 2 if name == "categorical" else 1
+    layer = keras.layers.Dense(outputs, use_bias=False)
+    model = keras.Sequential([keras.Input((2,)), layer])
+    layer.kernel.assign([[size] * outputs, [1.0] * outputs] * np.array([1.0, -1.0])[:outputs] / outputs)
+    x, y = np.array([[1.0, 0.0], [0.1, 1.0], [-0.1, 0.5]]), np.array([0, 1, 0])
+    y = 1 - y if name == "categorical" else y[:, None]
+    given = {"likelihood": name, "from_logits": True, "damping": 0.01, "removal": "first_order"}
+    found = [
+        tfjac.influence(model, x, y, method=method, **given).self_influence() for method in ("weights", "examples")
+    ]
+    p = 1 / (1 + np.exp(-x @ np.array([size, 1.0])))
+    slope = p - np.array([0, 1, 0])
+    if name == "bernoulli":
+        rows = x
+        np.testing.assert_allclose(found[0], slope**2 * quadratic(rows, p, 0.03), rtol=1e-4)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3)
+    assert np.argmax(found[0]) == 0
+
+
+def quadratic(rows, p, shift):
+    """xᵀ(Σ p(1 − p)xxᵀ + δI)⁻¹x of each row."""
+    inverse = np.linalg.inv(rows.T @ ((p * (1 - p))[:, None] * rows) + shift * np.eye(rows.shape[1]))
+    return np.einsum("ni,ij,nj->n", rows, inverse, rows)
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_tracin_against_rows_of_a_tape(as_files, tmp_path):
+    y, y_new = CASES["categorical"][3], Y_NEW["categorical"]
+    with floating("float64"):
+        model = network(3, "softmax")
+        model.compile(loss="sparse_categorical_crossentropy")
+        checkpoints, expected, own = [], 0.0, 0.0
+        for k, rate in enumerate([0.5, 0.25]):
+            for weight in model.trainable_variables:
+                weight.assign(weight + 0.2)
+            at = gradients("categorical", model, X, y)
+            expected = expected + rate * gradients("categorical", model, NEW, y_new) @ at.T
+            own = own + rate * np.sum(at**2, axis=1)
+            path = tmp_path / f"{k}.weights.h5"
+            model.save_weights(path)
+            checkpoints.append(path if as_files else model.get_weights())
+        model.get_layer(index=-1).bias.assign([3.0, 0.0, -3.0])
+        before = model.get_weights()
+        found = tfjac.influence(
+            model, X, y, method="tracin", checkpoints=checkpoints, learning_rates=[0.5, 0.25], batch_size=3
+        )
+        np.testing.assert_allclose(found.on_losses(NEW, y_new), expected, rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(found.self_influence(), own, rtol=1e-7)
+    for left, right in zip(before, model.get_weights()):
+        np.testing.assert_array_equal(left, right)

@@ -1,0 +1,217 @@
+"""(JᵀHJ + δI)⁻¹ between outputs, by weights or by examples. Let g be the gradients of the losses of the examples.
+
+By weights, `[p, p]`, the gradient is Jᵀd with d the slope of the loss; its force is d, and its metric that of H:
+
+    z moves by J* P⁻¹ Jᵀ u      P = JᵀHJ + δI
+
+By examples, `[n·m, n·m]`, with A = RᵀJ, H = R Rᵀ and R r = d, the gradient is Aᵀr; its force is r, and its metric I:
+
+    z moves by J* Aᵀ (AAᵀ + δI)⁻¹ u
+
+To first order u is the force f. One Newton step of the loss of all other examples has u = (I − HB)⁻¹f, where B is the
+block of the example, J P⁻¹ Jᵀ or A P⁻¹ Aᵀ: for squares and linear models that is exact, and tr HB is the leverage.
+"""
+
+import abc
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from tfjac.laplace.curvature import ELEMENTS
+
+
+class Side(abc.ABC):
+    """One of the two.
+
+    Attributes:
+        forces: f, `[n, m]`.
+        metrics: H in these terms, `[n, m, m]`.
+        damping: δ/n.
+    """
+
+    forces: np.ndarray
+    metrics: np.ndarray
+    damping: float
+
+    @abc.abstractmethod
+    def blocks(self):
+        """Return B, `[n, m, m]`."""
+
+    @abc.abstractmethod
+    def moved(self, x, left, forces):
+        """Return leftᵀ·(how z moves) for each example of `x` and each of the training examples, `[t, q, n]`.
+
+        Args:
+            x: the inputs, t of them.
+            left: `[t, q, m]`.
+            forces: u, `[n, m]`.
+        """
+
+
+class ByWeights(Side):
+    """P by its Cholesky factor, or by conjugate gradients.
+
+    Args:
+        data: `TrainingData`.
+        damping: λ; None for a share of the mean curvature.
+        inverse: class of what solves with P.
+    """
+
+    def __init__(self, data, damping, inverse):
+        self._data, loss, n = data, data.loss, len(data.latent)
+        self._inverse = inverse(data, damping)
+        self.damping = self._inverse.damping
+        self.forces = loss.slopes(data.latent, data.labels).reshape(n, -1)
+
+    @property
+    def metrics(self):
+        """H, `[n, m, m]`."""
+        return self._data.loss.hessians(self._data.latent)
+
+    def blocks(self):
+        """Return J P⁻¹ Jᵀ of each example."""
+        sizes = self._data.loss.num_outputs, self._data.num_parameters
+        found = []
+        for rows in self._data.curvature.rows(self._data.x, *sizes):
+            solved = self._inverse(rows.reshape(-1, sizes[1])).reshape(rows.shape)
+            found.append(rows @ solved.transpose(0, 2, 1))
+        return np.concatenate(found)
+
+    def moved(self, x, left, forces):
+        """Return leftᵀ J* P⁻¹ Jᵀ u."""
+        (tests, q, _), p = left.shape, self._data.num_parameters
+        rows = np.empty([tests, q, p])
+        for k in range(q):
+            for at, part in self._data.gradients.dense(x, left[:, k], p):
+                rows[at, k] = part
+        solved = self._inverse(rows.reshape(-1, p))
+        found = np.empty([tests * q, len(forces)])
+        for at, part in self._data.gradients.dense(self._data.x, forces, p):
+            found[:, at] = solved @ part.T
+        return found.reshape(tests, q, -1)
+
+
+class ByExamples(Side):
+    """AAᵀ + δI by its Cholesky factor."""
+
+    def __init__(self, data, damping):
+        n, m = len(data.latent), data.loss.num_outputs
+        self._data, self._scale = data, np.sqrt(data.loss.scale)
+        self._kernel = data.loss.scale * data.curvature.weighed_kernel(data.x, m)
+        self.damping = chosen_damping(damping, np.trace(self._kernel), data)
+        self._factor = factored(self._kernel, n * self.damping, data)
+        self.forces = self._scale * data.gradients.residuals(data.x, data.labels)
+        if not np.isfinite(self.forces).all():
+            raise ValueError(
+                "Some outputs are so far beyond the targets' side that the curvature is rounded to zero: use "
+                f"method='weights'. Received: {np.count_nonzero(~np.isfinite(self.forces)):,} such outputs"
+            )
+        self.metrics = np.broadcast_to(np.eye(m), (n, m, m))
+
+    def blocks(self):
+        """Return A P⁻¹ Aᵀ of each example."""
+        n, m = self.forces.shape
+        hat = scipy.linalg.cho_solve(self._factor, self._kernel).reshape(n, m, n, m)
+        return hat[range(n), :, range(n)]
+
+    def moved(self, x, left, forces):
+        """Return leftᵀ J* Aᵀ (AAᵀ + δI)⁻¹ u."""
+        (n, m), found, start = forces.shape, [], 0
+        for _, across in self._data.curvature.kernels(x, self._data.x, m):
+            across = across.reshape(-1, m, n * m)
+            part = left[start : start + len(across)] @ across * self._scale
+            start += len(across)
+            solved = scipy.linalg.cho_solve(self._factor, part.reshape(-1, n * m).T).T
+            found.append(np.einsum("tqnm,nm->tqn", solved.reshape(*part.shape[:2], n, m), forces))
+        return np.concatenate(found)
+
+
+class Factored:
+    """P⁻¹ by the Cholesky factor of P."""
+
+    def __init__(self, data, damping):
+        gram = data.loss.scale * data.curvature.gram(data.x, data.loss.num_outputs)
+        self.damping = chosen_damping(damping, np.trace(gram), data)
+        self._factor = factored(gram, len(data.latent) * self.damping, data)
+
+    def __call__(self, rows):
+        """Return rows·P⁻¹ for `rows[k, p]`."""
+        return scipy.linalg.cho_solve(self._factor, rows.T).T
+
+
+class ConjugateGradients:
+    """P⁻¹ by conjugate gradients, many right-hand sides at once; P is not formed.
+
+    Iterations end where all residuals are TOLERANCE of their right-hand sides.
+    """
+
+    TOLERANCE, MOST = 1e-5, 1000
+
+    def __init__(self, data, damping):
+        self._data = data
+        trace = data.gradients.curvature_trace(data.x) if damping is None else 0.0
+        self.damping = chosen_damping(damping, data.loss.scale * trace, data)
+        if not self.damping > 0:
+            raise ValueError(f"Conjugate gradients need a damping above zero. Received: damping={damping!r}")
+
+    def __call__(self, rows):
+        """Return rows·P⁻¹ for `rows[k, p]`."""
+        size = max(1, ELEMENTS // rows.shape[1])
+        return np.concatenate([self._solved(rows[k : k + size].T).T for k in range(0, len(rows), size)])
+
+    def _product(self, columns):
+        """Return P·V, `[p, k]`."""
+        curved = self._data.loss.scale * self._data.gradients.curved(self._data.x, columns)
+        return curved + len(self._data.latent) * self.damping * columns
+
+    def _solved(self, b):
+        x, r = np.zeros_like(b), b.copy()
+        p, rr = r.copy(), np.sum(b * b, axis=0)
+        goal = self.TOLERANCE**2 * rr
+        for _ in range(self.MOST):
+            if np.all(rr <= goal):
+                return x
+            q = self._product(p)
+            step = rr / np.maximum(np.sum(p * q, axis=0), np.finfo(float).tiny)
+            x, r = x + step * p, r - step * q
+            before, rr = rr, np.sum(r * r, axis=0)
+            p = r + rr / np.maximum(before, np.finfo(float).tiny) * p
+        raise ValueError(
+            f"Conjugate gradients did not converge in {self.MOST} iterations: raise the damping. "
+            f"Received: damping {self.damping:.3g}, and residuals of {np.sqrt(np.max(rr / goal)) * self.TOLERANCE:.1e}"
+        )
+
+
+SHARE = 0.1
+"""The damping that is chosen, in mean eigenvalues of the curvature."""
+
+
+def chosen_damping(damping, trace, data):
+    """Return λ: as given, or a share of the mean eigenvalue of JᵀHJ/n."""
+    return SHARE * trace / (data.num_parameters * len(data.latent)) if damping is None else damping
+
+
+def factored(matrix: np.ndarray, shift: float, data: Any):
+    """Return the Cholesky factor of matrix + shift·I.
+
+    Raises:
+        ValueError: where that is singular to the digits of the model.
+    """
+    if not np.isfinite(matrix).all():
+        raise ValueError(
+            "The curvature must be finite: look for a weight or an input that is not. "
+            f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
+        )
+    try:
+        factor = scipy.linalg.cho_factor(matrix + shift * np.eye(len(matrix)), lower=True)
+    except np.linalg.LinAlgError:
+        factor = None
+    pivots = np.zeros(1) if factor is None else np.diag(factor[0]) ** 2
+    digits = data.epsilon * (1 if shift else len(matrix))
+    if not np.min(pivots) > digits * np.max(np.diag(matrix), initial=0.0):
+        raise ValueError(
+            "The curvature is singular, so the effect of an example is not determined: give a damping above zero, "
+            f"or a larger one. Received: damping {shift / len(data.latent):.3g}"
+        )
+    return factor
