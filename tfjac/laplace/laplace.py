@@ -8,14 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import choice, described_value, positive, positive_integer
+from tfjac.arguments import as_numbers, choice, described_value, positive, positive_integer
 from tfjac.graph import as_tf_variable, flat_layers
-from tfjac.laplace.bases import Examples, Weights
+from tfjac.laplace.bases import Examples, Kronecker, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.likelihoods import likelihood_of
-from tfjac.laplace.marginal_likelihood import most_probable
+from tfjac.laplace.noises import noise_of_each, ratios_of
 from tfjac.laplace.posterior import LaplacePosterior
-from tfjac.types import LikelihoodName, Nest, Side, TensorLike, Variable
+from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
 
 
 class Fit(NamedTuple):
@@ -24,18 +24,40 @@ class Fit(NamedTuple):
     Attributes:
         latent: z of all examples, `[n, ...]`.
         targets: y, an array, or None.
-        squared_norm: ‖w‖².
-        num_parameters, num_examples, num_outputs: p, n, m.
+        weights: w, arrays of float64, one for each variable.
+        num_examples: n.
         as_inputs: function from arrays to tensors like the model's inputs.
+        structure: `"full"` or `"kronecker"`.
+        ratios: the noise of each output over σ, an array in the shape of the outputs, or one number, 1.
     """
 
     latent: np.ndarray
     targets: np.ndarray | None
-    squared_norm: float
-    num_parameters: int
+    weights: list[np.ndarray]
     num_examples: int
-    num_outputs: int
     as_inputs: Any
+    structure: str
+    ratios: np.ndarray
+
+    @property
+    def squared_norm(self):
+        """‖w‖²."""
+        return float(sum(np.sum(each**2) for each in self.weights))
+
+    @property
+    def num_parameters(self):
+        """The number of weights p."""
+        return sum(each.size for each in self.weights)
+
+    @property
+    def num_outputs(self):
+        """The number of outputs m of an example."""
+        return int(np.prod(self.latent.shape[1:]))
+
+    @property
+    def errors(self):
+        """What the network misses, in units of the noise but for σ, `[n, ...]`."""
+        return (self.targets.reshape(self.latent.shape) - self.latent) / self.ratios
 
 
 def laplace(
@@ -44,8 +66,9 @@ def laplace(
     y: TensorLike | None = None,
     *,
     variables: Literal["all", "last_layer"] | Sequence[Variable] = "all",
+    structure: StructureName = "full",
     prior_precision: float | None = None,
-    noise: float | None = None,
+    noise: float | TensorLike | Literal["each_output"] | None = None,
     likelihood: LikelihoodName | None = None,
     from_logits: bool | None = None,
     side: Literal["auto"] | Side = "auto",
@@ -69,7 +92,10 @@ def laplace(
             but for the marginal likelihood.
         variables: "all" (trainable ones), "last_layer" (those of the last layer that has some), or a list.
         prior_precision: δ; where None, that of the largest marginal likelihood.
-        noise: σ of a regression; where None, likewise.
+        structure: "full", or "kronecker" to take JᵀHJ of each variable for A ⊗ G, a product of two small matrices, and
+            that between variables for zero: for large networks.
+        noise: σ of a regression, for all outputs, or an array with one for each; where None, that of the largest
+            marginal likelihood, one for all; where "each_output", one for each.
         likelihood: "gaussian", "categorical" or "bernoulli"; where None, by the loss that the model is compiled with.
         from_logits: whether the model's output are logits; where None, by that loss. Otherwise they are found below
             the last softmax or sigmoid.
@@ -83,34 +109,58 @@ def laplace(
         ValueError, TypeError: for options that do not fit, or a likelihood that cannot be told.
 
     Cost: JᵀHJ, n·p²/2 multiply-adds by way of factors, or J·Jᵀ between all pairs of chunks; an eigendecomposition,
-    about 10·min(p, n·m)³; memory a few times min(p, n·m)².
+    about 10·min(p, n·m)³; memory a few times min(p, n·m)². With Kronecker factors i³ + o³ for each layer. The noise of
+    each output takes some ten decompositions.
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
-    Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
+    Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021; H. Ritter, A.
+    Botev, D. Barber, "A scalable Laplace approximation for neural networks", 2018.
     """
     _check_data(model, x)
     distribution, from_logits = likelihood_of(model, likelihood, from_logits)
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
-    noise = noise if distribution.has_noise else 1.0
-    given = {"prior_precision": prior_precision, "noise": noise}
-    prior_precision, noise = (None if each is None else positive(name, each) for name, each in given.items())
-    if noise is None and y is None:
-        raise ValueError("The noise is found from the targets: give y, or noise. Received: y=None, noise=None")
+    noise = _checked_noise(noise, y) if distribution.has_noise else 1.0
+    prior_precision = None if prior_precision is None else positive("prior_precision", prior_precision)
+    choice("structure", structure, ("full", "kronecker"))
     choice("side", side, ("auto", "weights", "examples"))
+    if structure == "kronecker" and side == "examples":
+        raise ValueError(
+            'Kronecker factors are of weights: leave side out, or take structure="full". '
+            f"Received: structure={structure!r}, side={side!r}"
+        )
     batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
     variables = _variables(model, variables)
     as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    fit = _fit(curvature, x, y, variables, as_inputs)
+    fit = _fit(curvature, x, y, variables, as_inputs, structure)
+    if isinstance(noise, np.ndarray):
+        ratios, noise = ratios_of(noise, fit.latent.shape[1:])
+        fit = fit._replace(ratios=ratios)
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
-    basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
-    error = fit.targets.reshape(fit.latent.shape) - fit.latent if noise is None else np.zeros(0)
-    delta, sigma = most_probable(
-        basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
-    )
-    return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
+    kind = Kronecker if structure == "kronecker" else kind
+
+    def posterior(fit, noise):
+        curvature.weigh_by(fit.ratios)
+        basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
+        return LaplacePosterior(basis, distribution, fit, model).tuned(prior_precision, noise)
+
+    return noise_of_each(posterior, fit, x) if isinstance(noise, str) else posterior(fit, noise)
+
+
+def _checked_noise(noise, y):
+    """Return σ as a float or an array, `"each_output"` or None."""
+    if (noise is None or isinstance(noise, str)) and y is None:
+        raise ValueError(f"The noise is found from the targets: give y, or noise. Received: y=None, noise={noise!r}")
+    if noise is None or isinstance(noise, str):
+        return noise if noise is None else choice("noise", noise, ("each_output",))
+    if np.ndim(noise) == 0:
+        return positive("noise", noise)
+    noise = as_numbers("noise", noise).astype(float)
+    if not (np.isfinite(noise).all() and (noise > 0).all()):
+        raise ValueError(f"noise must be positive and finite, one number for each output. Received: {noise}")
+    return noise
 
 
 def _check_data(model, x):
@@ -129,20 +179,19 @@ def _check_data(model, x):
         )
 
 
-def _fit(curvature, x, y, variables, as_inputs):
+def _fit(curvature, x, y, variables, as_inputs, structure):
     latent = curvature.latent(x)
-    values = [as_tf_variable(variable).numpy().astype(float) for variable in variables]
     targets = None if y is None else np.asarray(y, dtype=float)
     if targets is not None and len(targets) != len(latent):
         raise ValueError(f"x and y must have as many examples. Received: {len(latent)} and {len(targets)}")
     return Fit(
         latent=latent,
         targets=targets,
-        squared_norm=float(sum(np.sum(value**2) for value in values)),
-        num_parameters=sum(value.size for value in values),
+        weights=[as_tf_variable(variable).numpy().astype(float) for variable in variables],
         num_examples=size_of(x),
-        num_outputs=int(np.prod(latent.shape[1:])),
         as_inputs=as_inputs,
+        structure=structure,
+        ratios=np.ones(()),
     )
 
 
