@@ -12,6 +12,9 @@ from tfjac.jacobians.factors.kronecker import kronecker_factors
 MOST = 256
 """At most so many examples in a chunk."""
 
+LARGEST_SIDE = 8192
+"""Of Kronecker factors: a larger matrix takes too long to decompose."""
+
 ELEMENTS = 2**24
 """At most so many elements in a chunk of J, and in one of J·Jᵀ."""
 
@@ -144,6 +147,13 @@ class NetworkCurvature:
 
     def _trace_pairs(self, x, scales):
         triples = [kronecker_factors(factor) for factor in self._weighed_operator(x, scales).factors]
+        for variable, triple in zip(self._variables, triples):
+            if triple is None or max(triple[0].shape[-1], triple[1].shape[-1]) > LARGEST_SIDE:
+                raise ValueError(
+                    f"Kronecker factors are of weights that multiply data, with at most {LARGEST_SIDE:,} inputs or "
+                    "outputs: leave this variable out of variables=. "
+                    f"Received: {variable.name!r} of shape {tuple(variable.shape)}"
+                )
         self._layouts = [layout for _, _, layout in triples]
         return [(a, g) for a, g, _ in triples]
 

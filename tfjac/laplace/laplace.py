@@ -17,6 +17,9 @@ from tfjac.laplace.noises import noise_of_each, ratios_of
 from tfjac.laplace.posterior import LaplacePosterior
 from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
 
+STRUCTURES = ("full", "kronecker")
+"""What JᵀHJ is taken for."""
+
 
 class Fit(NamedTuple):
     """The data that a posterior is made of, as far as it needs them.
@@ -119,14 +122,19 @@ def laplace(
     distribution, from_logits = likelihood_of(model, likelihood, from_logits)
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
-    noise = _checked_noise(noise, y) if distribution.has_noise else 1.0
+    noise = _checked_noise(noise, y) if distribution.has_noise else None
     prior_precision = None if prior_precision is None else positive("prior_precision", prior_precision)
-    choice("structure", structure, ("full", "kronecker"))
+    choice("structure", structure, STRUCTURES)
     choice("side", side, ("auto", "weights", "examples"))
     if structure == "kronecker" and side == "examples":
         raise ValueError(
             'Kronecker factors are of weights: leave side out, or take structure="full". '
             f"Received: structure={structure!r}, side={side!r}"
+        )
+    if structure == "kronecker" and isinstance(noise, str):
+        raise ValueError(
+            'The noise of each output is found where structure="full": give the noises, or None for one. '
+            f"Received: structure={structure!r}, noise={noise!r}"
         )
     batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
     variables = _variables(model, variables)
@@ -144,7 +152,7 @@ def laplace(
     def posterior(fit, noise):
         curvature.weigh_by(fit.ratios)
         basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
-        return LaplacePosterior(basis, distribution, fit, model).tuned(prior_precision, noise)
+        return LaplacePosterior(basis, distribution, fit, model, prior_precision, noise)
 
     return noise_of_each(posterior, fit, x) if isinstance(noise, str) else posterior(fit, noise)
 

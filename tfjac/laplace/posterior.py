@@ -11,6 +11,9 @@ from tfjac.arguments import choice, positive, positive_integer
 from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor
 from tfjac.types import Array, AverageName, Nest, TensorLike
 
+AVERAGES = ("probit", "monte_carlo")
+"""How probabilities are averaged over the posterior."""
+
 
 class Prediction(NamedTuple):
     """Mean and variance of the latent outputs of new inputs, NumPy, both of the shape of these outputs.
@@ -42,12 +45,21 @@ class LaplacePosterior:
     prior_precision: float
     noise: float | Array | None
 
-    def __init__(self, basis: Any, likelihood: Any, fit: Any, model: keras.Model) -> None:
-        """Take what `laplace` found: a `Basis`, a `Likelihood`, a `Fit` and the model; `tuned` makes it whole."""
+    def __init__(
+        self,
+        basis: Any,
+        likelihood: Any,
+        fit: Any,
+        model: keras.Model,
+        prior_precision: float | None = None,
+        sigma: float | None = None,
+    ) -> None:
+        """Take what `laplace` found: a `Basis`, a `Likelihood`, a `Fit`, the model; δ and σ, None to be found."""
         self._basis, self._likelihood, self._fit, self._model = basis, likelihood, fit, model
         self.likelihood, self.structure, self.side = likelihood.name, fit.structure, basis.side
         self.num_parameters, self.num_examples, self.num_outputs = fit.num_parameters, fit.num_examples, fit.num_outputs
-        self._sigma, self._weights = 1.0, fingerprint(model)
+        self._weights = fingerprint(model)
+        self._settle(prior_precision, sigma)
 
     def tuned(
         self, prior_precision: float | None = None, noise: float | TensorLike | None = None
@@ -62,16 +74,11 @@ class LaplacePosterior:
             ValueError: for noises in other ratios, or where the targets are needed and `laplace` was not given them.
         """
         delta = None if prior_precision is None else positive("prior_precision", prior_precision)
-        sigma = self._sigma_of(noise) if self._likelihood.has_noise or noise is not None else 1.0
-        if sigma is None and self._fit.targets is None:
+        sigma = self._sigma_of(noise)
+        if sigma is None and self._likelihood.has_noise and self._fit.targets is None:
             raise ValueError("The noise is found from the targets: call laplace with y, or give it. Received: y=None")
-        squared_error = 0.0 if sigma is not None else np.sum(self._fit.errors**2)
-        found, number = copy.copy(self), self._fit.latent.size
-        found.prior_precision, found._sigma = most_probable(
-            self._basis.eigenvalues, self._fit.squared_norm, delta, sigma, squared_error, number
-        )
-        noises = found._sigma * self._fit.ratios
-        found.noise = (noises if np.ndim(noises) else float(noises)) if self._likelihood.has_noise else None
+        found = copy.copy(self)
+        found._settle(delta, sigma)
         return found
 
     def predict(self, x: Nest[TensorLike]) -> Prediction:
@@ -104,7 +111,7 @@ class LaplacePosterior:
         """
         if self._likelihood.has_noise:
             raise ValueError("Probabilities are for classifiers; use predict. Received: a gaussian likelihood")
-        if choice("method", method, ("probit", "monte_carlo")) == "probit":
+        if choice("method", method, AVERAGES) == "probit":
             mean, variance = self.predict(x)
             return self._likelihood.probabilities(mean / np.sqrt(1 + np.pi / 8 * variance))
         mean, covariance = self._predicted(x)
@@ -161,6 +168,17 @@ class LaplacePosterior:
     def effective_parameters(self) -> float:
         """γ, how many parameters the data determine, a float."""
         return effective_parameters(self._basis.eigenvalues / self._sigma**2, self.prior_precision)
+
+    def _settle(self, delta, sigma):
+        """Take δ and σ, those of the largest marginal likelihood where None."""
+        has_noise, fit = self._likelihood.has_noise, self._fit
+        sigma = sigma if has_noise else 1.0
+        squared_error = np.sum(fit.errors**2) if sigma is None else 0.0
+        self.prior_precision, self._sigma = most_probable(
+            self._basis.eigenvalues, fit.squared_norm, delta, sigma, squared_error, fit.latent.size
+        )
+        noise = self._sigma * fit.ratios
+        self.noise = (noise if np.ndim(noise) else float(noise)) if has_noise else None
 
     def _sigma_of(self, noise):
         """Return σ of noises, None where they are."""

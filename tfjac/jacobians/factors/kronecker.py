@@ -8,21 +8,15 @@ from tfjac.jacobians.factors.gather_factor import GatherFactor, row_grams
 from tfjac.types import Tensor
 
 
-def kronecker_factors(factor: Factor) -> tuple[Tensor, Tensor, str]:
-    """Return A `[g,i,i]`, G `[g,o,o]` and the layout of a factor, with JᵀJ ≈ A ⊗ G in each group g.
+def kronecker_factors(factor: Factor) -> tuple[Tensor, Tensor, str] | None:
+    """Return A `[g,i,i]`, G `[g,o,o]` and the layout of a factor, with JᵀJ ≈ A ⊗ G in each group g; None without any.
 
     Those of `kronecker_product`. Of a table that is read by index each row is a group, with A = 1.
-
-    Raises:
-        ValueError: for a factor that has neither.
     """
     if factor.has_outer_form:
         return *kronecker_product(factor), factor.outer_form()[2]
     if not isinstance(factor, GatherFactor):
-        raise ValueError(
-            "A Kronecker product needs weights that multiply the data in one place, or a table read by index. "
-            f"Received: a {type(factor).__name__}"
-        )
+        return None
     grams = row_grams([factor])
     return tf.ones([tf.shape(grams)[0], 1, 1], grams.dtype), grams, "gio"
 
