@@ -72,7 +72,7 @@ def test_values_of_laplace_torch(case, batch_size):
             model, x, targets[task], structure=structure, variables=variables, prior_precision=0.8,
             batch_size=batch_size, **options,
         )  # fmt: skip
-        np.testing.assert_allclose(posterior.predict(new).variance[0], variance, rtol=1e-7)
+        np.testing.assert_allclose(posterior.predict(new.tolist()).variance[0], variance, rtol=1e-7)
         np.testing.assert_allclose(posterior.log_marginal_likelihood(), evidence, rtol=1e-9)
         if task == "classification":
             np.testing.assert_allclose(posterior.probabilities(new)[0], probit, atol=1e-6)
