@@ -174,10 +174,53 @@ def test_noise_of_each_output(side):
         method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-13, "maxfev": 4000},
     )  # fmt: skip
     np.testing.assert_allclose([found.prior_precision, *found.noise], np.exp(best.x), rtol=1e-4)
-    with pytest.raises(ValueError, match=r"in the ratios that.*call laplace with this noise"):
+    with pytest.raises(ValueError, match=r"in the ratios that.*call laplace with this noise.*ratios are"):
         given.tuned(noise=[0.2, 0.8])
     with pytest.raises(ValueError, match=r"one for each output, of which there are 2.*\(3,\)"):
         tfjac.laplace(model, X, y, noise=[1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("side", ["weights", "examples"])
+def test_prior_of_each_variable(side):
+    prior = np.array([0.5, 2.0, 0.3, 4.0, 1.0, 0.7])
+    y = np.random.default_rng(3).normal(size=(14, 2))
+    with floating("float64"):
+        model = network(hidden=1)
+        posterior = tfjac.laplace(model, X, y, likelihood="gaussian", noise=0.4, prior_precision=prior, side=side)
+        again = tfjac.laplace(model, X, y, likelihood="gaussian", noise=0.4, prior_precision=3 * prior, side=side)
+        variables = model.trainable_variables
+        at, new = dense(model, X, variables), dense(model, NEW, variables)
+        error, drawn = y - model.predict(X, verbose=0), posterior.sample(2)
+    w = np.concatenate([v.numpy().ravel() for v in variables])
+    diagonal = np.repeat(prior, [int(np.prod(v.shape)) for v in variables])
+    precision = np.einsum("nip,niq->pq", at, at) / 0.16 + np.diag(diagonal)
+    expected = np.einsum("nip,pq,njq->nij", new, np.linalg.inv(precision), new)
+    np.testing.assert_allclose(posterior.covariance(NEW), expected, rtol=1e-7)
+    fitted = scipy.stats.norm.logpdf(error, 0, 0.4).sum() - w @ (diagonal * w) / 2 + np.sum(np.log(diagonal)) / 2
+    evidence = fitted - np.linalg.slogdet(precision)[1] / 2
+    np.testing.assert_allclose(posterior.log_marginal_likelihood(), evidence, rtol=1e-9)
+    np.testing.assert_allclose(again.log_marginal_likelihood(prior), evidence, rtol=1e-9)
+    np.testing.assert_allclose(again.tuned(prior, 0.4).covariance(NEW), expected, rtol=1e-7)
+    moved = [(each - v.numpy()).reshape(2, -1) for each, v in zip(drawn, variables)]
+    outputs = posterior.sample(2, NEW) - posterior.predict(NEW).mean
+    np.testing.assert_allclose(outputs, np.einsum("nip,sp->sni", new, np.concatenate(moved, axis=1)), rtol=1e-7)
+    with pytest.raises(ValueError, match="prior_precision must be in the ratios"):
+        posterior.tuned(1.0)
+    with pytest.raises(ValueError, match=r"one for each variable, of which there are 6.*\(2,\)"):
+        tfjac.laplace(model, X, y, likelihood="gaussian", prior_precision=[1.0, 2.0])
+
+
+def test_prior_of_each_variable_by_kronecker_factors():
+    """Of one layer the kernel and the bias: A ⊗ G and G, each with its own δ."""
+    with floating("float64"):
+        model = keras.Sequential([layers.Input((3,)), layers.Dense(2)])
+        posterior = tfjac.laplace(
+            model, X, likelihood="gaussian", noise=0.4, prior_precision=[0.5, 3.0], structure="kronecker"
+        )
+        variance = posterior.predict(NEW).variance
+    of_kernel = np.linalg.inv(X.T @ X / 0.16 + 0.5 * np.eye(3))
+    expected = np.einsum("ni,ij,nj->n", NEW, of_kernel, NEW) + 1 / (14 / 0.16 + 3)
+    np.testing.assert_allclose(variance, np.stack([expected, expected], axis=1), rtol=1e-9)
 
 
 @pytest.mark.parametrize("structure", ["full", "kronecker"])
@@ -206,6 +249,8 @@ def test_refused_by_name():
         tfjac.laplace(model, X, likelihood="gaussian", structure="kronecker", side="examples", noise=1)
     with pytest.raises(ValueError, match="found where structure="):
         tfjac.laplace(model, X, X[:, :2], likelihood="gaussian", structure="kronecker", noise="each_output")
+    with pytest.raises(ValueError, match=r"y must have the shape of.*outputs of shape \(14, 2\)"):
+        tfjac.laplace(model, X, X, likelihood="gaussian")
     with pytest.raises(ValueError, match="noise must be positive and finite"):
         tfjac.laplace(model, X, likelihood="gaussian", noise=[1.0, -1.0])
     posterior = tfjac.laplace(model, X, likelihood="gaussian", prior_precision=1, noise=1)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfjac.graph import as_tf_variable, quiet_function
-from tfjac.jacobians import jacobian_operator
+from tfjac.jacobians import JacobianOperator, jacobian_operator
 from tfjac.jacobians.factors.kronecker import kronecker_factors
 
 MOST = 256
@@ -22,7 +22,7 @@ ELEMENTS = 2**24
 class NetworkCurvature:
     """Latent outputs z of a network, J = ∂z/∂w, and R with R Rᵀ = H, the Hessian of the loss at z.
 
-    `weigh_by` divides the rows of RᵀJ by numbers of each output.
+    `weigh_by` divides rows and columns by numbers of each output and of each variable.
 
     Args:
         model: a Keras model, called in inference mode.
@@ -38,26 +38,27 @@ class NetworkCurvature:
         self._dtype = as_tf_variable(variables[0]).dtype
         self._specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
         self._latent = quiet_function(self._trace_latent, input_signature=[self._specs])
-        self._rows = quiet_function(self._trace_rows, input_signature=[self._specs])
-        self._product = quiet_function(self._trace_product, input_signature=[self._specs, self._spec(2)])
         self._layouts: list[str] = []
-        self.weigh_by(np.ones(()))
+        self._weighing: Any = None
+        self.weigh_by(np.ones(()), np.ones(()))
 
-    def weigh_by(self, scales):
-        """Divide the rows of RᵀJ by these, in the shape of the outputs, or one number."""
-        first = getattr(self, "_scales", None)
-        self._scales = tf.constant(scales, self._dtype)
-        if first is not None and first.shape == self._scales.shape:
+    def weigh_by(self, rows, columns):
+        """Divide the rows of RᵀJ by `rows`, in the shape of the outputs, columns of J by √`columns`, of each variable.
+
+        Each may be one number, 1.
+        """
+        before, self._weighing = self._weighing, (tf.constant(rows, self._dtype), tf.constant(columns, self._dtype))
+        shapes = tuple(tf.TensorSpec(each.shape, self._dtype) for each in self._weighing)
+        if before is not None and tuple(each.shape for each in before) == tuple(spec.shape for spec in shapes):
             return
-        common = [self._specs, tf.TensorSpec(self._scales.shape, self._dtype)]
+        common, vectors = [self._specs, shapes], tf.TensorSpec([None, None], self._dtype)
+        self._rows = quiet_function(self._trace_rows, input_signature=common)
+        self._product = quiet_function(self._trace_product, input_signature=[*common, vectors])
         self._gram = quiet_function(self._trace_gram, input_signature=common)
         self._kernel = quiet_function(self._trace_kernel, input_signature=[*common, tf.TensorSpec([None], tf.float32)])
         self._pairs = quiet_function(self._trace_pairs, input_signature=common)
-        self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, self._spec(2)])
-        self._adjoint = quiet_function(self._trace_adjoint, input_signature=[*common, self._spec(2)])
-
-    def _spec(self, rank):
-        return tf.TensorSpec([None] * rank, self._dtype)
+        self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, vectors])
+        self._adjoint = quiet_function(self._trace_adjoint, input_signature=[*common, vectors])
 
     def latent(self, x):
         """Return z, `[n, ...]`, float64."""
@@ -65,12 +66,12 @@ class NetworkCurvature:
 
     def gram(self, x, num_outputs):
         """Return Σ JᵀHJ, `[p, p]`, float64; J is not formed."""
-        return sum(self._gram(part, self._scales).numpy().astype(float) for part in self._chunks(x, num_outputs))
+        return sum(self._gram(part, self._weighing).numpy().astype(float) for part in self._chunks(x, num_outputs))
 
     def rows(self, x, num_outputs, num_parameters):
         """Yield J of the examples, `[chunk, m, p]`, float64."""
         for part in self._chunks(x, num_outputs * num_parameters):
-            jacobian = self._rows(part).numpy().astype(float)
+            jacobian = self._rows(part, self._weighing).numpy().astype(float)
             yield jacobian.reshape(-1, num_outputs, num_parameters)
 
     def weighed_kernel(self, x, num_outputs):
@@ -78,7 +79,7 @@ class NetworkCurvature:
         parts = list(self._chunks(x, num_outputs, squared=True))
         blocks: list[list[Any]] = [[None] * len(parts) for _ in parts]
         for i, left in enumerate(parts):
-            blocks[i][i] = self._kernel(left, self._scales, tf.ones([size_of(left)])).numpy().astype(float)
+            blocks[i][i] = self._kernel(left, self._weighing, tf.ones([size_of(left)])).numpy().astype(float)
             for j in range(i):
                 blocks[i][j] = self._between(left, parts[j], num_outputs, weighed=True)[1]
                 blocks[j][i] = blocks[i][j].T
@@ -99,7 +100,9 @@ class NetworkCurvature:
         total = None
         for part in self._chunks(x, num_outputs):
             n = size_of(part)
-            found = [(n * a.numpy().astype(float), g.numpy().astype(float)) for a, g in self._pairs(part, self._scales)]
+            found = [
+                (n * a.numpy().astype(float), g.numpy().astype(float)) for a, g in self._pairs(part, self._weighing)
+            ]
             total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
         return [(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
 
@@ -107,27 +110,27 @@ class NetworkCurvature:
         """Return J·v of the examples, `[n·m, r]`, float64, for `v[p, r]`; J is not formed."""
         v = tf.constant(vectors, self._dtype)
         parts = self._chunks(x, num_outputs * vectors.shape[1])
-        return np.concatenate([self._product(part, v).numpy() for part in parts]).astype(float)
+        return np.concatenate([self._product(part, self._weighing, v).numpy() for part in parts]).astype(float)
 
     def weighed_product(self, x, vectors, num_outputs):
         """Return RᵀJ·v, `[n·m, r]`, float64, for `v[p, r]`."""
         v = tf.constant(vectors, self._dtype)
         parts = self._chunks(x, num_outputs * vectors.shape[1])
-        return np.concatenate([self._weighed(part, self._scales, v).numpy() for part in parts]).astype(float)
+        return np.concatenate([self._weighed(part, self._weighing, v).numpy() for part in parts]).astype(float)
 
     def weighed_adjoint(self, x, vectors, num_outputs):
         """Return JᵀR·u, `[p, r]`, float64, for `u[n·m, r]`."""
         u, total = tf.constant(vectors.reshape(-1, num_outputs, vectors.shape[1]), self._dtype), 0.0
         for part, each in self._chunks((x, u), num_outputs * vectors.shape[1]):
             rows = tf.reshape(each, [-1, vectors.shape[1]])
-            total = total + self._adjoint(part, self._scales, rows).numpy().astype(float)
+            total = total + self._adjoint(part, self._weighing, rows).numpy().astype(float)
         return total
 
     def _between(self, left, right, num_outputs, weighed):
         """Return the kernel of `left` with itself, and with `right`, which is weighed by R; `left` if it is said."""
         both = tf.nest.map_structure(lambda a, b: tf.concat([a, b], axis=0), left, right)
         flags = tf.concat([tf.fill([size_of(left)], float(weighed)), tf.ones([size_of(right)])], axis=0)
-        kernel, rows = self._kernel(both, self._scales, flags).numpy().astype(float), size_of(left) * num_outputs
+        kernel, rows = self._kernel(both, self._weighing, flags).numpy().astype(float), size_of(left) * num_outputs
         return kernel[:rows, :rows], kernel[:rows, rows:]
 
     def _chunks(self, x, per_example, squared=False):
@@ -142,11 +145,11 @@ class NetworkCurvature:
             raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
         return self._likelihood.latent(output, self._from_logits)
 
-    def _trace_gram(self, x, scales):
-        return self._weighed_operator(x, scales).gram()
+    def _trace_gram(self, x, weighing):
+        return self._weighed_operator(x, weighing).gram()
 
-    def _trace_pairs(self, x, scales):
-        triples = [kronecker_factors(factor) for factor in self._weighed_operator(x, scales).factors]
+    def _trace_pairs(self, x, weighing):
+        triples = [kronecker_factors(factor) for factor in self._weighed_operator(x, weighing).factors]
         for variable, triple in zip(self._variables, triples):
             if triple is None or max(triple[0].shape[-1], triple[1].shape[-1]) > LARGEST_SIDE:
                 raise ValueError(
@@ -157,29 +160,33 @@ class NetworkCurvature:
         self._layouts = [layout for _, _, layout in triples]
         return [(a, g) for a, g, _ in triples]
 
-    def _trace_product(self, x, vectors):
-        return self._operator(self._trace_latent(x)).matmul(vectors)
+    def _trace_product(self, x, weighing, vectors):
+        return self._operator(self._trace_latent(x), weighing).matmul(vectors)
 
-    def _trace_weighed(self, x, scales, vectors):
-        return self._weighed_operator(x, scales).matmul(vectors)
+    def _trace_weighed(self, x, weighing, vectors):
+        return self._weighed_operator(x, weighing).matmul(vectors)
 
-    def _trace_adjoint(self, x, scales, vectors):
-        return self._weighed_operator(x, scales).matmul(vectors, adjoint=True)
+    def _trace_adjoint(self, x, weighing, vectors):
+        return self._weighed_operator(x, weighing).matmul(vectors, adjoint=True)
 
-    def _trace_rows(self, x):
-        return self._operator(self._trace_latent(x)).to_dense()
+    def _trace_rows(self, x, weighing):
+        return self._operator(self._trace_latent(x), weighing).to_dense()
 
-    def _trace_kernel(self, x, scales, weighed):
+    def _trace_kernel(self, x, weighing, weighed):
         latent = self._trace_latent(x)
-        rows = self._likelihood.term(latent).rows()[0] / scales
+        rows = self._likelihood.term(latent).rows()[0] / weighing[0]
         weighed = tf.reshape(tf.cast(weighed, latent.dtype), [-1] + [1] * (latent.shape.rank - 1))
-        return self._operator(weighed * rows + (1 - weighed) * latent).kernel()
+        return self._operator(weighed * rows + (1 - weighed) * latent, weighing).kernel()
 
-    def _weighed_operator(self, x, scales):
-        return self._operator(self._likelihood.term(self._trace_latent(x)).rows()[0] / scales)
+    def _weighed_operator(self, x, weighing):
+        return self._operator(self._likelihood.term(self._trace_latent(x)).rows()[0] / weighing[0], weighing)
 
-    def _operator(self, tensor):
-        return jacobian_operator(tensor, self._variables)
+    def _operator(self, tensor, weighing):
+        operator, (_, columns) = jacobian_operator(tensor, self._variables), weighing
+        if columns.shape.rank == 0:
+            return operator
+        shapes = [variable.shape for variable in self._variables]
+        return JacobianOperator(operator.scaled_factors(1 / columns), shapes, *operator.examples_and_outputs)
 
 
 def chunks(x, size):

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfjac.arguments import as_numbers, choice, described_value, positive, positive_integer
+from tfjac.arguments import choice, described_value, positive_integer
 from tfjac.graph import as_tf_variable, flat_layers
 from tfjac.laplace.bases import Examples, Kronecker, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.likelihoods import likelihood_of
-from tfjac.laplace.noises import noise_of_each, ratios_of
 from tfjac.laplace.posterior import LaplacePosterior
+from tfjac.laplace.ratios import noise_of_each, numbers, ratios_of
 from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
 
 STRUCTURES = ("full", "kronecker")
@@ -32,6 +32,7 @@ class Fit(NamedTuple):
         as_inputs: function from arrays to tensors like the model's inputs.
         structure: `"full"` or `"kronecker"`.
         ratios: the noise of each output over σ, an array in the shape of the outputs, or one number, 1.
+        shares: the prior's precision of each variable over δ, an array, or one number, 1.
     """
 
     latent: np.ndarray
@@ -41,11 +42,12 @@ class Fit(NamedTuple):
     as_inputs: Any
     structure: str
     ratios: np.ndarray
+    shares: np.ndarray
 
     @property
     def squared_norm(self):
-        """‖w‖²."""
-        return float(sum(np.sum(each**2) for each in self.weights))
+        """‖w‖², that of each variable times its share."""
+        return float(np.sum(self.shares * [np.sum(each**2) for each in self.weights]))
 
     @property
     def num_parameters(self):
@@ -70,7 +72,7 @@ def laplace(
     *,
     variables: Literal["all", "last_layer"] | Sequence[Variable] = "all",
     structure: StructureName = "full",
-    prior_precision: float | None = None,
+    prior_precision: float | TensorLike | None = None,
     noise: float | TensorLike | Literal["each_output"] | None = None,
     likelihood: LikelihoodName | None = None,
     from_logits: bool | None = None,
@@ -94,7 +96,7 @@ def laplace(
         y: their targets, as for `fit`. Not needed where `noise` and `prior_precision` are given, or for a classifier:
             but for the marginal likelihood.
         variables: "all" (trainable ones), "last_layer" (those of the last layer that has some), or a list.
-        prior_precision: δ; where None, that of the largest marginal likelihood.
+        prior_precision: δ, or an array with one for each variable; where None, that of the largest marginal likelihood.
         structure: "full", or "kronecker" to take JᵀHJ of each variable for A ⊗ G, a product of two small matrices, and
             that between variables for zero: for large networks.
         noise: σ of a regression, for all outputs, or an array with one for each; where None, that of the largest
@@ -123,7 +125,31 @@ def laplace(
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
     noise = _checked_noise(noise, y) if distribution.has_noise else None
-    prior_precision = None if prior_precision is None else positive("prior_precision", prior_precision)
+    prior_precision = None if prior_precision is None else numbers("prior_precision", prior_precision)
+    _check_names(structure, side, noise)
+    batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
+    variables = _variables(model, variables)
+    as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
+    x = as_inputs(x)
+    curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
+    fit = _fit(curvature, x, y, variables, as_inputs, structure, distribution.has_noise)
+    shares, delta = ratios_of("prior_precision", prior_precision, (len(variables),), "variable")
+    smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
+    kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
+    kind = Kronecker if structure == "kronecker" else kind
+
+    def posterior(ratios, sigma):
+        weighed = fit._replace(ratios=ratios, shares=shares)
+        curvature.weigh_by(ratios, shares)
+        basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
+        return LaplacePosterior(basis, distribution, weighed, model, delta, sigma)
+
+    if isinstance(noise, str):
+        return noise_of_each(posterior, fit, x)
+    return posterior(*ratios_of("noise", noise, fit.latent.shape[1:], "output"))
+
+
+def _check_names(structure, side, noise):
     choice("structure", structure, STRUCTURES)
     choice("side", side, ("auto", "weights", "examples"))
     if structure == "kronecker" and side == "examples":
@@ -136,25 +162,6 @@ def laplace(
             'The noise of each output is found where structure="full": give the noises, or None for one. '
             f"Received: structure={structure!r}, noise={noise!r}"
         )
-    batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
-    variables = _variables(model, variables)
-    as_inputs = functools.partial(_as_inputs, dtype=as_tf_variable(variables[0]).dtype)
-    x = as_inputs(x)
-    curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    fit = _fit(curvature, x, y, variables, as_inputs, structure)
-    if isinstance(noise, np.ndarray):
-        ratios, noise = ratios_of(noise, fit.latent.shape[1:])
-        fit = fit._replace(ratios=ratios)
-    smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
-    kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
-    kind = Kronecker if structure == "kronecker" else kind
-
-    def posterior(fit, noise):
-        curvature.weigh_by(fit.ratios)
-        basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
-        return LaplacePosterior(basis, distribution, fit, model, prior_precision, noise)
-
-    return noise_of_each(posterior, fit, x) if isinstance(noise, str) else posterior(fit, noise)
 
 
 def _checked_noise(noise, y):
@@ -163,12 +170,7 @@ def _checked_noise(noise, y):
         raise ValueError(f"The noise is found from the targets: give y, or noise. Received: y=None, noise={noise!r}")
     if noise is None or isinstance(noise, str):
         return noise if noise is None else choice("noise", noise, ("each_output",))
-    if np.ndim(noise) == 0:
-        return positive("noise", noise)
-    noise = as_numbers("noise", noise).astype(float)
-    if not (np.isfinite(noise).all() and (noise > 0).all()):
-        raise ValueError(f"noise must be positive and finite, one number for each output. Received: {noise}")
-    return noise
+    return numbers("noise", noise)
 
 
 def _check_data(model, x):
@@ -187,11 +189,16 @@ def _check_data(model, x):
         )
 
 
-def _fit(curvature, x, y, variables, as_inputs, structure):
+def _fit(curvature, x, y, variables, as_inputs, structure, noisy):
     latent = curvature.latent(x)
     targets = None if y is None else np.asarray(y, dtype=float)
     if targets is not None and len(targets) != len(latent):
         raise ValueError(f"x and y must have as many examples. Received: {len(latent)} and {len(targets)}")
+    if targets is not None and noisy and targets.size != latent.size:
+        raise ValueError(
+            f"y must have the shape of the model's outputs. Received: y of shape {targets.shape}, outputs of shape "
+            f"{latent.shape}"
+        )
     return Fit(
         latent=latent,
         targets=targets,
@@ -200,6 +207,7 @@ def _fit(curvature, x, y, variables, as_inputs, structure):
         as_inputs=as_inputs,
         structure=structure,
         ratios=np.ones(()),
+        shares=np.ones(()),
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from tfjac.arguments import choice, positive, positive_integer
+from tfjac.arguments import choice, positive_integer
 from tfjac.laplace.marginal_likelihood import effective_parameters, most_probable, occam_factor
+from tfjac.laplace.ratios import scale_of
 from tfjac.types import Array, AverageName, Nest, TensorLike
 
 AVERAGES = ("probit", "monte_carlo")
@@ -34,7 +35,7 @@ class LaplacePosterior:
 
     Attributes:
         likelihood: `"gaussian"`, `"categorical"` or `"bernoulli"`.
-        prior_precision: δ.
+        prior_precision: δ, a float, or an array with one for each variable.
         noise: σ, the standard deviation of targets around the network's outputs, a float, or an array with one for each
             output; None for classifiers.
         structure: `"full"`, or `"kronecker"` where JᵀHJ of each variable was taken for A ⊗ G.
@@ -42,7 +43,7 @@ class LaplacePosterior:
         num_parameters, num_examples, num_outputs: p, n, m.
     """
 
-    prior_precision: float
+    prior_precision: float | Array
     noise: float | Array | None
 
     def __init__(
@@ -62,19 +63,18 @@ class LaplacePosterior:
         self._settle(prior_precision, sigma)
 
     def tuned(
-        self, prior_precision: float | None = None, noise: float | TensorLike | None = None
+        self, prior_precision: float | TensorLike | None = None, noise: float | TensorLike | None = None
     ) -> "LaplacePosterior":
         """Return the posterior with another δ and σ, at no further decomposition.
 
         Args:
             prior_precision, noise: δ and σ; those of the largest marginal likelihood where None. Noises of several
-                outputs keep their ratios.
+                outputs, and priors of several variables, keep their ratios.
 
         Raises:
-            ValueError: for noises in other ratios, or where the targets are needed and `laplace` was not given them.
+            ValueError: for other ratios, or where the targets are needed and `laplace` was not given them.
         """
-        delta = None if prior_precision is None else positive("prior_precision", prior_precision)
-        sigma = self._sigma_of(noise)
+        delta, sigma = self._delta_of(prior_precision), self._sigma_of(noise)
         if sigma is None and self._likelihood.has_noise and self._fit.targets is None:
             raise ValueError("The noise is found from the targets: call laplace with y, or give it. Received: y=None")
         found = copy.copy(self)
@@ -138,16 +138,18 @@ class LaplacePosterior:
         self._check_unchanged()
         size = (positive_integer("num_draws", num_draws), self.num_parameters)
         normal = np.random.default_rng(seed).normal(size=size).T
-        drawn = self._basis.deviations(normal, 1 / self._sigma**2, self.prior_precision)
+        drawn = self._basis.deviations(normal, 1 / self._sigma**2, self._delta)
         if x is not None:
             x = self._fit.as_inputs(x)
             mean = self._basis.latent(x)
             return mean + self._basis.outputs(x, drawn).T.reshape(num_draws, *mean.shape)
         parts = np.split(drawn.T, np.cumsum([each.size for each in self._fit.weights])[:-1], axis=1)
-        return [each + part.reshape(num_draws, *each.shape) for each, part in zip(self._fit.weights, parts)]
+        roots = np.broadcast_to(np.sqrt(self._fit.shares), [len(parts)])
+        triples = zip(self._fit.weights, parts, roots)
+        return [each + part.reshape(num_draws, *each.shape) / root for each, part, root in triples]
 
     def log_marginal_likelihood(
-        self, prior_precision: float | None = None, noise: float | TensorLike | None = None
+        self, prior_precision: float | TensorLike | None = None, noise: float | TensorLike | None = None
     ) -> float:
         """Return the logarithm of p(y | X), the evidence for the model, by which priors and networks can be compared.
 
@@ -159,7 +161,7 @@ class LaplacePosterior:
         """
         if self._fit.targets is None:
             raise ValueError("The marginal likelihood is that of targets: call laplace with y. Received: y=None")
-        delta = self.prior_precision if prior_precision is None else positive("prior_precision", prior_precision)
+        delta = self._delta if prior_precision is None else self._delta_of(prior_precision)
         sigma = self._sigma if noise is None else self._sigma_of(noise)
         fitted = self._likelihood.log_likelihood(self._fit.latent, self._fit.targets, sigma * self._fit.ratios)
         return float(fitted + occam_factor(self._basis.eigenvalues / sigma**2, self._fit.squared_norm, delta))
@@ -167,35 +169,28 @@ class LaplacePosterior:
     @property
     def effective_parameters(self) -> float:
         """γ, how many parameters the data determine, a float."""
-        return effective_parameters(self._basis.eigenvalues / self._sigma**2, self.prior_precision)
+        return effective_parameters(self._basis.eigenvalues / self._sigma**2, self._delta)
 
     def _settle(self, delta, sigma):
         """Take δ and σ, those of the largest marginal likelihood where None."""
         has_noise, fit = self._likelihood.has_noise, self._fit
         sigma = sigma if has_noise else 1.0
         squared_error = np.sum(fit.errors**2) if sigma is None else 0.0
-        self.prior_precision, self._sigma = most_probable(
+        self._delta, self._sigma = most_probable(
             self._basis.eigenvalues, fit.squared_norm, delta, sigma, squared_error, fit.latent.size
         )
-        noise = self._sigma * fit.ratios
-        self.noise = (noise if np.ndim(noise) else float(noise)) if has_noise else None
+        self.prior_precision = unwrapped(self._delta * fit.shares)
+        self.noise = unwrapped(self._sigma * fit.ratios) if has_noise else None
+
+    def _delta_of(self, prior_precision):
+        """Return δ of a prior, None where it is."""
+        return scale_of("prior_precision", prior_precision, self._fit.shares, (len(self._fit.weights),))
 
     def _sigma_of(self, noise):
         """Return σ of noises, None where they are."""
-        if noise is None:
-            return None
-        if not self._likelihood.has_noise:
+        if noise is not None and not self._likelihood.has_noise:
             raise ValueError(f"A {self.likelihood} likelihood has no noise to be given. Received: noise={noise!r}")
-        if np.ndim(noise) == 0 and np.ndim(self._fit.ratios) == 0:
-            return positive("noise", noise)
-        noise, ratios = np.asarray(noise, dtype=float), np.broadcast_to(self._fit.ratios, self._fit.latent.shape[1:])
-        sigma = noise.reshape(ratios.shape) / ratios if noise.size == ratios.size else np.zeros(1)
-        if not (np.isfinite(sigma) & (sigma > 0)).all() or np.ptp(sigma) > 1e-9 * np.max(sigma):
-            raise ValueError(
-                "Noises must be in the ratios that the curvature was weighed by: call laplace with this noise. "
-                f"Received: noise={noise}, where that of the posterior is {self.noise}"
-            )
-        return float(sigma.flat[0])
+        return scale_of("noise", noise, self._fit.ratios, self._fit.latent.shape[1:])
 
     def _check_unchanged(self):
         if fingerprint(self._model) != self._weights:
@@ -207,15 +202,27 @@ class LaplacePosterior:
     def _predicted(self, x):
         self._check_unchanged()
         x = self._fit.as_inputs(x)
-        return self._basis.latent(x), self._basis.covariance(x, 1 / self._sigma**2, self.prior_precision)
+        return self._basis.latent(x), self._basis.covariance(x, 1 / self._sigma**2, self._delta)
 
     def __repr__(self):
-        noise = "" if self.noise is None else ", noise " + ", ".join(f"{each:.4g}" for each in np.ravel(self.noise))
+        noise = "" if self.noise is None else f", noise {listed(self.noise)}"
         return (
             f"LaplacePosterior({self.likelihood}, {self.structure}, {self.num_parameters:,} parameters, "
             f"{self.num_examples:,} examples of {self.num_outputs} outputs, on the side of the {self.side}: "
-            f"prior precision {self.prior_precision:.4g}{noise}, {self.effective_parameters:.1f} effective parameters)"
+            f"prior precision {listed(self.prior_precision)}{noise}, "
+            f"{self.effective_parameters:.1f} effective parameters)"
         )
+
+
+def unwrapped(values):
+    """Return an array, or the float that it is."""
+    return values if np.ndim(values) else float(values)
+
+
+def listed(values):
+    """Return the first of some numbers as a text."""
+    texts = [f"{each:.4g}" for each in np.ravel(values)]
+    return ", ".join(texts[:4] + ["…"] * (len(texts) > 4))
 
 
 def fingerprint(model):
