@@ -101,6 +101,23 @@ def test_kronecker_factors_of_tables_and_of_positions():
         np.testing.assert_allclose(covariance[row], expected + j @ np.linalg.solve(of_kernel, j.T), rtol=1e-9)
 
 
+def test_kronecker_factors_of_a_convolution():
+    """A mean over five places of x·K + b: A is the mean of xxᵀ over all places, G = n/5·I, that of the bias n·I."""
+    rng = np.random.default_rng(6)
+    x, new = rng.normal(size=(12, 5, 3)), rng.normal(size=(4, 5, 3))
+    with floating("float64"):
+        model = keras.Sequential([layers.Input((5, 3)), layers.Conv1D(2, 1), layers.GlobalAveragePooling1D()])
+        posterior = tfjac.laplace(
+            model, x, structure="kronecker", likelihood="gaussian", prior_precision=0.5, noise=0.3, batch_size=5
+        )
+        covariance, drawn = posterior.covariance(new), posterior._basis.deviations(np.eye(8), 1 / 0.09, 0.5)
+    of_kernel = np.linalg.inv(np.einsum("nti,ntj->ij", x, x) / 60 * 12 / 5 / 0.09 + 0.5 * np.eye(3))
+    read = new.mean(axis=1)
+    expected = np.einsum("ni,ij,nj->n", read, of_kernel, read) + 1 / (12 / 0.09 + 0.5)
+    np.testing.assert_allclose(covariance, expected[:, None, None] * np.eye(2), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose((drawn @ drawn.T)[:6, :6], np.kron(of_kernel, np.eye(2)), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(("structure", "side"), [("full", "weights"), ("full", "examples"), ("kronecker", "auto")])
 def test_draws_have_the_covariance_of_the_posterior(structure, side):
     """S with S·Sᵀ = P⁻¹ for the identity in the place of the normal numbers; outputs move by J times the weights."""

@@ -65,18 +65,8 @@ class OfWeights(Basis):
     side = "weights"
 
     @abc.abstractmethod
-    def turned(self, rows):
-        """Return J·Q of `J[..., p]`."""
-
-    @abc.abstractmethod
     def turned_back(self, vectors):
         """Return Q·v of `v[p, r]`."""
-
-    def covariance(self, x, weight, precision):
-        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
-        scale = 1 / np.sqrt(weight * self.eigenvalues + precision)
-        projected = (self.turned(rows) * scale for rows in self._curvature.rows(x, *self._sizes))
-        return np.concatenate([each @ each.transpose(0, 2, 1) for each in projected])
 
     def deviations(self, normal, weight, precision):
         """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
@@ -96,9 +86,11 @@ class Weights(OfWeights):
         basis._vectors = vectors
         return basis
 
-    def turned(self, rows):
-        """Return J·Q of `J[..., p]`."""
-        return rows @ self._vectors
+    def covariance(self, x, weight, precision):
+        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
+        turned = self._vectors / np.sqrt(weight * self.eigenvalues + precision)
+        projected = (rows @ turned for rows in self._curvature.rows(x, *self._sizes))
+        return np.concatenate([each @ each.transpose(0, 2, 1) for each in projected])
 
     def turned_back(self, vectors):
         """Return Q·v of `v[p, r]`."""
@@ -122,10 +114,16 @@ class Kronecker(OfWeights):
         basis._parts = parts
         return basis
 
-    def turned(self, rows):
-        """Return J·Q of `J[..., p]`."""
-        split = np.split(rows, np.cumsum([part.size for part in self._parts])[:-1], axis=-1)
-        return np.concatenate([part.turned(each) for part, each in zip(self._parts, split)], axis=-1)
+    def covariance(self, x, weight, precision):
+        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ; J is not formed."""
+        ends = np.cumsum([part.size for part in self._parts])[:-1]
+        variances = np.split(1 / (weight * self.eigenvalues + precision), ends)
+        return np.concatenate(
+            [
+                sum(part.covariance(half, each) for part, half, each in zip(self._parts, halves, variances))
+                for halves in self._curvature.halves(x, *self._sizes)
+            ]
+        )
 
     def turned_back(self, vectors):
         """Return Q·v of `v[p, r]`."""
@@ -149,6 +147,23 @@ class KroneckerPart(NamedTuple):
     def size(self):
         """The number of weights."""
         return int(np.prod(list(self._sizes().values())))
+
+    def covariance(self, half, variances):
+        """Return J Q diag(v) Qᵀ Jᵀ, `[n, m, m]`, for `v[size]` in the order g, i, o.
+
+        Args:
+            half: `(a[n,g,i], d[n,m,g,o])`, of which J is the product, or `(J[n,m,size],)`.
+            variances: v.
+        """
+        if len(half) == 1:
+            turned = self.turned(half[0]) * np.sqrt(variances)
+            return turned @ turned.transpose(0, 2, 1)
+        a, d = half
+        a = np.einsum("ngi,gij->ngj", a, self.left, optimize=True)
+        d = np.einsum("nmgo,gok->nmgk", d, self.right, optimize=True)
+        widths = np.einsum("ngi,gio->ngo", a**2, variances.reshape(*self._sizes().values()), optimize=True)
+        flat = (d * np.sqrt(widths)[:, None]).reshape(*d.shape[:2], -1)
+        return flat @ flat.transpose(0, 2, 1)
 
     def turned(self, rows):
         """Return J·Q of `J[..., size]`; columns in the order g, i, o."""

@@ -39,6 +39,7 @@ class NetworkCurvature:
         self._specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
         self._latent = quiet_function(self._trace_latent, input_signature=[self._specs])
         self._layouts: list[str] = []
+        self._formed: list[bool] = []
         self._weighing: Any = None
         self.weigh_by(np.ones(()), np.ones(()))
 
@@ -56,6 +57,7 @@ class NetworkCurvature:
         self._product = quiet_function(self._trace_product, input_signature=[*common, vectors])
         self._gram = quiet_function(self._trace_gram, input_signature=common)
         self._kernel = quiet_function(self._trace_kernel, input_signature=[*common, tf.TensorSpec([None], tf.float32)])
+        self._halves = quiet_function(self._trace_halves, input_signature=common)
         self._pairs = quiet_function(self._trace_pairs, input_signature=common)
         self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, vectors])
         self._adjoint = quiet_function(self._trace_adjoint, input_signature=[*common, vectors])
@@ -106,6 +108,16 @@ class NetworkCurvature:
             total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
         return [(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
 
+    def halves(self, x, num_outputs, num_parameters):
+        """Yield for chunks of `x` a list with `(a[n,g,i], d[n,m,g,o])` for each variable, J = a ⊗ d, float64.
+
+        Or `(J[n,m,q],)` of a variable that is used in several positions, or of a table.
+        """
+        per_example = num_outputs * num_parameters if any(self._formed) else num_outputs
+        for part in self._chunks(x, per_example):
+            found = self._halves(part, self._weighing)
+            yield [tuple(each.numpy().astype(float) for each in half) for half in found]
+
     def product(self, x, vectors, num_outputs):
         """Return J·v of the examples, `[n·m, r]`, float64, for `v[p, r]`; J is not formed."""
         v = tf.constant(vectors, self._dtype)
@@ -149,7 +161,8 @@ class NetworkCurvature:
         return self._weighed_operator(x, weighing).gram()
 
     def _trace_pairs(self, x, weighing):
-        triples = [kronecker_factors(factor) for factor in self._weighed_operator(x, weighing).factors]
+        factors = self._weighed_operator(x, weighing).factors
+        triples = [kronecker_factors(factor) for factor in factors]
         for variable, triple in zip(self._variables, triples):
             if triple is None or max(triple[0].shape[-1], triple[1].shape[-1]) > LARGEST_SIDE:
                 raise ValueError(
@@ -158,7 +171,18 @@ class NetworkCurvature:
                     f"Received: {variable.name!r} of shape {tuple(variable.shape)}"
                 )
         self._layouts = [layout for _, _, layout in triples]
+        self._formed = [not is_single(factor) for factor in factors]
         return [(a, g) for a, g, _ in triples]
+
+    def _trace_halves(self, x, weighing):
+        found = []
+        for factor in self._operator(self._trace_latent(x), weighing).factors:
+            if is_single(factor):
+                a, d, _ = factor.outer_form()
+                found.append((a[:, 0], d[:, :, 0]))
+            else:
+                found.append((factor.dense(),))
+        return found
 
     def _trace_product(self, x, weighing, vectors):
         return self._operator(self._trace_latent(x), weighing).matmul(vectors)
@@ -187,6 +211,11 @@ class NetworkCurvature:
             return operator
         shapes = [variable.shape for variable in self._variables]
         return JacobianOperator(operator.scaled_factors(1 / columns), shapes, *operator.examples_and_outputs)
+
+
+def is_single(factor):
+    """Whether a factor is a ⊗ d for each example, with one position."""
+    return factor.has_outer_form and factor.outer_form()[1].shape[2] == 1
 
 
 def chunks(x, size):
