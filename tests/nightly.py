@@ -199,6 +199,7 @@ NIGHTLY = {
         "test_solved_again_for_other_numbers_of_examples": none,
     },
     "optimizers/test_laplace": {"test_against_a_dense_jacobian": one_in(2)},
+    "optimizers/test_laplace_structures": {"test_values_of_laplace_torch": one_in(3)},
     "optimizers/test_large_sums": {
         "test_loops_of_what_is_known_to_be_small_stay_where_they_are": one_in(2),
         "test_nested_loops_are_optimized_apart": one_in(2),

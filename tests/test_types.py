@@ -27,8 +27,9 @@ from tfjac.graph.nodes import Node
 from tfjac.interception import Hook
 from tfjac.interception.intercept import Intercepted
 from tfjac.jacobians.full import MODES
+from tfjac.laplace.laplace import STRUCTURES
 from tfjac.laplace.likelihoods import LIKELIHOODS
-from tfjac.laplace.posterior import Prediction
+from tfjac.laplace.posterior import AVERAGES, Prediction
 from tfjac.ops import OpsInfo
 from tfjac.optimizers.damping import DAMPINGS
 from tfjac.optimizers.damping.scaling import SCALINGS
@@ -167,6 +168,8 @@ def test_names_of_options_are_those_that_are_known():
         "GradientName": estimators.ESTIMATORS,
         "OnFailure": ON_FAILURE,
         "LikelihoodName": LIKELIHOODS,
+        "StructureName": STRUCTURES,
+        "AverageName": AVERAGES,
         "DampingName": DAMPINGS,
         "ScalingName": SCALINGS,
         "SolverName": SOLVERS,

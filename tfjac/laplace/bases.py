@@ -1,4 +1,4 @@
-"""Two decompositions of one curvature, JᵀHJ = (RᵀJ)ᵀ(RᵀJ): by weights, `[p, p]`, or by examples, `[n·m, n·m]`.
+"""Decompositions of one curvature, JᵀHJ = (RᵀJ)ᵀ(RᵀJ): by weights, `[p, p]`, by examples, `[n·m, n·m]`, or by layers.
 
 With JᵀHJ = Q diag(λ) Qᵀ, the covariance of outputs of new inputs with Jacobian J* is
 
@@ -8,11 +8,16 @@ and with RᵀJJᵀR = U diag(λ) Uᵀ, C = J*JᵀR U, by the push-through identi
 
     = (J*J*ᵀ − C diag(τ/(τλ + δ)) Cᵀ)/δ
 
+By layers, JᵀHJ of each variable is taken for A ⊗ G, and that of two variables for zero: Q is then made of Q_A ⊗ Q_G.
 τ and δ are chosen afterwards, at no further decomposition.
+
+Draws of weights are P^(−½)ξ, ξ being standard normal: Q diag(1/√(τλ + δ)) ξ, or with t = τλ/δ
+
+    δ^(−½) (ξ − JᵀR U diag(τ/(δ√(1 + t)(1 + √(1 + t)))) Uᵀ RᵀJ ξ)
 """
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,25 +27,18 @@ class Basis(abc.ABC):
 
     Args:
         curvature: `NetworkCurvature`.
-        matrix: JᵀHJ or RᵀJJᵀR, float64.
+        eigenvalues: λ, none negative.
         sizes: m and p.
 
     Attributes:
         side: what it is called.
-        eigenvalues: λ, ascending, none negative.
+        eigenvalues: λ.
     """
 
     side: str | None = None
 
-    def __init__(self, curvature, matrix, num_outputs, num_parameters):
-        if not np.isfinite(matrix).all():
-            raise ValueError(
-                "The curvature must be finite: look for a weight or an input that is not. "
-                f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
-            )
-        values, self._vectors = np.linalg.eigh(matrix)
-        self.eigenvalues = np.maximum(values, 0)
-        self._curvature, self._sizes = curvature, (num_outputs, num_parameters)
+    def __init__(self, curvature, eigenvalues, *sizes):
+        self.eigenvalues, self._curvature, self._sizes = eigenvalues, curvature, sizes
         self.latent = curvature.latent
 
     @classmethod
@@ -52,22 +50,135 @@ class Basis(abc.ABC):
     def covariance(self, x, weight, precision):
         """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
 
+    @abc.abstractmethod
+    def deviations(self, normal, weight, precision):
+        """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
 
-class Weights(Basis):
-    """By weights."""
+    def outputs(self, x, deviations):
+        """Return J·v of the outputs of `x`, `[n·m, r]`, for `v[p, r]`."""
+        return self._curvature.product(x, deviations, self._sizes[0])
+
+
+class OfWeights(Basis):
+    """By weights: Q is known."""
 
     side = "weights"
+
+    @abc.abstractmethod
+    def turned_back(self, vectors):
+        """Return Q·v of `v[p, r]`."""
+
+    def deviations(self, normal, weight, precision):
+        """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
+        return self.turned_back(normal / np.sqrt(weight * self.eigenvalues + precision)[:, None])
+
+
+class Weights(OfWeights):
+    """By all weights together, `[p, p]`."""
+
+    _vectors: np.ndarray
 
     @classmethod
     def of(cls, curvature, x, *sizes):
         """Decompose the curvature of all examples."""
-        return cls(curvature, curvature.gram(x, sizes[0]), *sizes)
+        values, vectors = decomposed(curvature.gram(x, sizes[0]))
+        basis = cls(curvature, values, *sizes)
+        basis._vectors = vectors
+        return basis
 
     def covariance(self, x, weight, precision):
         """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ."""
-        scale = 1 / np.sqrt(weight * self.eigenvalues + precision)
-        projected = ((rows @ self._vectors) * scale for rows in self._curvature.rows(x, *self._sizes))
+        turned = self._vectors / np.sqrt(weight * self.eigenvalues + precision)
+        projected = (rows @ turned for rows in self._curvature.rows(x, *self._sizes))
         return np.concatenate([each @ each.transpose(0, 2, 1) for each in projected])
+
+    def turned_back(self, vectors):
+        """Return Q·v of `v[p, r]`."""
+        return self._vectors @ vectors
+
+
+class Kronecker(OfWeights):
+    """By the weights of each variable, as a Kronecker product of two small matrices."""
+
+    _parts: list["KroneckerPart"]
+
+    @classmethod
+    def of(cls, curvature, x, *sizes):
+        """Decompose the factors of all examples."""
+        values, parts = [], []
+        for left, right, layout in curvature.kronecker(x, sizes[0]):
+            (of_left, left), (of_right, right) = decomposed(left), decomposed(right)
+            values.append((of_left[:, :, None] * of_right[:, None, :]).ravel())
+            parts.append(KroneckerPart(left, right, layout))
+        basis = cls(curvature, np.concatenate(values), *sizes)
+        basis._parts = parts
+        return basis
+
+    def covariance(self, x, weight, precision):
+        """Return the covariance of the outputs of each example of `x`, `[n, m, m]`, for τ and δ; J is not formed."""
+        ends = np.cumsum([part.size for part in self._parts])[:-1]
+        variances = np.split(1 / (weight * self.eigenvalues + precision), ends)
+        return np.concatenate(
+            [
+                sum(part.covariance(half, each) for part, half, each in zip(self._parts, halves, variances))
+                for halves in self._curvature.halves(x, *self._sizes)
+            ]
+        )
+
+    def turned_back(self, vectors):
+        """Return Q·v of `v[p, r]`."""
+        split = np.split(vectors, np.cumsum([part.size for part in self._parts])[:-1])
+        return np.concatenate([part.turned_back(each) for part, each in zip(self._parts, split)])
+
+
+class KroneckerPart(NamedTuple):
+    """The eigenvectors of A ⊗ G of one variable.
+
+    Attributes:
+        left, right: Q_A `[g,i,i]` and Q_G `[g,o,o]`.
+        layout: permutation of "gio", the order in which the variable flattens the three axes.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    layout: str
+
+    @property
+    def size(self):
+        """The number of weights."""
+        return int(np.prod(list(self._sizes().values())))
+
+    def covariance(self, half, variances):
+        """Return J Q diag(v) Qᵀ Jᵀ, `[n, m, m]`, for `v[size]` in the order g, i, o.
+
+        Args:
+            half: `(a[n,g,i], d[n,m,g,o])`, of which J is the product, or `(J[n,m,size],)`.
+            variances: v.
+        """
+        if len(half) == 1:
+            turned = self.turned(half[0]) * np.sqrt(variances)
+            return turned @ turned.transpose(0, 2, 1)
+        a, d = half
+        a = np.einsum("ngi,gij->ngj", a, self.left, optimize=True)
+        d = np.einsum("nmgo,gok->nmgk", d, self.right, optimize=True)
+        widths = np.einsum("ngi,gio->ngo", a**2, variances.reshape(*self._sizes().values()), optimize=True)
+        flat = (d * np.sqrt(widths)[:, None]).reshape(*d.shape[:2], -1)
+        return flat @ flat.transpose(0, 2, 1)
+
+    def turned(self, rows):
+        """Return J·Q of `J[..., size]`; columns in the order g, i, o."""
+        blocks = rows.reshape(*rows.shape[:-1], *(self._sizes()[axis] for axis in self.layout))
+        turned = np.einsum(f"...{self.layout},gij,gok->...gjk", blocks, self.left, self.right, optimize=True)
+        return turned.reshape(rows.shape)
+
+    def turned_back(self, vectors):
+        """Return Q·v of `v[size, r]`, whose rows are in the order g, i, o."""
+        blocks = vectors.reshape(*self._sizes().values(), -1)
+        back = np.einsum(f"gjkr,gij,gok->{self.layout}r", blocks, self.left, self.right, optimize=True)
+        return back.reshape(vectors.shape)
+
+    def _sizes(self):
+        return dict(zip("gio", (*self.left.shape[:2], self.right.shape[1])))
 
 
 class Examples(Basis):
@@ -75,12 +186,14 @@ class Examples(Basis):
 
     side = "examples"
     _x: Any
+    _vectors: np.ndarray
 
     @classmethod
     def of(cls, curvature, x, *sizes):
         """Decompose the curvature of all examples, which are kept."""
-        basis = cls(curvature, curvature.weighed_kernel(x, sizes[0]), *sizes)
-        basis._x = x
+        values, vectors = decomposed(curvature.weighed_kernel(x, sizes[0]))
+        basis = cls(curvature, values, *sizes)
+        basis._x, basis._vectors = x, vectors
         return basis
 
     def covariance(self, x, weight, precision):
@@ -92,3 +205,26 @@ class Examples(Basis):
             prior = within.reshape(len(known), m, len(known), m)[range(len(known)), :, range(len(known))]
             found.append((prior - known @ known.transpose(0, 2, 1)) / precision)
         return np.concatenate(found)
+
+    def deviations(self, normal, weight, precision):
+        """Return draws of the weights around the trained ones, `[p, r]`, of a standard normal `[p, r]`, for τ and δ."""
+        root = np.sqrt(1 + weight * self.eigenvalues / precision)
+        along = self._vectors.T @ self._curvature.weighed_product(self._x, normal, self._sizes[0])
+        along *= (weight / precision / (root * (1 + root)))[:, None]
+        narrowed = self._curvature.weighed_adjoint(self._x, self._vectors @ along, self._sizes[0])
+        return (normal - narrowed) / np.sqrt(precision)
+
+
+def decomposed(matrix):
+    """Return eigenvalues, none negative, and eigenvectors of symmetric matrices `[..., k, k]`, float64.
+
+    Raises:
+        ValueError: where an element is not finite.
+    """
+    if not np.isfinite(matrix).all():
+        raise ValueError(
+            "The curvature must be finite: look for a weight or an input that is not. "
+            f"Received: {np.count_nonzero(~np.isfinite(matrix)):,} elements that are NaN or infinite"
+        )
+    values, vectors = np.linalg.eigh(matrix)
+    return np.maximum(values, 0), vectors

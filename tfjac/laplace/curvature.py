@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.graph import quiet_function
-from tfjac.jacobians import jacobian_operator
+from tfjac.graph import as_tf_variable, quiet_function
+from tfjac.jacobians import JacobianOperator, jacobian_operator
+from tfjac.jacobians.factors.kronecker import kronecker_factors
 
 MOST = 256
 """At most so many examples in a chunk."""
+
+LARGEST_SIDE = 8192
+"""Of Kronecker factors: a larger matrix takes too long to decompose."""
 
 ELEMENTS = 2**24
 """At most so many elements in a chunk of J, and in one of J·Jᵀ."""
@@ -17,6 +21,8 @@ ELEMENTS = 2**24
 
 class NetworkCurvature:
     """Latent outputs z of a network, J = ∂z/∂w, and R with R Rᵀ = H, the Hessian of the loss at z.
+
+    `weigh_by` divides rows and columns by numbers of each output and of each variable.
 
     Args:
         model: a Keras model, called in inference mode.
@@ -29,12 +35,32 @@ class NetworkCurvature:
     def __init__(self, model, variables, likelihood, from_logits, x, chunk=None):
         self._model, self._variables, self._likelihood = model, variables, likelihood
         self._from_logits, self._chunk = from_logits, chunk
-        specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
-        weighed = tf.TensorSpec([None], tf.float32)
-        self._latent = quiet_function(self.traced_latent, input_signature=[specs])
-        self._gram = quiet_function(self._trace_gram, input_signature=[specs])
-        self._rows = quiet_function(self._trace_rows, input_signature=[specs])
-        self._kernel = quiet_function(self._trace_kernel, input_signature=[specs, weighed])
+        self._dtype = as_tf_variable(variables[0]).dtype
+        self._specs = tf.nest.map_structure(lambda part: tf.TensorSpec([None, *part.shape[1:]], part.dtype), x)
+        self._latent = quiet_function(self.traced_latent, input_signature=[self._specs])
+        self._layouts: list[str] = []
+        self._formed: list[bool] = []
+        self._weighing: Any = None
+        self.weigh_by(np.ones(()), np.ones(()))
+
+    def weigh_by(self, rows, columns):
+        """Divide the rows of RᵀJ by `rows`, in the shape of the outputs, columns of J by √`columns`, of each variable.
+
+        Each may be one number, 1.
+        """
+        before, self._weighing = self._weighing, (tf.constant(rows, self._dtype), tf.constant(columns, self._dtype))
+        shapes = tuple(tf.TensorSpec(each.shape, self._dtype) for each in self._weighing)
+        if before is not None and tuple(each.shape for each in before) == tuple(spec.shape for spec in shapes):
+            return
+        common, vectors = [self._specs, shapes], tf.TensorSpec([None, None], self._dtype)
+        self._rows = quiet_function(self._trace_rows, input_signature=common)
+        self._product = quiet_function(self._trace_product, input_signature=[*common, vectors])
+        self._gram = quiet_function(self._trace_gram, input_signature=common)
+        self._kernel = quiet_function(self._trace_kernel, input_signature=[*common, tf.TensorSpec([None], tf.float32)])
+        self._halves = quiet_function(self._trace_halves, input_signature=common)
+        self._pairs = quiet_function(self._trace_pairs, input_signature=common)
+        self._weighed = quiet_function(self._trace_weighed, input_signature=[*common, vectors])
+        self._adjoint = quiet_function(self._trace_adjoint, input_signature=[*common, vectors])
 
     def latent(self, x):
         """Return z, `[n, ...]`, float64."""
@@ -42,12 +68,12 @@ class NetworkCurvature:
 
     def gram(self, x, num_outputs):
         """Return Σ JᵀHJ, `[p, p]`, float64; J is not formed."""
-        return sum(self._gram(part).numpy().astype(float) for part in self._chunks(x, num_outputs))
+        return sum(self._gram(part, self._weighing).numpy().astype(float) for part in self._chunks(x, num_outputs))
 
     def rows(self, x, num_outputs, num_parameters):
         """Yield J of the examples, `[chunk, m, p]`, float64."""
         for part in self._chunks(x, num_outputs * num_parameters):
-            jacobian = self._rows(part).numpy().astype(float)
+            jacobian = self._rows(part, self._weighing).numpy().astype(float)
             yield jacobian.reshape(-1, num_outputs, num_parameters)
 
     def weighed_kernel(self, x, num_outputs):
@@ -55,7 +81,7 @@ class NetworkCurvature:
         parts = list(self._chunks(x, num_outputs, squared=True))
         blocks: list[list[Any]] = [[None] * len(parts) for _ in parts]
         for i, left in enumerate(parts):
-            blocks[i][i] = self._kernel(left, tf.ones([size_of(left)])).numpy().astype(float)
+            blocks[i][i] = self._kernel(left, self._weighing, tf.ones([size_of(left)])).numpy().astype(float)
             for j in range(i):
                 blocks[i][j] = self._between(left, parts[j], num_outputs, weighed=True)[1]
                 blocks[j][i] = blocks[i][j].T
@@ -68,11 +94,55 @@ class NetworkCurvature:
             blocks = [self._between(left, right, num_outputs, weighed=False) for right in parts]
             yield blocks[0][0], np.concatenate([block[1] for block in blocks], axis=1)
 
+    def kronecker(self, x, num_outputs):
+        """Return for each variable A `[g,i,i]`, G `[g,o,o]`, float64, and the layout, with JᵀHJ ≈ A ⊗ G.
+
+        A is the mean over all uses, G the sum over all examples, whatever the chunks are.
+        """
+        total = None
+        for part in self._chunks(x, num_outputs):
+            n = size_of(part)
+            found = [
+                (n * a.numpy().astype(float), g.numpy().astype(float)) for a, g in self._pairs(part, self._weighing)
+            ]
+            total = found if total is None else [(a + b, g + h) for (a, g), (b, h) in zip(total, found)]
+        return [(a / size_of(x), g, layout) for (a, g), layout in zip(total, self._layouts)]
+
+    def halves(self, x, num_outputs, num_parameters):
+        """Yield for chunks of `x` a list with `(a[n,g,i], d[n,m,g,o])` for each variable, J = a ⊗ d, float64.
+
+        Or `(J[n,m,q],)` of a variable that is used in several positions, or of a table.
+        """
+        per_example = num_outputs * num_parameters if any(self._formed) else num_outputs
+        for part in self._chunks(x, per_example):
+            found = self._halves(part, self._weighing)
+            yield [tuple(each.numpy().astype(float) for each in half) for half in found]
+
+    def product(self, x, vectors, num_outputs):
+        """Return J·v of the examples, `[n·m, r]`, float64, for `v[p, r]`; J is not formed."""
+        v = tf.constant(vectors, self._dtype)
+        parts = self._chunks(x, num_outputs * vectors.shape[1])
+        return np.concatenate([self._product(part, self._weighing, v).numpy() for part in parts]).astype(float)
+
+    def weighed_product(self, x, vectors, num_outputs):
+        """Return RᵀJ·v, `[n·m, r]`, float64, for `v[p, r]`."""
+        v = tf.constant(vectors, self._dtype)
+        parts = self._chunks(x, num_outputs * vectors.shape[1])
+        return np.concatenate([self._weighed(part, self._weighing, v).numpy() for part in parts]).astype(float)
+
+    def weighed_adjoint(self, x, vectors, num_outputs):
+        """Return JᵀR·u, `[p, r]`, float64, for `u[n·m, r]`."""
+        u, total = tf.constant(vectors.reshape(-1, num_outputs, vectors.shape[1]), self._dtype), 0.0
+        for part, each in self._chunks((x, u), num_outputs * vectors.shape[1]):
+            rows = tf.reshape(each, [-1, vectors.shape[1]])
+            total = total + self._adjoint(part, self._weighing, rows).numpy().astype(float)
+        return total
+
     def _between(self, left, right, num_outputs, weighed):
         """Return the kernel of `left` with itself, and with `right`, which is weighed by R; `left` if it is said."""
         both = tf.nest.map_structure(lambda a, b: tf.concat([a, b], axis=0), left, right)
         flags = tf.concat([tf.fill([size_of(left)], float(weighed)), tf.ones([size_of(right)])], axis=0)
-        kernel, rows = self._kernel(both, flags).numpy().astype(float), size_of(left) * num_outputs
+        kernel, rows = self._kernel(both, self._weighing, flags).numpy().astype(float), size_of(left) * num_outputs
         return kernel[:rows, :rows], kernel[:rows, rows:]
 
     def _chunks(self, x, per_example, squared=False):
@@ -88,20 +158,65 @@ class NetworkCurvature:
             raise ValueError(f"The model must have one output. Received: {tf.nest.map_structure(type, output)}")
         return self._likelihood.latent(output, self._from_logits)
 
-    def _trace_gram(self, x):
-        return self._operator(self._likelihood.term(self.traced_latent(x)).rows()[0]).gram()
+    def _trace_gram(self, x, weighing):
+        return self._weighed_operator(x, weighing).gram()
 
-    def _trace_rows(self, x):
-        return self._operator(self.traced_latent(x)).to_dense()
+    def _trace_pairs(self, x, weighing):
+        factors = self._weighed_operator(x, weighing).factors
+        triples = [kronecker_factors(factor) for factor in factors]
+        for variable, triple in zip(self._variables, triples):
+            if triple is None or max(triple[0].shape[-1], triple[1].shape[-1]) > LARGEST_SIDE:
+                raise ValueError(
+                    f"Kronecker factors are of weights that multiply data, with at most {LARGEST_SIDE:,} inputs or "
+                    "outputs: leave this variable out of variables=. "
+                    f"Received: {variable.name!r} of shape {tuple(variable.shape)}"
+                )
+        self._layouts = [layout for _, _, layout in triples]
+        self._formed = [not is_single(factor) for factor in factors]
+        return [(a, g) for a, g, _ in triples]
 
-    def _trace_kernel(self, x, weighed):
+    def _trace_halves(self, x, weighing):
+        found = []
+        for factor in self._operator(self.traced_latent(x), weighing).factors:
+            if is_single(factor):
+                a, d, _ = factor.outer_form()
+                found.append((a[:, 0], d[:, :, 0]))
+            else:
+                found.append((factor.dense(),))
+        return found
+
+    def _trace_product(self, x, weighing, vectors):
+        return self._operator(self.traced_latent(x), weighing).matmul(vectors)
+
+    def _trace_weighed(self, x, weighing, vectors):
+        return self._weighed_operator(x, weighing).matmul(vectors)
+
+    def _trace_adjoint(self, x, weighing, vectors):
+        return self._weighed_operator(x, weighing).matmul(vectors, adjoint=True)
+
+    def _trace_rows(self, x, weighing):
+        return self._operator(self.traced_latent(x), weighing).to_dense()
+
+    def _trace_kernel(self, x, weighing, weighed):
         latent = self.traced_latent(x)
-        rows = self._likelihood.term(latent).rows()[0]
+        rows = self._likelihood.term(latent).rows()[0] / weighing[0]
         weighed = tf.reshape(tf.cast(weighed, latent.dtype), [-1] + [1] * (latent.shape.rank - 1))
-        return self._operator(weighed * rows + (1 - weighed) * latent).kernel()
+        return self._operator(weighed * rows + (1 - weighed) * latent, weighing).kernel()
 
-    def _operator(self, tensor):
-        return jacobian_operator(tensor, self._variables)
+    def _weighed_operator(self, x, weighing):
+        return self._operator(self._likelihood.term(self.traced_latent(x)).rows()[0] / weighing[0], weighing)
+
+    def _operator(self, tensor, weighing):
+        operator, (_, columns) = jacobian_operator(tensor, self._variables), weighing
+        if columns.shape.rank == 0:
+            return operator
+        shapes = [variable.shape for variable in self._variables]
+        return JacobianOperator(operator.scaled_factors(1 / columns), shapes, *operator.examples_and_outputs)
+
+
+def is_single(factor):
+    """Whether a factor is a ⊗ d for each example, with one position."""
+    return factor.has_outer_form and factor.outer_form()[1].shape[2] == 1
 
 
 def chunks(x, size):

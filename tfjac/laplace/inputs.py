@@ -39,7 +39,9 @@ def chosen_variables(model, variables):
 
 
 def inputs_like(x, dtype):
-    """Return a nest of tensors; numbers with a point in the dtype of the variables."""
+    """Return a nest of tensors; numbers with a point in the dtype of the variables, lists of numbers as one tensor."""
+    if isinstance(x, (list, tuple)) and all(np.ndim(part) == 0 for part in tf.nest.flatten(x)):
+        x = np.asarray(x)
 
     def tensor(part):
         part = np.asarray(part)

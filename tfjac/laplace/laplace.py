@@ -7,15 +7,18 @@ from typing import Any, Literal, NamedTuple
 import keras
 import numpy as np
 
-from tfjac.arguments import choice, positive, positive_integer
+from tfjac.arguments import choice, positive_integer
 from tfjac.graph import as_tf_variable
-from tfjac.laplace.bases import Examples, Weights
+from tfjac.laplace.bases import Examples, Kronecker, Weights
 from tfjac.laplace.curvature import NetworkCurvature, size_of
 from tfjac.laplace.inputs import check_trained, chosen_variables, inputs_like
 from tfjac.laplace.likelihoods import likelihood_of
-from tfjac.laplace.marginal_likelihood import most_probable
 from tfjac.laplace.posterior import LaplacePosterior
-from tfjac.types import LikelihoodName, Nest, Side, TensorLike, Variable
+from tfjac.laplace.ratios import noise_of_each, numbers, ratios_of
+from tfjac.types import LikelihoodName, Nest, Side, StructureName, TensorLike, Variable
+
+STRUCTURES = ("full", "kronecker")
+"""What JᵀHJ is taken for."""
 
 
 class Fit(NamedTuple):
@@ -24,18 +27,42 @@ class Fit(NamedTuple):
     Attributes:
         latent: z of all examples, `[n, ...]`.
         targets: y, an array, or None.
-        squared_norm: ‖w‖².
-        num_parameters, num_examples, num_outputs: p, n, m.
+        weights: w, arrays of float64, one for each variable.
+        num_examples: n.
         as_inputs: function from arrays to tensors like the model's inputs.
+        structure: `"full"` or `"kronecker"`.
+        ratios: the noise of each output over σ, an array in the shape of the outputs, or one number, 1.
+        shares: the prior's precision of each variable over δ, an array, or one number, 1.
     """
 
     latent: np.ndarray
     targets: np.ndarray | None
-    squared_norm: float
-    num_parameters: int
+    weights: list[np.ndarray]
     num_examples: int
-    num_outputs: int
     as_inputs: Any
+    structure: str
+    ratios: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def squared_norm(self):
+        """‖w‖², that of each variable times its share."""
+        return float(np.sum(self.shares * [np.sum(each**2) for each in self.weights]))
+
+    @property
+    def num_parameters(self):
+        """The number of weights p."""
+        return sum(each.size for each in self.weights)
+
+    @property
+    def num_outputs(self):
+        """The number of outputs m of an example."""
+        return int(np.prod(self.latent.shape[1:]))
+
+    @property
+    def errors(self):
+        """What the network misses, in units of the noise but for σ, `[n, ...]`."""
+        return (self.targets.reshape(self.latent.shape) - self.latent) / self.ratios
 
 
 def laplace(
@@ -44,8 +71,9 @@ def laplace(
     y: TensorLike | None = None,
     *,
     variables: Literal["all", "last_layer"] | Sequence[Variable] = "all",
-    prior_precision: float | None = None,
-    noise: float | None = None,
+    structure: StructureName = "full",
+    prior_precision: float | TensorLike | None = None,
+    noise: float | TensorLike | Literal["each_output"] | None = None,
     likelihood: LikelihoodName | None = None,
     from_logits: bool | None = None,
     side: Literal["auto"] | Side = "auto",
@@ -68,8 +96,11 @@ def laplace(
         y: their targets, as for `fit`. Not needed where `noise` and `prior_precision` are given, or for a classifier:
             but for the marginal likelihood.
         variables: "all" (trainable ones), "last_layer" (those of the last layer that has some), or a list.
-        prior_precision: δ; where None, that of the largest marginal likelihood.
-        noise: σ of a regression; where None, likewise.
+        prior_precision: δ, or an array with one for each variable; where None, that of the largest marginal likelihood.
+        structure: "full", or "kronecker" to take JᵀHJ of each variable for A ⊗ G, a product of two small matrices, and
+            that between variables for zero: for large networks.
+        noise: σ of a regression, for all outputs, or an array with one for each; where None, that of the largest
+            marginal likelihood, one for all; where "each_output", one for each.
         likelihood: "gaussian", "categorical" or "bernoulli"; where None, by the loss that the model is compiled with.
         from_logits: whether the model's output are logits; where None, by that loss. Otherwise they are found below
             the last softmax or sigmoid.
@@ -83,48 +114,82 @@ def laplace(
         ValueError, TypeError: for options that do not fit, or a likelihood that cannot be told.
 
     Cost: JᵀHJ, n·p²/2 multiply-adds by way of factors, or J·Jᵀ between all pairs of chunks; an eigendecomposition,
-    about 10·min(p, n·m)³; memory a few times min(p, n·m)².
+    about 10·min(p, n·m)³; memory a few times min(p, n·m)². With Kronecker factors i³ + o³ for each layer. The noise of
+    each output takes some ten decompositions.
     Reference: D. J. C. MacKay, "A practical Bayesian framework for backpropagation networks", 1992; A. Immer, M.
-    Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021.
+    Korzepa, M. Bauer, "Improving predictions of Bayesian neural nets via local linearization", 2021; H. Ritter, A.
+    Botev, D. Barber, "A scalable Laplace approximation for neural networks", 2018.
     """
     check_trained("laplace", model, x)
     distribution, from_logits = likelihood_of(model, likelihood, from_logits)
     if noise is not None and not distribution.has_noise:
         raise ValueError(f"A {distribution.name} likelihood has no noise to be given. Received: noise={noise!r}")
-    noise = noise if distribution.has_noise else 1.0
-    given = {"prior_precision": prior_precision, "noise": noise}
-    prior_precision, noise = (None if each is None else positive(name, each) for name, each in given.items())
-    if noise is None and y is None:
-        raise ValueError("The noise is found from the targets: give y, or noise. Received: y=None, noise=None")
-    choice("side", side, ("auto", "weights", "examples"))
+    noise = _checked_noise(noise, y) if distribution.has_noise else None
+    prior_precision = None if prior_precision is None else numbers("prior_precision", prior_precision)
+    _check_names(structure, side, noise)
     batch_size = None if batch_size is None else positive_integer("batch_size", batch_size)
     variables = chosen_variables(model, variables)
     as_inputs = functools.partial(inputs_like, dtype=as_tf_variable(variables[0]).dtype)
     x = as_inputs(x)
     curvature = NetworkCurvature(model, variables, distribution, from_logits, x, batch_size)
-    fit = _fit(curvature, x, y, variables, as_inputs)
+    fit = _fit(curvature, x, y, variables, as_inputs, structure, distribution.has_noise)
+    shares, delta = ratios_of("prior_precision", prior_precision, (len(variables),), "variable")
     smaller = "weights" if fit.num_parameters <= fit.latent.size else "examples"
     kind = {"weights": Weights, "examples": Examples}[smaller if side == "auto" else side]
-    basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
-    error = fit.targets.reshape(fit.latent.shape) - fit.latent if noise is None else np.zeros(0)
-    delta, sigma = most_probable(
-        basis.eigenvalues, fit.squared_norm, prior_precision, noise, np.sum(error**2), fit.latent.size
-    )
-    return LaplacePosterior(basis, distribution, fit, delta, sigma, model)
+    kind = Kronecker if structure == "kronecker" else kind
+
+    def posterior(ratios, sigma):
+        weighed = fit._replace(ratios=ratios, shares=shares)
+        curvature.weigh_by(ratios, shares)
+        basis = kind.of(curvature, x, fit.num_outputs, fit.num_parameters)
+        return LaplacePosterior(basis, distribution, weighed, model, delta, sigma)
+
+    if isinstance(noise, str):
+        return noise_of_each(posterior, fit, x)
+    return posterior(*ratios_of("noise", noise, fit.latent.shape[1:], "output"))
 
 
-def _fit(curvature, x, y, variables, as_inputs):
+def _check_names(structure, side, noise):
+    choice("structure", structure, STRUCTURES)
+    choice("side", side, ("auto", "weights", "examples"))
+    if structure == "kronecker" and side == "examples":
+        raise ValueError(
+            'Kronecker factors are of weights: leave side out, or take structure="full". '
+            f"Received: structure={structure!r}, side={side!r}"
+        )
+    if structure == "kronecker" and isinstance(noise, str):
+        raise ValueError(
+            'The noise of each output is found where structure="full": give the noises, or None for one. '
+            f"Received: structure={structure!r}, noise={noise!r}"
+        )
+
+
+def _checked_noise(noise, y):
+    """Return σ as a float or an array, `"each_output"` or None."""
+    if (noise is None or isinstance(noise, str)) and y is None:
+        raise ValueError(f"The noise is found from the targets: give y, or noise. Received: y=None, noise={noise!r}")
+    if noise is None or isinstance(noise, str):
+        return noise if noise is None else choice("noise", noise, ("each_output",))
+    return numbers("noise", noise)
+
+
+def _fit(curvature, x, y, variables, as_inputs, structure, noisy):
     latent = curvature.latent(x)
-    values = [as_tf_variable(variable).numpy().astype(float) for variable in variables]
     targets = None if y is None else np.asarray(y, dtype=float)
     if targets is not None and len(targets) != len(latent):
         raise ValueError(f"x and y must have as many examples. Received: {len(latent)} and {len(targets)}")
+    if targets is not None and noisy and targets.size != latent.size:
+        raise ValueError(
+            f"y must have the shape of the model's outputs. Received: y of shape {targets.shape}, outputs of shape "
+            f"{latent.shape}"
+        )
     return Fit(
         latent=latent,
         targets=targets,
-        squared_norm=float(sum(np.sum(value**2) for value in values)),
-        num_parameters=sum(value.size for value in values),
+        weights=[as_tf_variable(variable).numpy().astype(float) for variable in variables],
         num_examples=size_of(x),
-        num_outputs=int(np.prod(latent.shape[1:])),
         as_inputs=as_inputs,
+        structure=structure,
+        ratios=np.ones(()),
+        shares=np.ones(()),
     )

@@ -61,8 +61,12 @@ class Likelihood(abc.ABC):
         Args:
             latent: z, `[n, ...]`.
             targets: y, as the loss of the network takes them.
-            noise: σ, of a likelihood that has one.
+            noise: σ, of a likelihood that has one; a number, or an array in the shape of the outputs.
         """
+
+    def probabilities(self, latent):
+        """Return the probabilities that z stand for, of a likelihood that has no noise."""
+        raise NotImplementedError
 
 
 class Gaussian(Likelihood):
@@ -81,7 +85,8 @@ class Gaussian(Likelihood):
     def log_likelihood(self, latent, targets, noise):
         """Return the logarithm of the normal density."""
         error = np.reshape(targets, latent.shape) - latent
-        return -np.sum(error**2) / (2 * noise**2) - error.size / 2 * np.log(2 * np.pi * noise**2)
+        noise = np.broadcast_to(noise, error.shape)
+        return -0.5 * np.sum((error / noise) ** 2 + np.log(2 * np.pi * noise**2))
 
 
 class Categorical(Likelihood):
@@ -106,9 +111,9 @@ class Categorical(Likelihood):
         labels = targets.reshape(latent.shape[:-1]).astype(int)
         return np.sum(np.take_along_axis(logs, labels[..., None], axis=-1))
 
-    def probabilities(self, latent, variance):
-        """Return softmax(z/√(1 + πv/8)), near to the mean of softmax under the posterior."""
-        return scipy.special.softmax(latent / np.sqrt(1 + np.pi / 8 * variance), axis=-1)
+    def probabilities(self, latent):
+        """Return softmax(z)."""
+        return scipy.special.softmax(latent, axis=-1)
 
 
 class Bernoulli(Likelihood):
@@ -133,9 +138,9 @@ class Bernoulli(Likelihood):
         """Return Σ y·z − log(1 + eᶻ)."""
         return np.sum(np.reshape(targets, latent.shape) * latent - np.logaddexp(0, latent))
 
-    def probabilities(self, latent, variance):
-        """Return sigmoid(z/√(1 + πv/8)), near to the mean of sigmoid under the posterior."""
-        return scipy.special.expit(latent / np.sqrt(1 + np.pi / 8 * variance))
+    def probabilities(self, latent):
+        """Return sigmoid(z)."""
+        return scipy.special.expit(latent)
 
 
 LIKELIHOODS = {each.name: each for each in (Gaussian, Categorical, Bernoulli)}
