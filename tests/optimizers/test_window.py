@@ -86,7 +86,7 @@ def test_it_does_not_stop_at_a_point_that_it_passed():
 
     options = {"damping": "radius", "scaling": "auto", "initial_damping": 1e-9, "acceleration": "geodesic"}
     found = least_squares(residuals, x, window=5, **options)
-    assert found.success and found.cost < 0.52311 and found.steps < 20
+    assert found.success and found.cost < 0.52311 and found.steps < 30
     assert (np.diff(found.history.cost) > 0).sum() >= 2, "a case that can fail"
 
 
