@@ -7,6 +7,9 @@ from tfjac.arguments import as_numbers, positive
 MOST_ROUNDS = 100
 """At most so many decompositions for the noise of each output."""
 
+ROUNDING = 1e-2
+"""Changes below this that no longer shrink are rounding errors, of Jacobians in single precision."""
+
 
 def ratios_of(name, values, shape, each):
     """Return ratios in a shape, and the geometric mean that they are of; 1 and the value of one number or None.
@@ -75,7 +78,7 @@ def noise_of_each(posterior_of, fit, x):
         x: the training inputs.
 
     Raises:
-        ValueError: where all errors of an output are zero.
+        ValueError: where all errors of an output are zero, or the rounds do not settle.
     """
     shape, squared = fit.latent.shape[1:], np.sum(fit.errors**2, axis=0)
     if not (squared > 0).all():
@@ -83,11 +86,15 @@ def noise_of_each(posterior_of, fit, x):
             "The marginal likelihood has no maximum where all errors of an output are zero: give noise. "
             f"Received: {np.count_nonzero(squared == 0)} outputs without an error"
         )
-    noise = np.sqrt(squared / len(fit.latent))
+    noise, change = np.sqrt(squared / len(fit.latent)), np.inf
     for _ in range(MOST_ROUNDS):
         posterior = posterior_of(ratios_of("noise", noise, shape, "output")[0], None)
         gamma = np.sum(posterior.predict(x).variance, axis=0) / posterior.noise**2
-        before, noise = posterior.noise, np.sqrt(squared / np.maximum(len(fit.latent) - gamma, 1e-9))
-        if np.max(np.abs(noise / before - 1)) < 1e-6:
-            break
-    return posterior
+        noise = np.sqrt(squared / np.maximum(len(fit.latent) - gamma, 1e-9))
+        last, change = change, np.max(np.abs(noise / posterior.noise - 1))
+        if change < 1e-6 or last <= change < ROUNDING:
+            return posterior
+    raise ValueError(
+        "The noise of each output was not found, as the network may pass through its targets: give noise. "
+        f"Received: after {MOST_ROUNDS} rounds, noise that still changes by {change:.1%}"
+    )
