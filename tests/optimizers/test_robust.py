@@ -169,3 +169,32 @@ def test_a_function_as_in_scipy(kind):
     np.testing.assert_allclose(found.grad, 0, atol=1e-5)
     with pytest.raises(ValueError, match=r"returns ρ\(z\), of the shape of z"):
         least_squares(lambda: b - 1.0, b, loss=lambda z: tf.reduce_sum(z))
+
+
+def taped_soft_l1(z):
+    """Give ρ = 2(√(1 + z) − 1) and its derivatives, by tapes of the user."""
+    with tf.GradientTape() as outer:
+        outer.watch(z)
+        with tf.GradientTape() as inner:
+            inner.watch(z)
+            rho = 2 * (tf.sqrt(1 + z) - 1)
+        first = inner.gradient(rho, z)
+    return tf.stack([rho, first, outer.gradient(first, z)])
+
+
+def test_tapes_in_a_function_see_what_it_computes():
+    """Wherever the function is traced: for the steps, and for the covariance after them. SciPy's fit is the oracle."""
+    rng, x = np.random.default_rng(7), np.linspace(0.0, 4.0, 40)
+    y = 2.5 * np.exp(-1.3 * x) + 0.05 * rng.normal(size=40)
+    y[::7] += 2.0
+    b = tf.Variable([1.0, 1.0], dtype=tf.float64)
+    results = []
+    for loss in (taped_soft_l1, "soft_l1"):
+        b.assign([1.0, 1.0])
+        results.append(least_squares(lambda: b[0] * tf.exp(-b[1] * x) - y, b, loss=loss, loss_scale=0.1))
+    found, named = results
+    known = scipy.optimize.least_squares(
+        lambda b: b[0] * np.exp(-b[1] * x) - y, [1.0, 1.0], loss="soft_l1", f_scale=0.1
+    )
+    np.testing.assert_allclose(found.x, known.x, rtol=1e-5)
+    np.testing.assert_allclose(found.covariance(), named.covariance(), rtol=1e-6)

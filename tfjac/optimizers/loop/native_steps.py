@@ -95,9 +95,8 @@ class Evaluation:
             return cost, model.residual, model.jacobian.to_dense()
 
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in self.given(data, invariants.drawn, invariants.unit)]
-        with tf.init_scope():  # nothing of the graph around it
-            traced = tf.function(evaluate, autograph=False)
-            self.function = traced.get_concrete_function(tf.TensorSpec([problem.columns.total], tf.float64), *specs)
+        traced = tf.function(evaluate, autograph=False)  # not in tf.init_scope, where tapes of a loss see nothing
+        self.function = traced.get_concrete_function(tf.TensorSpec([problem.columns.total], tf.float64), *specs)
         self.sizes = sizes[-1]
 
     @staticmethod

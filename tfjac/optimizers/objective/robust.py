@@ -164,10 +164,15 @@ class FunctionLoss(RobustLoss):
 
     def _parts(self, z: Tensor) -> list[Tensor]:
         flat = tf.reshape(z, [-1])
-        found = tf.convert_to_tensor(call_converted(self.function, flat))
+        with tf.GradientTape() as outer:
+            outer.watch(flat)
+            with tf.GradientTape() as inner:
+                inner.watch(flat)
+                found = tf.convert_to_tensor(call_converted(self.function, flat))
+            if found.shape.rank == 1:
+                first = inner.gradient(found, flat, unconnected_gradients=_ZERO)
         if found.shape.rank == 1:
-            first = _derivative(found, flat)
-            found = tf.stack([found, first, _derivative(first, flat)])
+            found = tf.stack([found, first, outer.gradient(first, flat, unconnected_gradients=_ZERO)])
         if found.shape.rank != 2 or found.shape[0] != 3:
             raise ValueError(
                 "A function for loss returns ρ(z), of the shape of z, or ρ, ρ′ and ρ″ in one tensor [3, n]. "
@@ -176,10 +181,7 @@ class FunctionLoss(RobustLoss):
         return [tf.reshape(each, tf.shape(z)) for each in tf.unstack(found)]
 
 
-def _derivative(values: Tensor, z: Tensor) -> Tensor:
-    """Return the derivative of each value by its z, in a graph; no tape, which sees nothing in `tf.init_scope`."""
-    return tf.gradients(values, z, unconnected_gradients=tf.UnconnectedGradients.ZERO)[0]
-
+_ZERO = tf.UnconnectedGradients.ZERO
 
 LOSSES = {
     "huber": Huber,

@@ -82,12 +82,13 @@ class FrozenModel:
 
     def run(self, compute: Callable, data: Sequence[Tensor], drawn: Sequence[Tensor], values: list[Tensor]) -> Any:
         """Return what `compute` does of the residuals and their `Objective` there, in the graph of a function."""
-        with self._lock, tf.init_scope():
-            if compute not in self._traces:
+        with self._lock:
+            if compute not in self._traces:  # not in tf.init_scope, where tapes of a loss see nothing
                 self._traces[compute] = self._traced(compute)
-            for variable, value in zip(self._variables or [], values):
-                variable.assign(value)
-            return self._traces[compute](*data, *drawn)
+            with tf.init_scope():
+                for variable, value in zip(self._variables or [], values):
+                    variable.assign(value)
+                return self._traces[compute](*data, *drawn)
 
     def _traced(self, compute: Callable) -> Any:
         residuals, specs = self._residuals, self._residuals.handle_specs
