@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfjac
 from tfjac.graph import inline_calls, lost_paths
 
 
@@ -166,3 +167,17 @@ def test_a_result_without_any_gradient(name):
 def test_no_dependence_is_no_loss():
     assert found(lambda w, v, x: tf.round(x)) == []
     assert found(lambda w, v, x: x * tf.cast(tf.size(w), tf.float32)) == []
+
+
+def test_a_python_function_that_is_not_in_this_process():
+    """As a graph loaded from a file has it: its number leads to no function."""
+
+    def loaded(w):
+        (y,) = tf.raw_ops.EagerPyFunc(input=[w], token="pyfunc_of_yesterday", Tout=[tf.float32])
+        return tf.ensure_shape(y, w.shape)
+
+    w = tf.Variable([1.0, 2.0])
+    message = r"function is not in this process.*Received: 'EagerPyFunc' .* the number 'pyfunc_of_yesterday'"
+    for call in (tfjac.jacobian, tfjac.per_example_jacobian, tfjac.explain_gradient):
+        with pytest.raises(ValueError, match=message):
+            call(lambda: loaded(w), w)

@@ -1,5 +1,8 @@
 """Python functions in a graph: nothing shows what they do with examples, so it is for whoever calls them to say."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from tfjac.graph import _private
@@ -35,7 +38,7 @@ def _gradient_of_python(op: tf.Operation, *cotangents: Tensor | None) -> list[Te
     TensorFlow keeps the tape of the run forwards, for a single backward pass, and second derivatives see nothing of
     what the function was given. As wherever such an op is copied, its function is taken to be a pure one.
     """
-    function, count = _private.python_function(op), len(op.inputs)
+    function, count = _function_of(op), len(op.inputs)
     given = [(k, cotangent) for k, cotangent in enumerate(cotangents) if cotangent is not None]
 
     def backward(*tensors: Tensor) -> list[Tensor]:
@@ -56,6 +59,22 @@ def _gradient_of_python(op: tf.Operation, *cotangents: Tensor | None) -> list[Te
     return [
         each if tensor.dtype.is_floating or tensor.dtype.is_complex else None for each, tensor in zip(found, op.inputs)
     ]
+
+
+def _function_of(op: tf.Operation) -> Callable[..., Any]:
+    """Return the function of a `tf.py_function`.
+
+    Raises:
+        ValueError: where this process has no such function, as for a graph that was loaded from a file.
+    """
+    function = _private.python_function(op)
+    if function is None:
+        raise ValueError(
+            "A tf.py_function is a number in a graph, and its function is not in this process. The graph was loaded "
+            "from a file, or the function was deleted. Make the graph again from the code of the function. "
+            f"Received: {op.name!r} of type {op.type}, with the number {op.get_attr('token').decode()!r}"
+        )
+    return function
 
 
 declare("EagerPyFunc PyFunc PyFuncStateless", kind="python", example_axis=_python)
