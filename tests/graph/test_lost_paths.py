@@ -174,10 +174,17 @@ def test_a_python_function_that_is_not_in_this_process():
 
     def loaded(w):
         (y,) = tf.raw_ops.EagerPyFunc(input=[w], token="pyfunc_of_yesterday", Tout=[tf.float32])
-        return tf.ensure_shape(y, w.shape)
+        y.set_shape(w.shape)
+        return y
 
     w = tf.Variable([1.0, 2.0])
     message = r"function is not in this process.*Received: 'EagerPyFunc' .* the number 'pyfunc_of_yesterday'"
     for call in (tfjac.jacobian, tfjac.per_example_jacobian, tfjac.explain_gradient):
         with pytest.raises(ValueError, match=message):
             call(lambda: loaded(w), w)
+
+
+def test_a_python_function_whose_rank_is_said_too_late():
+    w = tf.Variable([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"must have a known rank.*ensure_shape.*Received: 'EagerPyFunc:0'"):
+        tfjac.per_example_jacobian(lambda: tf.ensure_shape(tf.py_function(tf.square, [w], tf.float32), [2]), w)

@@ -103,7 +103,16 @@ def of_first(known: Any, output: Tensor, given: Any) -> Any:
 
 
 def axes(tensor: tf.Variable | Tensor) -> list:
-    """Return the sizes of `tensor`: Python integers where static, scalar tensors where not."""
+    """Return the sizes of `tensor`: Python integers where static, scalar tensors where not.
+
+    Raises:
+        ValueError: where its rank is not known.
+    """
+    if tensor.shape.rank is None:
+        raise ValueError(
+            "A tensor on the way must have a known rank: give it one by tensor.set_shape(...), which, unlike "
+            f"tf.ensure_shape, holds for what made it. Received: {tensor.name!r} of shape {tensor.shape}"
+        )
     if tensor.shape.is_fully_defined():
         return tensor.shape.as_list()
     dynamic = tf.shape(tensor)
