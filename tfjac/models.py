@@ -1,5 +1,7 @@
 """Models for `curve_fit`: peaks, decays, steps and backgrounds, which add and multiply, and functions of yours."""
 
+from typing import Any
+
 from tfjac.parameters.library import (
     complex_constant,
     constant,
@@ -75,3 +77,11 @@ __all__ = [
     "thermal_distribution",
     "voigt",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Say what a name of lmfit's, such as `GaussianModel`, is here."""
+    shapes = {each.replace("_", ""): each for each in __all__ if each.islower()} | {"parabolic": "quadratic"}
+    shape = shapes.get(name.removesuffix("Model").lower()) if name.endswith("Model") else None
+    said = "" if shape is None else f". What lmfit calls so is here: models.{shape}()"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{said}")

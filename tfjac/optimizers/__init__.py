@@ -1,5 +1,6 @@
 """Levenberg-Marquardt on variables: for Keras models, and for any least-squares problem."""
 
+from tfjac.optimizers.complex_parts import parts_of
 from tfjac.optimizers.damping import Damping, MultiplicativeDamping, NielsenDamping, RadiusDamping, TrustRegionDamping
 from tfjac.optimizers.damping.scaling import AutoScaling, IdentityScaling, MarquardtScaling, MoreScaling, Scaling
 from tfjac.optimizers.fitting.by_parts import least_squares_by_parts
@@ -105,6 +106,7 @@ __all__ = [
     "least_squares_by_parts",
     "losses_of",
     "normal_equations",
+    "parts_of",
     "plot_fit",
     "register_curvature",
 ]

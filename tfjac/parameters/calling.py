@@ -19,6 +19,10 @@ class NamedValues(dict):
     def __missing__(self, name):
         raise KeyError(no_such_parameter(name, self))
 
+    def valuesdict(self) -> dict[str, Any]:
+        """Return a dict of them, as of `Parameters.valuesdict`."""
+        return dict(self)
+
 
 def names_taken(f: Callable, layout: Layout) -> tuple[str, ...]:
     """Return the names of the parameters that f(x, **parameters) is called with.

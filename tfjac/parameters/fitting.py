@@ -13,6 +13,7 @@ from tfjac.graph import KeptVariables
 from tfjac.optimizers import curve_fit, least_squares
 from tfjac.parameters.calling import curve_of, residuals_of
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.lmfit_names import refuse_lmfits
 from tfjac.parameters.many import fit_many
 from tfjac.parameters.named_fit import NamedFit
 from tfjac.parameters.refits import Refits
@@ -53,6 +54,7 @@ class Problem(NamedTuple):
 
 def fit_curve(parameters, f, xdata, ydata, n_starts=None, seed=0, **options: Any):
     """Return the `NamedFit` of f(xdata, **parameters) to ydata; the arguments are those of `curve_fit`."""
+    refuse_lmfits(options)
     if options.get("batch_dims"):
         return fit_many(f, xdata, ydata, parameters, **_of_many(options, n_starts))
     _refuse(options)
@@ -111,6 +113,7 @@ def fit_residuals(
         absolute_sigma: whether the residuals are in units of their standard deviations.
         measurements: as of `Refits`.
     """
+    refuse_lmfits(options)
     _refuse(options)
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"args must be a tuple of what residuals is called with. Received: args={args!r}")

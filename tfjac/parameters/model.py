@@ -1,7 +1,7 @@
 """Models: functions of data and of named parameters, which can be added, multiplied, guessed and fitted."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ from tfjac.arguments import check_eager
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
-from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, prefixed
+from tfjac.parameters.lmfit_names import OF_MODELS, SaysNames
+from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, of_data, prefixed
 from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
@@ -30,7 +31,7 @@ class _SignatureOfCalls:
         return inspect.Signature([first, *(kinds(name, kinds.KEYWORD_ONLY) for name in model.names)])
 
 
-class BaseModel:
+class BaseModel(SaysNames):
     """What all models have in common.
 
     Attributes:
@@ -46,6 +47,7 @@ class BaseModel:
     made_by: tuple[Callable[..., "BaseModel"], tuple[Any, ...]]
 
     __signature__ = _SignatureOfCalls()
+    _lmfits = OF_MODELS
 
     def __call__(self, x: TensorLike, **values: Any) -> Tensor:
         """Return the curve at x, a tensor; parameters that are left out are at their defaults."""
@@ -98,7 +100,7 @@ class BaseModel:
             ValueError: for models that cannot guess, and for data that are not finite.
         """
         check_eager("guess")
-        x, y, _ = GivenData.of("guess", data, given, self.variable)
+        x, y, _ = GivenData.of("guess", data, given, self.variables)
         found = self._guessed(*numbers_of(x, y))
         made = self.parameters(**given)
         for name, value in found.items():
@@ -120,8 +122,8 @@ class BaseModel:
                 1/sigma, and `scale_covar`; and numbers by the names of other parameters, to start from.
         """
         known = self.parameters()
-        refuse_doubtful(known, options, self.variable)
-        x, y, params = GivenData.of("fit", data, options, self.variable)
+        refuse_doubtful(known, options, self.variables)
+        x, y, params = GivenData.of("fit", data, options, self.variables)
         values = take_values(known if params is None else params, options)
         take_lmfits(options)
         if params is None and options.get("batch_dims") and self.can_guess:
@@ -167,9 +169,9 @@ class BaseModel:
         raise NotImplementedError
 
     @property
-    def variable(self) -> str:
+    def variables(self) -> tuple[str, ...]:
         """What the function of the first part calls the data."""
-        return self.parts()[0]._variable
+        return self.parts()[0]._variables
 
     def parts(self) -> list["Model"]:
         """Return the models that it is made of."""
@@ -213,6 +215,9 @@ class Model(BaseModel):
             `{"fwhm": "2.3548*{sigma}"}`.
         guess: function of x and y, NumPy, that returns a dict from arguments to numbers.
         is_background: whether, in a sum, it is guessed from both ends of the data, before the others.
+        arguments: dict from the parameters to their values; those of the signature where left out.
+        independent_vars: names of the arguments that are data; the first argument where left out. Where there are
+            several, x is a tuple of arrays in their order, or each is given by its name: `fit(z, params, x=x, y=y)`.
 
     Example:
         >>> decay = tfjac.models.Model(lambda x, a, rate: a * tf.exp(-rate * x), prefix="fast_")
@@ -230,13 +235,14 @@ class Model(BaseModel):
         guess: Function | None = None,
         is_background: bool = False,
         arguments: Mapping[str, float | None] | None = None,
+        independent_vars: Sequence[str] | None = None,
     ) -> None:
-        self.made_by = (Model, (f, prefix, name, hints, derived, guess, is_background, arguments))
+        self.made_by = (Model, (f, prefix, name, hints, derived, guess, is_background, arguments, independent_vars))
+        f, self._variables = of_data(f, independent_vars)
         self._arguments = arguments_of(f) if arguments is None else dict(arguments)
         self.prefix, self.name = prefix, name or getattr(f, "__name__", type(f).__name__)
         self.names = tuple(prefix + each for each in self._arguments)
         self.function = prefixed(f, tuple(self._arguments), self.names)
-        self._variable = next(iter(inspect.signature(f).parameters))
         self._hints, self._derived = dict(hints or {}), dict(derived or {})
         self._guess, self.is_background = guess, is_background
 

@@ -1,6 +1,7 @@
 """What models are made with: their functions as plain closures, and the data that they are guessed from."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -68,6 +69,41 @@ def as_tensor(x):
     if isinstance(x, tuple):
         return tuple(map(as_tensor, x))
     return tf.constant(x, tf.float64) if np.asarray(x).dtype.kind in "biuf" and not tf.is_tensor(x) else x
+
+
+def of_data(f, names):
+    """Return f with its data first, and a tuple of what it calls them.
+
+    Args:
+        f: function.
+        names: of the arguments that are data; None for the first.
+
+    Raises:
+        ValueError, TypeError: for names that f does not take.
+    """
+    if not callable(f):
+        raise TypeError(f"A model is made of a function f(x, a, b, …). Received: {f!r}")
+    taken = inspect.signature(f).parameters
+    first = next(iter(taken), "x")
+    names = (first,) if names is None else (names,) if isinstance(names, str) else tuple(names)
+    if names == (first,):
+        return f, names
+    unknown = [name for name in names if name not in taken]
+    if unknown or not names or len(set(names)) < len(names):
+        raise ValueError(
+            "independent_vars are names of arguments of the function, each once. "
+            f"Received: independent_vars={list(names)}, {getattr(f, '__name__', f)}{inspect.signature(f)}"
+        )
+
+    def of_first(x, **values):
+        data = x if len(names) > 1 else (x,)
+        return call_converted(f, **dict(zip(names, data)), **values)
+
+    data = inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)
+    rest = [each.replace(kind=each.KEYWORD_ONLY) for name, each in taken.items() if name not in names]
+    of_first.__signature__ = inspect.Signature([data, *rest])
+    of_first.__name__ = getattr(f, "__name__", type(f).__name__)
+    return of_first, names
 
 
 def prefixed(f, arguments, names):

@@ -12,7 +12,9 @@ from tfjac.optimizers import Status, correlation_of
 from tfjac.parameters.bootstrap import Bootstrap, bootstrapped
 from tfjac.parameters.frames import frame_of_parameters
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.lmfit_names import OF_FITS, SaysNames
 from tfjac.parameters.pictures import drawn_fit
+from tfjac.parameters.posterior import Posterior, sampled
 from tfjac.parameters.profiles import ConfidenceIntervals, probability_of, profiled
 from tfjac.parameters.refits import Refits
 from tfjac.parameters.report import summary_of
@@ -20,7 +22,7 @@ from tfjac.parameters.starts import MultiStart
 from tfjac.types import Array, ArrayLike, Axes, Nest, TensorLike
 
 
-class NamedFit:
+class NamedFit(SaysNames):
     """The result of a fit of `Parameters`. Printed, it is its `summary()`.
 
     What `fit` says of errors holds for it, by name: errors of tied parameters are carried over by the derivatives of
@@ -34,6 +36,8 @@ class NamedFit:
         values: dict from names to the values found.
         starts: the `MultiStart` of a fit with `n_starts`; else None.
     """
+
+    _lmfits = OF_FITS
 
     def __init__(
         self,
@@ -262,6 +266,27 @@ class NamedFit:
             seed: of the draws.
         """
         return bootstrapped(self, self._refits, count, kind, seed)
+
+    def emcee(
+        self, steps: int = 1000, walkers: int | None = None, burn: int | None = None, thin: int = 1, seed: int = 0
+    ) -> Posterior:
+        """Draw from the posterior by the package emcee, if it is installed; all walkers are evaluated at once.
+
+        Priors are flat within bounds, and those of `prior=`. Unless `absolute_sigma=True` the scale of the deviations
+        is unknown, and integrated out.
+
+        Args:
+            steps: how many, with those of `burn`.
+            walkers: how many chains; by default four for each free parameter, at least 32.
+            burn: how many steps are left out at the beginning; a quarter by default.
+            thin: one in so many steps is kept.
+            seed: of the draws.
+
+        Raises:
+            ImportError: without emcee.
+            ValueError: for robust losses, and too few walkers or steps.
+        """
+        return sampled(self, self._refits, steps, walkers, burn, thin, seed)
 
     # -------------------------------------------------------------- the curve
 

@@ -25,19 +25,25 @@ class GivenData(NamedTuple):
     params: Any
 
     @classmethod
-    def of(cls, call, given, named, variable="x"):
+    def of(cls, call, given, named, variables=("x",)):
         """Read the arguments of `fit` or `guess`; those that are read are taken out of `named`.
 
         Args:
             call: the name of the call, for errors.
             given: tuple of what has no name.
             named: dict.
-            variable: what the function of the model calls x.
+            variables: what the function of the model calls x; of several, x is a tuple.
 
         Raises:
             TypeError: where x or y is missing, or given twice.
         """
-        names = {name: named.pop(name, _NOT_GIVEN) for name in {"x", variable, "y", "data", "params"}}
+        several = {}
+        if len(variables) > 1 and all(name in named for name in variables):
+            several = {"x": tuple(named.pop(name) for name in variables)}
+        variable = variables[0] if len(variables) == 1 else "x"
+        names = {name: (named | several).get(name, _NOT_GIVEN) for name in {"x", variable, "y", "data", "params"}}
+        for name in names:
+            named.pop(name, None)
         found = {name: value for name, value in names.items() if value is not _NOT_GIVEN}
         rest = list(given)
         x = [found.pop(name) for name in dict.fromkeys(("x", variable)) if name in found]
@@ -71,9 +77,9 @@ def take_values(params, options):
     return {name: options.pop(name) for name in params if name in options and name not in _OPTIONS}
 
 
-def refuse_doubtful(params, options, variable):
+def refuse_doubtful(params, options, variables):
     """Raise TypeError for `sigma=` and the like in lmfit's order, where it would be the parameter of this name."""
-    if not {"x", variable} & set(options) or "y" in options:
+    if not {"x", *variables} & set(options) or ("y" in options and "y" not in variables):
         return
     for name in params:
         if name in options and name in _OPTIONS:

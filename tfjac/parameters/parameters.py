@@ -14,13 +14,14 @@ from tfjac.parameters import together
 from tfjac.parameters.expressions import CONSTANTS
 from tfjac.parameters.fitting import fit_curve, fit_residuals
 from tfjac.parameters.layout import Layout
+from tfjac.parameters.lmfit_names import OF_PARAMETERS, SaysNames
 from tfjac.parameters.parameter import Parameter, check_fields, described, no_such_parameter
 from tfjac.parameters.ties import evaluator, function_of, ordered
 from tfjac.tables import aligned, without_empty_columns
 from tfjac.types import Data, Function, Nest, Residuals, TensorLike
 
 
-class Parameters(MutableMapping, NamedParameters):
+class Parameters(SaysNames, MutableMapping, NamedParameters):
     """Named parameters of a fit, in the place of `p0` of `curve_fit` or of the variables of `least_squares`.
 
     A mapping from names to `Parameter`. A number given for one is its value, text or a function ties it to others, a
@@ -37,6 +38,8 @@ class Parameters(MutableMapping, NamedParameters):
         >>> params["amplitude2"].value, params["width"].min
         (1.0, 0.0)
     """
+
+    _lmfits = OF_PARAMETERS
 
     def __init__(self, given: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         self._parameters: dict[str, Parameter] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfjac.optimizers import get_losses, least_squares, losses_of
+from tfjac.optimizers import get_losses, least_squares, losses_of, parts_of
 from tfjac.parameters.layout import Layout
 
 _PASSED_ON = (
@@ -37,7 +37,7 @@ class Refits:
         options: dict[str, Any],
         measurements: Callable[[], Any] | None = None,
     ) -> None:
-        self.layout, self._residuals, self._data = layout, residuals, data
+        self.layout, self._residuals, self._data = layout, _as_real(residuals), data
         self._measurements = measurements
         self._options = {
             _RENAMED.get(name, name): options[name] for name in _PASSED_ON if options.get(name) is not None
@@ -75,9 +75,27 @@ class Refits:
     def _cost(self):
         def cost(values, data):
             parts = [*tf.nest.flatten(self._residuals(values, data)), *self._of_prior(values)]
-            return tf.add_n([tf.reduce_sum(tf.square(part)) for part in parts]) / 2
+            return tf.add_n([_of_squares(part) for part in parts]) / 2
 
         return tf.function(cost, autograph=False)
+
+    def squares(self, values):
+        """Return ‖r‖² of the data and of the priors, `[2, fits]`, at values `[fits, k]`, without losses."""
+        return self._squares(tf.constant(values, tf.float64), self._data).numpy()
+
+    @functools.cached_property
+    def _squares(self):
+        nothing = tf.zeros([], tf.float64)
+
+        def squares(values, data):
+            of_data = tf.nest.flatten(self._residuals(values, data))
+            parts = of_data, self._of_prior(values)
+            return tf.stack([tf.add_n([nothing, *map(_of_squares, part)]) for part in parts])
+
+        def of_fits(values, data):
+            return tf.transpose(tf.vectorized_map(lambda one: squares(one, data), values))
+
+        return tf.function(of_fits, autograph=False)
 
     def measurements(self):
         """Return to which measurement each residual belongs, `[rows]`; None where a covariance matrix mixes them."""
@@ -115,3 +133,17 @@ class Refits:
         if not known.size:
             return []
         return [(tf.gather(values, known) - self.layout.mean[known]) / self.layout.deviation[known]]
+
+
+def _of_squares(residuals):
+    return tf.reduce_sum(tf.square(tf.cast(residuals, tf.float64)))
+
+
+def _as_real(residuals):
+    """Return residuals whose complex tensors `[...]` are pairs `[..., 2]` of real ones, as fits take them."""
+
+    def real(values, data):
+        found = tf.nest.map_structure(tf.convert_to_tensor, residuals(values, data))
+        return tf.nest.map_structure(lambda each: parts_of(each) if each.dtype.is_complex else each, found)
+
+    return real
