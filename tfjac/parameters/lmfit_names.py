@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tfjac.arguments import described_value
+
 OF_FITS = {
     "acor": "emcee(…).autocorrelation",
     "best_fit": "predict()",
@@ -82,7 +84,7 @@ def refuse_lmfits(options: Mapping[str, Any]) -> None:
     """Raise TypeError for options that lmfit has, or ValueError for its methods, saying what to do instead."""
     for name, instead in OPTIONS.items():
         if name in options:
-            raise TypeError(f"There is no option {name}: {instead}. Received: {name}={options[name]!r}")
+            raise TypeError(f"There is no option {name}: {instead}. Received: {name}={described_value(options[name])}")
     method = options.get("method")
     if isinstance(method, str) and method in METHODS:
         raise ValueError(f"There is no such method here: {METHODS[method]}. Received: method={method!r}")

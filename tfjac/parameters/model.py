@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tfjac.arguments import check_eager
+from tfjac.arguments import check_eager, choice
 from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
@@ -294,10 +294,17 @@ class CompositeModel(BaseModel):
 
     Args:
         left, right: models without a name in common.
-        operation: "+", "-", "*" or "/".
+        operation: "+", "-", "*" or "/"; or a function of the tensors of both, such as a convolution.
     """
 
-    def __init__(self, left: BaseModel, operation: str, right: BaseModel) -> None:
+    def __init__(self, left: BaseModel, operation: str | Function, right: BaseModel) -> None:
+        if isinstance(operation, BaseModel):
+            raise TypeError(
+                "The operation stands between the models: CompositeModel(left, operation, right). "
+                f"Received: {operation!r} in its place"
+            )
+        if not callable(operation):
+            choice("operation", operation, tuple(OPERATIONS))
         if not isinstance(right, BaseModel):
             raise TypeError(
                 "Models go together with models: models.constant() is a number, models.Model(f) a function. "
@@ -312,7 +319,9 @@ class CompositeModel(BaseModel):
         self.made_by = (CompositeModel, (left, operation, right))
         self.left, self.operation, self.right = left, operation, right
         self.names, self.widths = (*left.names, *right.names), (*left.widths, *right.widths)
-        self.function = joined(OPERATIONS[operation], left.function, left.names, right.function, right.names)
+        self.function = joined(
+            OPERATIONS.get(operation, operation), left.function, left.names, right.function, right.names
+        )
 
     @property
     def can_guess(self) -> bool:
@@ -357,4 +366,4 @@ class CompositeModel(BaseModel):
         left, right = (
             f"({each!r})" if isinstance(each, CompositeModel) else repr(each) for each in (self.left, self.right)
         )
-        return f"{left} {self.operation} {right}"
+        return f"{left} {getattr(self.operation, '__name__', self.operation)} {right}"

@@ -78,6 +78,12 @@ def sampled(fit, refits, steps, walkers, burn, thin, seed):
         raise ValueError(
             "A robust loss is no logarithm of a probability: use bootstrap, or squares. Received: a robust loss"
         )
+    if not refits.absolute and not (fit.degrees_of_freedom > 0 and fit.chi_square > 0):
+        raise ValueError(
+            "Residuals that are all zero, or no more than the parameters, say nothing of the deviations: give them by "
+            f"sigma and absolute_sigma=True. Received: chi-square {fit.chi_square:.6g}, "
+            f"{fit.degrees_of_freedom} degrees of freedom"
+        )
     steps, thin = positive_integer("steps", steps), positive_integer("thin", thin)
     layout, names = refits.layout, fit.free_names()
     walkers = max(32, 4 * len(names)) if walkers is None else positive_integer("walkers", walkers)
@@ -158,7 +164,7 @@ def _starts(fit, layout, walkers, rng, log_probability):
             return drawn
         drawn[lost] = best + (drawn[lost] - best) / 2
     raise ValueError(
-        "Around the values found the residuals must be finite, and not all zero. Received: "
+        "Around the values found the residuals must be finite. Received: "
         f"{', '.join(f'{name}={value:.6g}' for name, value in fit.values.items())}"
     )
 
