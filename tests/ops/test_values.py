@@ -65,7 +65,7 @@ def test_factors_of_very_different_sizes(case, compiled, dtype, rng, request):
     factors = problem.tensors(dtype)
     decades = 20 if dtype == tf.float32 else 160
     if dtype == tf.float64 and request.node.callspec.params["compiled"] == "jit":
-        decades = 70  # row norms do without in XLA's programs: see docs/native_ops.md
+        decades = 70  # row norms do without in XLA's programs: see docs/kernels.md
     for k, (a, d) in enumerate(zip(*factors)):
         scale = tf.constant(10.0 ** rng.integers(-decades, decades + 1, a.shape[:3]), dtype)
         factors[0][k], factors[1][k] = a * scale[..., None], d / scale[:, None, ..., None]

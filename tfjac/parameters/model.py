@@ -11,10 +11,11 @@ from tfjac.optimizers import curve_fit
 from tfjac.parameters.calling import NamedValues, arguments_of
 from tfjac.parameters.expressions import parsed
 from tfjac.parameters.lmfit_names import OF_MODELS, SaysNames
-from tfjac.parameters.model_parts import OPERATIONS, as_tensor, by_position, joined, numbers_of, of_data, prefixed
+from tfjac.parameters.model_parts import OPERATIONS, as_tensor, joined, numbers_of, of_data, prefixed
 from tfjac.parameters.orders import GivenData, refuse_doubtful, take_lmfits, take_values
 from tfjac.parameters.parameter import no_such_parameter
 from tfjac.parameters.parameters import Parameters
+from tfjac.parameters.sums import both_ends, by_position, curves_of, in_order, what_is_left
 from tfjac.parameters.ties import as_float64
 from tfjac.progress import shown
 from tfjac.types import Array, ArrayLike, Function, Tensor, TensorLike
@@ -101,7 +102,7 @@ class BaseModel(SaysNames):
         """
         check_eager("guess")
         x, y, _ = GivenData.of("guess", data, given, self.variables)
-        found = self._guessed(*numbers_of(x, y))
+        (found,) = self._guessed([numbers_of(x, y)])
         made = self.parameters(**given)
         for name, value in found.items():
             each = made[name]
@@ -140,11 +141,9 @@ class BaseModel(SaysNames):
     def _guesses(self, x, rows, given):
         """Return the `Parameters` of many fits, and a dict with the guess of each `[B]`, by name."""
         each_has_x = np.shape(x) == rows.shape
-        found = []
         with shown("guess") as progress:
-            for k, row in enumerate(rows):
-                found.append(self._guessed(*numbers_of(x[k] if each_has_x else x, row)))
-                progress.at(k + 1, len(rows), of="fits")
+            progress.at(len(rows), of="fits")
+            found = self._guessed([numbers_of(x[k] if each_has_x else x, row) for k, row in enumerate(rows)])
         params = self.guess(x[0] if each_has_x else x, rows[0], **given)
         free = [name for name in params if name in found[0] and name not in given and params[name].expr is None]
         return params, {name: np.array([each[name] for each in found]) for name in free}
@@ -180,7 +179,8 @@ class BaseModel(SaysNames):
     def _parameters(self) -> Parameters:
         raise NotImplementedError
 
-    def _guessed(self, x, y) -> dict[str, float]:
+    def _guessed(self, data) -> list[dict[str, float]]:
+        """Return what is read off each of `data`, a list of pairs of x and y, NumPy, by the names of parameters."""
         raise NotImplementedError
 
     def __reduce__(self) -> tuple[Callable[..., "BaseModel"], tuple[Any, ...]]:
@@ -267,23 +267,26 @@ class Model(BaseModel):
             made.add(self.prefix + quantity, expr=text.format(**named))
         return made
 
-    def _guessed(self, x, y):
+    def _guessed(self, data):
         if self._guess is None:
             raise ValueError(
                 "This model cannot guess: set its values by parameters(a=…), or give it guess=, a function of x and y. "
                 f"Received: {self!r}"
             )
-        return {self.prefix + name: value for name, value in self._guess(x, y).items()}
+        return [{self.prefix + name: value for name, value in self._guess(x, y).items()} for x, y in data]
 
-    def at_guess(self, x: Any, guessed: Mapping[str, float]) -> Array:
-        """Return the curve, NumPy, at what `guess` found by name; all else is tied, or at its default."""
+    def at_guesses(self, xs: Sequence[Any], guessed: Sequence[Mapping[str, float]]) -> list[Array]:
+        """Return a curve for each x, NumPy, at what `guess` found by name; all else is tied, or at its default."""
         of = dict(zip(self._arguments, self.names))
         ties = {of[each]: hints["expr"].format(**of) for each, hints in self._hints.items() if "expr" in hints}
-        known = {of[each]: value for each, value in self._arguments.items() if value is not None} | dict(guessed)
-        tied = {name: text for name, text in ties.items() if name not in guessed}
-        values = {name: as_float64(value) for name, value in known.items() if name not in tied}
-        values |= {name: parsed(text).function(values) for name, text in tied.items()}
-        return self.function(as_tensor(x), **values).numpy()
+        defaults = {of[each]: value for each, value in self._arguments.items() if value is not None}
+
+        def curve(x, values):
+            tied = {name: parsed(text).function(values) for name, text in ties.items() if name not in values}
+            return self.function(x, **values, **tied)
+
+        at = [{name: v for name, v in defaults.items() if name not in ties} | dict(each) for each in guessed]
+        return curves_of(curve, xs, at)
 
     def __repr__(self):
         return f"{self.name}({f'prefix={self.prefix!r}' if self.prefix else ''})"
@@ -340,27 +343,24 @@ class CompositeModel(BaseModel):
             isinstance(each, Model) or each._is_sum() for each in (self.left, self.right)
         )
 
-    def _guessed(self, x, y):
+    def _guessed(self, data):
         """Guess the background from both ends of the data, then one peak after the other from what is left."""
         if not self._is_sum():
             raise ValueError(
                 "Only sums of models can be guessed: set the values by parameters(a=…), or guess the parts. "
                 f"Received: {self!r}"
             )
-        if isinstance(x, np.ndarray):
-            order = np.argsort(x)
-            x, y = x[order], y[order]
-        margin = max(2, y.size // 10)
-        ends = np.r_[0 : min(margin, y.size), max(0, y.size - margin) : y.size]
-        guesses = {}
+        data = [in_order(x, y) for x, y in data]
+        xs, lefts = [x for x, _ in data], [y for _, y in data]
+        guesses: list[dict[Any, Any]] = [{} for _ in data]
         for part in sorted(self.parts(), key=lambda part: not part.is_background):
-            from_ends = part.is_background and isinstance(x, np.ndarray)
-            guessed = part._guessed(x[ends], y[ends]) if from_ends else part._guessed(x, y)
-            left = y - part.at_guess(x, guessed)
-            is_peak = not part.is_background and not np.iscomplexobj(y)
-            y = np.clip(left, y.min(), y.max()) if is_peak else left  # too high a peak leaves no dip
-            guesses[part] = {name.removeprefix(part.prefix): value for name, value in guessed.items()}
-        return by_position(self.parts(), guesses)
+            shown = zip(xs, lefts)
+            guessed = part._guessed([both_ends(x, y) if part.is_background else (x, y) for x, y in shown])
+            curves = part.at_guesses(xs, guessed)
+            lefts = [what_is_left(y, curve, part.is_background) for y, curve in zip(lefts, curves)]
+            for of_parts, each in zip(guesses, guessed):
+                of_parts[part] = {name.removeprefix(part.prefix): value for name, value in each.items()}
+        return [by_position(self.parts(), each) for each in guesses]
 
     def __repr__(self):
         left, right = (

@@ -30,24 +30,6 @@ def ready(factory: Callable[_Arguments, _Model]) -> Callable[_Arguments, _Model]
 OPERATIONS = {"+": tf.add, "-": tf.subtract, "*": tf.multiply, "/": tf.divide}
 
 
-def by_position(parts, guesses):
-    """Return guesses by the names of parameters, peaks of one shape from left to right.
-
-    Args:
-        parts: list of `Model`.
-        guesses: dict from them to dicts of numbers by the arguments of their functions.
-    """
-    found = {}
-    for shape in dict.fromkeys(part.name for part in parts):
-        alike = [part for part in parts if part.name == shape]
-        ordered = [guesses[part] for part in alike]
-        if all("center" in each for each in ordered):
-            ordered = sorted(ordered, key=lambda each: each["center"])
-        for part, guessed in zip(alike, ordered):
-            found |= {part.prefix + name: value for name, value in guessed.items()}
-    return found
-
-
 def numbers_of(x, y):
     """Return the data as arrays `[n]` without what is masked, x a tuple of them where it is one."""
     several = list(x) if isinstance(x, tuple) else [x]
