@@ -62,6 +62,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "within_subsection_order": "FileNameSortKey",
     "write_computation_times": False,
+    "thumbnail_size": (640, 480),
 }
 
 

@@ -12,6 +12,9 @@ OF_REPOSITORY = {
 }
 """Files outside of docs/ of which the site has a page in `reference/repository/`."""
 
+OF_FILES = "https://github.com/tfjac/tfjac/blob/main"
+"""Where links to all other files of the repository lead."""
+
 
 def write_pages_of_repository(root: pathlib.Path) -> None:
     """Copy the files of `OF_REPOSITORY` to where Sphinx reads them, with their links changed."""
@@ -39,6 +42,8 @@ def with_page_links(text: str, folder: pathlib.Path, root: pathlib.Path) -> str:
             return f"](/gallery/{path.stem}.rst)"
         if path.is_file() and name.startswith("docs/"):
             return f"](/{name.removeprefix('docs/')}{match[2]})"
+        if name and path.exists() and not name.startswith("docs/") and folder != root / "docs":
+            return f"]({OF_FILES}/{name})"
         return match[0]
 
     return re.sub(r"\]\(([^)#\s:]+)(#[^)\s]*|)\)", changed, text)

@@ -6,13 +6,15 @@ import pathlib
 import re
 import shutil
 
-from build_tools.site import notebooks
+from build_tools.site import notebooks, thumbnails
 
 HEADER = """Examples
 ========
 
-Each example is a program: `python examples/01_regression.py`. The picture and the output are those of one run. The
-times are those of two processor cores, and include the start of Python and TensorFlow.
+Each example is a program: `python examples/01_regression.py`. The picture and the output are those of one run. On two
+processor cores they take, with the start of Python and TensorFlow:
+
+{durations}
 
 Six of them are notebooks, too, which a hosted runtime opens: {notebooks}.
 """
@@ -25,12 +27,29 @@ def stage_examples(root: pathlib.Path) -> pathlib.Path:
         shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True)
     links = [f"`{name} <{notebooks.address(name)}>`__" for name in notebooks.NAMES]
-    (folder / "GALLERY_HEADER.rst").write_text(HEADER.format(notebooks=", ".join(links)))
     runs = json.loads((kept / "runs.json").read_text()) if (kept / "runs.json").exists() else {}
+    header = HEADER.format(notebooks=", ".join(links), durations=durations(runs))
+    (folder / "GALLERY_HEADER.rst").write_text(header)
     for path in sorted((root / "examples").glob("[0-9][0-9]_*.py")):
         has_picture = (kept / f"{path.stem}.png").exists()
+        if has_picture:
+            thumbnails.write(kept / f"{path.stem}.png", folder / "thumbnails" / f"{path.stem}.png")
         (folder / path.name).write_text(staged(path.read_text(), path.stem, has_picture, runs.get(path.stem)))
     return folder
+
+
+GROUPS = {"up to ten seconds": 10.5, "up to half a minute": 30.5, "longer": float("inf")}
+
+
+def durations(runs: dict) -> str:
+    """Return a list of the examples with the seconds that they take, in groups."""
+    lines, before = [], 0.0
+    for title, most in GROUPS.items():
+        alike = {name: run["seconds"] for name, run in runs.items() if before < run["seconds"] <= most}
+        shown = (f":doc:`/gallery/{name}` {seconds:.0f} s" for name, seconds in alike.items())
+        lines += [f"- {title}: {', '.join(shown)}"] if alike else []
+        before = most
+    return "\n".join(lines)
 
 
 def staged(code: str, name: str, has_picture: bool, run: dict | None) -> str:
@@ -54,5 +73,5 @@ def staged(code: str, name: str, has_picture: bool, run: dict | None) -> str:
         output = "\n".join("    " + line for line in run["output"].splitlines())
         parts += ["", f"It takes {run['seconds']:.0f} seconds and prints:", "", ".. code-block:: none", "", output, ""]
     body = code[code.index('"""', 3) + 3 :]
-    thumbnail = f"# sphinx_gallery_thumbnail_path = 'images/{name}.png'\n" if has_picture else ""
+    thumbnail = f"# sphinx_gallery_thumbnail_path = '../build/gallery/thumbnails/{name}.png'\n" if has_picture else ""
     return f'r"""\n{chr(10).join(parts)}\n"""\n\n{thumbnail}{body.lstrip()}'
