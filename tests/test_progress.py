@@ -47,6 +47,12 @@ def test_a_line_on_a_terminal_is_wiped(at_once, monkeypatch):
     assert last == "" and lines[0] == "call: 0 s, 3 of 8 fits, cost 0.25"
 
 
+def test_a_notebook_is_as_a_terminal(at_once, monkeypatch):
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    last, lines = seen(shown_by(waited, monkeypatch, stream))
+    assert last == "" and lines[0] == "call: 0 s, 3 of 8 fits, cost 0.25"
+
+
 def test_nothing_in_logs(at_once, monkeypatch):
     assert shown_by(waited, monkeypatch, io.StringIO()) == ""
 

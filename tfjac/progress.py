@@ -1,4 +1,4 @@
-"""How far calls have come that take long: one line on a terminal, after two seconds, wiped at the end.
+"""How far calls have come that take long: one line on a terminal or in a notebook, after two seconds, wiped at the end.
 
 In logs there is nothing, unless a call asks for a line now and then. One line at a time: of nested calls the outermost
 has it.
@@ -62,7 +62,7 @@ def shown(title: str, is_quiet: bool = False, in_logs: bool = False) -> Iterator
         A `Progress`, to be told how far it is.
     """
     progress, stream = Progress(title), sys.stderr
-    on_terminal = _is_terminal(stream)
+    on_terminal = _is_watched(stream)
     if is_quiet or not (on_terminal or in_logs) or not _turn.acquire(blocking=False):
         yield progress
         return
@@ -78,7 +78,10 @@ def shown(title: str, is_quiet: bool = False, in_logs: bool = False) -> Iterator
         _turn.release()
 
 
-def _is_terminal(stream: Any) -> bool:
+def _is_watched(stream: Any) -> bool:
+    """Return whether a line can be written over where it is seen: on terminals, and in notebooks."""
+    if type(stream).__module__.startswith("ipykernel."):
+        return True
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # there is none, or it is closed

@@ -278,3 +278,12 @@ def test_a_branch_that_is_not_taken_is_named_too():
     v = tf.Variable([0.5, 2.0])
     (path,) = tfjac.explain_gradient(lambda: INSIDE["a branch"](v - 9.0), v)
     assert path.verdict == "connected" and [stop.kind for stop in path.stops] == ["stop_gradient"]
+
+
+def test_notebooks_show_the_whole_report():
+    pretty = pytest.importorskip("IPython.lib.pretty", reason="ipykernel brings it").pretty
+    v = tf.Variable([0.5, 2.0])
+    report = tfjac.explain_gradient(lambda: tf.round(v), v)
+    assert pretty(report) == str(report) and "to do" in pretty(report)
+    count = tfjac.count_flops(lambda: tf.reduce_sum(v * v), v)
+    assert pretty(count) == str(count)

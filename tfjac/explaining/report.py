@@ -132,6 +132,10 @@ class GradientReport:
         told = [path for path in self.paths if path.verdict != "connected" or path.stops or path.notes]
         return "\n\n".join(["\n".join(table), *map(str, _together(told))])
 
+    def _repr_pretty_(self, printer, cycle):
+        """Show the whole report at the end of a cell of a notebook."""
+        printer.text(str(self))
+
     def __repr__(self):
         verdicts = ", ".join(f"{path.name}: {path.verdict}" for path in self.paths)
         return f"GradientReport({verdicts})"

@@ -78,6 +78,10 @@ class FlopCount:
         lines = [*_table("layer", self.by_layer), "", *_table("op type", self.by_type), *_measured(self.measurements)]
         return "\n".join(lines + _notes("not counted, or not wholly", self.uncounted) + _notes("pruned", self.pruned))
 
+    def _repr_pretty_(self, printer, cycle):
+        """Show the whole report at the end of a cell of a notebook."""
+        printer.text(str(self))
+
     def __repr__(self):
         return f"FlopCount(forward={self.forward}, backward={self.backward}, uncounted={len(self.uncounted)} ops)"
 
