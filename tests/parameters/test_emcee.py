@@ -105,7 +105,7 @@ def test_models_residuals_and_what_is_printed(emcee):
 
 def test_short_chains_are_warned_of(emcee):
     fit = tfjac.curve_fit(line, X, Y, p0=params())
-    with pytest.warns(UserWarning, match=r"The chain of 'offset' is short: 30 steps after burn"):
+    with pytest.warns(UserWarning, match=r"tfjac: the chain of 'offset' is short: 30 steps after burn"):
         fit.emcee(40, burn=10)
 
 

@@ -41,6 +41,7 @@ def by_scipy(row, x=X, sigma=SIGMA, absolute=False, **options):
 def test_values_and_errors(absolute):
     fits = fit_many(decay, X, Y, params(), SIGMA, absolute, ftol=1e-13, xtol=1e-13)
     assert fits.success.all() and fits.names == ("height", "rate", "half") and "5 fits" in repr(fits)
+    assert [line.split()[0] for line in repr(fits).splitlines()[-4:]] == ["cost", "steps", "height", "rate"]
     for k in range(5):
         (height, rate), covariance, _ = by_scipy(Y[k], absolute=absolute)
         np.testing.assert_allclose(

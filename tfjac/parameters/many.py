@@ -1,5 +1,6 @@
 """Many fits at once of a curve whose parameters have names."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,7 +142,7 @@ def fit_many(
     given = {name: each for name, each in given.items() if each is not None} | options
     data = (*tensors, observed, tf.constant(scale))
     found = least_squares(residuals, variable, args=(data,), batch_dims=1, **given)
-    return NamedFits(layout, found, absolute_sigma)
+    return NamedFits(layout, dataclasses.replace(found, names=layout.independent), absolute_sigma)
 
 
 def _deviations(sigma, y):

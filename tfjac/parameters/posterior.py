@@ -173,7 +173,7 @@ def _warn_where_short(names, times, length):
     for name, time in zip(names, times):
         if not time * _LEAST_LENGTH <= length:
             warn(
-                f"The chain of {name!r} is short: {length} steps after burn, for an autocorrelation time of "
+                f"tfjac: the chain of {name!r} is short: {length} steps after burn, for an autocorrelation time of "
                 f"{time:.3g}. Take more steps: {_LEAST_LENGTH} such times at least."
             )
             return

@@ -28,7 +28,7 @@ class BatchedLeastSquaresResult:
         status: `[B]`, integers, each a `Status`: why it stopped.
         steps, evaluations, jacobians: `[B]`, as in `LeastSquaresResult`; J is taken at every trial point.
         damping: `[B]`, λ of the last step.
-        names: tuple of what the variables are called, in the order of the nest.
+        names: tuple of what the variables are called, in the order of the nest; or each parameter, if it is given a name.
     """
 
     x: Any
@@ -106,6 +106,8 @@ class BatchedLeastSquaresResult:
 
     def parameter_names(self) -> list[str]:
         """Return a list of what to call each of the p parameters of a fit."""
+        if len(self.names) == self._values.shape[1]:
+            return list(self.names)
         return parameter_names(self.names, [value.shape[1:] for value in tf.nest.flatten(self.x)])
 
     # -------------------------------------------------------------- errors
