@@ -28,7 +28,7 @@ class BatchedLeastSquaresResult:
         status: `[B]`, integers, each a `Status`: why it stopped.
         steps, evaluations, jacobians: `[B]`, as in `LeastSquaresResult`; J is taken at every trial point.
         damping: `[B]`, λ of the last step.
-        names: tuple of what the variables are called, in the order of the nest; or each parameter, if it is given a name.
+        names: tuple of what the variables are called, in the order of the nest; or those of all parameters.
     """
 
     x: Any
