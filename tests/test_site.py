@@ -26,7 +26,7 @@ def test_the_sidebar_has_the_order_and_the_names_of_the_guide():
 def test_every_example_has_its_duration():
     names = {path.stem for path in (ROOT / "examples").glob("[0-9][0-9]_*.py")}
     assert set(RUNS) == names
-    listed = re.findall(r":doc:`/gallery/(\w+)` (\d+) s", staging.durations(RUNS))
+    listed = re.findall(r":doc:`[a-z ]+ </gallery/(\w+)>` (\d+) s", staging.durations(RUNS))
     assert {name: int(seconds) for name, seconds in listed} == {name: round(RUNS[name]["seconds"]) for name in names}
 
 

@@ -46,10 +46,15 @@ def durations(runs: dict) -> str:
     lines, before = [], 0.0
     for title, most in GROUPS.items():
         alike = {name: run["seconds"] for name, run in runs.items() if before < run["seconds"] <= most}
-        shown = (f":doc:`/gallery/{name}` {seconds:.0f} s" for name, seconds in alike.items())
+        shown = (f":doc:`{_short(name)} </gallery/{name}>` {seconds:.0f} s" for name, seconds in alike.items())
         lines += [f"- {title}: {', '.join(shown)}"] if alike else []
         before = most
     return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    """Return the name of an example's file as words."""
+    return name[3:].replace("_", " ")
 
 
 def staged(code: str, name: str, has_picture: bool, run: dict | None) -> str:
