@@ -1,6 +1,7 @@
 """Differentially private training of Keras models: clipping by example, noise, sampling and accounting."""
 
-from tfjac.privacy.accounting import PrivacyBudget, epsilon, noise_for
+from tfjac.privacy.accounting import PrivacyReport, epsilon, noise_for, report
+from tfjac.privacy.budget import PrivacyBudget
 from tfjac.privacy.clipping import AdaptiveClipping, AutomaticClipping, FixedClipping
 from tfjac.privacy.example_losses import NotApart
 from tfjac.privacy.optimizer import DPOptimizer
@@ -13,8 +14,10 @@ __all__ = [
     "FixedClipping",
     "NotApart",
     "PrivacyBudget",
+    "PrivacyReport",
     "batches_per_step",
     "epsilon",
     "noise_for",
     "poisson_batches",
+    "report",
 ]
