@@ -107,7 +107,7 @@ def test_shuffled_batches_are_counted_by_the_passes_of_each_fit():
             ).history
             assert history["epsilon"] == [privacy.epsilon(1.0, 1.0, passes, 1e-4, accountant="rdp")]
     with pytest.raises(
-        ValueError, match="give every fit the same PrivacyBudget. Received: 40 steps, of which it saw 0"
+        ValueError, match=r"give every fit the same PrivacyBudget. Received: 40 steps, of which it saw 0"
     ):
         model.fit(data, verbose=0, callbacks=[_shuffled()])
 

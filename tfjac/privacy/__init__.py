@@ -2,7 +2,7 @@
 
 from tfjac.privacy.accounting import PrivacyReport, epsilon, noise_for, report
 from tfjac.privacy.budget import PrivacyBudget
-from tfjac.privacy.clipping import AdaptiveClipping, AutomaticClipping, FixedClipping
+from tfjac.privacy.clipping import AdaptiveClipping, AutomaticClipping, FixedClipping, PerLayerClipping
 from tfjac.privacy.example_losses import NotApart
 from tfjac.privacy.optimizer import DPOptimizer
 from tfjac.privacy.sampling import batches_per_step, poisson_batches
@@ -13,6 +13,7 @@ __all__ = [
     "DPOptimizer",
     "FixedClipping",
     "NotApart",
+    "PerLayerClipping",
     "PrivacyBudget",
     "PrivacyReport",
     "batches_per_step",
