@@ -2,6 +2,7 @@
 
 from tfjac.explanations.attention import attention_rollout
 from tfjac.explanations.by_gradients import guided_backprop, integrated_gradients, smooth_grad
+from tfjac.explanations.concepts import ConceptSensitivity, tcav
 from tfjac.explanations.deep_lift import deep_lift
 from tfjac.explanations.explanation import Explanation
 from tfjac.explanations.grad_cam import grad_cam
@@ -12,6 +13,7 @@ from tfjac.explanations.occlusion import feature_ablation, occlusion
 from tfjac.explanations.shapley import kernel_shap, shapley_sampling, shapley_values
 
 __all__ = [
+    "ConceptSensitivity",
     "Explanation",
     "attention_rollout",
     "completeness_gap",
@@ -29,4 +31,5 @@ __all__ = [
     "shapley_sampling",
     "shapley_values",
     "smooth_grad",
+    "tcav",
 ]
