@@ -89,7 +89,8 @@ def tcav(
         are then one direction of chance, which may pass the test, and say nothing: a warning says so.
 
     Raises:
-        TypeError, ValueError: as in `grad_cam`; for several nodes, or one that the scores do not depend on; for fewer than three sets, or than three examples in a set.
+        TypeError, ValueError: as in `grad_cam`; for several nodes, or one that the scores do not depend on; for fewer
+            than three sets, or than three examples in a set.
 
     Cost: one gradient for each example, and 2 s linear classifiers.
     Reference: B. Kim et al., "Interpretability beyond feature attribution: quantitative testing with concept activation
