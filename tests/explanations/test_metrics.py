@@ -91,5 +91,8 @@ def test_what_has_no_metric_is_refused():
     for metric in explanations.infidelity, explanations.completeness_gap:
         with pytest.raises(ValueError, match=r"units of the score.*Received: an explanation by grad_cam"):
             metric(of_keras("cnn/relu"), maps)
+    squares = explanations.smooth_grad(model, x, combine="squares")
+    with pytest.raises(ValueError, match=r"units of the score.*Received: an explanation by smooth_grad"):
+        explanations.infidelity(model, squares)
     with pytest.raises(ValueError, match=r"Another class is explained of inputs near by"):
         explanations.sensitivity_max(lambda x: explanations.feature_ablation(model, x), x, radius=9.0)

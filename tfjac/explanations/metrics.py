@@ -12,12 +12,6 @@ from tfjac.explanations.inputs import Inputs
 from tfjac.explanations.scores import Explained, of_classes
 from tfjac.types import Array, Function, Nest, NestLike, Selector, TensorLike
 
-SLOPES = ("smooth_grad", "guided_backprop")
-"""Methods whose attributions are changes of the score for a unit of the input; those of others are contributions."""
-
-PLACES = ("grad_cam", "attention_rollout")
-"""Methods whose attributions are in no units of the score."""
-
 
 def completeness_gap(
     model: Function,
@@ -41,7 +35,7 @@ def completeness_gap(
         `[n]`. Divided by the change, it tells methods apart whose attributions are contributions.
 
     Raises:
-        ValueError: for `grad_cam` and `attention_rollout`, which are in no units of the score.
+        ValueError: for an explanation in no units of the score, as those of `grad_cam`.
     """
     _refuse_places(explanation)
     explained = Explained(model, explanation.inputs, explanation.classes, score_at, batch_size)
@@ -70,7 +64,7 @@ def infidelity(
 
     Args:
         model: the model that was explained.
-        explanation: of any method, but those that attribute places alone.
+        explanation: of a method whose attributions are in units of the score.
         perturb: "hide" puts the baseline in the place of each feature with probability ½: the groups of the
             explanation, if it has any, else each element. "noise" adds normal noise to floating-point inputs.
         noise: its standard deviation, in the units of x.
@@ -84,8 +78,8 @@ def infidelity(
         `[n]`. To compare explanations of one model, take the same perturbations.
 
     Raises:
-        TypeError, ValueError: for `grad_cam` and `attention_rollout`; for noise on integers, or on groups of several
-            elements; for slopes of integers.
+        TypeError, ValueError: for an explanation in no units of the score; for noise on integers, or on groups of
+            several elements; for slopes of integers.
 
     Cost: `samples` evaluations for each example.
     Reference: C.-K. Yeh et al., "On the (in)fidelity and sensitivity of explanations", 2019.
@@ -157,7 +151,7 @@ def _hidden(explanation, arrays, covers, _):
     """A function of an input and a generator that hides features by chance: the input, and I in the units of φ."""
     groups, drawn = _groups(explanation, arrays), {}
     number_of = 1 + max(int(group.max(initial=0)) for group in groups)
-    slopes = explanation.method in SLOPES
+    slopes = explanation.units == "slopes"
     if slopes and any(array.dtype.kind != "f" for array in arrays):
         raise TypeError(
             "What is hidden of integers is no distance, which slopes could be multiplied by: use contributions, such "
@@ -188,7 +182,7 @@ def _noisy(explanation, arrays, covers, noise):
         array, distance = arrays[number], arrays[number] - covers[number]
         step = (noise * rng.normal(size=array.shape)).astype(array.dtype)
         parts = np.divide(step, distance, out=np.zeros_like(step), where=distance != 0)
-        return array - step, (step if explanation.method in SLOPES else parts)
+        return array - step, (step if explanation.units == "slopes" else parts)
 
     return move
 
@@ -227,8 +221,8 @@ def _flat(explanation):
 
 
 def _refuse_places(explanation):
-    if explanation.method in PLACES:
+    if explanation.units == "places":
         raise ValueError(
             "The attributions must be in units of the score, or of its change for a unit of the inputs: use another "
-            f"method, or sensitivity_max, which needs none. Received: an explanation by {explanation.method}"
+            f"method, or sensitivity_max, which needs no units. Received: an explanation by {explanation.method}"
         )
